@@ -1,0 +1,56 @@
+/**
+ * Every refusal says why. A code is stable, documented in docs/reference/errors.md, and never reused;
+ * a test fails when this table and that page differ.
+ */
+export const ERROR_CODES = {
+  LABORO_BAD_INPUT: "a value given does not have the form that was expected",
+  LABORO_BAD_MESSAGE: "a peer sent bytes that are not a message of this protocol",
+  LABORO_BAD_TOKEN: "the token is missing or unknown to this broker",
+  LABORO_BODY_TOO_LARGE: "a request body or reply is larger than the limit",
+  LABORO_BROKER_GONE: "the connection to the broker ended before the answer came",
+  LABORO_BROKER_STOPPING: "the broker is stopping and takes nothing new",
+  LABORO_BROKER_UNREACHABLE: "no broker answers at this address",
+  LABORO_DATA_CORRUPT: "a file in the data directory fails its integrity check",
+  LABORO_DATA_IN_USE: "another process holds the data directory",
+  LABORO_DATA_NEWER: "the data directory was written by a newer laboro",
+  LABORO_DATA_NETWORK_FS: "the data directory lies on a network filesystem",
+  LABORO_DATA_UNUSABLE: "the data directory cannot be read or written",
+  LABORO_DEADLINE: "no answer came before the deadline",
+  LABORO_DISK_FULL: "the disk is full: nothing new is taken until there is room",
+  LABORO_FORBIDDEN: "the token's role does not allow this",
+  LABORO_INTERNAL: "a fault in laboro itself",
+  LABORO_JOB_ENDED: "the job has ended, this change comes too late",
+  LABORO_NO_SUCH_JOB: "no job has this id",
+  LABORO_NO_SUCH_TASK: "the job has no task with this index",
+  LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
+  LABORO_SERVICE_FAILED: "the service answered with an error",
+  LABORO_START_FAILED: "the command could not be started",
+  LABORO_STORE_FAILED: "the store could not complete a write",
+  LABORO_VERSION: "the two ends speak different versions of the link",
+  LABORO_WORKER_LOST: "the worker that had the request is gone",
+} as const;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+export class LaboroError extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "LaboroError";
+    this.code = code;
+  }
+}
+
+/** The coded error for anything that was thrown: a fault without a code is ours. */
+export function asLaboroError(cause: unknown): LaboroError {
+  if (cause instanceof LaboroError) return cause;
+  const text = cause instanceof Error ? cause.message : String(cause);
+  return new LaboroError("LABORO_INTERNAL", text, { cause });
+}
+
+/** The errno name of a system error ("ENOSPC"), if it is one. */
+export function errnoOf(cause: unknown): string | undefined {
+  if (typeof cause !== "object" || cause === null || !("code" in cause)) return undefined;
+  return typeof cause.code === "string" ? cause.code : undefined;
+}

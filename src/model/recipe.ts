@@ -1,0 +1,42 @@
+/** Text, or bytes where a file name or argument is not UTF-8. */
+export type Bytes = string | Uint8Array;
+
+/** What a task is: run a command, run a shipped script, call a service, or nothing (for measuring). */
+export type Recipe =
+  | {
+      readonly kind: "command";
+      /** `{}` `{#}` `{.}` `{/}` in an argument are replaced per task where `placeholders` is set. */
+      readonly argv: readonly Bytes[];
+      readonly placeholders?: boolean;
+      /** The one argument of argv is a line for /bin/sh; what replaces a placeholder is quoted for it. */
+      readonly shell?: boolean;
+      readonly dir?: Bytes;
+      readonly env?: Readonly<Record<string, Bytes>>;
+      readonly stdin?: Uint8Array;
+    }
+  | {
+      readonly kind: "script";
+      readonly content: Uint8Array;
+      /** The file's extension, `.sh` or `.m`; decides what runs it where it has no #! line. */
+      readonly type: string;
+      readonly args?: readonly Bytes[];
+      readonly dir?: Bytes;
+      readonly env?: Readonly<Record<string, Bytes>>;
+      readonly stdin?: Uint8Array;
+    }
+  | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array }
+  | { readonly kind: "noop" };
+
+/** Named amounts: what a worker has, or what one task needs. `slots` is always there. */
+export type Amounts = Readonly<Record<string, number>> & { readonly slots: number };
+
+/** What a worker must have to take a piece of work. */
+export interface Requirement {
+  readonly pool: string;
+  readonly tags: readonly string[];
+  readonly service?: string;
+  readonly needs: Amounts;
+}
+
+export const DEFAULT_POOL = "default";
+export const ONE_SLOT: Amounts = { slots: 1 };
