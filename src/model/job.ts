@@ -1,0 +1,75 @@
+import type { JobId } from "./ids.js";
+import type { Ranges } from "./ranges.js";
+import type { Bytes, Recipe, Requirement } from "./recipe.js";
+
+/** What uses up the patience with a task, and what bounds the job as a whole. */
+export interface Limits {
+  /** How often a task that failed (non-zero exit, time limit) is tried again. */
+  readonly retries: number;
+  /** How many workers a task may lose after its start before it counts as failed. */
+  readonly crashLimit: number;
+  /** The rest of the job is cancelled once more tasks than this have failed. */
+  readonly maxFails?: number;
+  /** At most this many tasks of the job are out at workers at one time. */
+  readonly maxRunning?: number;
+  readonly timeLimitMs?: number;
+  /** Output kept per attempt, in bytes; head and tail stay, the middle goes. */
+  readonly outputCap: number;
+}
+
+export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
+
+/** Waits for another job: for its success, or with `any` for its end. */
+export interface After {
+  readonly job: JobId;
+  readonly any: boolean;
+}
+
+/** What a client asks for. */
+export interface JobRequest {
+  readonly name: string;
+  readonly recipe: Recipe;
+  readonly requirement: Requirement;
+  /** How many tasks; with `entries`, as many as these. */
+  readonly count: number;
+  /** The higher goes first; -1000 .. 1000. */
+  readonly priority: number;
+  readonly limits: Limits;
+  readonly after: readonly After[];
+  readonly held: boolean;
+}
+
+/** One entry a task, in task order: a line of the input file, a body for a service. */
+export type Entries = readonly Bytes[];
+
+export type JobEnd = "succeeded" | "failed" | "cancelled";
+
+/** Finished tasks by how they ended. Cancelled ones that never ran are counted here and have no result. */
+export interface Counters {
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly cancelled: number;
+}
+
+export const finishedCount = (counters: Counters): number => counters.succeeded + counters.failed + counters.cancelled;
+
+/** A job as the store keeps it. */
+export interface Job extends JobRequest {
+  readonly id: JobId;
+  readonly created: number;
+  readonly hasEntries: boolean;
+  /** Tasks below this index have been granted to a broker at least once. */
+  readonly cursor: number;
+  /** What was asked to be cancelled: a task in here ends cancelled, whatever arrives. */
+  readonly cancels: Ranges;
+  /** Why the rest was cancelled, where it was not a person's wish. */
+  readonly reason?: string;
+  readonly counters: Counters;
+  readonly ended?: { readonly at: number; readonly state: JobEnd };
+}
+
+/** How a job with these counters has ended, once nothing is left of it. */
+export function jobEnd(counters: Counters): JobEnd {
+  if (counters.failed > 0) return "failed";
+  return counters.cancelled > 0 ? "cancelled" : "succeeded";
+}

@@ -1,0 +1,89 @@
+/**
+ * Stretches of task indices, both ends included. A list of them is kept sorted, disjoint and merged,
+ * so that a million tasks which share a fate cost one pair.
+ */
+export interface Range {
+  readonly first: number;
+  readonly last: number;
+}
+
+export type Ranges = readonly Range[];
+
+export const NO_RANGES: Ranges = [];
+
+export const sizeOf = (range: Range): number => range.last - range.first + 1;
+
+export function countOf(ranges: Ranges): number {
+  let count = 0;
+  for (const range of ranges) count += sizeOf(range);
+  return count;
+}
+
+/** Sorted, disjoint and merged, whatever order they came in. */
+export function normalize(ranges: Iterable<Range>): Ranges {
+  const sorted = [...ranges].filter((range) => range.last >= range.first).sort((a, b) => a.first - b.first);
+  const merged: Range[] = [];
+  for (const range of sorted) {
+    const before = merged.at(-1);
+    if (before !== undefined && range.first <= before.last + 1) {
+      merged[merged.length - 1] = { first: before.first, last: Math.max(before.last, range.last) };
+    } else {
+      merged.push({ first: range.first, last: range.last });
+    }
+  }
+  return merged;
+}
+
+export const union = (a: Ranges, b: Ranges): Ranges => (b.length === 0 ? a : normalize([...a, ...b]));
+
+/** What of `range` lies in `ranges`. */
+export function within(range: Range, ranges: Ranges): Ranges {
+  const found: Range[] = [];
+  for (let i = firstReaching(ranges, range.first); i < ranges.length; i++) {
+    const other = ranges[i];
+    if (other === undefined || other.first > range.last) break;
+    found.push({ first: Math.max(range.first, other.first), last: Math.min(range.last, other.last) });
+  }
+  return found;
+}
+
+/** What of `range` does not lie in `ranges`. */
+export function without(range: Range, ranges: Ranges): Ranges {
+  const left: Range[] = [];
+  let next = range.first;
+  for (const hit of within(range, ranges)) {
+    if (hit.first > next) left.push({ first: next, last: hit.first - 1 });
+    next = hit.last + 1;
+  }
+  if (next <= range.last) left.push({ first: next, last: range.last });
+  return left;
+}
+
+export function contains(ranges: Ranges, index: number): boolean {
+  const range = ranges[firstReaching(ranges, index)];
+  return range !== undefined && range.first <= index;
+}
+
+/** Runs of consecutive numbers among sorted indices. */
+export function rangesOf(sortedIndices: Iterable<number>): Ranges {
+  const found: { first: number; last: number }[] = [];
+  for (const index of sortedIndices) {
+    const run = found.at(-1);
+    if (run !== undefined && index === run.last + 1) run.last = index;
+    else found.push({ first: index, last: index });
+  }
+  return found;
+}
+
+/** The position of the first range that ends at `index` or later. */
+function firstReaching(ranges: Ranges, index: number): number {
+  let low = 0;
+  let high = ranges.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const range = ranges[middle];
+    if (range !== undefined && range.last < index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

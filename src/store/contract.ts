@@ -1,0 +1,190 @@
+/**
+ * What must survive, and how a broker changes it. Both engines implement this; nothing of a connection or
+ * transaction type comes through.
+ *
+ * A task of a job is in exactly one place:
+ * - beyond the job's cursor: never granted to anyone;
+ * - in one parcel and without a result: waiting at the broker that owns the parcel (no worker), or claimed by a worker;
+ * - recorded: it has a result row, or it lies in the job's `cancels` and in no parcel.
+ *
+ * A broker is known by its epoch, a number that rises with every start of a broker on this store. A parcel belongs to one
+ * epoch, and every change to a parcel is conditional on (parcel, epoch): where that finds nothing the answer is
+ * `lost`, and the broker drops what it thought it had. Adoption gives a worker's parcels to another epoch, which is what
+ * makes the former owner's writes miss.
+ *
+ * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
+ */
+import type { Attempt, JobId, ParcelId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { Counters, Entries, Job, JobEnd, JobRequest } from "../model/job.js";
+import type { OutputStream, TaskResult } from "../model/outcome.js";
+import type { Range, Ranges } from "../model/ranges.js";
+
+/** A stretch of tasks of one job with one history. */
+export interface Parcel extends Range {
+  readonly id: ParcelId;
+  readonly job: JobId;
+  /** The number of the last hand-out of these tasks; 0 if there was none. */
+  readonly attempt: Attempt;
+  /** How often these tasks have failed, against the job's retries. */
+  readonly failures: number;
+  /** How many workers were lost with them, against the crash limit. */
+  readonly crashes: number;
+  /** Not to be handed out before this time (ms since 1970): backoff. 0 for at once. */
+  readonly notBefore: number;
+  /** The worker at which they last failed: another is better, where there is one. */
+  readonly avoid?: WorkerId;
+  /** Who has them; absent while they wait. */
+  readonly worker?: WorkerId;
+}
+
+export type Epoch = number;
+
+export interface OutputChunk {
+  readonly job: JobId;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+  readonly stream: OutputStream;
+  /** Position in the attempt's output, both streams counted together. */
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+export type Write =
+  /** A new job; the first `lease` tasks are granted to the submitting broker as `parcel`. */
+  | {
+      readonly op: "submit";
+      readonly job: JobRequest;
+      readonly entries?: Entries;
+      readonly lease: number;
+      readonly parcel: ParcelId;
+    }
+  /** Grant up to `most` tasks of a job: given-back parcels that are due first, then from the cursor, as `parcel`. */
+  | { readonly op: "lease"; readonly job: JobId; readonly most: number; readonly parcel: ParcelId }
+  /** Hand [first, last] of the waiting parcel `from` to a worker, as the new parcel `parcel`. */
+  | {
+      readonly op: "claim";
+      readonly from: ParcelId;
+      readonly parcel: ParcelId;
+      readonly first: number;
+      readonly last: number;
+      readonly attempt: Attempt;
+      readonly worker: WorkerId;
+    }
+  /** Record results of tasks in `parcel`; `empty` says that none is left in it, and it goes. */
+  | {
+      readonly op: "settle";
+      readonly job: JobId;
+      readonly parcel: ParcelId;
+      readonly results: readonly TaskResult[];
+      readonly empty: boolean;
+    }
+  /**
+   * Put `pieces` in the place of `parcel`: tasks that go back to wait, tasks that stay with the worker. `earlier` are the ends
+   * of attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a cancel.
+   * The tasks of `parcel` that are in no piece must have a result or be among `cancelled`.
+   */
+  | {
+      readonly op: "replace";
+      readonly job: JobId;
+      readonly parcel: ParcelId;
+      readonly pieces: readonly Parcel[];
+      readonly earlier: readonly TaskResult[];
+      readonly cancelled: number;
+    }
+  /** Give a waiting parcel back for any broker to lease. */
+  | { readonly op: "release"; readonly parcel: ParcelId }
+  /** Take over whatever a worker has claimed through other brokers. */
+  | { readonly op: "adopt"; readonly worker: WorkerId }
+  | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
+  /** Add to the job's cancels. When all of it is cancelled, what lies beyond the cursor is counted as cancelled at once. */
+  | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
+  /** Bytes of output, synced before anything later in this batch is committed. */
+  | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
+
+/** Where a job stands after a write that may have ended it. */
+export interface Progress {
+  readonly counters: Counters;
+  readonly ended?: JobEnd;
+}
+
+/** One a write, in order. `lost`: the parcel is no longer this epoch's; nothing was changed. */
+export type Answer =
+  | { readonly op: "submit"; readonly job: Job; readonly parcel?: Parcel }
+  | { readonly op: "lease"; readonly job: JobId; readonly parcels: readonly Parcel[]; readonly more: boolean }
+  | { readonly op: "claim"; readonly lost: boolean }
+  | { readonly op: "settle"; readonly lost: boolean; readonly progress?: Progress }
+  | { readonly op: "replace"; readonly lost: boolean; readonly progress?: Progress }
+  | { readonly op: "release"; readonly lost: boolean }
+  | { readonly op: "adopt"; readonly parcels: readonly HeldParcel[] }
+  | { readonly op: "hold"; readonly found: boolean }
+  | { readonly op: "cancel"; readonly progress?: Progress }
+  | { readonly op: "output" };
+
+/** A parcel with the tasks in it that have a result already. */
+export interface HeldParcel {
+  readonly parcel: Parcel;
+  readonly settled: Ranges;
+}
+
+/** What a broker needs to know when it opens its doors. */
+export interface Held {
+  readonly epoch: Epoch;
+  /** Every job that has not ended. */
+  readonly jobs: readonly Job[];
+  readonly parcels: readonly HeldParcel[];
+}
+
+export interface ResultPage {
+  readonly results: readonly TaskResult[];
+  /** Give this as `from` for the next page; absent on the last one. */
+  readonly next?: TaskIndex;
+}
+
+export interface JobPage {
+  readonly jobs: readonly Job[];
+  readonly next?: JobId;
+}
+
+export interface OutputPiece {
+  readonly stream: OutputStream;
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+export interface OutputPage {
+  /** In order of offset; a jump between pieces is a gap: dropped past the cap, or damaged on disk. */
+  readonly pieces: readonly OutputPiece[];
+  /** Where the next page begins, while there is more. */
+  readonly next?: number;
+}
+
+export interface Store {
+  /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
+  readonly shared: boolean;
+  /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
+  open(now: number): Promise<Held>;
+  /** One transaction, one fsync. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED and has then changed nothing. */
+  commit(writes: readonly Write[], now: number): Promise<readonly Answer[]>;
+  job(id: JobId): Promise<Job | undefined>;
+  /** Newest first; `before` pages on. */
+  jobs(options: { readonly before?: JobId; readonly limit: number }): Promise<JobPage>;
+  results(job: JobId, options: { readonly from: TaskIndex; readonly limit: number }): Promise<ResultPage>;
+  /** The attempts of a task that were not its last. */
+  earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
+  /** The entries of tasks first..last, in order. */
+  entries(job: JobId, range: Range): Promise<Entries>;
+  /** Output of an attempt, the latest with any if none is named. */
+  output(
+    job: JobId,
+    index: TaskIndex,
+    options: {
+      readonly attempt?: Attempt;
+      readonly from: number;
+      readonly limit: number;
+      readonly stream?: OutputStream;
+    },
+  ): Promise<OutputPage>;
+  /** How much output is stored of attempts that have not ended. */
+  outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
+  close(): Promise<void>;
+}
