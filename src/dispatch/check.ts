@@ -1,0 +1,101 @@
+/**
+ * Every invariant of the heart. Runs after each step of each test of it; throws with the first thing that is wrong.
+ * Slow on purpose: it believes no counter and no index.
+ */
+import { sizeOf } from "../model/ranges.js";
+import { isReady } from "./queue.js";
+import { fitCount, isCapable } from "./signature.js";
+import { GONE, type JobState, type State, type WorkerState } from "./state.js";
+
+export function check(state: State): void {
+  for (const job of state.jobs.values()) checkJob(state, job);
+  for (const worker of state.workers.values()) checkWorker(state, worker);
+  for (const signature of state.signatures.values()) {
+    const where = `signature ${signature.key}`;
+    for (const worker of state.workers.values()) {
+      const capable = isCapable(worker, signature);
+      const fits = capable && fitCount(worker, signature) > 0;
+      same(`${where}: ${worker.profile.name} capable`, signature.capable.has(worker), capable);
+      same(`${where}: ${worker.profile.name} in capableOf`, worker.capableOf.has(signature), capable);
+      same(`${where}: ${worker.profile.name} fitting`, signature.fitting.has(worker), fits);
+    }
+    const oldest = Math.min(...[...signature.fitting].map((worker) => worker.lastUse));
+    if (signature.fitting.size > 0)
+      same(`${where}: least recently used on top`, signature.fitting.peek()?.lastUse, oldest);
+    same(`${where}: active`, state.active.has(signature), signature.jobs.size > 0 || signature.requests.size > 0);
+    if (signature.reservation !== undefined) {
+      same(`${where}: reservation`, signature.reservation.worker.reservedFor, signature);
+      same(`${where}: reserved worker is capable`, signature.capable.has(signature.reservation.worker), true);
+    }
+    if (!state.halted && signature.requests.size > 0)
+      same(`${where}: requests wait beside a free slot`, signature.fitting.size, 0);
+  }
+  for (const request of state.requests.values()) {
+    same(`request ${request.id} at its worker`, request.worker?.requests.has(request) ?? true, true);
+    same(`request ${request.id} waits`, request.signature.requests.has(request), request.worker === undefined);
+  }
+}
+
+function checkJob(state: State, job: JobState): void {
+  const where = `job ${job.id}`;
+  const seen = new Set<number>();
+  const put = (index: number): void => {
+    if (seen.has(index)) throw new Error(`${where}: task ${index} is in two places`);
+    if (index < 0 || index >= job.job.count) throw new Error(`${where}: task ${index} does not exist`);
+    seen.add(index);
+  };
+  let ready = 0;
+  for (const waiting of job.waiting) {
+    ready += sizeOf(waiting);
+    for (let index = waiting.first; index <= waiting.last; index++) put(index);
+  }
+  for (const waiting of job.later) for (let index = waiting.first; index <= waiting.last; index++) put(index);
+  let out = 0;
+  for (const claim of job.claims) {
+    claim.tasks.forEach((task, i) => {
+      if (task === GONE) return;
+      out++;
+      put(claim.first + i);
+    });
+    same(`${where}: claim known to its worker`, claim.worker.claims.get(job.id)?.includes(claim), true);
+  }
+  same(`${where}: ready`, job.ready, ready);
+  same(`${where}: out`, job.out, out);
+  same(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
+  const { maxRunning } = job.job.limits;
+  if (maxRunning !== undefined && out > maxRunning) throw new Error(`${where}: ${out} out, ${maxRunning} allowed`);
+  same(`${where}: known`, state.jobs.get(job.id), job);
+}
+
+function checkWorker(state: State, worker: WorkerState): void {
+  const where = `worker ${worker.profile.name}`;
+  const used: Record<string, number> = {};
+  let stock = 0;
+  let out = 0;
+  for (const claims of worker.claims.values()) {
+    for (const claim of claims) {
+      same(`${where}: claim open`, claim.open, claim.placed + claim.stock);
+      same(`${where}: claim not empty`, claim.open > 0, true);
+      same(`${where}: claim known to its job`, claim.job.claims.has(claim), true);
+      stock += claim.stock;
+      out += claim.open;
+      for (const [name, need] of Object.entries(claim.job.job.requirement.needs)) {
+        used[name] = (used[name] ?? 0) + need * claim.placed;
+      }
+    }
+  }
+  used.slots = (used.slots ?? 0) + worker.requests.size;
+  same(`${where}: stock`, worker.stock, stock);
+  same(`${where}: out`, worker.out, out);
+  same(`${where}: has stock`, state.stocked.has(worker), stock > 0);
+  if (!worker.connected) return;
+  for (const [name, total] of Object.entries(worker.profile.total)) {
+    const free = worker.free[name] ?? 0;
+    if (free < 0) throw new Error(`${where}: ${free} ${name} free`);
+    same(`${where}: free ${name}`, free, total - (used[name] ?? 0));
+  }
+}
+
+function same(what: string, found: unknown, expected: unknown): void {
+  if (!Object.is(found, expected)) throw new Error(`${what}: ${String(found)}, expected ${String(expected)}`);
+}

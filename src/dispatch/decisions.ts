@@ -1,0 +1,38 @@
+/**
+ * What the heart wants done. `writes` go to the store in order; `sends` follow when those writes are durable, and only
+ * where the parcel they speak of was not lost; `calls` need no disk and go at once.
+ */
+import type { ErrorCode } from "../model/errors.js";
+import type { Attempt, JobId, ParcelId, RequestId, WorkerId } from "../model/ids.js";
+import type { Range } from "../model/ranges.js";
+import type { Write } from "../store/contract.js";
+
+export interface TasksOf extends Range {
+  readonly job: JobId;
+  readonly attempt: Attempt;
+}
+
+export type Send =
+  /** Hand these tasks out. */
+  | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly parcel: ParcelId } & TasksOf)
+  /** Ask for unstarted ones back. */
+  | { readonly kind: "retract"; readonly worker: WorkerId; readonly tasks: readonly TasksOf[] }
+  /** Stop these, running or not. */
+  | { readonly kind: "cancel"; readonly worker: WorkerId; readonly tasks: readonly TasksOf[] };
+
+export type Call =
+  | { readonly kind: "call"; readonly worker: WorkerId; readonly request: RequestId }
+  /** The asker no longer waits. */
+  | { readonly kind: "uncall"; readonly worker: WorkerId; readonly request: RequestId }
+  /** The request is over without a worker's answer. */
+  | { readonly kind: "refuse"; readonly request: RequestId; readonly code: ErrorCode; readonly why: string };
+
+export class Decisions {
+  readonly writes: Write[] = [];
+  readonly sends: Send[] = [];
+  readonly calls: Call[] = [];
+
+  get empty(): boolean {
+    return this.writes.length === 0 && this.sends.length === 0 && this.calls.length === 0;
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * Who gets what. Two questions meet here: work has come, which worker takes it (`placeWork`), and room has come, which work
+ * takes it (`fillWorker`). Both ask for the best job by priority, share and age, and for the least recently used worker.
+ */
+
+import { enterClaim, placeFromStock } from "./claims.js";
+import type { Decisions } from "./decisions.js";
+import { refill, requeue, takeWaiting } from "./queue.js";
+import { giveRequests } from "./requests.js";
+import { mayUse, reserveRoom } from "./reservation.js";
+import { fitCount, goesBefore, reindex, unreserve } from "./signature.js";
+import { type JobState, newParcelId, type Signature, type State, type WorkerState } from "./state.js";
+import { beginWindow, retractFor, stockRoom } from "./stock.js";
+
+/** Work has begun to wait: hand it to whoever has room. */
+export function placeWork(state: State, out: Decisions, now: number): void {
+  if (state.halted) return;
+  const blocked = new Set<Signature>();
+  for (;;) {
+    const job = bestPlaceable(state, blocked);
+    if (job === undefined) break;
+    const worker = leastRecentlyUsed(job);
+    if (worker === undefined) {
+      blocked.add(job.signature);
+      reserveRoom(state, job);
+      retractFor(state, out, job);
+      continue;
+    }
+    hand(state, out, job, worker, shareOf(job, worker, hasRival(state, job)), now);
+  }
+}
+
+/** The job that goes next, among the signatures not yet found without a worker. */
+function bestPlaceable(state: State, blocked: ReadonlySet<Signature>): JobState | undefined {
+  let best: JobState | undefined;
+  for (const signature of state.active) {
+    if (blocked.has(signature)) continue;
+    const job = signature.jobs.peek();
+    if (job !== undefined && (best === undefined || goesBefore(job, best))) best = job;
+  }
+  return best;
+}
+
+/** The worker used longest ago that has room for a task of this job and is not kept for a wider one. */
+function leastRecentlyUsed(job: JobState): WorkerState | undefined {
+  const { fitting } = job.signature;
+  const avoid = job.waiting[0]?.avoid;
+  const passed: WorkerState[] = [];
+  let found: WorkerState | undefined;
+  let avoided: WorkerState | undefined;
+  for (let worker = fitting.peek(); worker !== undefined; worker = fitting.peek()) {
+    if (!mayUse(worker, job)) {
+      passed.push(worker);
+    } else if (worker.profile.id === avoid) {
+      avoided = worker;
+      passed.push(worker);
+    } else {
+      found = worker;
+      break;
+    }
+    fitting.remove(worker);
+  }
+  for (const worker of passed) fitting.place(worker);
+  // Where it failed before is better than nowhere.
+  return found ?? avoided;
+}
+
+/** Room has come free at a worker: waiting requests first, then tasks, then stock. */
+export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
+  if (!worker.connected || worker.draining) return;
+  giveRequests(state, out, worker);
+  if (state.halted) return;
+  for (let job = bestFor(state, worker); job !== undefined; job = bestFor(state, worker)) {
+    hand(state, out, job, worker, shareOf(job, worker, hasRival(state, job)), now);
+  }
+  fillStock(state, out, worker, now);
+}
+
+/** The job that goes next among those with a task for which this worker has room now. */
+function bestFor(state: State, worker: WorkerState): JobState | undefined {
+  let best: JobState | undefined;
+  for (const signature of state.active) {
+    const job = signature.jobs.peek();
+    if (job === undefined || !worker.capableOf.has(signature)) continue;
+    if (fitCount(worker, signature) === 0) {
+      if (signature.wide && signature.fitting.size === 0) reserveRoom(state, job);
+      continue;
+    }
+    if (mayUse(worker, job) && (best === undefined || goesBefore(job, best))) best = job;
+  }
+  // A reservation made on the way may concern this very worker.
+  return best !== undefined && mayUse(worker, best) ? best : undefined;
+}
+
+/** Another job of equal priority waits: then tasks go out one by one, in turn. */
+function hasRival(state: State, job: JobState): boolean {
+  if (job.signature.jobs.size > 1) return true;
+  for (const signature of state.active) {
+    const other = signature.jobs.peek();
+    if (other !== undefined && other !== job && other.job.priority >= job.job.priority) return true;
+  }
+  return false;
+}
+
+/** How many tasks to hand over in one piece: this worker's even share, so that the next one gets as many. */
+function shareOf(job: JobState, worker: WorkerState, rival: boolean): number {
+  if (rival) return 1;
+  const workers = Math.max(1, job.signature.fitting.size);
+  const even = Math.ceil(job.ready / workers);
+  return Math.min(fitCount(worker, job.signature), even);
+}
+
+function fillStock(state: State, out: Decisions, worker: WorkerState, now: number): void {
+  if (!worker.profile.stocks || worker.reservedFor !== undefined) return;
+  for (;;) {
+    let best: JobState | undefined;
+    for (const signature of state.active) {
+      const job = signature.jobs.peek();
+      if (job === undefined || !worker.capableOf.has(signature) || stockRoom(state, worker, job) === 0) continue;
+      if (best === undefined || goesBefore(job, best)) best = job;
+    }
+    if (best === undefined) return;
+    const room = stockRoom(state, worker, best);
+    hand(state, out, best, worker, hasRival(state, best) ? Math.ceil(room / 8) : room, now);
+  }
+}
+
+/** Hand up to `most` tasks of a job to a worker: a claim, durable before it leaves. */
+function hand(state: State, out: Decisions, job: JobState, worker: WorkerState, most: number, now: number): void {
+  const { maxRunning } = job.job.limits;
+  let left = Math.min(most, maxRunning === undefined ? most : maxRunning - job.out);
+  if (worker.windowStart < 0) beginWindow(worker, now);
+  while (left > 0) {
+    const taken = takeWaiting(job, left);
+    if (taken === undefined) break;
+    const { first, last, waiting } = taken;
+    const attempt = waiting.attempt + 1;
+    const parcel = newParcelId(state);
+    const claim = enterClaim(state, worker, job, {
+      parcel,
+      first,
+      last,
+      attempt,
+      failures: waiting.failures,
+      crashes: waiting.crashes,
+    });
+    placeFromStock(state, claim);
+    const worked = worker.profile.id;
+    out.writes.push({ op: "claim", from: waiting.parcel, parcel, first, last, attempt, worker: worked });
+    out.sends.push({ kind: "tasks", worker: worked, parcel, job: job.id, first, last, attempt });
+    left -= last - first + 1;
+    job.served += (last - first + 1) * job.job.requirement.needs.slots;
+  }
+  state.servedAt.set(job.job.priority, job.served);
+  worker.lastUse = ++state.uses;
+  if (job.signature.reservation?.worker === worker) unreserve(job.signature);
+  reindex(worker);
+  requeue(state, job);
+  refill(state, out, job);
+}

@@ -1,0 +1,90 @@
+/** A job's own line: what waits, what waits for its time, and whether the job stands in its signature's order. */
+import { type Range, sizeOf, within, without } from "../model/ranges.js";
+import type { Parcel } from "../store/contract.js";
+import type { Decisions } from "./decisions.js";
+import { markActivity } from "./signature.js";
+import { type JobState, newParcelId, type State, type Waiting } from "./state.js";
+
+/** Whether anything of this job may be handed out now. */
+export const isReady = (job: JobState): boolean => job.ready > 0 && mayRun(job);
+
+export function mayRun(job: JobState): boolean {
+  const { maxRunning } = job.job.limits;
+  return !job.held && job.blockedBy.size === 0 && (maxRunning === undefined || job.out < maxRunning);
+}
+
+/** Put the job into its signature's order, or out of it, after anything that `isReady` looks at has changed. */
+export function requeue(state: State, job: JobState): void {
+  const { signature } = job;
+  if (isReady(job)) {
+    if (!signature.jobs.has(job)) {
+      // A newcomer begins where its rivals are: it is owed nothing for the time it was not waiting.
+      job.served = Math.max(job.served, state.servedAt.get(job.job.priority) ?? 0);
+    }
+    signature.jobs.place(job);
+  } else {
+    signature.jobs.remove(job);
+  }
+  markActivity(state, signature);
+}
+
+/** Tasks granted or given back to this broker begin to wait. What was cancelled meanwhile leaves at once. */
+export function addWaiting(state: State, out: Decisions, job: JobState, parcel: Parcel, now: number): void {
+  const cancelled = within(parcel, job.cancels);
+  if (cancelled.length === 0) {
+    enqueue(state, job, { ...waitingOf(parcel), parcel: parcel.id }, now);
+    return;
+  }
+  const pieces: Parcel[] = [];
+  for (const left of without(parcel, job.cancels)) pieces.push({ ...parcel, ...left, id: newParcelId(state) });
+  let count = 0;
+  for (const range of cancelled) count += sizeOf(range);
+  out.writes.push({ op: "replace", job: job.id, parcel: parcel.id, pieces, earlier: [], cancelled: count });
+  for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), parcel: piece.id }, now);
+}
+
+function waitingOf(parcel: Parcel): Omit<Waiting, "parcel"> {
+  const { first, last, attempt, failures, crashes, notBefore, avoid } = parcel;
+  return { first, last, attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
+}
+
+function enqueue(state: State, job: JobState, waiting: Waiting, now: number): void {
+  if (waiting.notBefore > now) {
+    job.later.add(waiting);
+    state.timers.place({ at: waiting.notBefore, kind: "retry", job, waiting });
+    return;
+  }
+  job.ready += sizeOf(waiting);
+  // What has been out before goes first, so that a batch does not end with its oldest tasks.
+  if (waiting.attempt > 0) job.waiting.unshift(waiting);
+  else job.waiting.push(waiting);
+  requeue(state, job);
+}
+
+/** The backoff of these tasks is over. */
+export function fallDue(state: State, job: JobState, waiting: Waiting): void {
+  if (!job.later.delete(waiting)) return;
+  job.ready += sizeOf(waiting);
+  job.waiting.unshift(waiting);
+  requeue(state, job);
+}
+
+/** Up to `most` tasks from the front, all of one parcel. */
+export function takeWaiting(job: JobState, most: number): (Range & { readonly waiting: Waiting }) | undefined {
+  const waiting = job.waiting[0];
+  if (waiting === undefined || most < 1) return undefined;
+  const first = waiting.first;
+  const last = Math.min(waiting.last, first + most - 1);
+  waiting.first = last + 1;
+  if (waiting.first > waiting.last) job.waiting.shift();
+  job.ready -= last - first + 1;
+  return { first, last, waiting };
+}
+
+/** Ask for more before the line runs dry. */
+export function refill(state: State, out: Decisions, job: JobState): void {
+  if (!job.more || job.leasing || state.halted || job.blockedBy.size > 0) return;
+  if (job.ready > state.settings.leaseBlock / 2) return;
+  job.leasing = true;
+  out.writes.push({ op: "lease", job: job.id, most: state.settings.leaseBlock, parcel: newParcelId(state) });
+}

@@ -1,0 +1,145 @@
+/**
+ * Requests: messages for a service, answered now, never stored. One goes to the least recently used worker with a free slot, or
+ * waits in a bounded line. A request that is over for its asker (deadline, asker gone) keeps its slot until the worker says
+ * that it is done with it, because until then the slot is not free.
+ */
+
+import type { RequestId, WorkerId } from "../model/ids.js";
+import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
+import type { Decisions } from "./decisions.js";
+import { fillWorker } from "./place.js";
+import { fitCount, markActivity, occupy, reindex, signatureFor } from "./signature.js";
+import type { RequestState, State, WorkerState } from "./state.js";
+
+export interface Request {
+  readonly id: RequestId;
+  readonly service: string;
+  readonly pool?: string;
+  readonly deadline: number;
+  readonly retry: boolean;
+}
+
+export function onRequest(state: State, out: Decisions, asked: Request): void {
+  const requirement = { pool: asked.pool ?? DEFAULT_POOL, tags: [], service: asked.service, needs: ONE_SLOT };
+  const signature = signatureFor(state, requirement, true);
+  const request: RequestState = {
+    id: asked.id,
+    service: asked.service,
+    signature,
+    deadline: asked.deadline,
+    retry: asked.retry,
+    over: false,
+  };
+  const worker = signature.fitting.peek();
+  if (worker === undefined && signature.requests.size >= state.settings.maxWaitingRequests) {
+    const why = `${signature.requests.size} requests wait for service ${asked.service} already`;
+    out.calls.push({ kind: "refuse", request: asked.id, code: "LABORO_QUEUE_FULL", why });
+    return;
+  }
+  request.timer = { at: asked.deadline, kind: "deadline", request };
+  state.timers.place(request.timer);
+  state.requests.set(request.id, request);
+  if (worker === undefined) enqueue(state, request);
+  else give(state, out, request, worker);
+}
+
+/** The worker is done with a request. True where its asker still waits for the answer. */
+export function onReply(state: State, out: Decisions, id: WorkerId, requestId: RequestId, now: number): boolean {
+  const request = state.requests.get(requestId);
+  const worker = state.workers.get(id);
+  if (request === undefined || worker === undefined || request.worker !== worker) return false;
+  const wanted = !request.over;
+  freeSlot(request, worker);
+  forget(state, request);
+  fillWorker(state, out, worker, now);
+  return wanted;
+}
+
+/** The asker no longer waits. */
+export function onForget(state: State, out: Decisions, requestId: RequestId): void {
+  const request = state.requests.get(requestId);
+  if (request !== undefined && !request.over) endFor(state, out, request);
+}
+
+/** No answer came in time. */
+export function expire(state: State, out: Decisions, request: RequestState): void {
+  if (request.over) return;
+  const where = request.worker === undefined ? "no worker was free" : `${request.worker.profile.name} did not answer`;
+  const why = `service ${request.service}: ${where} before the deadline`;
+  out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_DEADLINE", why });
+  endFor(state, out, request);
+}
+
+/** A worker is gone with the requests it had. */
+export function loseRequests(state: State, out: Decisions, worker: WorkerState): void {
+  for (const request of [...worker.requests]) {
+    freeSlot(request, worker);
+    if (request.over) {
+      forget(state, request);
+    } else if (request.retry) {
+      request.retry = false;
+      const other = request.signature.fitting.peek();
+      if (other === undefined || other === worker) enqueue(state, request);
+      else give(state, out, request, other);
+    } else {
+      const why = `${worker.profile.name} was lost while it had a request for ${request.service}`;
+      out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_WORKER_LOST", why });
+      forget(state, request);
+    }
+  }
+}
+
+/** Waiting requests for which this worker has room, oldest first. */
+export function giveRequests(state: State, out: Decisions, worker: WorkerState): void {
+  for (;;) {
+    let oldest: RequestState | undefined;
+    for (const signature of state.active) {
+      if (signature.requests.size === 0 || !worker.capableOf.has(signature) || fitCount(worker, signature) === 0)
+        continue;
+      const [first] = signature.requests;
+      if (first !== undefined && (oldest === undefined || first.id < oldest.id)) oldest = first;
+    }
+    if (oldest === undefined) return;
+    oldest.signature.requests.delete(oldest);
+    markActivity(state, oldest.signature);
+    give(state, out, oldest, worker);
+  }
+}
+
+function enqueue(state: State, request: RequestState): void {
+  request.signature.requests.add(request);
+  markActivity(state, request.signature);
+}
+
+function give(state: State, out: Decisions, request: RequestState, worker: WorkerState): void {
+  request.worker = worker;
+  worker.requests.add(request);
+  occupy(worker, ONE_SLOT, 1);
+  worker.lastUse = ++state.uses;
+  reindex(worker);
+  out.calls.push({ kind: "call", worker: worker.profile.id, request: request.id });
+}
+
+function freeSlot(request: RequestState, worker: WorkerState): void {
+  worker.requests.delete(request);
+  delete request.worker;
+  occupy(worker, ONE_SLOT, -1);
+  reindex(worker);
+}
+
+function endFor(state: State, out: Decisions, request: RequestState): void {
+  request.over = true;
+  if (request.timer !== undefined) state.timers.remove(request.timer);
+  if (request.worker !== undefined) {
+    out.calls.push({ kind: "uncall", worker: request.worker.profile.id, request: request.id });
+    return;
+  }
+  request.signature.requests.delete(request);
+  markActivity(state, request.signature);
+  forget(state, request);
+}
+
+function forget(state: State, request: RequestState): void {
+  if (request.timer !== undefined) state.timers.remove(request.timer);
+  state.requests.delete(request.id);
+}

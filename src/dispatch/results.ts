@@ -1,0 +1,211 @@
+/** What workers report of tasks: started, done, given back. A report counts only from the one that holds the claim. */
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
+import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
+import { contains } from "../model/ranges.js";
+import { giveBack, leaveClaim, promote, type Returning } from "./claims.js";
+import type { Decisions, TasksOf } from "./decisions.js";
+import { fillWorker, placeWork } from "./place.js";
+import { requeue } from "./queue.js";
+import { reindex } from "./signature.js";
+import { type Claim, claimOf, GONE, type JobState, STARTED, type State, type WorkerState } from "./state.js";
+import { measure, measureJob, retractForIdle } from "./stock.js";
+
+export interface Done extends Outcome {
+  readonly job: JobId;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+}
+
+/** What one claim's share of a report comes to. */
+interface Tally {
+  readonly results: TaskResult[];
+  readonly returning: Returning[];
+  readonly earlier: TaskResult[];
+}
+
+export function onStarted(
+  state: State,
+  id: WorkerId,
+  tasks: readonly { readonly job: JobId; readonly index: TaskIndex; readonly attempt: Attempt }[],
+): void {
+  const worker = state.workers.get(id);
+  if (worker === undefined) return;
+  for (const { job, index, attempt } of tasks) {
+    const claim = claimOf(worker, job, index);
+    if (claim?.attempt === attempt) claim.tasks[index - claim.first] = STARTED;
+  }
+}
+
+/** Attempts have ended. Returns how many of them no longer counted. */
+export function onDone(state: State, out: Decisions, id: WorkerId, done: readonly Done[], now: number): number {
+  const worker = state.workers.get(id);
+  if (worker === undefined) return done.length;
+  const tallies = new Map<Claim, Tally>();
+  const lengths = new Map<JobState, { sum: number; count: number }>();
+  let stale = 0;
+  for (const one of done) {
+    const claim = claimOf(worker, one.job, one.index);
+    if (claim === undefined || claim.attempt !== one.attempt) {
+      stale++;
+      continue;
+    }
+    let tally = tallies.get(claim);
+    if (tally === undefined) {
+      tally = { results: [], returning: [], earlier: [] };
+      tallies.set(claim, tally);
+    }
+    judge(state, claim, one, tally, now);
+    const length = lengths.get(claim.job);
+    if (length === undefined) lengths.set(claim.job, { sum: one.ended - one.started, count: 1 });
+    else {
+      length.sum += one.ended - one.started;
+      length.count++;
+    }
+  }
+  for (const [job, { sum, count }] of lengths) measureJob(job, Math.max(0, sum / count));
+  measure(worker, done.length - stale, now);
+  recordTallies(state, out, tallies, now);
+  refillAfter(state, out, worker, now);
+  return stale;
+}
+
+function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number): void {
+  const { job } = claim;
+  const cancelled = contains(job.cancels, one.index);
+  const good = succeeded(one);
+  const result: TaskResult = {
+    index: one.index,
+    attempt: one.attempt,
+    state: cancelled ? "cancelled" : good ? "succeeded" : "failed",
+    worker: claim.worker.profile.name,
+    started: one.started,
+    ended: one.ended,
+    outputEnd: one.outputEnd,
+    ...(one.code === undefined ? {} : { code: one.code }),
+    ...(one.signal === undefined ? {} : { signal: one.signal }),
+    ...(one.timedOut === undefined ? {} : { timedOut: one.timedOut }),
+    ...(one.error === undefined ? {} : { error: one.error }),
+  };
+  if (!good && !cancelled && claim.failures < job.job.limits.retries) {
+    const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
+    const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
+    const failures = claim.failures + 1;
+    tally.returning.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
+    tally.earlier.push(result);
+    // Marked at once, so that the same end reported twice counts once.
+    claim.tasks[one.index - claim.first] = GONE;
+  } else {
+    tally.results.push(result);
+    leaveClaim(state, claim, one.index);
+  }
+}
+
+function recordTallies(state: State, out: Decisions, tallies: ReadonlyMap<Claim, Tally>, now: number): void {
+  for (const [claim, { results, returning, earlier }] of tallies) {
+    if (results.length > 0) {
+      const empty = claim.open === 0;
+      out.writes.push({ op: "settle", job: claim.job.id, parcel: claim.parcel, results, empty });
+    }
+    if (returning.length > 0) giveBack(state, out, claim, { returning, earlier, avoid: true }, now);
+    requeue(state, claim.job);
+  }
+}
+
+/** Tasks come back unstarted: asked for, refused, or left behind at an orderly stop. They have cost nothing. */
+export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly TasksOf[], now: number): void {
+  const worker = state.workers.get(id);
+  if (worker === undefined) return;
+  for (const claims of worker.claims.values()) for (const claim of claims) claim.retracting = false;
+  for (const [claim, indices] of byClaim(worker, tasks)) {
+    const returning: Returning[] = [];
+    const cancelled: number[] = [];
+    for (const index of indices) {
+      if (contains(claim.job.cancels, index)) cancelled.push(index);
+      else returning.push({ index, failures: claim.failures, crashes: claim.crashes, notBefore: 0 });
+    }
+    giveBack(state, out, claim, { returning, cancelled }, now);
+  }
+  refillAfter(state, out, worker, now);
+  placeWork(state, out, now);
+}
+
+/** The worker's unstarted tasks among these, by the claim they are in. */
+function byClaim(worker: WorkerState, tasks: readonly TasksOf[]): Map<Claim, number[]> {
+  const found = new Map<Claim, number[]>();
+  for (const { job, first, last, attempt } of tasks) {
+    for (const claim of worker.claims.get(job) ?? []) {
+      if (claim.attempt !== attempt) continue;
+      for (let index = Math.max(first, claim.first); index <= Math.min(last, claim.last); index++) {
+        if (claim.tasks[index - claim.first] === GONE) continue;
+        const indices = found.get(claim);
+        if (indices === undefined) found.set(claim, [index]);
+        else indices.push(index);
+      }
+    }
+  }
+  return found;
+}
+
+/** A worker has more room than before: use it, or find it something to do. */
+export function refillAfter(state: State, out: Decisions, worker: WorkerState, now: number): void {
+  promote(state, worker);
+  reindex(worker);
+  fillWorker(state, out, worker, now);
+  if (worker.out === 0) {
+    worker.windowStart = -1;
+    retractForIdle(state, out, worker);
+  }
+}
+
+/** The worker that had these tasks is lost. `crashed`: what had been started counts against the crash limit. */
+export function loseClaims(state: State, out: Decisions, worker: WorkerState, crashed: boolean, now: number): void {
+  for (const claims of [...worker.claims.values()]) {
+    for (const claim of [...claims]) loseClaim(state, out, claim, () => crashed, now);
+  }
+}
+
+/** Tasks of a claim are lost with their worker; `crashed` tells of which the loss counts. */
+export function loseClaim(
+  state: State,
+  out: Decisions,
+  claim: Claim,
+  crashed: (index: number) => boolean,
+  now: number,
+  lost: (index: number) => boolean = () => true,
+): void {
+  const { job, worker } = claim;
+  const { crashLimit } = job.job.limits;
+  const returning: Returning[] = [];
+  const cancelled: number[] = [];
+  const results: TaskResult[] = [];
+  for (let i = 0; i < claim.tasks.length; i++) {
+    const index = claim.first + i;
+    const task = claim.tasks[i];
+    if (task === GONE || !lost(index)) continue;
+    const counts = task === STARTED && crashed(index);
+    const crashes = claim.crashes + (counts ? 1 : 0);
+    if (contains(job.cancels, index)) cancelled.push(index);
+    else if (counts && crashLimit > 0 && crashes >= crashLimit) results.push(lostResult(claim, index, crashes, now));
+    else returning.push({ index, failures: claim.failures, crashes, notBefore: 0 });
+  }
+  for (const { index } of results) leaveClaim(state, claim, index);
+  if (results.length > 0) {
+    out.writes.push({ op: "settle", job: job.id, parcel: claim.parcel, results, empty: claim.open === 0 });
+  }
+  if (returning.length + cancelled.length > 0) giveBack(state, out, claim, { returning, cancelled }, now);
+  requeue(state, job);
+  reindex(worker);
+}
+
+function lostResult(claim: Claim, index: number, crashes: number, now: number): TaskResult {
+  return {
+    index,
+    attempt: claim.attempt,
+    state: "failed",
+    worker: claim.worker.profile.name,
+    started: now,
+    ended: now,
+    outputEnd: 0,
+    error: `${crashes} workers were lost while they ran this task`,
+  };
+}

@@ -1,0 +1,29 @@
+/** Numbers that an operator or a test may change. Times are milliseconds. */
+export interface Settings {
+  /** How long a worker that can resume may be away before its tasks go to others. */
+  readonly graceMs: number;
+  /** Requests that may wait for one service. */
+  readonly maxWaitingRequests: number;
+  /** Tasks granted to this broker at a time. */
+  readonly leaseBlock: number;
+  /** The stock of a worker: so much of its measured rate… */
+  readonly stockMs: number;
+  /** …but never more tasks than this, … */
+  readonly maxStock: number;
+  /** …and none of a job whose tasks take longer than this. */
+  readonly stockTaskMs: number;
+  /** The first wait before a retry; doubles with each failure. */
+  readonly retryBackoffMs: number;
+  readonly maxRetryBackoffMs: number;
+}
+
+export const DEFAULT_SETTINGS: Settings = {
+  graceMs: 30_000,
+  maxWaitingRequests: 10_000,
+  leaseBlock: 16_384,
+  stockMs: 50,
+  maxStock: 8_192,
+  stockTaskMs: 1_000,
+  retryBackoffMs: 1_000,
+  maxRetryBackoffMs: 60_000,
+};

@@ -1,0 +1,156 @@
+/**
+ * The index of who can take what. Work is grouped by signature; each signature keeps the workers that could ever take it and,
+ * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
+ * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
+ */
+import type { Amounts, Requirement } from "../model/recipe.js";
+import { IndexedHeap } from "./heap.js";
+import type { JobState, Signature, State, WorkerState } from "./state.js";
+
+/** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
+const MAX_IDLE_SIGNATURES = 512;
+
+export function signatureFor(state: State, requirement: Requirement, forRequests: boolean): Signature {
+  const key = keyOf(requirement, forRequests);
+  const known = state.signatures.get(key);
+  if (known !== undefined) return known;
+  if (state.signatures.size >= MAX_IDLE_SIGNATURES) forgetIdle(state);
+  const signature: Signature = {
+    key,
+    requirement,
+    forRequests,
+    wide: !forRequests && isWide(requirement.needs),
+    jobs: new IndexedHeap(goesBefore),
+    requests: new Set(),
+    capable: new Set(),
+    fitting: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
+    roomiest: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
+  };
+  state.signatures.set(key, signature);
+  for (const worker of state.workers.values()) {
+    if (!isCapable(worker, signature)) continue;
+    worker.capableOf.add(signature);
+    signature.capable.add(worker);
+    reindexFor(worker, signature);
+  }
+  return signature;
+}
+
+function keyOf(requirement: Requirement, forRequests: boolean): string {
+  const needs = Object.entries(requirement.needs)
+    .filter(([, amount]) => amount > 0)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const tags = [...new Set(requirement.tags)].sort();
+  return JSON.stringify([forRequests, requirement.pool, tags, requirement.service ?? null, needs]);
+}
+
+const isWide = (needs: Amounts): boolean =>
+  needs.slots > 1 || Object.entries(needs).some(([name, amount]) => name !== "slots" && amount > 0);
+
+/** Priority, then the smaller share of the slots so far, then age. */
+export function goesBefore(a: JobState, b: JobState): boolean {
+  if (a.job.priority !== b.job.priority) return a.job.priority > b.job.priority;
+  if (a.served !== b.served) return a.served < b.served;
+  return a.id < b.id;
+}
+
+const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
+
+/** Meets the demands with its whole room, and takes work at all. */
+export function isCapable(worker: WorkerState, signature: Signature): boolean {
+  const { profile } = worker;
+  const { pool, tags, service, needs } = signature.requirement;
+  if (!worker.connected || worker.draining || worker.standing === "banned") return false;
+  if (profile.pool !== pool) return false;
+  if (service !== undefined && !profile.services.includes(service)) return false;
+  for (const tag of tags) if (!profile.tags.includes(tag)) return false;
+  const kept = signature.forRequests ? 0 : profile.reserveRequests;
+  for (const name in needs) {
+    const room = (profile.total[name] ?? 0) - (name === "slots" ? kept : 0);
+    if ((needs[name] ?? 0) > room) return false;
+  }
+  return true;
+}
+
+/** How many pieces of this kind fit into the worker's free room. */
+export function fitCount(worker: WorkerState, signature: Signature): number {
+  const { needs } = signature.requirement;
+  const kept = signature.forRequests ? 0 : worker.profile.reserveRequests;
+  let count = Number.POSITIVE_INFINITY;
+  for (const name in needs) {
+    const need = needs[name] ?? 0;
+    if (need === 0) continue;
+    const room = (worker.free[name] ?? 0) - (name === "slots" ? kept : 0);
+    count = Math.min(count, Math.floor(room / need));
+  }
+  return Math.max(0, count);
+}
+
+export function occupy(worker: WorkerState, needs: Amounts, times: number): void {
+  for (const name in needs) worker.free[name] = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
+}
+
+/** After its free room, its last use or its connection changed: put the worker in the right places. */
+export function reindex(worker: WorkerState): void {
+  for (const signature of worker.capableOf) reindexFor(worker, signature);
+}
+
+function reindexFor(worker: WorkerState, signature: Signature): void {
+  if (fitCount(worker, signature) > 0) signature.fitting.place(worker);
+  else signature.fitting.remove(worker);
+  if (signature.wide) signature.roomiest.place(worker);
+}
+
+/** After what the worker offers changed: find its signatures anew. */
+export function reenlist(state: State, worker: WorkerState): void {
+  for (const signature of state.signatures.values()) {
+    if (isCapable(worker, signature)) {
+      worker.capableOf.add(signature);
+      signature.capable.add(worker);
+      reindexFor(worker, signature);
+    } else {
+      leaveSignature(worker, signature);
+    }
+  }
+}
+
+/** Take the worker out of every index: it is away, drained or gone. */
+export function delist(worker: WorkerState): void {
+  for (const signature of worker.capableOf) leaveSignature(worker, signature);
+}
+
+function leaveSignature(worker: WorkerState, signature: Signature): void {
+  worker.capableOf.delete(signature);
+  signature.capable.delete(worker);
+  signature.fitting.remove(worker);
+  signature.roomiest.remove(worker);
+  if (signature.reservation?.worker === worker) unreserve(signature);
+}
+
+export function unreserve(signature: Signature): void {
+  if (signature.reservation === undefined) return;
+  delete signature.reservation.worker.reservedFor;
+  delete signature.reservation;
+}
+
+/** Keep `active` true after a signature's jobs or requests changed. */
+export function markActivity(state: State, signature: Signature): void {
+  if (signature.jobs.size > 0 || signature.requests.size > 0) {
+    state.active.add(signature);
+  } else {
+    state.active.delete(signature);
+    unreserve(signature);
+  }
+}
+
+function forgetIdle(state: State): void {
+  const inUse = new Set<Signature>(state.active);
+  for (const job of state.jobs.values()) inUse.add(job.signature);
+  for (const request of state.requests.values()) inUse.add(request.signature);
+  for (const signature of state.signatures.values()) {
+    if (inUse.has(signature)) continue;
+    for (const worker of signature.capable) worker.capableOf.delete(signature);
+    state.signatures.delete(signature.key);
+    if (state.signatures.size < MAX_IDLE_SIGNATURES / 2) return;
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * All that the heart knows, and nothing that it does. The functions of this folder change it; none of them reads a clock,
+ * draws a random number or touches a socket.
+ */
+import type { Attempt, JobId, ParcelId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { Job } from "../model/job.js";
+import type { Ranges } from "../model/ranges.js";
+import type { Amounts, Requirement } from "../model/recipe.js";
+import type { Epoch } from "../store/contract.js";
+import { IndexedHeap } from "./heap.js";
+import type { Settings } from "./settings.js";
+
+/** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
+export interface Waiting {
+  readonly parcel: ParcelId;
+  first: number;
+  readonly last: number;
+  readonly attempt: Attempt;
+  readonly failures: number;
+  readonly crashes: number;
+  readonly notBefore: number;
+  readonly avoid?: WorkerId;
+}
+
+export interface JobState {
+  readonly id: JobId;
+  readonly job: Job;
+  readonly signature: Signature;
+  held: boolean;
+  cancels: Ranges;
+  /** Ready to be handed out, front first. */
+  readonly waiting: Waiting[];
+  ready: number;
+  /** In backoff. */
+  readonly later: Set<Waiting>;
+  /** At workers, running or in stock. */
+  out: number;
+  readonly claims: Set<Claim>;
+  /** The store may have more tasks of it to grant. */
+  more: boolean;
+  leasing: boolean;
+  /** Slots given to this job so far, on the scale that its rivals of equal priority share. */
+  served: number;
+  readonly blockedBy: Set<JobId>;
+  failed: number;
+  /** Mean length of its tasks, where any has ended. */
+  meanMs?: number;
+}
+
+/** Where one task of a claim is. */
+export const UNSTARTED = 0;
+export const STARTED = 1;
+export const GONE = 2;
+
+/** Tasks handed to one worker in one piece: a parcel of the store. */
+export interface Claim {
+  readonly parcel: ParcelId;
+  readonly job: JobState;
+  readonly worker: WorkerState;
+  readonly first: number;
+  readonly last: number;
+  readonly attempt: Attempt;
+  readonly failures: number;
+  readonly crashes: number;
+  /** One of the three states above for each task, from `first` on. */
+  readonly tasks: Uint8Array;
+  /** Tasks not gone; = placed + stock. */
+  open: number;
+  /** Those that hold their share of the worker's room. */
+  placed: number;
+  /** Those beyond it. */
+  stock: number;
+  /** RETRACT was sent and not yet answered. */
+  retracting: boolean;
+}
+
+export type Standing = "good" | "suspended" | "banned";
+
+export interface WorkerProfile {
+  readonly id: WorkerId;
+  readonly session: SessionId;
+  readonly name: string;
+  readonly protocol: string;
+  readonly pool: string;
+  readonly tags: readonly string[];
+  readonly services: readonly string[];
+  readonly total: Amounts;
+  readonly reserveRequests: number;
+  /** Its protocol lets it come back to what it was doing. */
+  readonly resumable: boolean;
+  /** It may hold tasks beyond its free slots. */
+  readonly stocks: boolean;
+}
+
+export interface WorkerState {
+  profile: WorkerProfile;
+  connected: boolean;
+  /** Gets nothing new; an operator's wish, or its own before it leaves. */
+  draining: boolean;
+  standing: Standing;
+  readonly free: Record<string, number>;
+  lastUse: number;
+  /** Sorted by job and first index, disjoint within a job. */
+  readonly claims: Map<JobId, Claim[]>;
+  /** Claims with stock, in the order they were handed out. */
+  readonly stocked: Set<Claim>;
+  stock: number;
+  out: number;
+  readonly requests: Set<RequestState>;
+  readonly capableOf: Set<Signature>;
+  /** A wide task waits for this worker to have room. */
+  reservedFor?: Signature;
+  /** Tasks per millisecond while it was busy. */
+  rate: number;
+  windowStart: number;
+  windowCount: number;
+  grace?: Timer;
+}
+
+/** All work with the same demands, and the workers that meet them. */
+export interface Signature {
+  readonly key: string;
+  readonly requirement: Requirement;
+  readonly forRequests: boolean;
+  /** Needs more than one plain slot, so that room for it may have to be kept. */
+  readonly wide: boolean;
+  /** Jobs with something to hand out, the next one on top. */
+  readonly jobs: IndexedHeap<JobState>;
+  readonly requests: Set<RequestState>;
+  /** Workers whose whole room suffices. */
+  readonly capable: Set<WorkerState>;
+  /** Those with room for one now, least recently used on top. */
+  readonly fitting: IndexedHeap<WorkerState>;
+  /** The capable ones, most free slots on top; kept for wide signatures only. */
+  readonly roomiest: IndexedHeap<WorkerState>;
+  reservation?: { readonly worker: WorkerState; priority: number };
+}
+
+export interface RequestState {
+  readonly id: RequestId;
+  readonly service: string;
+  readonly signature: Signature;
+  readonly deadline: number;
+  /** Give it to another worker once, if this one is lost. */
+  retry: boolean;
+  worker?: WorkerState;
+  timer?: Timer;
+  /** Its asker has an answer or no longer wants one; the worker is still at it. */
+  over: boolean;
+}
+
+/** Something that falls due. */
+export type Timer =
+  | { readonly at: number; readonly kind: "retry"; readonly job: JobState; readonly waiting: Waiting }
+  | { readonly at: number; readonly kind: "deadline"; readonly request: RequestState }
+  | { readonly at: number; readonly kind: "grace"; readonly worker: WorkerState };
+
+export interface State {
+  readonly settings: Settings;
+  readonly epoch: Epoch;
+  readonly jobs: Map<JobId, JobState>;
+  readonly workers: Map<WorkerId, WorkerState>;
+  readonly signatures: Map<string, Signature>;
+  /** Signatures with jobs or requests that wait. */
+  readonly active: Set<Signature>;
+  /** Workers that hold stock. */
+  readonly stocked: Set<WorkerState>;
+  readonly requests: Map<RequestId, RequestState>;
+  readonly timers: IndexedHeap<Timer>;
+  /** Jobs that wait for a job, by the one they wait for. */
+  readonly waitingFor: Map<JobId, Set<JobState>>;
+  /** The share that the job served last had, by priority: where a newcomer begins. */
+  readonly servedAt: Map<number, number>;
+  /** How many jobs there are of each priority. */
+  readonly priorities: Map<number, number>;
+  uses: number;
+  nextParcel: number;
+  /** Nothing is handed out: the disk is full, or the broker is stopping. */
+  halted: boolean;
+}
+
+/** Parcels are named by the broker that makes them; this many names belong to one epoch. */
+const PARCELS_PER_EPOCH = 2 ** 36;
+
+export function createState(settings: Settings, epoch: Epoch): State {
+  return {
+    settings,
+    epoch,
+    jobs: new Map(),
+    workers: new Map(),
+    signatures: new Map(),
+    active: new Set(),
+    stocked: new Set(),
+    requests: new Map(),
+    timers: new IndexedHeap((a, b) => a.at < b.at),
+    waitingFor: new Map(),
+    servedAt: new Map(),
+    priorities: new Map(),
+    uses: 0,
+    nextParcel: epoch * PARCELS_PER_EPOCH,
+    halted: false,
+  };
+}
+
+export function newParcelId(state: State): ParcelId {
+  return state.nextParcel++ as ParcelId;
+}
+
+/** Which of a worker's claims has this task, if the worker still has it. */
+export function claimOf(worker: WorkerState, job: JobId, index: TaskIndex): Claim | undefined {
+  const claims = worker.claims.get(job);
+  if (claims === undefined) return undefined;
+  let low = 0;
+  let high = claims.length - 1;
+  while (low <= high) {
+    const middle = (low + high) >>> 1;
+    const claim = claims[middle] as Claim;
+    if (index < claim.first) high = middle - 1;
+    else if (index > claim.last) low = middle + 1;
+    else return claim.tasks[index - claim.first] === GONE ? undefined : claim;
+  }
+  return undefined;
+}

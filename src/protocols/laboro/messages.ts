@@ -1,0 +1,157 @@
+/**
+ * The messages of our own link, WebSocket subprotocol `laboro.1`. One binary frame is a msgpack array of messages; a message
+ * is an array whose first element is its type (codec.ts has the order of the fields). Pipelined: no message waits for
+ * a reply, except that JOIN is answered by WELCOME before anything else goes either way.
+ *
+ * A worker link starts with JOIN, a client link with HELLO. The token travels in the upgrade request.
+ */
+import type { ErrorCode } from "../../model/errors.js";
+import type { Attempt, JobId, SessionId, TaskIndex, WorkerId } from "../../model/ids.js";
+import type { Entries, Limits } from "../../model/job.js";
+import type { Outcome, OutputStream } from "../../model/outcome.js";
+import type { Range } from "../../model/ranges.js";
+import type { Amounts, Recipe } from "../../model/recipe.js";
+
+export const SUBPROTOCOL = "laboro.1";
+/** Minor versions; a broker serves workers one minor version older. */
+export const LINK_VERSION = 1;
+/** Bytes of output in one OUTPUT message. */
+export const OUTPUT_CHUNK = 32 * 1024;
+
+export type HeldState = "stock" | "running" | "finished";
+
+/** Tasks that a worker has, in one state. */
+export interface HeldTasks extends Range {
+  readonly job: JobId;
+  readonly attempt: Attempt;
+  readonly state: HeldState;
+}
+
+export interface TaskRange extends Range {
+  readonly job: JobId;
+  readonly attempt: Attempt;
+}
+
+export interface TaskRef {
+  readonly job: JobId;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+}
+
+/** A task that the worker goes on with, and how much of its output the broker has stored. */
+export interface Kept extends TaskRef {
+  readonly outputStored: number;
+}
+
+export interface DoneTask extends TaskRef, Outcome {}
+
+export interface Join {
+  readonly type: "JOIN";
+  readonly version: number;
+  readonly worker: WorkerId;
+  readonly session: SessionId;
+  /** What people call it. */
+  readonly name: string;
+  readonly total: Amounts;
+  readonly tags: readonly string[];
+  readonly pool: string;
+  readonly services: readonly string[];
+  /** Slots that only requests may use. */
+  readonly reserveRequests: number;
+  readonly held: readonly HeldTasks[];
+}
+
+export type FromWorker =
+  | Join
+  | { readonly type: "STARTED"; readonly tasks: readonly TaskRef[] }
+  | { readonly type: "DONE"; readonly seq: number; readonly tasks: readonly DoneTask[] }
+  | ({
+      readonly type: "OUTPUT";
+      readonly stream: OutputStream;
+      readonly offset: number;
+      readonly bytes: Uint8Array;
+    } & TaskRef)
+  /** Given back unstarted: after RETRACT, a refusal, or before an orderly stop. */
+  | { readonly type: "RETRACTED"; readonly tasks: readonly TaskRange[] }
+  /** Cancelled before they were started. One that ran comes back as DONE. */
+  | { readonly type: "CANCELLED"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
+  /** The worker's services have changed. */
+  | { readonly type: "SERVICES"; readonly services: readonly string[] }
+  /** Orderly stop: hand nothing more out. The worker closes when it has nothing left. */
+  | { readonly type: "LEAVING" }
+  | { readonly type: "BEAT" };
+
+export interface Welcome {
+  readonly type: "WELCOME";
+  readonly version: number;
+  readonly broker: string;
+  readonly keep: readonly Kept[];
+  readonly drop: readonly TaskRange[];
+  /** Milliseconds between BEATs; three missed end the connection. */
+  readonly heartbeatMs: number;
+  /** The worker's settings as the operator keeps them, under a version number. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Bytes of OUTPUT that may be under way unacknowledged. */
+  readonly window: number;
+}
+
+/** What a worker needs to know of a job, once a connection. */
+export interface JobRecipe {
+  readonly job: JobId;
+  readonly recipe: Recipe;
+  readonly needs: Amounts;
+  readonly limits: Pick<Limits, "timeLimitMs" | "outputCap">;
+}
+
+export type ToWorker =
+  | Welcome
+  | ({ readonly type: "RECIPE" } & JobRecipe)
+  | ({ readonly type: "TASKS"; readonly entries?: Entries } & TaskRange)
+  /** Every DONE up to seq is recorded. */
+  | { readonly type: "ACK"; readonly seq: number }
+  | { readonly type: "CREDIT"; readonly bytes: number }
+  | { readonly type: "RETRACT"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "CANCEL"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "DRAIN" }
+  | { readonly type: "STOP" }
+  | { readonly type: "CONFIG"; readonly config: Readonly<Record<string, unknown>> }
+  | { readonly type: "BROKERS"; readonly urls: readonly string[] }
+  | {
+      readonly type: "CALL";
+      readonly id: number;
+      readonly service: string;
+      readonly body: Uint8Array;
+      readonly timeoutMs: number;
+    }
+  /** The caller no longer waits. */
+  | { readonly type: "UNCALL"; readonly id: number }
+  | { readonly type: "BEAT" };
+
+export type FromClient =
+  | { readonly type: "HELLO"; readonly version: number; readonly name: string }
+  /** A message for a service. */
+  | {
+      readonly type: "REQUEST";
+      readonly id: number;
+      readonly service: string;
+      readonly body: Uint8Array;
+      readonly timeoutMs: number;
+      readonly pool: string;
+      /** Send it to another worker once, if the first is lost. */
+      readonly retry: boolean;
+    }
+  /** The caller no longer waits for this REQUEST. */
+  | { readonly type: "FORGET"; readonly id: number }
+  /** An operation of the broker itself: submit, wait, results… */
+  | { readonly type: "ASK"; readonly id: number; readonly operation: string; readonly input: unknown }
+  | { readonly type: "BEAT" };
+
+export type ToClient =
+  | { readonly type: "GREET"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
+  | { readonly type: "REPLIED"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
+  | { readonly type: "ANSWER"; readonly id: number; readonly value: unknown }
+  | { readonly type: "REFUSE"; readonly id: number; readonly code: ErrorCode; readonly message: string }
+  | { readonly type: "BEAT" };
+
+export type LinkMessage = FromWorker | ToWorker | FromClient | ToClient;
