@@ -211,21 +211,18 @@ function dependencyEnded(state: State, out: Decisions, job: JobState, other: Job
   );
 }
 
-/** The store says that a parcel is another broker's now: forget it without a word. */
-export function onParcelLost(state: State, id: JobId, parcel: ParcelId): void {
-  const job = state.jobs.get(id);
-  if (job === undefined) return;
-  for (const claim of job.claims) {
-    if (claim.parcel !== parcel) continue;
-    dropClaim(state, claim);
-    reindex(claim.worker);
-    break;
+/** The store says that these parcels are another broker's now: forget them without a word. */
+export function onParcelLost(state: State, lost: ReadonlySet<ParcelId>): void {
+  for (const job of state.jobs.values()) {
+    for (const claim of [...job.claims]) {
+      if (!lost.has(claim.parcel)) continue;
+      dropClaim(state, claim);
+      reindex(claim.worker);
+    }
+    const kept = job.waiting.filter((waiting) => !lost.has(waiting.parcel));
+    job.waiting.splice(0, job.waiting.length, ...kept);
+    job.ready = kept.reduce((sum, waiting) => sum + sizeOf(waiting), 0);
+    for (const waiting of job.later) if (lost.has(waiting.parcel)) job.later.delete(waiting);
+    requeue(state, job);
   }
-  const at = job.waiting.findIndex((waiting) => waiting.parcel === parcel);
-  const waiting = job.waiting[at];
-  if (waiting !== undefined) {
-    job.ready -= sizeOf(waiting);
-    job.waiting.splice(at, 1);
-  }
-  requeue(state, job);
 }

@@ -111,7 +111,8 @@ export interface Progress {
 export type Answer =
   | { readonly op: "submit"; readonly job: Job; readonly parcel?: Parcel }
   | { readonly op: "lease"; readonly job: JobId; readonly parcels: readonly Parcel[]; readonly more: boolean }
-  | { readonly op: "claim"; readonly lost: boolean }
+  /** With the tasks' entries, where the job has any. */
+  | { readonly op: "claim"; readonly lost: boolean; readonly entries?: Entries }
   | { readonly op: "settle"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "replace"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "release"; readonly lost: boolean }

@@ -1,0 +1,170 @@
+/**
+ * Group commit without a timer: while one commit runs, what is decided gathers; when it ends, all of that is the next one.
+ * What is to be sent goes when the writes it rests on are durable, in the order it was decided.
+ *
+ *   idle        nothing to write; sends go at once
+ *   committing  one batch is at the store, the next gathers
+ *   waiting     the disk was full: the same batch is tried again every second. Dispatch is halted, what can be
+ *               refused was refused, everything else is kept
+ *   failed      the store is broken; the broker has been told and goes down
+ */
+
+import type { Decisions, Send } from "../dispatch/index.js";
+import { asLaboroError, type LaboroError } from "../model/errors.js";
+import type { ParcelId } from "../model/ids.js";
+import type { Answer, Store, Write } from "../store/contract.js";
+import { now } from "./clock.js";
+
+const RETRY_MS = 1_000;
+
+export interface CommitPorts {
+  /** Dispatch learns what the store said; its new decisions come back through `add`. Returns the parcels that were lost. */
+  readonly committed: (writes: readonly Write[], answers: readonly Answer[]) => ReadonlySet<ParcelId>;
+  readonly deliver: (send: Send, answer: Answer | undefined) => void;
+  readonly halted: (cause: LaboroError) => void;
+  readonly resumed: () => void;
+  readonly failed: (cause: LaboroError) => void;
+}
+
+type Settle = { readonly resolve: (answer: Answer) => void; readonly reject: (cause: LaboroError) => void };
+
+class Batch {
+  writes: Write[] = [];
+  readonly sends: Send[] = [];
+  readonly after: (() => void)[] = [];
+  readonly waiters = new Map<Write, Settle>();
+
+  get empty(): boolean {
+    return this.writes.length === 0 && this.sends.length === 0 && this.after.length === 0;
+  }
+
+  /** What somebody waits for can be refused; the rest is ours to keep. */
+  refuse(cause: LaboroError): void {
+    for (const settle of this.waiters.values()) settle.reject(cause);
+    this.writes = this.writes.filter((write) => !this.waiters.has(write));
+    this.waiters.clear();
+  }
+}
+
+export class CommitLoop {
+  readonly #store: Store;
+  readonly #ports: CommitPorts;
+  #next = new Batch();
+  #running = false;
+  #scheduled = false;
+  #full: LaboroError | undefined;
+  #failed: LaboroError | undefined;
+  #idle: (() => void)[] = [];
+
+  constructor(store: Store, ports: CommitPorts) {
+    this.#store = store;
+    this.#ports = ports;
+  }
+
+  /** The disk is full: nothing new can be taken. */
+  get refusing(): LaboroError | undefined {
+    return this.#failed ?? this.#full;
+  }
+
+  /** Store and send what was decided; `after` is called when it is durable. */
+  add(decisions: Decisions, after?: () => void): void {
+    const batch = this.#next;
+    for (const write of decisions.writes) batch.writes.push(write);
+    for (const send of decisions.sends) batch.sends.push(send);
+    if (after !== undefined) batch.after.push(after);
+    this.#schedule();
+  }
+
+  /** Store bytes or the like; `after` is called when they are durable. */
+  write(write: Write, after: () => void): void {
+    this.#next.writes.push(write);
+    this.#next.after.push(after);
+    this.#schedule();
+  }
+
+  /** A write whose answer somebody waits for, and which may therefore be refused. */
+  ask(write: Write): Promise<Answer> {
+    const refusing = this.refusing;
+    if (refusing !== undefined) return Promise.reject(refusing);
+    return new Promise((resolve, reject) => {
+      this.#next.writes.push(write);
+      this.#next.waiters.set(write, { resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** Resolves when nothing is left to write. */
+  settled(): Promise<void> {
+    if (!this.#running && this.#next.empty) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  #schedule(): void {
+    if (this.#running || this.#scheduled || this.#next.empty) return;
+    this.#scheduled = true;
+    // All that this turn of the event loop decides goes in one batch.
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      if (!this.#running) void this.#run();
+    });
+  }
+
+  async #run(): Promise<void> {
+    this.#running = true;
+    while (!this.#next.empty && this.#failed === undefined) {
+      const batch = this.#next;
+      this.#next = new Batch();
+      await this.#commit(batch);
+    }
+    this.#running = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  async #commit(batch: Batch): Promise<void> {
+    let answers: readonly Answer[] = [];
+    while (batch.writes.length > 0) {
+      try {
+        answers = await this.#store.commit(batch.writes, now());
+        break;
+      } catch (cause) {
+        if (!(await this.#mayTryAgain(batch, asLaboroError(cause)))) return;
+      }
+    }
+    if (this.#full !== undefined) {
+      this.#full = undefined;
+      this.#ports.resumed();
+    }
+    this.#finish(batch, answers);
+  }
+
+  async #mayTryAgain(batch: Batch, cause: LaboroError): Promise<boolean> {
+    batch.refuse(cause);
+    this.#next.refuse(cause);
+    if (cause.code !== "LABORO_DISK_FULL") {
+      this.#failed = cause;
+      this.#ports.failed(cause);
+      return false;
+    }
+    if (this.#full === undefined) this.#ports.halted(cause);
+    this.#full = cause;
+    // Nothing tells when a disk has room again.
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref());
+    return true;
+  }
+
+  #finish(batch: Batch, answers: readonly Answer[]): void {
+    const lost = this.#ports.committed(batch.writes, answers);
+    const claims = new Map<ParcelId, Answer>();
+    batch.writes.forEach((write, i) => {
+      const answer = answers[i];
+      if (answer === undefined) return;
+      if (write.op === "claim") claims.set(write.parcel, answer);
+      batch.waiters.get(write)?.resolve(answer);
+    });
+    for (const send of batch.sends) {
+      if (send.kind !== "tasks") this.#ports.deliver(send, undefined);
+      else if (!lost.has(send.parcel)) this.#ports.deliver(send, claims.get(send.parcel));
+    }
+    for (const after of batch.after) after();
+  }
+}

@@ -1,0 +1,42 @@
+/** What the store said to a batch of writes. */
+import type { ParcelId } from "../model/ids.js";
+import type { Answer, Write } from "../store/contract.js";
+import type { Decisions } from "./decisions.js";
+import { onGranted, onParcelLost, onProgress } from "./jobs.js";
+import type { State } from "./state.js";
+
+/**
+ * Learn from a commit. Returns the parcels that turned out not to be this broker's: what was to be sent about
+ * them must not go. Submissions and adoptions are the affair of whoever asked for them.
+ */
+export function onCommitted(
+  state: State,
+  out: Decisions,
+  writes: readonly Write[],
+  answers: readonly Answer[],
+  now: number,
+): ReadonlySet<ParcelId> {
+  const lost = new Set<ParcelId>();
+  answers.forEach((answer, i) => {
+    const write = writes[i];
+    if (write === undefined) return;
+    if (answer.op === "lease" && write.op === "lease") {
+      onGranted(state, out, write.job, answer.parcels, answer.more, now);
+    } else if (answer.op === "claim" && write.op === "claim" && answer.lost) {
+      lost.add(write.parcel);
+    } else if (
+      (answer.op === "settle" || answer.op === "replace") &&
+      (write.op === "settle" || write.op === "replace")
+    ) {
+      if (answer.lost) {
+        lost.add(write.parcel);
+        if (write.op === "replace") for (const piece of write.pieces) lost.add(piece.id);
+      }
+      if (answer.progress !== undefined) onProgress(state, out, write.job, answer.progress, now);
+    } else if (answer.op === "cancel" && write.op === "cancel" && answer.progress !== undefined) {
+      onProgress(state, out, write.job, answer.progress, now);
+    }
+  });
+  if (lost.size > 0) onParcelLost(state, lost);
+  return lost;
+}

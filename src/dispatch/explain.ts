@@ -1,0 +1,62 @@
+/** Why a task is not running, in words for a person. Looks only at what dispatch itself decides by. */
+import type { JobId, TaskIndex } from "../model/ids.js";
+import { contains } from "../model/ranges.js";
+import type { Requirement } from "../model/recipe.js";
+import { claimOf, type JobState, STARTED, type State, type WorkerState } from "./state.js";
+
+export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
+  const job = state.jobs.get(id);
+  if (job === undefined) return "its job has ended or does not exist";
+  if (index < 0 || index >= job.job.count) return `job ${id} has tasks 0 to ${job.job.count - 1}`;
+  for (const { worker } of job.claims) {
+    const claim = claimOf(worker, id, index);
+    if (claim === undefined) continue;
+    const { name } = worker.profile;
+    if (!worker.connected) return `worker ${name} has it and is away; it is kept for it during the grace period`;
+    if (contains(job.cancels, index)) return `it was cancelled; worker ${name} has not yet said that it is gone`;
+    return claim.tasks[index - claim.first] === STARTED ? `it runs on ${name}` : `it is next in the stock of ${name}`;
+  }
+  if (contains(job.cancels, index)) return "it was cancelled";
+  return whyWaiting(state, job, index, now);
+}
+
+function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number): string {
+  const { maxRunning } = job.job.limits;
+  if (job.held) return "its job is held";
+  if (job.blockedBy.size > 0) return `its job waits for job ${[...job.blockedBy].join(", ")}`;
+  for (const waiting of job.later) {
+    if (index < waiting.first || index > waiting.last) continue;
+    return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
+  }
+  if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
+  if (maxRunning !== undefined && job.out >= maxRunning) return `its job may have ${maxRunning} tasks out, and has`;
+  const { signature } = job;
+  if (signature.capable.size === 0) return whyNobody([...state.workers.values()], job.job.requirement);
+  if (signature.reservation !== undefined) {
+    return `it needs more room than any worker has free; ${signature.reservation.worker.profile.name} is kept for it`;
+  }
+  if (signature.fitting.size > 0) return "it is about to be handed out";
+  return `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
+}
+
+/** The first demand that no worker meets. */
+function whyNobody(workers: readonly WorkerState[], requirement: Requirement): string {
+  const there = workers.filter((worker) => worker.connected);
+  if (there.length === 0) return "no worker is connected";
+  const awake = there.filter((worker) => !worker.draining && worker.standing !== "banned");
+  if (awake.length === 0) return "every worker is draining or banned";
+  const pool = awake.filter((worker) => worker.profile.pool === requirement.pool);
+  if (pool.length === 0) return `no worker is in pool ${requirement.pool}`;
+  const { service } = requirement;
+  const serving = pool.filter((worker) => service === undefined || worker.profile.services.includes(service));
+  if (serving.length === 0) return `no worker offers service ${service}`;
+  const tagged = serving.filter((worker) => requirement.tags.every((tag) => worker.profile.tags.includes(tag)));
+  if (tagged.length === 0) return `no worker has the tags ${requirement.tags.join(", ")}`;
+  for (const [name, need] of Object.entries(requirement.needs)) {
+    const most = Math.max(
+      ...tagged.map(({ profile }) => (profile.total[name] ?? 0) - (name === "slots" ? profile.reserveRequests : 0)),
+    );
+    if (need > most) return `it needs ${need} ${name}, the most that a worker has is ${most}`;
+  }
+  return "no single worker has all that it needs";
+}

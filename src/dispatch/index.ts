@@ -1,0 +1,20 @@
+export { onCommitted } from "./answers.js";
+export { check } from "./check.js";
+export { type Call, Decisions, type Send, type TasksOf } from "./decisions.js";
+export { explain } from "./explain.js";
+export { onCancel, onGranted, onHold, onJobAdded, onOpened, onRelease } from "./jobs.js";
+export { onForget, onReply, onRequest, type Request } from "./requests.js";
+export { type Done, onDone, onRetracted, onStarted } from "./results.js";
+export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
+export { createState, newParcelId, type State, type WorkerProfile, type WorkerState } from "./state.js";
+export { nextAlarm, onHalt, onResume, onTime } from "./time.js";
+export {
+  type Holding,
+  onDrain,
+  onProfile,
+  onWorkerAway,
+  onWorkerJoined,
+  onWorkerLeft,
+  type Reconciled,
+  restoreClaim,
+} from "./workers.js";

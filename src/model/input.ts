@@ -1,0 +1,77 @@
+/** Reading values that somebody else wrote. Each throws LABORO_BAD_INPUT with what was expected and what came. */
+import { LaboroError } from "./errors.js";
+import type { Bytes } from "./recipe.js";
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+export function bad(what: string, expected: string, value: unknown): LaboroError {
+  return new LaboroError("LABORO_BAD_INPUT", `${what}: expected ${expected}, got ${shown(value)}`);
+}
+
+function shown(value: unknown): string {
+  if (value instanceof Uint8Array) return `${value.length} bytes`;
+  const text = typeof value === "string" ? JSON.stringify(value) : String(value);
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+}
+
+export function fields(value: unknown, what: string): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) {
+    throw bad(what, "an object", value);
+  }
+  return value as Fields;
+}
+
+export function onlyKnown(given: Fields, known: readonly string[], what: string): void {
+  for (const name of Object.keys(given)) {
+    if (!known.includes(name)) throw bad(what, `one of ${known.join(", ")}`, name);
+  }
+}
+
+export function integer(value: unknown, what: string, least: number, most: number): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= most) return value;
+  throw bad(what, `a whole number from ${least} to ${most}`, value);
+}
+
+export function positive(value: unknown, what: string): number {
+  if (typeof value === "number" && Number.isFinite(value) && value > 0) return value;
+  throw bad(what, "a number above 0", value);
+}
+
+export function text(value: unknown, what: string, longest = 1024): string {
+  if (typeof value === "string" && value.length > 0 && value.length <= longest && !value.includes("\0")) return value;
+  throw bad(what, `text of 1 to ${longest} characters without NUL`, value);
+}
+
+export function flag(value: unknown, what: string): boolean {
+  if (typeof value === "boolean") return value;
+  throw bad(what, "true or false", value);
+}
+
+export function bytes(value: unknown, what: string): Uint8Array {
+  if (value instanceof Uint8Array) return value;
+  throw bad(what, "bytes", value);
+}
+
+/** For the command line of a process: no NUL. */
+export function word(value: unknown, what: string): Bytes {
+  if (typeof value === "string" && !value.includes("\0")) return value;
+  if (value instanceof Uint8Array && !value.includes(0)) return value;
+  throw bad(what, "text or bytes without NUL", value);
+}
+
+export function list<T>(value: unknown, what: string, most: number, read: (item: unknown, what: string) => T): T[] {
+  if (!Array.isArray(value)) throw bad(what, "a list", value);
+  if (value.length > most) throw bad(what, `at most ${most} items`, value.length);
+  return value.map((item: unknown, i) => read(item, `${what}[${i}]`));
+}
+
+export function optional<T>(value: unknown, what: string, read: (value: unknown, what: string) => T): T | undefined {
+  return value === undefined || value === null ? undefined : read(value, what);
+}
+
+/** The properties that are not undefined: what exactOptionalPropertyTypes wants. */
+export function present<T extends object>(given: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const kept: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(given)) if (value !== undefined) kept[name] = value;
+  return kept as { [K in keyof T]?: Exclude<T[K], undefined> };
+}

@@ -1,0 +1,76 @@
+/**
+ * A client, at the broker: REQUESTs go to services, ASKs to the broker's own operations. Both are answered in any order. When the
+ * connection closes, nobody waits any more, and what is under way is forgotten; what was asked of the store still happens.
+ */
+import type { Core } from "../../broker/core.js";
+import type { Operations } from "../../broker/operations.js";
+import { asLaboroError } from "../../model/errors.js";
+import type { RequestId } from "../../model/ids.js";
+import type { CloseReason, Connection } from "./connection.js";
+import type { FromClient, ToClient } from "./messages.js";
+
+export class ClientSession {
+  readonly #core: Core;
+  readonly #operations: Operations;
+  readonly #connection: Connection<FromClient, ToClient>;
+  /** Requests under way, by the client's number for them. */
+  readonly #requests = new Map<number, RequestId>();
+  readonly #gone = new AbortController();
+
+  constructor(core: Core, operations: Operations, connection: Connection<FromClient, ToClient>) {
+    this.#core = core;
+    this.#operations = operations;
+    this.#connection = connection;
+  }
+
+  onMessages(batch: readonly FromClient[]): void {
+    for (const message of batch) this.#receive(message);
+  }
+
+  onClose(_reason: CloseReason): void {
+    this.#gone.abort();
+    for (const id of this.#requests.values()) this.#core.forget(id);
+    this.#requests.clear();
+  }
+
+  #receive(message: FromClient): void {
+    switch (message.type) {
+      case "REQUEST":
+        return this.#request(message);
+      case "FORGET": {
+        const id = this.#requests.get(message.id);
+        this.#requests.delete(message.id);
+        if (id !== undefined) this.#core.forget(id);
+        return;
+      }
+      case "ASK":
+        void this.#ask(message.id, message.operation, message.input);
+        return;
+      case "HELLO":
+      case "BEAT":
+        return;
+    }
+  }
+
+  #request(message: FromClient & { type: "REQUEST" }): void {
+    const { id } = message;
+    let answered = false;
+    const request = this.#core.request(message, (body, error) => {
+      answered = true;
+      this.#requests.delete(id);
+      this.#connection.send({ type: "REPLIED", id, body, ...(error === undefined ? {} : { error }) });
+    });
+    // A refusal may come before the number is known here.
+    if (!answered) this.#requests.set(id, request);
+  }
+
+  async #ask(id: number, operation: string, input: unknown): Promise<void> {
+    try {
+      const value = await this.#operations.perform(operation, input, this.#gone.signal);
+      this.#connection.send({ type: "ANSWER", id, value });
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      this.#connection.send({ type: "REFUSE", id, code, message });
+    }
+  }
+}
