@@ -58,9 +58,15 @@ export type Write =
       readonly lease: number;
       readonly parcel: ParcelId;
     }
-  /** Grant up to `most` tasks of a job: given-back parcels that are due first, then from the cursor, as `parcel`. */
+  /**
+   * Grant up to `most` tasks of a job: given-back parcels that are due first, in task order and with their ids; then from
+   * the cursor, as `parcel`. Of a given-back parcel that is too large the first part is granted as `parcel`.
+   */
   | { readonly op: "lease"; readonly job: JobId; readonly most: number; readonly parcel: ParcelId }
-  /** Hand [first, last] of the waiting parcel `from` to a worker, as the new parcel `parcel`. */
+  /**
+   * Hand [first, last], at either end of the waiting parcel `from` or all of it, to a worker as the new parcel `parcel`,
+   * which has the history of `from`. What is left stays `from`.
+   */
   | {
       readonly op: "claim";
       readonly from: ParcelId;
@@ -96,9 +102,12 @@ export type Write =
   /** Take over whatever a worker has claimed through other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
-  /** Add to the job's cancels. When all of it is cancelled, what lies beyond the cursor is counted as cancelled at once. */
+  /**
+   * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
+   * cancelled at once and the cursor moves to the end.
+   */
   | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
-  /** Bytes of output, synced before anything later in this batch is committed. */
+  /** Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end. */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
 
 /** Where a job stands after a write that may have ended it. */
@@ -107,7 +116,10 @@ export interface Progress {
   readonly ended?: JobEnd;
 }
 
-/** One a write, in order. `lost`: the parcel is no longer this epoch's; nothing was changed. */
+/**
+ * One a write, in order. `lost`: the parcel is no longer this epoch's; nothing was changed. `more`: another lease of this
+ * job would grant something now.
+ */
 export type Answer =
   | { readonly op: "submit"; readonly job: Job; readonly parcel?: Parcel }
   | { readonly op: "lease"; readonly job: JobId; readonly parcels: readonly Parcel[]; readonly more: boolean }

@@ -7,8 +7,8 @@
  * reconnect until an ACK covers them, so a result is delivered however often the link is cut.
  */
 import type { JobId, TaskIndex } from "../model/ids.js";
-import type { Bytes } from "../model/recipe.js";
 import { contains, normalize, type Ranges, rangesOf, without } from "../model/ranges.js";
+import type { Bytes } from "../model/recipe.js";
 import type { DoneTask, HeldTasks, TaskRange, TaskRef } from "../protocols/laboro/messages.js";
 
 export interface StockedTask extends TaskRef {
@@ -57,6 +57,13 @@ export class Ledger {
     return this.#unacknowledged.reduce((sum, batch) => sum + batch.tasks.length, this.#finished.length);
   }
 
+  /** The jobs of what is in stock or runs. */
+  jobs(): Set<JobId> {
+    const jobs = new Set(this.#stock.map((range) => range.job));
+    for (const { job } of this.#running.values()) jobs.add(job);
+    return jobs;
+  }
+
   receive(range: TaskRange, entries?: readonly Bytes[]): void {
     const { job, first, last, attempt } = range;
     this.#stock.push({ job, first, last, attempt, base: first, ...(entries === undefined ? {} : { entries }) });
@@ -96,6 +103,11 @@ export class Ledger {
     return taken;
   }
 
+  /** Ended in a former life of this worker, its output still to be delivered. */
+  resume({ job, index, attempt }: TaskRef): void {
+    this.#running.set(taskKey(job, index), { job, index, attempt });
+  }
+
   /** False where the task was struck meanwhile: its end interests nobody. */
   finish(task: DoneTask): boolean {
     const key = taskKey(task.job, task.index);
@@ -105,7 +117,7 @@ export class Ledger {
     return true;
   }
 
-  /** Ends that never were in stock or running here: noops, and what a former life of this worker spooled. */
+  /** Ends of tasks that were never started here: noops. */
   addFinished(tasks: readonly DoneTask[]): void {
     for (const task of tasks) this.#finished.push(task);
   }
@@ -144,7 +156,8 @@ export class Ledger {
       else group.indices.push(index);
     }
     for (const { job, attempt, indices } of finished.values()) {
-      for (const range of rangesOf(indices.sort((a, b) => a - b))) held.push({ job, attempt, ...range, state: "finished" });
+      for (const range of rangesOf(indices.sort((a, b) => a - b)))
+        held.push({ job, attempt, ...range, state: "finished" });
     }
     return held;
   }
@@ -161,7 +174,8 @@ export class Ledger {
       const key = `${job} ${attempt}`;
       struck.set(key, normalize([...(struck.get(key) ?? []), { first, last }]));
     }
-    const isStruck = ({ job, index, attempt }: TaskRef): boolean => contains(struck.get(`${job} ${attempt}`) ?? [], index);
+    const isStruck = ({ job, index, attempt }: TaskRef): boolean =>
+      contains(struck.get(`${job} ${attempt}`) ?? [], index);
     this.unstock(tasks);
     const running = [...this.#running.values()].filter(isStruck);
     for (const { job, index } of running) this.#running.delete(taskKey(job, index));
@@ -178,7 +192,12 @@ export class Ledger {
     for (const asked of tasks) {
       const left: StockedRange[] = [];
       for (const range of this.#stock) {
-        if (range.job !== asked.job || range.attempt !== asked.attempt || range.last < asked.first || range.first > asked.last) {
+        if (
+          range.job !== asked.job ||
+          range.attempt !== asked.attempt ||
+          range.last < asked.first ||
+          range.first > asked.last
+        ) {
           left.push(range);
           continue;
         }

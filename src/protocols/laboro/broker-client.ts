@@ -36,7 +36,8 @@ export class ClientSession {
   #receive(message: FromClient): void {
     switch (message.type) {
       case "REQUEST":
-        return this.#request(message);
+        this.#request(message);
+        return;
       case "FORGET": {
         const id = this.#requests.get(message.id);
         this.#requests.delete(message.id);

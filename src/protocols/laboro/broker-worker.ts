@@ -12,7 +12,7 @@ import { asLaboroError, LaboroError } from "../../model/errors.js";
 import { type JobId, RequestId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { CloseReason, Connection } from "./connection.js";
-import { type FromWorker, type Join, LINK_VERSION, type ToWorker } from "./messages.js";
+import { type FromWorker, type Join, LINK_VERSION, RECIPES_REMEMBERED, type ToWorker } from "./messages.js";
 
 export interface WorkerSessionOptions {
   readonly broker: string;
@@ -85,9 +85,11 @@ export class WorkerSession implements WorkerPort {
     const { id } = this.#profile;
     switch (message.type) {
       case "STARTED":
-        return this.#core.workerStarted(id, message.tasks);
+        this.#core.workerStarted(id, message.tasks);
+        return;
       case "DONE":
-        return this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
+        this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
+        return;
       case "OUTPUT": {
         const credit = (): void => this.#send({ type: "CREDIT", bytes: message.bytes.length });
         // Credit is given for bytes that are nobody's too: they are no longer under way.
@@ -96,15 +98,19 @@ export class WorkerSession implements WorkerPort {
       }
       case "RETRACTED":
       case "CANCELLED":
-        return this.#core.workerRetracted(id, message.tasks);
+        this.#core.workerRetracted(id, message.tasks);
+        return;
       case "REPLY":
-        return this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
+        this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
+        return;
       case "SERVICES":
         this.#profile = { ...this.#profile, services: message.services };
-        return this.#core.workerChanged(this.#profile);
+        this.#core.workerChanged(this.#profile);
+        return;
       case "LEAVING":
         this.#state = "leaving";
-        return this.#core.workerDrains(id);
+        this.#core.workerDrains(id);
+        return;
       case "BEAT":
         return;
       case "JOIN":
@@ -115,6 +121,8 @@ export class WorkerSession implements WorkerPort {
   tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
     if (!this.#recipesSent.has(job.id)) {
       this.#recipesSent.add(job.id);
+      const [oldest] = this.#recipesSent;
+      if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
       const { recipe, requirement, limits } = job;
       const { timeLimitMs, outputCap } = limits;
       const limited = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };

@@ -18,6 +18,9 @@ export const LINK_VERSION = 1;
 /** Bytes of output in one OUTPUT message. */
 export const OUTPUT_CHUNK = 32 * 1024;
 
+/** A recipe is sent again once this many others were sent after it on the same connection. */
+export const RECIPES_REMEMBERED = 256;
+
 export type HeldState = "stock" | "running" | "finished";
 
 /** Tasks that a worker has, in one state. */

@@ -1,0 +1,17 @@
+/** The SDK: embed a broker or a worker, or be a client of one that runs. */
+export { type Broker, type BrokerOptions, startBroker } from "../broker/index.js";
+export type { Log } from "../broker/log.js";
+export { type ErrorCode, LaboroError } from "../model/errors.js";
+export type { Job, JobEnd } from "../model/job.js";
+export type { Submission } from "../model/job-input.js";
+export type { TaskResult } from "../model/outcome.js";
+export type { Recipe } from "../model/recipe.js";
+export {
+  type CallContext,
+  type Handler,
+  type StopOptions,
+  startWorker,
+  type Worker,
+  type WorkerOptions,
+} from "../worker/index.js";
+export { Client, type ConnectOptions, connect, JobHandle, type RequestOptions, type WorkerInfo } from "./client.js";

@@ -1,0 +1,133 @@
+/**
+ * A client's end of the link: questions out, answers in, in any order.
+ *
+ *   connecting  questions wait for GREET
+ *   open        questions go at once
+ *   closed      by close(), by a refusal, or because the broker could not be reached: every question is refused
+ *
+ * When an open link goes down, the questions under way are refused with LABORO_BROKER_GONE: whether the broker heard them is
+ * not known here, so asking again is the asker's decision. The link itself comes back.
+ */
+import { LaboroError } from "../model/errors.js";
+import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
+import { type FromClient, LINK_VERSION, type ToClient } from "../protocols/laboro/messages.js";
+
+interface Question {
+  readonly message: FromClient;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: LaboroError) => void;
+}
+
+export interface ClientLinkOptions {
+  readonly urls: readonly string[];
+  readonly token: string;
+  readonly name: string;
+  /** Give up when no broker answers within this time; the link is tried for ever if absent. */
+  readonly connectTimeoutMs?: number;
+}
+
+export class ClientLink {
+  readonly #dial: Dial;
+  readonly #questions = new Map<number, Question>();
+  #link: LinkOf<"client"> | undefined;
+  #closed: LaboroError | undefined;
+  #numbers = 0;
+  #opened: (() => void)[] = [];
+  #deadline: NodeJS.Timeout | undefined;
+  #lastError: LaboroError | undefined;
+
+  constructor(options: ClientLinkOptions) {
+    this.#dial = dial<"client">({
+      from: "client",
+      urls: options.urls,
+      token: options.token,
+      onOpen: (link) => link.send({ type: "HELLO", version: LINK_VERSION, name: options.name }),
+      onMessages: (batch, link) => {
+        for (const message of batch) this.#receive(message, link);
+      },
+      onDown: (reason) => {
+        this.#link = undefined;
+        this.#refuseAll(new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`));
+      },
+      onRefused: (error) => this.close(error),
+      onUnreachable: (error) => {
+        this.#lastError = error;
+      },
+    });
+    const { connectTimeoutMs } = options;
+    if (connectTimeoutMs === undefined) return;
+    this.#deadline = setTimeout(() => {
+      const why = this.#lastError?.message ?? `no broker answered within ${connectTimeoutMs} ms`;
+      this.close(new LaboroError("LABORO_BROKER_UNREACHABLE", why));
+    }, connectTimeoutMs);
+  }
+
+  /** Resolves when the broker has greeted; rejects where it refuses us or cannot be reached in time. */
+  ready(): Promise<void> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (this.#link !== undefined) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#opened.push(() => (this.#closed === undefined ? resolve() : reject(this.#closed)));
+    });
+  }
+
+  /** Send a question under a number of its own. `signal` takes it back. */
+  question(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    const id = ++this.#numbers;
+    return new Promise((resolve, reject) => {
+      const message = make(id);
+      this.#questions.set(id, { message, resolve, reject });
+      try {
+        this.#link?.send(message);
+      } catch (cause) {
+        this.#questions.delete(id);
+        reject(cause);
+        return;
+      }
+      signal?.addEventListener("abort", () => this.#takeBack(id), { once: true });
+    });
+  }
+
+  close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = why;
+    clearTimeout(this.#deadline);
+    this.#dial.stop(1000, "");
+    this.#refuseAll(why);
+    for (const tell of this.#opened.splice(0)) tell();
+  }
+
+  #takeBack(id: number): void {
+    const question = this.#questions.get(id);
+    if (question === undefined) return;
+    this.#questions.delete(id);
+    if (question.message.type === "REQUEST") this.#link?.send({ type: "FORGET", id });
+    question.reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
+  }
+
+  #refuseAll(error: LaboroError): void {
+    const questions = [...this.#questions.values()];
+    this.#questions.clear();
+    for (const { reject } of questions) reject(error);
+  }
+
+  #receive(message: ToClient, link: LinkOf<"client">): void {
+    if (message.type === "BEAT") return;
+    if (message.type === "GREET") {
+      this.#link = link;
+      clearTimeout(this.#deadline);
+      link.startHeartbeat(message.heartbeatMs);
+      for (const { message: waiting } of this.#questions.values()) link.send(waiting);
+      for (const tell of this.#opened.splice(0)) tell();
+      return;
+    }
+    const question = this.#questions.get(message.id);
+    if (question === undefined) return;
+    this.#questions.delete(message.id);
+    if (message.type === "ANSWER") question.resolve(message.value);
+    else if (message.type === "REFUSE") question.reject(new LaboroError(message.code, message.message));
+    else if (message.error === undefined) question.resolve(message.body);
+    else question.reject(new LaboroError(message.error, Buffer.from(message.body).toString() || message.error));
+  }
+}

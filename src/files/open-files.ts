@@ -1,0 +1,48 @@
+/**
+ * Open files by path, at most so many at a time: opening one more closes the one used longest ago. For files that are
+ * written and read at positions, so that closing one and opening it again later changes nothing.
+ */
+import * as fs from "node:fs";
+
+export class OpenFiles {
+  readonly #limit: number;
+  /** In order of last use, the oldest first. */
+  readonly #descriptors = new Map<string, number>();
+
+  constructor(limit: number) {
+    this.#limit = Math.max(1, limit);
+  }
+
+  get count(): number {
+    return this.#descriptors.size;
+  }
+
+  /** The descriptor of the file, good until the next call. */
+  use(path: string, create = false): number {
+    const open = this.#descriptors.get(path);
+    if (open !== undefined) {
+      this.#descriptors.delete(path);
+      this.#descriptors.set(path, open);
+      return open;
+    }
+    for (const oldest of this.#descriptors.keys()) {
+      if (this.#descriptors.size < this.#limit) break;
+      this.close(oldest);
+    }
+    const flags = create ? fs.constants.O_RDWR | fs.constants.O_CREAT : fs.constants.O_RDWR;
+    const fd = fs.openSync(path, flags, 0o600);
+    this.#descriptors.set(path, fd);
+    return fd;
+  }
+
+  close(path: string): void {
+    const fd = this.#descriptors.get(path);
+    if (fd === undefined) return;
+    this.#descriptors.delete(path);
+    fs.closeSync(fd);
+  }
+
+  closeAll(): void {
+    for (const path of [...this.#descriptors.keys()]) this.close(path);
+  }
+}

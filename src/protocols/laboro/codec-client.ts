@@ -1,0 +1,84 @@
+/** What a client and the broker send each other: the order of the fields on the wire, both ways. */
+import { DEFAULT_POOL } from "../../model/recipe.js";
+import { amount, body, clipped, count, countWithin, errorCode, flag, name, text } from "./codec-fields.js";
+import { absent, BEAT, type Forms } from "./codec-from-worker.js";
+import { HEARTBEAT_LIMIT } from "./codec-limits.js";
+import type { FromClient, ToClient } from "./messages.js";
+
+export const FROM_CLIENT: Forms<FromClient> = {
+  BEAT,
+  HELLO: {
+    number: 40,
+    write: (m) => [40, m.version, m.name],
+    read: (row) => ({ type: "HELLO", version: count(row[1], "version"), name: name(row[2], "name") }),
+  },
+  REQUEST: {
+    number: 41,
+    // The default pool and no retry are what most requests have: left out, they cost nothing.
+    write: (m) => {
+      const row: unknown[] = [41, m.id, m.service, m.body, m.timeoutMs];
+      if (m.retry || m.pool !== DEFAULT_POOL) row.push(m.pool);
+      if (m.retry) row.push(true);
+      return row;
+    },
+    read: (row) => ({
+      type: "REQUEST",
+      id: count(row[1], "id"),
+      service: name(row[2], "service"),
+      body: body(row[3], "body"),
+      timeoutMs: amount(row[4], "timeoutMs"),
+      pool: absent(row[5]) ? DEFAULT_POOL : name(row[5], "pool"),
+      retry: absent(row[6]) ? false : flag(row[6], "retry"),
+    }),
+  },
+  FORGET: { number: 42, write: (m) => [42, m.id], read: (row) => ({ type: "FORGET", id: count(row[1], "id") }) },
+  ASK: {
+    number: 43,
+    write: (m) => (m.input === undefined ? [43, m.id, m.operation] : [43, m.id, m.operation, m.input]),
+    read: (row) => ({
+      type: "ASK",
+      id: count(row[1], "id"),
+      operation: name(row[2], "operation"),
+      input: row[3],
+    }),
+  },
+};
+
+export const TO_CLIENT: Forms<ToClient> = {
+  BEAT,
+  GREET: {
+    number: 50,
+    write: (m) => [50, m.version, m.broker, m.heartbeatMs],
+    read: (row) => ({
+      type: "GREET",
+      version: count(row[1], "version"),
+      broker: name(row[2], "broker"),
+      heartbeatMs: countWithin(row[3], "heartbeatMs", 1, HEARTBEAT_LIMIT),
+    }),
+  },
+  REPLIED: {
+    number: 51,
+    write: (m) => (m.error === undefined ? [51, m.id, m.body] : [51, m.id, m.body, m.error]),
+    read: (row) => ({
+      type: "REPLIED",
+      id: count(row[1], "id"),
+      body: body(row[2], "body"),
+      ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
+    }),
+  },
+  ANSWER: {
+    number: 52,
+    write: (m) => (m.value === undefined ? [52, m.id] : [52, m.id, m.value]),
+    read: (row) => ({ type: "ANSWER", id: count(row[1], "id"), value: row[2] }),
+  },
+  REFUSE: {
+    number: 53,
+    write: (m) => [53, m.id, m.code, clipped(m.message)],
+    read: (row) => ({
+      type: "REFUSE",
+      id: count(row[1], "id"),
+      code: errorCode(row[2], "code"),
+      message: text(row[3], "message"),
+    }),
+  },
+};

@@ -1,0 +1,170 @@
+/** What a worker sends: the order of the fields on the wire, both ways. */
+import { SessionId, WorkerId } from "../../model/ids.js";
+import type { OutputStream } from "../../model/outcome.js";
+import {
+  amount,
+  amounts,
+  attemptOf,
+  body,
+  clipped,
+  count,
+  countWithin,
+  errorCode,
+  type Form,
+  flag,
+  jobId,
+  name,
+  names,
+  type Row,
+  rows,
+  text,
+  unlike,
+  word,
+} from "./codec-fields.js";
+import type { DoneTask, FromWorker, HeldState, HeldTasks, TaskRange, TaskRef } from "./messages.js";
+import { OUTPUT_CHUNK } from "./messages.js";
+
+export type Forms<Message extends { readonly type: string }> = {
+  readonly [Type in Message["type"]]: Form<Extract<Message, { readonly type: Type }>>;
+};
+
+const HELD_STATES: readonly HeldState[] = ["stock", "running", "finished"];
+const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
+
+export const BEAT: Form<{ readonly type: "BEAT" }> = {
+  number: 0,
+  write: () => [0],
+  read: () => ({ type: "BEAT" }),
+};
+
+export const FROM_WORKER: Forms<FromWorker> = {
+  BEAT,
+  JOIN: {
+    number: 1,
+    write: (m) => [
+      1,
+      m.version,
+      m.worker,
+      m.session,
+      m.name,
+      m.total,
+      m.tags,
+      m.pool,
+      m.services,
+      m.reserveRequests,
+      m.held.map((held) => [held.job, held.first, held.last, held.attempt, HELD_STATES.indexOf(held.state)]),
+    ],
+    read: (row) => ({
+      type: "JOIN",
+      version: count(row[1], "version"),
+      worker: WorkerId(name(row[2], "worker")),
+      session: SessionId(name(row[3], "session")),
+      name: name(row[4], "name"),
+      total: amounts(row[5], "total"),
+      tags: names(row[6], "tags"),
+      pool: name(row[7], "pool"),
+      services: names(row[8], "services"),
+      reserveRequests: count(row[9], "reserveRequests"),
+      held: rows(row[10], "held", readHeld),
+    }),
+  },
+  STARTED: {
+    number: 2,
+    write: (m) => [2, m.tasks.map((task) => [task.job, task.index, task.attempt])],
+    read: (row) => ({ type: "STARTED", tasks: rows(row[1], "tasks", readRef) }),
+  },
+  DONE: {
+    number: 3,
+    write: (m) => [3, m.seq, m.tasks.map(writeDone)],
+    read: (row) => ({ type: "DONE", seq: count(row[1], "seq"), tasks: rows(row[2], "tasks", readDone) }),
+  },
+  OUTPUT: {
+    number: 4,
+    write: (m) => [4, m.job, m.index, m.attempt, STREAMS.indexOf(m.stream), m.offset, m.bytes],
+    read: (row) => ({
+      type: "OUTPUT",
+      job: jobId(row[1]),
+      index: count(row[2], "index"),
+      attempt: attemptOf(row[3]),
+      stream: word(row[4], "stream", STREAMS),
+      offset: count(row[5], "offset"),
+      bytes: chunk(row[6]),
+    }),
+  },
+  RETRACTED: {
+    number: 5,
+    write: (m) => [5, m.tasks.map(writeRange)],
+    read: (row) => ({ type: "RETRACTED", tasks: rows(row[1], "tasks", readRange) }),
+  },
+  CANCELLED: {
+    number: 6,
+    write: (m) => [6, m.tasks.map(writeRange)],
+    read: (row) => ({ type: "CANCELLED", tasks: rows(row[1], "tasks", readRange) }),
+  },
+  REPLY: {
+    number: 7,
+    write: (m) => (m.error === undefined ? [7, m.id, m.body] : [7, m.id, m.body, m.error]),
+    read: (row) => ({
+      type: "REPLY",
+      id: count(row[1], "id"),
+      body: body(row[2], "body"),
+      ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
+    }),
+  },
+  SERVICES: {
+    number: 8,
+    write: (m) => [8, m.services],
+    read: (row) => ({ type: "SERVICES", services: names(row[1], "services") }),
+  },
+  LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },
+};
+
+/** A row ends where the rest of the fields is absent; one in the middle is nil. */
+function writeDone(task: DoneTask): Row {
+  // A signal and a code exclude each other, so they share a field.
+  const end = task.signal ?? task.code ?? null;
+  const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputEnd];
+  if (task.timedOut === true || task.error !== undefined) row.push(task.timedOut === true);
+  if (task.error !== undefined) row.push(clipped(task.error));
+  return row;
+}
+
+function readDone(row: Row): DoneTask {
+  const task: { -readonly [Key in keyof DoneTask]: DoneTask[Key] } = {
+    job: jobId(row[0]),
+    index: count(row[1], "index"),
+    attempt: attemptOf(row[2]),
+    started: amount(row[4], "started"),
+    ended: amount(row[5], "ended"),
+    outputEnd: count(row[6], "outputEnd"),
+  };
+  const end = row[3];
+  if (typeof end === "string") task.signal = name(end, "signal");
+  else if (!absent(end)) task.code = countWithin(end, "code", -0x8000_0000, 0xffff_ffff);
+  if (!absent(row[7]) && flag(row[7], "timedOut")) task.timedOut = true;
+  if (!absent(row[8])) task.error = text(row[8], "error");
+  return task;
+}
+
+const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: word(row[4], "state", HELD_STATES) });
+
+function readRef(row: Row): TaskRef {
+  return { job: jobId(row[0]), index: count(row[1], "index"), attempt: attemptOf(row[2]) };
+}
+
+export const writeRange = (range: TaskRange): Row => [range.job, range.first, range.last, range.attempt];
+
+export function readRange(row: Row): TaskRange {
+  const first = count(row[1], "first");
+  const last = count(row[2], "last");
+  if (last < first) throw unlike("last", last, `${first}, which is first, or more`);
+  return { job: jobId(row[0]), first, last, attempt: attemptOf(row[3]) };
+}
+
+export const absent = (value: unknown): value is null | undefined => value === undefined || value === null;
+
+function chunk(value: unknown): Uint8Array {
+  const bytes = body(value, "bytes");
+  if (bytes.length > OUTPUT_CHUNK) throw unlike("bytes", bytes, `at most ${OUTPUT_CHUNK} bytes`);
+  return bytes;
+}

@@ -1,0 +1,128 @@
+/** What the broker sends to a worker: the order of the fields on the wire, both ways. */
+import type { Entries } from "../../model/job.js";
+import {
+  amount,
+  amounts,
+  attemptOf,
+  body,
+  count,
+  countWithin,
+  jobId,
+  listOf,
+  name,
+  names,
+  type Row,
+  record,
+  rows,
+  textOrBytes,
+  unlike,
+} from "./codec-fields.js";
+import { absent, BEAT, type Forms, readRange, writeRange } from "./codec-from-worker.js";
+import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
+import { readLimits, readRecipe } from "./codec-recipe.js";
+import type { Kept, ToWorker } from "./messages.js";
+
+export const TO_WORKER: Forms<ToWorker> = {
+  BEAT,
+  WELCOME: {
+    number: 20,
+    write: (m) => [
+      20,
+      m.version,
+      m.broker,
+      m.keep.map((kept) => [kept.job, kept.index, kept.attempt, kept.outputStored]),
+      m.drop.map(writeRange),
+      m.heartbeatMs,
+      m.config,
+      m.window,
+    ],
+    read: (row) => ({
+      type: "WELCOME",
+      version: count(row[1], "version"),
+      broker: name(row[2], "broker"),
+      keep: rows(row[3], "keep", readKept),
+      drop: rows(row[4], "drop", readRange),
+      heartbeatMs: countWithin(row[5], "heartbeatMs", 1, HEARTBEAT_LIMIT),
+      config: record(row[6], "config"),
+      window: count(row[7], "window"),
+    }),
+  },
+  RECIPE: {
+    number: 21,
+    write: (m) => [21, m.job, m.recipe, m.needs, m.limits],
+    read: (row) => ({
+      type: "RECIPE",
+      job: jobId(row[1]),
+      recipe: readRecipe(row[2]),
+      needs: amounts(row[3], "needs"),
+      limits: readLimits(row[4]),
+    }),
+  },
+  TASKS: {
+    number: 22,
+    write: (m) =>
+      m.entries === undefined
+        ? [22, m.job, m.first, m.last, m.attempt]
+        : [22, m.job, m.first, m.last, m.attempt, m.entries],
+    read: (row) => {
+      const range = readRange(row.slice(1));
+      if (absent(row[5])) return { type: "TASKS", ...range };
+      return { type: "TASKS", ...range, entries: readEntries(row[5], range.last - range.first + 1) };
+    },
+  },
+  ACK: { number: 23, write: (m) => [23, m.seq], read: (row) => ({ type: "ACK", seq: count(row[1], "seq") }) },
+  CREDIT: {
+    number: 24,
+    write: (m) => [24, m.bytes],
+    read: (row) => ({ type: "CREDIT", bytes: count(row[1], "bytes") }),
+  },
+  RETRACT: {
+    number: 25,
+    write: (m) => [25, m.tasks.map(writeRange)],
+    read: (row) => ({ type: "RETRACT", tasks: rows(row[1], "tasks", readRange) }),
+  },
+  CANCEL: {
+    number: 26,
+    write: (m) => [26, m.tasks.map(writeRange)],
+    read: (row) => ({ type: "CANCEL", tasks: rows(row[1], "tasks", readRange) }),
+  },
+  DRAIN: { number: 27, write: () => [27], read: () => ({ type: "DRAIN" }) },
+  STOP: { number: 28, write: () => [28], read: () => ({ type: "STOP" }) },
+  CONFIG: {
+    number: 29,
+    write: (m) => [29, m.config],
+    read: (row) => ({ type: "CONFIG", config: record(row[1], "config") }),
+  },
+  BROKERS: {
+    number: 30,
+    write: (m) => [30, m.urls],
+    read: (row) => ({ type: "BROKERS", urls: names(row[1], "urls") }),
+  },
+  CALL: {
+    number: 31,
+    write: (m) => [31, m.id, m.service, m.body, m.timeoutMs],
+    read: (row) => ({
+      type: "CALL",
+      id: count(row[1], "id"),
+      service: name(row[2], "service"),
+      body: body(row[3], "body"),
+      timeoutMs: amount(row[4], "timeoutMs"),
+    }),
+  },
+  UNCALL: { number: 32, write: (m) => [32, m.id], read: (row) => ({ type: "UNCALL", id: count(row[1], "id") }) },
+};
+
+function readKept(row: Row): Kept {
+  return {
+    job: jobId(row[0]),
+    index: count(row[1], "index"),
+    attempt: attemptOf(row[2]),
+    outputStored: count(row[3], "outputStored"),
+  };
+}
+
+function readEntries(value: unknown, size: number): Entries {
+  const entries = listOf(value, "entries", ROWS_LIMIT);
+  if (entries.length !== size) throw unlike("entries", entries, `one for each of ${size} tasks`);
+  return entries.map((entry) => textOrBytes(entry, "entries"));
+}

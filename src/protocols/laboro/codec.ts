@@ -1,0 +1,147 @@
+/**
+ * Frames of the link as bytes. A frame is a msgpack array of messages; a message is an array of its type number and its fields.
+ * Pure functions. The bodies in decoded messages are views into the frame: they live as long as it does and must not be
+ * written to, and who keeps one for long copies it, or keeps the whole frame.
+ *
+ * Free values (the input of ASK, the value of ANSWER, CONFIG) are what JSON has, and bytes; a property that is
+ * undefined is left out.
+ */
+import { type Options, Packr, Unpackr } from "msgpackr";
+import { LaboroError } from "../../model/errors.js";
+import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
+import { type Form, type Row, shown, unlike } from "./codec-fields.js";
+import { FROM_WORKER } from "./codec-from-worker.js";
+import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
+import { scan } from "./codec-scan.js";
+import { TO_WORKER } from "./codec-to-worker.js";
+import type { FromClient, FromWorker, LinkMessage, ToClient, ToWorker } from "./messages.js";
+
+/** Who sent a frame, and with that what may be in it. */
+export interface SentBy {
+  readonly worker: FromWorker;
+  readonly client: FromClient;
+  /** A worker or a client: the first message of its first frame, JOIN or HELLO, says which. */
+  readonly caller: FromWorker | FromClient;
+  readonly broker: ToWorker | ToClient;
+  readonly brokerToWorker: ToWorker;
+  readonly brokerToClient: ToClient;
+}
+
+export type Sender = keyof SentBy;
+
+type AnyForm = Form<LinkMessage>;
+type Table = readonly (AnyForm | undefined)[];
+
+const OPTIONS: Options & { readonly skipValues: readonly unknown[] } = {
+  useRecords: false,
+  variableMapSize: true,
+  encodeUndefinedAsNil: true,
+  // The scan has refused what a number cannot hold.
+  int64AsType: "number",
+  skipValues: [undefined],
+};
+const packr = new Packr(OPTIONS);
+const unpackr = new Unpackr(OPTIONS);
+
+const FORMS = { ...FROM_WORKER, ...TO_WORKER, ...FROM_CLIENT, ...TO_CLIENT } as unknown as Readonly<
+  Record<LinkMessage["type"], AnyForm>
+>;
+const FRAME_LIMITS = { depth: DEPTH_LIMIT, values: VALUES_LIMIT };
+const MESSAGE_LIMITS = { depth: DEPTH_LIMIT - 1, values: VALUES_LIMIT - 1 };
+
+const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
+  worker: byNumber(FROM_WORKER),
+  client: byNumber(FROM_CLIENT),
+  broker: byNumber({ ...TO_WORKER, ...TO_CLIENT }),
+  brokerToWorker: byNumber(TO_WORKER),
+  brokerToClient: byNumber(TO_CLIENT),
+};
+
+/** Throws LABORO_BAD_INPUT for a message that the other end would refuse, so that no bad value of a caller ends a link. */
+export function encodeMessage(message: LinkMessage): Uint8Array {
+  const form = FORMS[message.type];
+  try {
+    const row = form.write(message);
+    const bytes = packr.pack(row);
+    // The packer goes on using the largest buffer it ever needed.
+    if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
+    if (bytes.length > FRAME_LIMIT - 5) {
+      throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes.length} bytes, a frame holds ${FRAME_LIMIT}`);
+    }
+    scan(bytes, MESSAGE_LIMITS);
+    form.read(row);
+    return bytes;
+  } catch (cause) {
+    const code =
+      cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE" ? cause.code : "LABORO_BAD_INPUT";
+    const text = cause instanceof Error ? cause.message : String(cause);
+    throw new LaboroError(code, `${message.type} cannot be sent: ${text}`, { cause });
+  }
+}
+
+/** Encoded messages as one frame. */
+export function joinMessages(messages: readonly Uint8Array[]): Uint8Array {
+  const count = messages.length;
+  const head = count < 16 ? [0x90 | count] : count < 0x1_0000 ? [0xdc, count >> 8, count & 0xff] : undefined;
+  if (head === undefined)
+    throw new LaboroError("LABORO_BAD_INPUT", `${count} messages, a frame holds ${MESSAGES_LIMIT}`);
+  let size = head.length;
+  for (const bytes of messages) size += bytes.length;
+  const frame = Buffer.allocUnsafe(size);
+  frame.set(head);
+  let at = head.length;
+  for (const bytes of messages) {
+    frame.set(bytes, at);
+    at += bytes.length;
+  }
+  return frame;
+}
+
+export const encodeFrame = (messages: readonly LinkMessage[]): Uint8Array => joinMessages(messages.map(encodeMessage));
+
+/** Throws LABORO_BAD_MESSAGE for bytes that are no frame of this sender, and nothing else. */
+export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, limit = FRAME_LIMIT): SentBy[From][] {
+  if (bytes.length > limit) throw bad(`a frame of ${bytes.length} bytes, expected at most ${limit}`);
+  const rows = unpack(bytes);
+  const table = from === "caller" ? tableOfCaller(rows) : TABLES[from as Exclude<Sender, "caller">];
+  const messages: LinkMessage[] = [];
+  for (const row of rows) messages.push(read(row, table, from));
+  return messages as SentBy[From][];
+}
+
+function unpack(bytes: Uint8Array): Row {
+  scan(bytes, FRAME_LIMITS);
+  let frame: unknown;
+  try {
+    frame = unpackr.unpack(bytes);
+  } catch (cause) {
+    throw bad(cause instanceof Error ? cause.message : String(cause), cause);
+  }
+  if (!Array.isArray(frame)) throw unlike("the frame", frame, "a list of messages");
+  if (frame.length > MESSAGES_LIMIT) throw unlike("the frame", frame, `at most ${MESSAGES_LIMIT} messages`);
+  return frame;
+}
+
+function read(row: unknown, table: Table, from: Sender): LinkMessage {
+  if (!Array.isArray(row)) throw unlike("a message", row, "a list");
+  const number: unknown = row[0];
+  const form = typeof number === "number" ? table[number] : undefined;
+  if (form === undefined) throw bad(`a message has type ${shown(number)}, which a ${from} does not send`);
+  return form.read(row);
+}
+
+function tableOfCaller(rows: Row): Table {
+  const first = Array.isArray(rows[0]) ? rows[0][0] : undefined;
+  if (first === FROM_WORKER.JOIN.number) return TABLES.worker;
+  if (first === FROM_CLIENT.HELLO.number) return TABLES.client;
+  throw bad(`the first message has type ${shown(first)}, expected JOIN or HELLO`);
+}
+
+function byNumber(forms: Readonly<Record<string, unknown>>): Table {
+  const table: (AnyForm | undefined)[] = [];
+  for (const form of Object.values(forms) as AnyForm[]) table[form.number] = form;
+  // Holes would send a lookup to the prototype.
+  return Array.from(table);
+}
+
+const bad = (text: string, cause?: unknown): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text, { cause });

@@ -1,0 +1,219 @@
+/**
+ * One link over one WebSocket, at either end: messages in, messages out.
+ *
+ *   open    frames are decoded and delivered, messages are sent
+ *   closed  nothing is delivered or sent any more; onClose has been called, once
+ *
+ * It is closed by our own close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
+ * link, by a listener that threw, or by a peer that does not read. The WebSocket may take a while longer to say goodbye
+ * underneath; that concerns nobody here. Messages of one frame are delivered as one batch.
+ */
+import type { RawData, ServerOptions, WebSocket } from "ws";
+import { asLaboroError, errnoOf, LaboroError } from "../../model/errors.js";
+import { decodeFrame, type Sender, type SentBy } from "./codec.js";
+import { FRAME_LIMIT } from "./codec-limits.js";
+import { Heartbeat } from "./heartbeat.js";
+import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
+import { Outbox } from "./outbox.js";
+
+/** Bytes that may wait for a peer that reads slowly. */
+export const BUFFER_LIMIT = 64 * 1024 * 1024;
+
+/** How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer a goodbye is left after a few seconds. */
+export const SOCKET_OPTIONS = { perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 } as const;
+
+export const SERVER_OPTIONS = {
+  ...SOCKET_OPTIONS,
+  noServer: true,
+  handleProtocols: (offered: Set<string>) => (offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
+} as const satisfies ServerOptions;
+
+export interface CloseReason {
+  readonly by: "us" | "peer" | "network";
+  /** The WebSocket close code; 1006 where there was no goodbye. */
+  readonly code: number;
+  readonly text: string;
+  /** Set where a fault ended it. */
+  readonly error?: LaboroError;
+}
+
+export interface Listener<In> {
+  /** The messages of one frame. What it throws closes the connection with that reason. */
+  readonly onMessages: (batch: readonly In[]) => void;
+  /** Called once, after our own close() too. */
+  readonly onClose: (reason: CloseReason) => void;
+}
+
+export interface LinkLog {
+  readonly warn: (fields: object, text: string) => void;
+}
+
+export interface ConnectionOptions {
+  /** Who is at the other end. A caller becomes a worker or a client by its first frame. */
+  readonly from: Sender;
+  /** The socket under the WebSocket: bytes of a frame that is still arriving are a sign of life too. */
+  readonly transport?: { readonly bytesRead: number };
+  readonly log?: LinkLog;
+  readonly bufferLimit?: number;
+  readonly frameLimit?: number;
+}
+
+export class Connection<In extends LinkMessage, Out extends LinkMessage> {
+  readonly #socket: WebSocket;
+  readonly #options: ConnectionOptions;
+  readonly #outbox: Outbox;
+  readonly #heartbeat: Heartbeat;
+  #listener: Listener<In>;
+  #from: Sender;
+  #open = true;
+  #framesSent = 0;
+  #framesReceived = 0;
+  #fault: Error | undefined;
+
+  constructor(socket: WebSocket, options: ConnectionOptions, listener: Listener<In>) {
+    this.#socket = socket;
+    this.#options = options;
+    this.#listener = listener;
+    this.#from = options.from;
+    this.#outbox = new Outbox((frame) => this.#transmit(frame));
+    this.#heartbeat = new Heartbeat({
+      beat: () => this.#beat(),
+      dead: () => this.#giveUp("nothing was heard for three heartbeats"),
+      sent: () => this.#framesSent,
+      received: () => options.transport?.bytesRead ?? this.#framesReceived,
+    });
+    socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
+    socket.on("error", (error) => this.#faulty(error));
+    socket.on("close", (code, reason) => this.#ended(code, reason.toString()));
+  }
+
+  get isOpen(): boolean {
+    return this.#open;
+  }
+
+  /** What was sent and has not left this process. A sender of much looks at it before it sends more. */
+  get bufferedBytes(): number {
+    return this.#socket.bufferedAmount + this.#outbox.bytes;
+  }
+
+  /** Goes out with all else of this turn. Once closed, nothing happens: onClose has told. Throws LABORO_BAD_INPUT. */
+  send(message: Out): void {
+    if (this.#open) this.#outbox.push(message);
+  }
+
+  /** From now on BEATs go and are expected. */
+  startHeartbeat(intervalMs: number): void {
+    if (this.#open) this.#heartbeat.start(intervalMs);
+  }
+
+  /** The same connection, for the session that takes over once the first message has said who calls. */
+  handOver<NewIn extends In, NewOut extends Out>(listener: Listener<NewIn>): Connection<NewIn, NewOut> {
+    const taken = this as unknown as Connection<NewIn, NewOut>;
+    taken.#listener = listener;
+    return taken;
+  }
+
+  /** Sends what waits, then says goodbye. */
+  close(code = 1000, text = ""): void {
+    this.#leave({ by: "us", code, text });
+  }
+
+  #transmit(frame: Uint8Array): void {
+    const limit = this.#options.bufferLimit ?? BUFFER_LIMIT;
+    const unread = this.#socket.bufferedAmount;
+    if (unread > limit) {
+      this.#giveUp(`${unread} bytes wait for a peer that does not read, the limit is ${limit}`);
+      return;
+    }
+    this.#framesSent++;
+    this.#socket.send(frame);
+  }
+
+  #beat(): void {
+    this.#outbox.push({ type: "BEAT" });
+    this.#outbox.flush();
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    if (!this.#open) return;
+    this.#framesReceived++;
+    let batch: readonly LinkMessage[];
+    try {
+      batch = this.#decode(data, isBinary);
+    } catch (cause) {
+      this.#fail(isBinary ? 1007 : 1003, asLaboroError(cause));
+      return;
+    }
+    try {
+      this.#listener.onMessages(batch as readonly In[]);
+    } catch (cause) {
+      const error = asLaboroError(cause);
+      this.#fail(error.code === "LABORO_INTERNAL" ? 1011 : 1008, error);
+    }
+  }
+
+  #decode(data: RawData, isBinary: boolean): SentBy[Sender][] {
+    if (!isBinary || !(data instanceof Uint8Array)) {
+      throw new LaboroError("LABORO_BAD_MESSAGE", "a text frame, expected binary ones");
+    }
+    const batch = decodeFrame(data, this.#from, this.#options.frameLimit);
+    if (this.#from === "caller") this.#from = batch[0]?.type === "JOIN" ? "worker" : "client";
+    return batch;
+  }
+
+  #fail(code: number, error: LaboroError): void {
+    const text = `${error.code}: ${error.message}`;
+    this.#options.log?.warn({ from: this.#from, code: error.code }, `link closed: ${text}`);
+    this.#leave({ by: "us", code, text, error });
+  }
+
+  #leave(reason: CloseReason): void {
+    if (!this.#open) return;
+    this.#outbox.flush();
+    this.#socket.close(reason.code, cutToReason(reason.text));
+    this.#finish(reason);
+  }
+
+  /** No goodbye: it would wait behind what the peer does not read. */
+  #giveUp(text: string): void {
+    this.#options.log?.warn({ from: this.#from }, `link given up: ${text}`);
+    this.#socket.terminate();
+    this.#finish({ by: "us", code: 1006, text });
+  }
+
+  /** The close event follows; where `ws` refused what came, it follows only when the peer agrees to part. */
+  #faulty(fault: Error): void {
+    this.#fault = fault;
+    const errno = errnoOf(fault);
+    if (errno === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH") {
+      this.#fail(1009, new LaboroError("LABORO_BODY_TOO_LARGE", fault.message, { cause: fault }));
+    } else if (errno?.startsWith("WS_ERR_") === true) {
+      this.#fail(1002, new LaboroError("LABORO_BAD_MESSAGE", fault.message, { cause: fault }));
+    }
+  }
+
+  #ended(code: number, text: string): void {
+    if (code !== 1006) this.#finish({ by: "peer", code, text });
+    else this.#finish({ by: "network", code, text: this.#fault?.message ?? "the connection ended without a goodbye" });
+  }
+
+  #finish(reason: CloseReason): void {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#heartbeat.stop();
+    this.#outbox.clear();
+    this.#listener.onClose(reason);
+  }
+}
+
+/** A close frame has room for 123 bytes. */
+function cutToReason(text: string): string {
+  const bytes = Buffer.from(text);
+  // What is cut in the middle of a character becomes U+FFFD, three bytes: leave it room.
+  return bytes.length <= 123
+    ? text
+    : bytes
+        .subarray(0, 120)
+        .toString()
+        .replace(/\ufffd+$/u, "");
+}

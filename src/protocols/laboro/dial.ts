@@ -1,0 +1,197 @@
+/**
+ * Keeps one link to a broker up, from the side of a worker or client.
+ *
+ *   connecting  one attempt at one URL, given up after CONNECT_TIMEOUT. The URLs are tried in turn, one after the other
+ *   open        onOpen has been called with a connection
+ *   waiting     every URL has failed, or the open connection ended: the next round starts after a random delay that grows
+ *               with each round in vain, so that a thousand workers do not come back in the same moment
+ *   stopped     by stop(), or because the broker refused us: nothing is called or tried any more
+ *
+ * A connection counts as a success once the broker has said something on it: one that is closed right after opening
+ * does not reset the delay.
+ */
+import { type ClientOptions, WebSocket } from "ws";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
+import { refusalOf } from "./dial-refusal.js";
+import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
+
+export const CONNECT_TIMEOUT = 5_000;
+export const FIRST_DELAY = 100;
+export const LONGEST_DELAY = 5_000;
+const PATH = "node/persistent";
+
+interface Ends {
+  readonly worker: { readonly receives: ToWorker; readonly sends: FromWorker };
+  readonly client: { readonly receives: ToClient; readonly sends: FromClient };
+}
+
+export type Dialler = keyof Ends;
+export type LinkOf<From extends Dialler> = Connection<Ends[From]["receives"], Ends[From]["sends"]>;
+
+export interface DialOptions<From extends Dialler> {
+  readonly from: From;
+  readonly urls: readonly string[];
+  readonly token?: string;
+  readonly onOpen: (connection: LinkOf<From>) => void;
+  readonly onMessages: (batch: readonly Ends[From]["receives"][], connection: LinkOf<From>) => void;
+  /** An open connection ended; the next is being tried. */
+  readonly onDown: (reason: CloseReason) => void;
+  /** The broker will not have us: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION. It is not tried again. */
+  readonly onRefused: (error: LaboroError) => void;
+  /** Every URL has been tried in vain, for the n-th time in a row. */
+  readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
+  /** Go on trying after a refusal, as after any failure. */
+  readonly retryRefused?: boolean;
+  readonly log?: LinkLog;
+  /** For `ws`: certificates, an agent. */
+  readonly socketOptions?: ClientOptions;
+  readonly connectTimeoutMs?: number;
+  readonly random?: () => number;
+  readonly after?: After;
+}
+
+/** Calls `act` after `ms` unless the function that it returns is called first. */
+export type After = (ms: number, act: () => void) => () => void;
+
+export interface Dial {
+  /** The brokers to try from now on. The connection that is open stays. */
+  readonly setUrls: (urls: readonly string[]) => void;
+  readonly stop: (code?: number, text?: string) => void;
+}
+
+export const dial = <From extends Dialler>(options: DialOptions<From>): Dial => new Dialling(options);
+
+/** Full jitter: anything from nothing to a bound that doubles with each round in vain. */
+export const delayAfter = (rounds: number, random: number): number =>
+  random * Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(rounds, 10));
+
+class Dialling<From extends Dialler> implements Dial {
+  readonly #options: DialOptions<From>;
+  readonly #after: After;
+  #urls: readonly string[];
+  #position = 0;
+  #triedThisRound = 0;
+  #roundsInVain = 0;
+  #stopped = false;
+  /** Ends what is under way: the wait, the attempt or the connection. */
+  #abandon: (code?: number, text?: string) => void = () => {};
+
+  constructor(options: DialOptions<From>) {
+    if (options.urls.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "no URL of a broker was given");
+    this.#options = options;
+    this.#after = options.after ?? realAfter;
+    this.#urls = options.urls;
+    this.#attempt();
+  }
+
+  setUrls(urls: readonly string[]): void {
+    if (urls.length === 0) return;
+    const current = this.#urls[this.#position];
+    this.#urls = urls;
+    this.#position = current === undefined ? 0 : Math.max(0, urls.indexOf(current));
+  }
+
+  stop(code?: number, text?: string): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#abandon(code, text);
+  }
+
+  #attempt(): void {
+    const { token, socketOptions, connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    let broker = "the broker";
+    let socket: WebSocket | undefined;
+    let pending = true;
+    const settle = (then: () => void): void => {
+      if (!pending) return;
+      pending = false;
+      cancelDeadline();
+      then();
+    };
+    const giveUp = (error: LaboroError): void =>
+      settle(() => {
+        socket?.terminate();
+        if (error.code === "LABORO_BROKER_UNREACHABLE") this.#failed(error);
+        else this.#refused(error);
+      });
+    const fail = (text: string): void =>
+      giveUp(new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${text}`));
+    const cancelDeadline = this.#after(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
+    this.#abandon = () => settle(() => socket?.terminate());
+
+    try {
+      const url = linkUrl(this.#urls[this.#position] ?? "");
+      broker = url.origin;
+      socket = new WebSocket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, headers });
+    } catch (cause) {
+      // On the next turn: who called dial() has not got its Dial yet.
+      setImmediate(() => fail(cause instanceof Error ? cause.message : String(cause)));
+      return;
+    }
+    const opening = socket;
+    opening.on("error", (error) => fail(error.message || (errnoOf(error) ?? "cannot connect")));
+    opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
+    opening.on("upgrade", (response) => {
+      if (response.headers["sec-websocket-protocol"] !== SUBPROTOCOL) {
+        giveUp(new LaboroError("LABORO_VERSION", `${broker} does not speak ${SUBPROTOCOL}`));
+      }
+      opening.once("open", () => settle(() => this.#opened(opening, response.socket)));
+    });
+  }
+
+  #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
+    const { from, log, onOpen, onMessages, onDown } = this.#options;
+    const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
+    const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
+      onMessages: (batch: readonly Ends[From]["receives"][]) => {
+        this.#roundsInVain = 0;
+        onMessages(batch, connection);
+      },
+      onClose: (reason) => {
+        if (this.#stopped) return;
+        onDown(reason);
+        if (!this.#stopped) this.#waitForNextRound();
+      },
+    });
+    this.#abandon = (code, text) => connection.close(code, text);
+    onOpen(connection);
+  }
+
+  #failed(error: LaboroError): void {
+    this.#position = (this.#position + 1) % this.#urls.length;
+    this.#triedThisRound++;
+    if (this.#triedThisRound < this.#urls.length) {
+      this.#attempt();
+      return;
+    }
+    this.#options.onUnreachable?.(error, this.#roundsInVain + 1);
+    if (!this.#stopped) this.#waitForNextRound();
+  }
+
+  #refused(error: LaboroError): void {
+    if (this.#options.retryRefused !== true) this.#stopped = true;
+    this.#options.onRefused(error);
+    if (!this.#stopped) this.#failed(error);
+  }
+
+  #waitForNextRound(): void {
+    this.#triedThisRound = 0;
+    const delay = delayAfter(this.#roundsInVain++, (this.#options.random ?? Math.random)());
+    this.#abandon = this.#after(delay, () => this.#attempt());
+  }
+}
+
+/** Where the link is at a broker. A token or a fingerprint in the URL is for others to use and never goes over the wire. */
+function linkUrl(base: string): URL {
+  const url = new URL(PATH, base.replace(/#.*$/, "").replace(/\/*$/, "/"));
+  url.username = "";
+  url.password = "";
+  return url;
+}
+
+const realAfter: After = (ms, act) => {
+  const timer = setTimeout(act, ms);
+  return () => clearTimeout(timer);
+};

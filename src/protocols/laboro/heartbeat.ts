@@ -1,0 +1,65 @@
+/**
+ * Keeps a link known to be alive: sends a BEAT when nothing else was sent for an interval, and calls `dead` when
+ * nothing at all was received for three.
+ *
+ * It counts its own ticks, two an interval, and never asks the time: a process that was stopped or busy for a
+ * minute finds one tick missed, not twenty, and does not give up a peer that was there all along.
+ */
+export const MISSED_LIMIT = 3;
+const TICKS = 2;
+
+export interface HeartbeatPorts {
+  readonly beat: () => void;
+  readonly dead: () => void;
+  /** Counters that rise with what is sent and received, a BEAT included. */
+  readonly sent: () => number;
+  readonly received: () => number;
+  readonly timers?: Timers;
+}
+
+export interface Timers {
+  /** Calls `tick` every `ms` until the function that it returns is called. */
+  readonly every: (ms: number, tick: () => void) => () => void;
+}
+
+export class Heartbeat {
+  readonly #ports: HeartbeatPorts;
+  #cancel: (() => void) | undefined;
+
+  constructor(ports: HeartbeatPorts) {
+    this.#ports = ports;
+  }
+
+  start(intervalMs: number): void {
+    this.stop();
+    const { beat, dead, sent, received, timers = REAL_TIMERS } = this.#ports;
+    let sentBefore = sent();
+    let receivedBefore = received();
+    let silent = 0;
+    this.#cancel = timers.every(intervalMs / TICKS, () => {
+      silent = received() === receivedBefore ? silent + 1 : 0;
+      receivedBefore = received();
+      if (silent >= MISSED_LIMIT * TICKS) {
+        this.stop();
+        dead();
+        return;
+      }
+      const idle = sent() === sentBefore;
+      sentBefore = sent();
+      // The beat itself is seen as sent by the next tick, so an idle link has one an interval.
+      if (idle) beat();
+    });
+  }
+
+  stop(): void {
+    this.#cancel?.();
+    this.#cancel = undefined;
+  }
+}
+
+const REAL_TIMERS: Timers = {
+  every: (ms, tick) => {
+    const timer = setInterval(tick, ms);
+    return () => clearInterval(timer);
+  },
+};

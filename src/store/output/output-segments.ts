@@ -1,0 +1,252 @@
+/**
+ * The output of tasks, as one broker keeps it: `<directory>/<job>/<n>.seg`, append-only segments of checksummed records (chunk.ts).
+ * All calls are synchronous, as it runs in the store's own thread.
+ *
+ * A chunk that is already stored is skipped, one that overlaps what is stored is cut to its new part, one that begins
+ * beyond it leaves a gap. An append that fails leaves its job as it was: the file is cut back and the extents do not
+ * know of it, so the same chunks can be given again.
+ *
+ * States: working; or failed, after a sync that did not succeed for another reason than a full disk. The system may have
+ * dropped what it could not write and still show it, so nothing said afterwards would be true: every later append and
+ * sync fails with the same error until the segments are opened anew.
+ */
+import * as fs from "node:fs";
+import { dirname, join } from "node:path";
+import { syncDirectory, writeFailure, writeFully } from "../../files/durable.js";
+import { OpenFiles } from "../../files/open-files.js";
+import { errnoOf, type LaboroError } from "../../model/errors.js";
+import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
+import { attemptKey, checkChunk, type OutputChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
+import { decodeReference, type Extents } from "./extents.js";
+import { JobSegments, type SegmentDamage } from "./job-segments.js";
+import { type OutputPage, type ReadOptions, readOutput } from "./read.js";
+
+export interface OutputSettings {
+  /** A segment is followed by the next at this size. */
+  readonly segmentBytes?: number;
+  readonly openFiles?: number;
+}
+
+export interface OutputOf {
+  readonly job: JobId;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+  /** From the result row; absent for an attempt that was not released. */
+  readonly reference?: Uint8Array;
+}
+
+export class OutputSegments {
+  readonly #directory: string;
+  readonly #segmentBytes: number;
+  readonly #files: OpenFiles;
+  readonly #jobs = new Map<JobId, JobSegments>();
+  /** Segments written, and directories with new names in them, since the last sync. */
+  readonly #unsynced = new Set<string>();
+  readonly #newNames = new Set<string>();
+  #failed: LaboroError | undefined;
+
+  constructor(directory: string, settings: OutputSettings = {}) {
+    this.#directory = directory;
+    this.#segmentBytes = settings.segmentBytes ?? 64 * 1024 * 1024;
+    this.#files = new OpenFiles(settings.openFiles ?? 64);
+    if (fs.mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) this.#newNames.add(dirname(directory));
+    for (const name of fs.readdirSync(directory)) {
+      if (/^\d+$/.test(name)) this.#job(JobId(Number(name))).look();
+    }
+  }
+
+  /** Bytes of all segments of all jobs. */
+  get bytesUsed(): number {
+    let sum = 0;
+    for (const job of this.#jobs.values()) sum += job.bytes;
+    return sum;
+  }
+
+  get openFiles(): number {
+    return this.#files.count;
+  }
+
+  /** The jobs of which there is output on disk. */
+  jobs(): JobId[] {
+    return [...this.#jobs].filter(([, job]) => job.made).map(([id]) => id);
+  }
+
+  append(chunks: readonly OutputChunk[]): void {
+    if (this.#failed !== undefined) throw this.#failed;
+    for (const chunk of chunks) checkChunk(chunk);
+    const byJob = new Map<JobId, OutputChunk[]>();
+    for (const chunk of chunks) {
+      const list = byJob.get(chunk.job);
+      if (list === undefined) byJob.set(chunk.job, [chunk]);
+      else list.push(chunk);
+    }
+    for (const [id, list] of byJob) this.#appendTo(this.#job(id), list);
+  }
+
+  /** What was appended is durable afterwards. */
+  sync(): void {
+    if (this.#failed !== undefined) throw this.#failed;
+    try {
+      for (const path of this.#unsynced) {
+        fs.fdatasyncSync(this.#files.use(path));
+        this.#unsynced.delete(path);
+      }
+      for (const path of this.#newNames) {
+        syncDirectory(path);
+        this.#newNames.delete(path);
+      }
+    } catch (cause) {
+      const failure = writeFailure(cause, "cannot sync output");
+      if (failure.code !== "LABORO_DISK_FULL") this.#failed = failure;
+      throw failure;
+    }
+  }
+
+  /** How much of an attempt is stored: the offset from which its worker goes on sending. */
+  storedEnd(job: JobId, index: TaskIndex, attempt: Attempt): number {
+    return this.#extents(job, index, attempt)?.end ?? 0;
+  }
+
+  /** Where the attempt's output stands, to be kept with its result; undefined where it has none. */
+  reference(job: JobId, index: TaskIndex, attempt: Attempt): Uint8Array | undefined {
+    return this.#extents(job, index, attempt)?.encode();
+  }
+
+  /** Forgets where an attempt's output stands; its bytes stay, to be read by reference. */
+  release(job: JobId, index: TaskIndex, attempt: Attempt): void {
+    this.#jobs.get(job)?.attempts.delete(attemptKey(index, attempt));
+  }
+
+  /** The attempts of a job that were not released. */
+  unreleased(job: JobId): { readonly index: TaskIndex; readonly attempt: Attempt }[] {
+    const keys = this.#jobs.get(job)?.attempts.keys() ?? [];
+    return [...keys].map((key) => ({ index: key % 2 ** 32, attempt: Math.floor(key / 2 ** 32) }));
+  }
+
+  read(of: OutputOf, options: ReadOptions): OutputPage {
+    const job = this.#jobs.get(of.job);
+    if (job === undefined) return { pieces: [], gaps: [] };
+    const extents =
+      of.reference === undefined
+        ? (this.#extents(of.job, of.index, of.attempt)?.list ?? [])
+        : decodeReference(of.reference);
+    return readOutput(of, extents, options, (segment) => {
+      try {
+        return this.#files.use(job.path(segment));
+      } catch (cause) {
+        if (errnoOf(cause) === "ENOENT") return `segment ${segment} is not there`;
+        throw writeFailure(cause, `cannot open ${job.path(segment)}`);
+      }
+    });
+  }
+
+  /** Once after a start, for a job that may go on: finds every attempt of it, which the caller then releases or keeps. */
+  recover(id: JobId): readonly SegmentDamage[] {
+    const job = this.#jobs.get(id);
+    if (job === undefined || !job.made) return [];
+    try {
+      const damage = job.recover((path) => this.#files.use(path));
+      // What was written but not synced before is about to be built upon.
+      for (const segment of job.list()) this.#unsynced.add(job.path(segment));
+      this.#newNames.add(job.directory);
+      return damage;
+    } catch (cause) {
+      throw writeFailure(cause, `cannot recover the output of job ${id}`);
+    }
+  }
+
+  remove(id: JobId): void {
+    const job = this.#jobs.get(id);
+    if (job === undefined) return;
+    for (const segment of job.made ? job.list() : []) {
+      this.#files.close(job.path(segment));
+      this.#unsynced.delete(job.path(segment));
+    }
+    this.#newNames.delete(job.directory);
+    this.#jobs.delete(id);
+    fs.rmSync(job.directory, { recursive: true, force: true });
+  }
+
+  close(): void {
+    this.#files.closeAll();
+  }
+
+  #job(id: JobId): JobSegments {
+    let job = this.#jobs.get(id);
+    if (job === undefined) {
+      job = new JobSegments(join(this.#directory, String(id)));
+      this.#jobs.set(id, job);
+    }
+    return job;
+  }
+
+  #extents(job: JobId, index: TaskIndex, attempt: Attempt): Extents | undefined {
+    return this.#jobs.get(job)?.attempts.get(attemptKey(index, attempt));
+  }
+
+  #appendTo(job: JobSegments, chunks: readonly OutputChunk[]): void {
+    let run: StoredChunk[] = [];
+    let bytes = 0;
+    for (const chunk of job.newParts(chunks)) {
+      const size = recordSize(chunk);
+      if (job.size + bytes > 0 && job.size + bytes + size > this.#segmentBytes) {
+        if (run.length > 0) this.#write(job, run, bytes);
+        job.segment++;
+        job.size = 0;
+        run = [];
+        bytes = 0;
+      }
+      run.push(chunk);
+      bytes += size;
+    }
+    if (run.length > 0) this.#write(job, run, bytes);
+  }
+
+  /** One write for all chunks of the run, into the newest segment. */
+  #write(job: JobSegments, run: readonly StoredChunk[], bytes: number): void {
+    const buffer = Buffer.allocUnsafe(bytes);
+    const ends: number[] = [];
+    let at = 0;
+    for (const chunk of run) {
+      at = writeChunk(buffer, at, chunk);
+      ends.push(at);
+    }
+    const path = job.path(job.segment);
+    try {
+      if (!job.made) {
+        fs.mkdirSync(job.directory, { recursive: true, mode: 0o700 });
+        job.made = true;
+        this.#newNames.add(this.#directory);
+      }
+      const fd = this.#files.use(path, true);
+      if (job.size === 0) this.#newNames.add(job.directory);
+      this.#unsynced.add(path);
+      try {
+        writeFully(fd, buffer, job.size);
+      } catch (cause) {
+        this.#cutBack(job, fd);
+        throw cause;
+      }
+    } catch (cause) {
+      throw writeFailure(cause, `cannot write output to ${path}`);
+    }
+    let position = job.size;
+    for (const [number, chunk] of run.entries()) {
+      const end = job.size + (ends[number] ?? position);
+      job.remember(chunk, position, end - position);
+      position = end;
+    }
+    job.size += bytes;
+    job.bytes += bytes;
+  }
+
+  #cutBack(job: JobSegments, fd: number): void {
+    try {
+      fs.ftruncateSync(fd, job.size);
+    } catch {
+      // The remains cannot be removed, so nothing may be written behind them. The write's own error is the one to tell.
+      job.segment++;
+      job.size = 0;
+    }
+  }
+}

@@ -1,0 +1,14 @@
+import type { Epoch } from "../contract.js";
+import type { AnswerRow, WriteRow } from "./messages.js";
+
+/** What every write of one batch shares. */
+export interface Batch {
+  readonly epoch: Epoch;
+  readonly now: number;
+}
+
+/** One kind of write, with its statements prepared. */
+export type Operation<Op extends WriteRow["op"]> = (
+  write: Extract<WriteRow, { op: Op }>,
+  batch: Batch,
+) => Extract<AnswerRow, { op: Op }>;

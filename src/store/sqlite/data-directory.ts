@@ -1,0 +1,40 @@
+/** The data directory: made if need be, on a disk that a database can trust, and held by this process alone. */
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { type FilesystemFacts, networkFilesystem } from "../../files/filesystem.js";
+import { acquireLock } from "../../files/lock.js";
+import { LaboroError } from "../../model/errors.js";
+import { storeFailure, unusable } from "./failures.js";
+
+export interface DataDirectory {
+  release(): void;
+}
+
+export interface DataDirectoryOptions {
+  readonly dir: string;
+  readonly allowNetworkFilesystem: boolean;
+  /** What to believe of the system instead of asking it. */
+  readonly facts?: FilesystemFacts;
+}
+
+export function openDataDirectory({ dir, allowNetworkFilesystem, facts }: DataDirectoryOptions): DataDirectory {
+  try {
+    if (!allowNetworkFilesystem) refuseNetwork(dir, facts);
+    fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+    fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
+    return acquireLock(join(dir, "lock"), `the data directory ${dir}`);
+  } catch (cause) {
+    const failure = storeFailure(cause, dir);
+    // Whatever else keeps a directory from being made or locked is a matter of the directory, not of the store.
+    throw failure.code === "LABORO_STORE_FAILED" ? unusable(dir, failure.message, cause) : failure;
+  }
+}
+
+function refuseNetwork(dir: string, facts: FilesystemFacts | undefined): void {
+  const name = networkFilesystem(dir, facts);
+  if (name === undefined) return;
+  throw new LaboroError(
+    "LABORO_DATA_NETWORK_FS",
+    `the data directory ${dir} lies on a network filesystem (${name}), where a database can be damaged: give one on a local disk with --data, such as a directory in /var/tmp`,
+  );
+}

@@ -1,0 +1,136 @@
+/**
+ * The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open.
+ */
+import { join } from "node:path";
+import { LaboroError } from "../../model/errors.js";
+import type { Epoch } from "../contract.js";
+import { OutputSegments } from "../output/output-segments.js";
+import type { Batch } from "./batch.js";
+import { type DataDirectory, openDataDirectory } from "./data-directory.js";
+import { type Database, openDatabase, type Statement } from "./database.js";
+import { storeFailure } from "./failures.js";
+import { JobLedger } from "./job-ledger.js";
+import { JobTable } from "./job-table.js";
+import type { AnswerRow, HeldRows, WriteRow } from "./messages.js";
+import { prepareOperations } from "./operations/index.js";
+import { OutputTable } from "./output-table.js";
+import { PARCEL_COLUMNS, type ParcelRow, prepareHeldParcel, prepareInsertParcel } from "./parcel-table.js";
+import { ResultTable } from "./result-table.js";
+import { WorkerNames } from "./worker-names.js";
+
+export interface EngineOptions {
+  readonly dir: string;
+  readonly allowNetworkFilesystem: boolean;
+  readonly log: (line: string) => void;
+}
+
+const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
+/** The lock says that no other broker is there, so whatever another left behind is this one's. */
+const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${PARCEL_COLUMNS}`;
+
+export class Engine {
+  readonly path: string;
+  readonly jobs: JobTable;
+  readonly results: ResultTable;
+  readonly output: OutputTable;
+  readonly #directory: DataDirectory;
+  readonly #db: Database;
+  readonly #segments: OutputSegments;
+  readonly #ledger: JobLedger;
+  readonly #names: WorkerNames;
+  readonly #apply: (write: WriteRow, batch: Batch) => AnswerRow;
+  readonly #begin: Statement;
+  readonly #commit: Statement;
+  #epoch: Epoch = 0;
+
+  constructor(options: EngineOptions) {
+    this.path = join(options.dir, "store.db");
+    this.#directory = openDataDirectory(options);
+    let db: Database | undefined;
+    try {
+      db = openDatabase(this.path);
+      this.#db = db;
+      this.#segments = new OutputSegments(join(options.dir, "output"));
+      this.#begin = db.prepare("BEGIN IMMEDIATE");
+      this.#commit = db.prepare("COMMIT");
+      this.jobs = new JobTable(db);
+      this.#names = new WorkerNames(db);
+      this.results = new ResultTable(db, this.#names);
+      this.output = new OutputTable(db, this.#segments);
+      this.#ledger = new JobLedger(db);
+      const { results, output } = this;
+      const insertParcel = prepareInsertParcel(db);
+      this.#apply = prepareOperations({ db, ledger: this.#ledger, results, output, insertParcel });
+    } catch (cause) {
+      db?.close();
+      this.#directory.release();
+      throw storeFailure(cause, this.path);
+    }
+  }
+
+  /** Takes the next epoch and everything that is not finished. */
+  begin(log: (line: string) => void): HeldRows {
+    const held = prepareHeldParcel(this.#db);
+    const { epoch, rows } = this.#inTransaction(() => {
+      const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
+      const owned: ParcelRow[] = this.#db.prepare(OWN_ALL).all(next.epoch);
+      return { epoch: next.epoch, rows: owned };
+    });
+    this.#epoch = epoch;
+    const jobs = this.jobs.notEnded();
+    for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
+    return { epoch, jobs, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
+  }
+
+  commit(writes: readonly WriteRow[], now: number): AnswerRow[] {
+    if (this.#epoch === 0) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
+    // Bytes before the rows that refer to them: a crash in between leaves bytes that nobody asks for.
+    let written = false;
+    for (const write of writes) {
+      if (write.op !== "output" || write.chunks.length === 0) continue;
+      this.#segments.append(write.chunks);
+      written = true;
+    }
+    if (written) this.#segments.sync();
+
+    const batch = { epoch: this.#epoch, now };
+    try {
+      const answers = this.#inTransaction(() => {
+        const given = writes.map((write) => this.#apply(write, batch));
+        for (const job of this.#ledger.endedNow) this.output.keepRest(job);
+        this.#ledger.write(now);
+        return given;
+      });
+      this.output.committed();
+      return answers;
+    } catch (cause) {
+      this.output.rolledBack();
+      this.#names.forget();
+      throw cause;
+    } finally {
+      this.#ledger.clear();
+    }
+  }
+
+  close(): void {
+    try {
+      this.#segments.close();
+      this.#db.close();
+    } finally {
+      this.#directory.release();
+    }
+  }
+
+  #inTransaction<T>(work: () => T): T {
+    this.#begin.run();
+    try {
+      const done = work();
+      this.#commit.run();
+      return done;
+    } catch (cause) {
+      // Some failures, a full disk among them, have rolled back already.
+      if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
+      throw cause;
+    }
+  }
+}

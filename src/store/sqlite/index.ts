@@ -1,0 +1,97 @@
+/** The embedded engine: SQLite in the data directory, in a thread of its own. */
+import { LaboroError } from "../../model/errors.js";
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { Entries, Job } from "../../model/job.js";
+import type { TaskResult } from "../../model/outcome.js";
+import type { Range } from "../../model/ranges.js";
+import type { Answer, Held, JobPage, OutputPage, ResultPage, Store, Write } from "../contract.js";
+import { entriesWithin } from "./entry-chunks.js";
+import type { SubmittedRow, TaskAttempt } from "./messages.js";
+import type { OutputOptions } from "./output-table.js";
+import { unpackAnswers } from "./pack-answers.js";
+import { packWrites, transferable } from "./pack-writes.js";
+import { jobFrom, submittedJob } from "./request.js";
+import { ThreadCalls } from "./thread-calls.js";
+
+export interface SqliteOptions {
+  readonly dir: string;
+  /** SQLite's locks and syncs cannot be trusted there; for those who know that theirs can. */
+  readonly allowNetworkFilesystem?: boolean;
+  /** Told what a person should know: damaged output, a stale lock. */
+  readonly log?: (line: string) => void;
+}
+
+export function openSqliteStore(options: SqliteOptions): Store {
+  return new SqliteStore(options);
+}
+
+class SqliteStore implements Store {
+  readonly shared = false;
+  readonly #thread: ThreadCalls;
+
+  constructor({ dir, allowNetworkFilesystem = false, log = () => {} }: SqliteOptions) {
+    this.#thread = new ThreadCalls({ dir, allowNetworkFilesystem }, log);
+  }
+
+  async open(now: number): Promise<Held> {
+    try {
+      const { epoch, jobs, parcels } = await this.#thread.call("open", { now });
+      return { epoch, jobs: jobs.map(jobFrom), parcels };
+    } catch (cause) {
+      await this.#thread.end();
+      throw cause;
+    }
+  }
+
+  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+    const packed = packWrites(writes);
+    const rows = unpackAnswers(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
+    return rows.map((row, at) => (row.op === "submit" ? submitted(writes[at], row, now) : row));
+  }
+
+  async job(id: JobId): Promise<Job | undefined> {
+    const row = await this.#thread.call("job", { id });
+    return row === undefined ? undefined : jobFrom(row);
+  }
+
+  async jobs(options: { readonly before?: JobId; readonly limit: number }): Promise<JobPage> {
+    const rows = await this.#thread.call("jobs", { ...options, limit: options.limit + 1 });
+    const jobs = rows.slice(0, options.limit).map(jobFrom);
+    const last = jobs.at(-1);
+    return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
+  }
+
+  async results(job: JobId, options: { readonly from: TaskIndex; readonly limit: number }): Promise<ResultPage> {
+    const { from, limit } = options;
+    const found = await this.#thread.call("results", { job, from, limit: limit + 1 });
+    const beyond = found[limit];
+    return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
+  }
+
+  async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+    return this.#thread.call("earlier", { job, index });
+  }
+
+  async entries(job: JobId, range: Range): Promise<Entries> {
+    return entriesWithin(await this.#thread.call("entries", { job, range }), range);
+  }
+
+  async output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage> {
+    return this.#thread.call("output", { job, index, options });
+  }
+
+  async outputEnds(tasks: readonly TaskAttempt[]): Promise<readonly number[]> {
+    return this.#thread.call("outputEnds", { tasks });
+  }
+
+  async close(): Promise<void> {
+    await this.#thread.call("close", {});
+    await this.#thread.end();
+  }
+}
+
+function submitted(write: Write | undefined, row: SubmittedRow, now: number): Answer {
+  if (write?.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the store's answers do not match the writes");
+  const job = submittedJob(write, row, now);
+  return row.parcel === undefined ? { op: "submit", job } : { op: "submit", job, parcel: row.parcel };
+}

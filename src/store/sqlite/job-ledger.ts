@@ -1,0 +1,76 @@
+/**
+ * The counters of jobs during a batch. A batch settles the same few jobs thousands of times, so a job's counters are read at
+ * the first of these and written once, before the commit.
+ */
+import type { JobId } from "../../model/ids.js";
+import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
+import type { Progress } from "../contract.js";
+import type { Database, Statement } from "./database.js";
+
+const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended FROM job WHERE id = ?";
+const WRITE = `
+UPDATE job
+SET succeeded = ?, failed = ?, cancelled = ?, ended_state = ?, ended_at = coalesce(ended_at, ?)
+WHERE id = ?`;
+
+interface Line {
+  readonly count: number;
+  succeeded: number;
+  failed: number;
+  cancelled: number;
+  ended: JobEnd | null;
+}
+
+export class JobLedger {
+  readonly #read: Statement;
+  readonly #write: Statement;
+  readonly #lines = new Map<JobId, Line>();
+  readonly #endedNow: JobId[] = [];
+
+  constructor(db: Database) {
+    this.#read = db.prepare(READ);
+    this.#write = db.prepare(WRITE);
+  }
+
+  /** Adds finished tasks; the job ends with the last of them. */
+  add(job: JobId, more: Counters): Progress | undefined {
+    const line = this.#line(job);
+    if (line === undefined) return undefined;
+    line.succeeded += more.succeeded;
+    line.failed += more.failed;
+    line.cancelled += more.cancelled;
+    if (line.ended === null && finishedCount(line) >= line.count) {
+      line.ended = jobEnd(line);
+      this.#endedNow.push(job);
+    }
+    const { succeeded, failed, cancelled, ended } = line;
+    const counters = { succeeded, failed, cancelled };
+    return ended === null ? { counters } : { counters, ended };
+  }
+
+  /** The jobs that this batch has ended so far. */
+  get endedNow(): readonly JobId[] {
+    return this.#endedNow;
+  }
+
+  write(now: number): void {
+    for (const [job, line] of this.#lines) {
+      const { succeeded, failed, cancelled, ended } = line;
+      this.#write.run(succeeded, failed, cancelled, ended, ended === null ? null : now, job);
+    }
+  }
+
+  /** For the next batch, whatever became of this one. */
+  clear(): void {
+    this.#lines.clear();
+    this.#endedNow.length = 0;
+  }
+
+  #line(job: JobId): Line | undefined {
+    const known = this.#lines.get(job);
+    if (known !== undefined) return known;
+    const line: Line | undefined = this.#read.get(job);
+    if (line !== undefined) this.#lines.set(job, line);
+    return line;
+  }
+}

@@ -1,0 +1,28 @@
+/**
+ * The schema's history: migration n brings a file from version n - 1 to n, `user_version` says where a file stands. Each
+ * runs in one transaction with the change of its number, so a broker that dies in one finds the former version whole.
+ */
+import { LaboroError } from "../../../model/errors.js";
+import type { Database } from "../database.js";
+import { first } from "./001-first.js";
+
+export const MIGRATIONS: readonly string[] = [first];
+
+export function migrate(db: Database, path: string, migrations: readonly string[] = MIGRATIONS): void {
+  const version = schemaVersion(db);
+  if (version > migrations.length) {
+    throw new LaboroError(
+      "LABORO_DATA_NEWER",
+      `${path} has schema version ${version}, this laboro knows up to ${migrations.length}: use the newer laboro, or another --data directory`,
+    );
+  }
+  for (const [at, sql] of migrations.entries()) {
+    if (at < version) continue;
+    db.exec(`BEGIN IMMEDIATE; ${sql}; PRAGMA user_version = ${at + 1}; COMMIT`);
+  }
+}
+
+function schemaVersion(db: Database): number {
+  const row: { user_version: number } | undefined = db.prepare("PRAGMA user_version").get();
+  return row?.user_version ?? 0;
+}

@@ -1,0 +1,26 @@
+import type { Operation } from "../batch.js";
+import type { Database } from "../database.js";
+import type { JobLedger } from "../job-ledger.js";
+import type { OutputTable } from "../output-table.js";
+import type { ResultTable } from "../result-table.js";
+
+const FIND = "SELECT 1 FROM parcel WHERE id = ? AND epoch = ?";
+const REMOVE = "DELETE FROM parcel WHERE id = ? AND epoch = ?";
+
+export function prepareSettle(
+  db: Database,
+  ledger: JobLedger,
+  results: ResultTable,
+  output: OutputTable,
+): Operation<"settle"> {
+  const find = db.prepare(FIND);
+  const remove = db.prepare(REMOVE);
+  return (write, { epoch }) => {
+    const { op, job, parcel } = write;
+    const mine = write.empty ? remove.run(parcel, epoch).changes > 0 : find.get(parcel, epoch) !== undefined;
+    if (!mine) return { op, lost: true };
+    const progress = ledger.add(job, results.insert(job, write.results));
+    output.keep(job, write.results);
+    return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
+  };
+}

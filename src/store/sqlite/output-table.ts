@@ -1,0 +1,100 @@
+/**
+ * Where the output of attempts that ended stands. The segments know that of the others themselves: an attempt is
+ * handed from them to this table in the transaction that records its end.
+ */
+import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
+import type { OutputStream, TaskResult } from "../../model/outcome.js";
+import type { OutputPage } from "../contract.js";
+import type { OutputSegments } from "../output/output-segments.js";
+import type { Database, Statement } from "./database.js";
+import type { TaskAttempt } from "./messages.js";
+
+const KEEP = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
+const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
+const LATEST = "SELECT max(attempt) AS attempt FROM output WHERE job = ? AND idx = ?";
+
+export interface OutputOptions {
+  readonly attempt?: Attempt;
+  readonly from: number;
+  readonly limit: number;
+  readonly stream?: OutputStream;
+}
+
+export class OutputTable {
+  readonly #segments: OutputSegments;
+  readonly #keep: Statement;
+  readonly #find: Statement;
+  readonly #latest: Statement;
+  /** Kept in this batch; the segments forget them once it is durable. */
+  readonly #kept: TaskAttempt[] = [];
+
+  constructor(db: Database, segments: OutputSegments) {
+    this.#segments = segments;
+    this.#keep = db.prepare(KEEP);
+    this.#find = db.prepare(FIND);
+    this.#latest = db.prepare(LATEST);
+  }
+
+  /** Keeps where the output of these ended attempts stands. */
+  keep(job: JobId, results: readonly TaskResult[]): void {
+    for (const { index, attempt, outputEnd } of results) if (outputEnd > 0) this.#keepOne(job, index, attempt);
+  }
+
+  /** At a job's end: what is left are attempts that never ended, because their worker was lost. */
+  keepRest(job: JobId): void {
+    for (const { index, attempt } of this.#segments.unreleased(job)) this.#keepOne(job, index, attempt);
+  }
+
+  committed(): void {
+    for (const { job, index, attempt } of this.#kept) this.#segments.release(job, index, attempt);
+    this.#kept.length = 0;
+  }
+
+  rolledBack(): void {
+    this.#kept.length = 0;
+  }
+
+  /** After a start: finds the attempts of a job that may go on. Gives a line for a person for each damaged stretch. */
+  recover(job: JobId): string[] {
+    const damages = this.#segments.recover(job);
+    for (const { index, attempt } of this.#segments.unreleased(job)) {
+      if (this.#reference(job, index, attempt) !== undefined) this.#segments.release(job, index, attempt);
+    }
+    return damages.map(
+      ({ segment, at, bytes, reason }) =>
+        `output of job ${job}, segment ${segment}: ${bytes} bytes at ${at} are lost (${reason})`,
+    );
+  }
+
+  read(job: JobId, index: TaskIndex, { attempt, ...options }: OutputOptions): OutputPage {
+    const of = { job, index, attempt: attempt ?? this.#latestOf(job, index) };
+    const reference = this.#reference(job, index, of.attempt);
+    const { pieces, next } = this.#segments.read(reference === undefined ? of : { ...of, reference }, options);
+    return next === undefined ? { pieces } : { pieces, next };
+  }
+
+  storedEnd({ job, index, attempt }: TaskAttempt): number {
+    return this.#segments.storedEnd(job, index, attempt);
+  }
+
+  #keepOne(job: JobId, index: TaskIndex, attempt: Attempt): void {
+    const reference = this.#segments.reference(job, index, attempt);
+    if (reference === undefined) return;
+    this.#keep.run(job, index, attempt, reference);
+    this.#kept.push({ job, index, attempt });
+  }
+
+  #reference(job: JobId, index: TaskIndex, attempt: Attempt): Uint8Array | undefined {
+    const row: { reference: Uint8Array } | undefined = this.#find.get(job, index, attempt);
+    return row?.reference;
+  }
+
+  #latestOf(job: JobId, index: TaskIndex): Attempt {
+    const row: { attempt: number | null } | undefined = this.#latest.get(job, index);
+    let latest = row?.attempt ?? 0;
+    for (const live of this.#segments.unreleased(job)) {
+      if (live.index === index && live.attempt > latest) latest = live.attempt;
+    }
+    return latest;
+  }
+}

@@ -1,0 +1,42 @@
+/** A job's request as stored: one MessagePack value, which may hold bytes where JSON could not. */
+import { pack, unpack } from "msgpackr";
+import type { Job, JobRequest } from "../../model/job.js";
+import { NO_RANGES } from "../../model/ranges.js";
+import type { Write } from "../contract.js";
+import type { JobRow, SubmittedRow } from "./messages.js";
+
+export function encodeRequest(request: JobRequest): Uint8Array {
+  // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
+  return new Uint8Array(pack(request));
+}
+
+export function jobFrom(row: JobRow): Job {
+  const request: JobRequest = unpack(row.request);
+  return {
+    ...request,
+    id: row.id,
+    created: row.created,
+    held: row.held === 1,
+    hasEntries: row.hasEntries === 1,
+    cursor: row.cursor,
+    cancels: JSON.parse(row.cancels),
+    ...(row.reason === null ? {} : { reason: row.reason }),
+    counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
+    ...(row.endedAt === null || row.endedState === null ? {} : { ended: { at: row.endedAt, state: row.endedState } }),
+  };
+}
+
+/** The job that a submission has become. */
+export function submittedJob(write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job {
+  const { job, entries } = write;
+  return {
+    ...job,
+    id: row.id,
+    created: now,
+    hasEntries: entries !== undefined,
+    cursor: row.parcel === undefined ? 0 : row.parcel.last + 1,
+    cancels: NO_RANGES,
+    counters: { succeeded: 0, failed: 0, cancelled: 0 },
+    ...(job.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+  };
+}

@@ -1,0 +1,141 @@
+/** The rows of finished attempts: `result` for the last one of a task, `earlier` for those before it. */
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { Counters } from "../../model/job.js";
+import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import type { Database, Statement } from "./database.js";
+import type { WorkerNames } from "./worker-names.js";
+
+const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
+const COLUMNS = "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
+const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+/** Rows in one statement: more of them cost no less a row. */
+const ROWS = 16;
+
+const insertInto = (table: "result" | "earlier", rows: number): string =>
+  `INSERT INTO ${table} (${COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
+
+const selectFrom = (table: "result" | "earlier"): string => `
+SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_end AS outputEnd, code, signal,
+       timed_out AS timedOut, error
+FROM ${table} JOIN worker ON worker.id = ${table}.worker`;
+
+const PAGE = `${selectFrom("result")} WHERE job = ? AND idx >= ? ORDER BY idx LIMIT ?`;
+const EARLIER = `${selectFrom("earlier")} WHERE job = ? AND idx = ? ORDER BY attempt`;
+
+interface ResultRow {
+  readonly index: TaskIndex;
+  readonly attempt: number;
+  readonly state: number;
+  readonly worker: string;
+  readonly started: number;
+  readonly ended: number;
+  readonly outputEnd: number;
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly timedOut: number | null;
+  readonly error: string | null;
+}
+
+export class ResultTable {
+  readonly #names: WorkerNames;
+  readonly #one: Statement;
+  readonly #many: Statement;
+  readonly #earlier: Statement;
+  readonly #page: Statement;
+  readonly #earlierOf: Statement;
+
+  constructor(db: Database, names: WorkerNames) {
+    this.#names = names;
+    this.#one = db.prepare(insertInto("result", 1));
+    this.#many = db.prepare(insertInto("result", ROWS));
+    this.#earlier = db.prepare(insertInto("earlier", 1));
+    this.#page = db.prepare(PAGE);
+    this.#earlierOf = db.prepare(EARLIER);
+  }
+
+  /** Adds the results of tasks that have none yet, and says how many of each kind these were. */
+  insert(job: JobId, results: readonly TaskResult[]): Counters {
+    const counters = { succeeded: 0, failed: 0, cancelled: 0 };
+    let rest = results;
+    // Rows of one state go together, because SQLite says only how many rows of a statement were new.
+    while (rest[0] !== undefined) {
+      const { state } = rest[0];
+      const alike = rest.every((result) => result.state === state)
+        ? rest
+        : rest.filter((result) => result.state === state);
+      counters[state] += this.#insertAlike(job, alike);
+      rest = alike === rest ? [] : rest.filter((result) => result.state !== state);
+    }
+    return counters;
+  }
+
+  insertEarlier(job: JobId, results: readonly TaskResult[]): void {
+    for (const result of results) {
+      const values: Value[] = [];
+      this.#pushRow(values, job, result);
+      this.#earlier.run(...values);
+    }
+  }
+
+  page(job: JobId, from: TaskIndex, limit: number): TaskResult[] {
+    const rows: ResultRow[] = this.#page.all(job, from, limit);
+    return rows.map(resultFrom);
+  }
+
+  earlier(job: JobId, index: TaskIndex): TaskResult[] {
+    const rows: ResultRow[] = this.#earlierOf.all(job, index);
+    return rows.map(resultFrom);
+  }
+
+  #insertAlike(job: JobId, results: readonly TaskResult[]): number {
+    let added = 0;
+    let values: Value[] = [];
+    let left = results.length;
+    let many = 0;
+    for (const result of results) {
+      this.#pushRow(values, job, result);
+      if (many === 0 && left < ROWS) {
+        added += this.#one.run(...values).changes;
+        values = [];
+      } else if (++many === ROWS) {
+        added += this.#many.run(...values).changes;
+        values = [];
+        many = 0;
+      }
+      left--;
+    }
+    return added;
+  }
+
+  #pushRow(values: Value[], job: JobId, result: TaskResult): void {
+    const { code, signal, timedOut, error } = result;
+    values.push(
+      job,
+      result.index,
+      result.attempt,
+      STATES.indexOf(result.state),
+      this.#names.numberOf(result.worker),
+      result.started,
+      result.ended,
+      result.outputEnd,
+      code ?? null,
+      signal ?? null,
+      timedOut === undefined ? null : Number(timedOut),
+      error ?? null,
+    );
+  }
+}
+
+type Value = number | string | null;
+
+function resultFrom(row: ResultRow): TaskResult {
+  const { code, signal, timedOut, error, state, ...rest } = row;
+  return {
+    ...rest,
+    state: STATES[state] ?? "failed",
+    ...(code === null ? {} : { code }),
+    ...(signal === null ? {} : { signal }),
+    ...(timedOut === null ? {} : { timedOut: timedOut === 1 }),
+    ...(error === null ? {} : { error }),
+  };
+}

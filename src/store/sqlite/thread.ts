@@ -1,0 +1,57 @@
+/** The database's thread: answers calls one after the other, in the order in which they came. */
+import { parentPort, workerData } from "node:worker_threads";
+import { LaboroError } from "../../model/errors.js";
+import { Engine } from "./engine.js";
+import { storeFailure } from "./failures.js";
+import type { Calls, Reply, Request, ThreadData } from "./messages.js";
+import { packAnswers } from "./pack-answers.js";
+import { unpackWrites } from "./pack-writes.js";
+
+const port = parentPort;
+if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
+const data: ThreadData = workerData;
+const log = (line: string): void => port.postMessage({ log: line } satisfies Reply);
+let engine: Engine | undefined;
+
+port.on("message", (request: Request) => {
+  let reply: Reply;
+  try {
+    reply = { id: request.id, gives: answer(request) };
+  } catch (cause) {
+    const { code, message } = storeFailure(cause, engine?.path ?? data.dir);
+    reply = { id: request.id, error: { code, message } };
+  }
+  port.postMessage(reply);
+});
+
+function answer(request: Request): Calls[Request["call"]]["gives"] {
+  if (request.call === "open") {
+    engine = new Engine({ ...data, log });
+    return engine.begin(log);
+  }
+  if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
+  switch (request.call) {
+    case "commit":
+      return packAnswers(engine.commit(unpackWrites(request.asks.writes), request.asks.now));
+    case "job":
+      return engine.jobs.find(request.asks.id);
+    case "jobs":
+      return engine.jobs.page(request.asks.before, request.asks.limit);
+    case "results":
+      return engine.results.page(request.asks.job, request.asks.from, request.asks.limit);
+    case "earlier":
+      return engine.results.earlier(request.asks.job, request.asks.index);
+    case "entries":
+      return engine.jobs.entries(request.asks.job, request.asks.range);
+    case "output":
+      return engine.output.read(request.asks.job, request.asks.index, request.asks.options);
+    case "outputEnds": {
+      const { output } = engine;
+      return request.asks.tasks.map((task) => output.storedEnd(task));
+    }
+    case "close":
+      engine.close();
+      engine = undefined;
+      return undefined;
+  }
+}

@@ -1,0 +1,85 @@
+/** The process that a task of a recipe is. Scripts and inputs are written to files once a job. */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { JobId } from "../model/ids.js";
+import type { Bytes, Recipe } from "../model/recipe.js";
+import { expandLine, expandWords } from "./expand.js";
+import type { StockedTask } from "./ledger.js";
+import type { CommandSpec } from "./processes/index.js";
+
+type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
+
+export class JobFiles {
+  readonly #dir: string;
+  readonly #written = new Set<string>();
+
+  constructor(dir: string) {
+    this.#dir = dir;
+    // What an earlier process left is of jobs that nobody remembers here.
+    rmSync(dir, { recursive: true, force: true });
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+  }
+
+  commandOf(recipe: ProcessRecipe, task: StockedTask, slot: number): CommandSpec {
+    return {
+      argv: this.#argv(recipe, task),
+      env: { ...recipe.env, ...taskEnvironment(task, slot) },
+      ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
+      ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(`${task.job}.stdin`, recipe.stdin) }),
+    };
+  }
+
+  #argv(recipe: ProcessRecipe, task: StockedTask): readonly Bytes[] {
+    const { index, entry } = task;
+    if (recipe.kind === "script") {
+      const file = this.#file(`${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
+      const args = recipe.args ?? [];
+      return [...interpreterOf(recipe.content, recipe.type), file, ...expandWords(args, index, entry)];
+    }
+    const [line] = recipe.argv;
+    if (recipe.shell === true && line !== undefined) {
+      return ["/bin/sh", "-c", recipe.placeholders === true ? expandLine(line, index, entry) : line];
+    }
+    return recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
+  }
+
+  #file(name: string, content: Uint8Array): string {
+    const path = join(this.#dir, name);
+    if (!this.#written.has(name)) {
+      writeFileSync(path, content, { mode: 0o700 });
+      this.#written.add(name);
+    }
+    return path;
+  }
+
+  forget(job: JobId): void {
+    for (const name of this.#written) {
+      if (!name.startsWith(`${job}.`)) continue;
+      this.#written.delete(name);
+      rmSync(join(this.#dir, name), { force: true });
+    }
+  }
+
+  remove(): void {
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+}
+
+function taskEnvironment(task: StockedTask, slot: number): Record<string, Bytes> {
+  return {
+    LABORO_JOB: String(task.job),
+    LABORO_TASK: String(task.index),
+    LABORO_ATTEMPT: String(task.attempt),
+    LABORO_SLOT: String(slot),
+    ...(task.entry === undefined ? {} : { LABORO_ENTRY: task.entry }),
+  };
+}
+
+/** A script with a #! line says itself what runs it. */
+function interpreterOf(content: Uint8Array, type: string): readonly string[] {
+  if (content[0] === 0x23 && content[1] === 0x21) return [];
+  if (type === ".py") return ["python3"];
+  return [type === ".bash" ? "bash" : "/bin/sh"];
+}
+
+const safeExtension = (type: string): string => (/^\.[A-Za-z0-9]+$/.test(type) ? type : "");

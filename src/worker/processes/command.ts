@@ -1,0 +1,40 @@
+import type { OutputStream } from "../../model/outcome.js";
+import type { Bytes } from "../../model/recipe.js";
+
+/** A program to run, found as exec(2) via PATH would find it. No shell interprets any of it. */
+export interface CommandSpec {
+  readonly argv: readonly Bytes[];
+  /** Where it runs; the agent's own directory where absent. */
+  readonly dir?: Bytes;
+  /** Added to the base environment. Names are shell names, values hold no NUL. */
+  readonly env?: Readonly<Record<string, Bytes>>;
+  /** A file as standard input; /dev/null where absent. */
+  readonly stdinFile?: string;
+}
+
+/** How it ended: by exit (`code`), by signal (`signal`), or not run to its end for a reason of ours (`error`). */
+export interface ProcessEnd {
+  readonly code?: number;
+  /** "SIGKILL". Beside it `error` may say that the slot's shell went down too. */
+  readonly signal?: string;
+  /** One line for a person: why it did not start, or what happened to the slot. */
+  readonly error?: string;
+  /** Milliseconds since 1970. */
+  readonly started: number;
+  readonly ended: number;
+}
+
+/** Both calls come from the event loop, never from within `run`, and none follows `ended`. */
+export interface ProcessSink {
+  /** The bytes belong to the receiver, who may keep them. */
+  output(stream: OutputStream, bytes: Buffer): void;
+  /** All output was delivered before; the process is gone. The slot may be used again from within this call. */
+  ended(end: ProcessEnd): void;
+}
+
+export interface RunningCommand {
+  /** SIGTERM to the process group now, SIGKILL when `graceMs` have passed and it is not gone. */
+  terminate(graceMs: number): void;
+  /** SIGKILL to the process group. */
+  kill(): void;
+}

@@ -1,0 +1,71 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { errnoOf } from "../../model/errors.js";
+
+/** Signals every process of a group. One that is gone, or runs as another user, is left alone. */
+export function signalGroup(group: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(-group, name);
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (errno !== "ESRCH" && errno !== "EPERM") throw cause;
+  }
+}
+
+/** How long a killed group may take to vanish before we go on without it: a process stuck in the kernel. */
+const VANISH_MS = 2_000;
+const LOOK_AGAIN_MS = 5;
+/** From here on what is left may be zombies that their new parent is slow to reap; they do nothing any more. */
+const ZOMBIES_AFTER_MS = 20;
+
+/** Calls back, perhaps at once, when no process of a killed group does anything any more. */
+export function whenVanished(group: number, then: () => void): void {
+  const start = performance.now();
+  const look = (): void => {
+    const waited = performance.now() - start;
+    if (!groupExists(group) || waited > VANISH_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group))) then();
+    else setTimeout(look, waited < ZOMBIES_AFTER_MS ? LOOK_AGAIN_MS : LOOK_AGAIN_MS * 8);
+  };
+  look();
+}
+
+function groupExists(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch (cause) {
+    return errnoOf(cause) === "EPERM";
+  }
+}
+
+/** Goes through all processes, where the system shows them; false where it does not. */
+function onlyZombies(group: number): boolean {
+  let seen = false;
+  for (const name of listOf("/proc")) {
+    if (!/^[0-9]+$/.test(name)) continue;
+    // "pid (name) state ppid pgrp …", and the name may hold anything.
+    const [state, , pgrp] = textOf(`/proc/${name}/stat`)
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    if (Number(pgrp) !== group) continue;
+    if (state !== "Z" && state !== "X") return false;
+    seen = true;
+  }
+  return seen;
+}
+
+function listOf(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
+}
+
+/** Empty for a process that ended between the listing and now. */
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "latin1");
+  } catch {
+    return "";
+  }
+}

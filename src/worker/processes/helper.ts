@@ -1,0 +1,146 @@
+/**
+ * The shell that starts the commands of one slot. Node's own spawn copies the page tables of the whole agent and blocks the
+ * loop meanwhile; a fork of this shell costs the same however large the agent grows.
+ *
+ *     starting   spawned as leader of its own session; makes its named pipes and says "ready"
+ *     ready      reads lines from its stdin, reports on its report pipe
+ *     ended      the process ended; the rest of its group is sent SIGKILL, its report pipe read to the end
+ *     gone       the group has vanished; nothing follows
+ *
+ * It catches the signals that are sent to its group and so survives them. A subshell has them at their defaults again.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { OutputStream } from "../../model/outcome.js";
+import { signalGroup, whenVanished } from "./group.js";
+import { TaskOutput } from "./output.js";
+import { readNamedPipe } from "./pipe.js";
+import { ReportReader, type TaskReport } from "./report.js";
+import { quote, type ShellPipes } from "./script.js";
+
+export interface HelperOptions {
+  /** Made for this shell; holds its pipes. */
+  readonly dir: string;
+  readonly shell: readonly [string, ...string[]];
+  readonly env: NodeJS.ProcessEnv;
+}
+
+export interface HelperEvents {
+  ready(output: TaskOutput): void;
+  output(stream: OutputStream, bytes: Buffer): void;
+  report(report: TaskReport): void;
+  gone(end: HelperEnd): void;
+}
+
+export interface HelperEnd {
+  readonly signal?: string;
+  /** For a person. */
+  readonly reason: string;
+}
+
+export class HelperShell {
+  readonly pipes: ShellPipes;
+  /** Begins the lines meant for us on the report pipe; no task knows it. */
+  readonly mark = randomBytes(12).toString("hex");
+  private readonly events: HelperEvents;
+  private readonly child: ChildProcess;
+  /** Bash forgets the EXIT trap before an exec that then fails. */
+  isBash = false;
+  private reading = false;
+  private output: TaskOutput | undefined;
+  private greeting = "";
+  private trouble: string | undefined;
+  private end: HelperEnd | undefined;
+
+  constructor(options: HelperOptions, events: HelperEvents) {
+    const { dir, shell, env } = options;
+    const [file, ...args] = shell;
+    this.events = events;
+    this.pipes = { report: join(dir, "report"), stdout: join(dir, "out"), stderr: join(dir, "err") };
+    mkdirSync(dir, { mode: 0o700 });
+    this.child = spawn(file, args, { detached: true, env, stdio: ["pipe", "pipe", "ignore"] });
+    this.child.once("close", (code, signal) => {
+      this.onEnd(signal === null ? { reason: `exit ${code}` } : { signal, reason: signal });
+    });
+    this.child.once("error", (cause) => {
+      if (this.child.pid === undefined) this.onEnd({ reason: cause.message });
+    });
+    // Its end is told by "close"; a write that comes too late changes nothing. Without descriptors left there are no streams.
+    this.child.stdin?.on("error", () => {});
+    this.child.stdout?.on("data", (bytes: Buffer) => this.onGreeting(bytes));
+    this.send(preamble(this.pipes));
+  }
+
+  /** The process group of the slot, and the shell that leads it. Absent where the shell could not be spawned. */
+  get pid(): number | undefined {
+    return this.child.pid;
+  }
+
+  /** Shell text in latin1. */
+  send(script: string): void {
+    this.child.stdin?.write(script, "latin1");
+  }
+
+  /** Signals the group: the shell, its task, and all that stayed in the group. */
+  signal(name: NodeJS.Signals): void {
+    if (this.pid !== undefined && this.end === undefined) signalGroup(this.pid, name);
+  }
+
+  private onGreeting(bytes: Buffer): void {
+    this.greeting += bytes.toString();
+    if (this.output !== undefined || this.end !== undefined || !this.greeting.endsWith("ready\n")) return;
+    this.isBash = this.greeting !== "ready\n";
+    const reader = new ReportReader(this.mark);
+    try {
+      this.output = new TaskOutput(this.pipes, (stream, piece) => this.events.output(stream, piece));
+      // The shell waits for a reader of its report pipe, so this is never too early for it.
+      const reports = readNamedPipe(this.pipes.report, (piece) => {
+        const report = reader.take(piece);
+        if (report !== undefined) this.events.report(report);
+      });
+      this.reading = true;
+      reports.once("close", () => {
+        this.reading = false;
+        this.afterEnd();
+      });
+    } catch (cause) {
+      this.trouble = cause instanceof Error ? cause.message : String(cause);
+      this.signal("SIGKILL");
+      return;
+    }
+    this.events.ready(this.output);
+  }
+
+  private onEnd(end: HelperEnd): void {
+    // The rest of the group has lost its leader: nothing of it may go on unseen.
+    this.signal("SIGKILL");
+    const said = this.trouble ?? (this.output === undefined ? this.greeting.trim() : "");
+    this.end = said === "" ? end : { ...end, reason: `${end.reason}: ${said}` };
+    this.child.stdin?.destroy();
+    this.afterEnd();
+  }
+
+  /** Goes on when both the process and its report pipe have ended, in whichever order. */
+  private afterEnd(): void {
+    const { end, pid } = this;
+    if (end === undefined || this.reading) return;
+    const gone = (): void => {
+      this.output?.drain();
+      this.output?.close();
+      this.events.gone(end);
+    };
+    if (pid === undefined) gone();
+    else whenVanished(pid, gone);
+  }
+}
+
+function preamble({ report, stdout, stderr }: ShellPipes): string {
+  return (
+    "exec 2>&1\ntrap : HUP INT QUIT PIPE ALRM TERM USR1 USR2\n" +
+    `command -p mkfifo -m 600 ${quote(report)} ${quote(stdout)} ${quote(stderr)}||exit 1\necho "$BASH_VERSION"ready\n` +
+    `exec >${quote(report)} 2>&1\n`
+  );
+}

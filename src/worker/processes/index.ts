@@ -1,0 +1,52 @@
+/** Starts commands fast whatever the size of the agent, and leaves none behind. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Guardian } from "./guardian.js";
+import { SlotShell } from "./slot.js";
+
+export type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
+export { Guardian } from "./guardian.js";
+export { SlotShell } from "./slot.js";
+
+export interface SlotsOptions {
+  readonly count: number;
+  /** The environment that every command starts from; the agent's own where absent. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** Where the folder of named pipes is made; the system's temporary folder where absent. Not a network filesystem. */
+  readonly dir?: string;
+  /** The shell and its arguments: dash, bash and busybox are known to do. */
+  readonly shell?: readonly [string, ...string[]];
+  readonly now?: () => number;
+}
+
+export interface Slots {
+  readonly slots: readonly SlotShell[];
+  readonly guardian: Guardian;
+  /** Ends all commands, shells and the guardian; resolves when no process and no file is left. */
+  close(): Promise<void>;
+}
+
+/** Slots that share a guardian. Their shells start at first use. */
+export function openSlots(options: SlotsOptions): Slots {
+  const dir = mkdtempSync(join(options.dir ?? tmpdir(), "laboro-"));
+  const shell = options.shell ?? (["/bin/sh"] as const);
+  const guardian = new Guardian({ shell, dir });
+  const { OLDPWD: _, ...env } = options.env ?? process.env;
+  const now = options.now ?? Date.now;
+  const slots = Array.from(
+    { length: options.count },
+    (_, index) => new SlotShell({ dir: join(dir, `slot${index}`), guardian, shell, env, now }),
+  );
+  return {
+    slots,
+    guardian,
+    close: async () => {
+      await Promise.all(slots.map((slot) => slot.close()));
+      await guardian.close();
+      // In case that the guardian was just down.
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}

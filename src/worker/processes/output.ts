@@ -1,0 +1,61 @@
+import { errnoOf } from "../../model/errors.js";
+import type { OutputStream } from "../../model/outcome.js";
+import { OutputPipe, type PipeState } from "./pipe.js";
+import type { ShellPipes } from "./script.js";
+
+/** Output of a command younger than this waits in its pipes: most are over before it would pay to follow them. */
+const FOLLOW_AFTER_MS = 4;
+
+/** Both output streams of the tasks of one shell. */
+export class TaskOutput {
+  private readonly pipes: readonly OutputPipe[];
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(paths: ShellPipes, deliver: (stream: OutputStream, bytes: Buffer) => void) {
+    const stdout = new OutputPipe(paths.stdout, (bytes) => deliver("stdout", bytes));
+    try {
+      this.pipes = [stdout, new OutputPipe(paths.stderr, (bytes) => deliver("stderr", bytes))];
+    } catch (cause) {
+      stdout.close();
+      throw cause;
+    }
+  }
+
+  /** Delivers what the pipes hold now. "held" where someone still has one open for writing. */
+  drain(): PipeState {
+    let state: PipeState = "clear";
+    for (const pipe of this.pipes) {
+      if (pipe.drain() === "held") state = "held";
+    }
+    return state;
+  }
+
+  /** A task begins: its output is delivered as it comes, from a few milliseconds on. */
+  begin(): void {
+    this.timer = setTimeout(() => this.follow(() => {}), FOLLOW_AFTER_MS);
+  }
+
+  /** Delivers as bytes come; `onClear` is called when a pipe has no writer any more. */
+  follow(onClear: () => void): void {
+    clearTimeout(this.timer);
+    try {
+      for (const pipe of this.pipes) pipe.follow(onClear);
+    } catch (cause) {
+      if (!/^E[MN]FILE$/.test(errnoOf(cause) ?? "")) throw cause;
+      // Out of descriptors: look into the pipes until there are some.
+      this.timer = setTimeout(() => this.follow(onClear), FOLLOW_AFTER_MS);
+      if (this.drain() === "clear") onClear();
+    }
+  }
+
+  /** Until the next `begin` nothing is looked at. */
+  rest(): void {
+    clearTimeout(this.timer);
+    for (const pipe of this.pipes) pipe.unfollow();
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    for (const pipe of this.pipes) pipe.close();
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * Reads what the shell of a slot says about its task. Marked lines end with `\n` and carry one letter and a number:
+ *
+ *     MARK D1     the directory could not be entered
+ *     MARK X127   the command could not be started, with the shell's code for why
+ *     MARK E0     the task is over, with the shell's status; ends the report
+ *
+ * Text between them is the shell's own message, "Killed", printed when a signal ended the task: it tells status 137 by
+ * signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
+ */
+
+import { constants } from "node:os";
+
+export interface TaskReport {
+  /** The exit code; with `failed` the shell's code for why. Absent with `signal`. */
+  readonly code?: number;
+  readonly signal?: string;
+  readonly failed?: "directory" | "start";
+}
+
+const LONGEST_KEPT = 65_536;
+
+export class ReportReader {
+  private readonly line: RegExp;
+  private text = "";
+  private said = false;
+  private failure: Pick<TaskReport, "failed" | "code"> | undefined;
+
+  constructor(mark: string) {
+    this.line = new RegExp(`${mark} ([DXE])([0-9]+)\\n`);
+  }
+
+  /** Takes a piece of the pipe; returns the report when the piece completes it. */
+  take(bytes: Buffer): TaskReport | undefined {
+    this.text += bytes.toString("latin1");
+    for (;;) {
+      const match = this.line.exec(this.text);
+      if (match === null) break;
+      if (match.index > 0) this.said = true;
+      this.text = this.text.slice(match.index + match[0].length);
+      if (match[1] === "E") return this.finish(Number(match[2]));
+      this.failure ??= { failed: match[1] === "D" ? "directory" : "start", code: Number(match[2]) };
+    }
+    // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
+    if (this.text.length > LONGEST_KEPT) {
+      this.said = true;
+      this.text = this.text.slice(-256);
+    }
+    return undefined;
+  }
+
+  private finish(status: number): TaskReport {
+    const { said, failure } = this;
+    this.said = false;
+    this.failure = undefined;
+    if (status > 128 && said) return { signal: signalName(status - 128) };
+    return failure ?? { code: status };
+  }
+}
+
+export function signalName(number: number): string {
+  for (const [name, value] of Object.entries(constants.signals)) {
+    if (value === number) return name;
+  }
+  return `SIG${number}`;
+}

@@ -1,0 +1,92 @@
+/**
+ * What is written to the shell of a slot. Everything from outside is a single-quoted word, in which no shell
+ * interprets anything; bytes travel as latin1 text so that none is changed.
+ *
+ * A task is one subshell, which gives it its own directory and environment for one fork and one exec:
+ *
+ *     (trap 'echo MARK X$?>report' EXIT;cd DIR||…;export A='1';exec 'cmd' 'arg' </dev/null >out 2>err
+ *     )2>/dev/null
+ *     echo MARK E$?
+ *
+ * `exec` never runs a builtin, function or keyword. Only a failed exec (or redirection) lives to run the EXIT trap,
+ * so that `X127` tells a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
+ * report pipe besides the marked lines is the shell's message about a child that a signal ended.
+ */
+
+import { LaboroError } from "../../model/errors.js";
+import type { Bytes } from "../../model/recipe.js";
+import type { CommandSpec } from "./command.js";
+import { findCommand } from "./lookup.js";
+
+/** The named pipes of one shell. */
+export interface ShellPipes {
+  readonly report: string;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/** Names that some shell keeps for itself (read-only, or with a life of their own): `env` sets these. */
+const SHELL_OWNS =
+  /^(_|UID|EUID|PPID|GROUPS|IFS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|SHLVL|SHELLOPTS|BASH.*|DIRSTACK|EPOCH.*|FUNCNAME|HISTCMD)$/;
+const PLAIN = /^[ -~\n\t]*$/;
+
+/** One word of shell text that stands for exactly these bytes. */
+export function quote(bytes: Bytes, what = "argument"): string {
+  return `'${latin1(bytes, what).replaceAll("'", "'\\''")}'`;
+}
+
+export function latin1(bytes: Bytes, what: string): string {
+  if (typeof bytes === "string" && PLAIN.test(bytes)) return bytes;
+  const text = (
+    typeof bytes === "string" ? Buffer.from(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+  ).toString("latin1");
+  if (text.includes("\0")) throw new LaboroError("LABORO_BAD_INPUT", `the ${what} contains a NUL byte`);
+  return text;
+}
+
+/** The lines, as latin1 text, that run one command and report how it ended. `path` is the PATH of the base environment. */
+export function taskScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
+  const onFailure = quote(`echo ${mark} X$?>${quote(pipes.report)}`);
+  const stdin = spec.stdinFile === undefined ? "/dev/null" : quote(spec.stdinFile, "name of the input file");
+  return (
+    `(trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
+    `exec ${words(spec, path)} <${stdin} >${quote(pipes.stdout)} 2>${quote(pipes.stderr)}\n)2>/dev/null\necho ${mark} E$?\n`
+  );
+}
+
+function changeDirectory(dir: Bytes | undefined, mark: string): string {
+  if (dir === undefined) return "";
+  const path = latin1(dir, "directory");
+  // A leading "/" or "./" keeps CDPATH, "-" and options out of it; ".." is to mean what chdir(2) takes it for.
+  const safe = path.startsWith("/") || path === "" ? path : `./${path}`;
+  const flag = path.split("/").includes("..") ? "-P " : "";
+  const word = quote(Buffer.from(safe === "" ? "/dev/null/" : safe, "latin1"));
+  return `command cd ${flag}${word}||{ echo ${mark} D1;trap - EXIT;exit 1;};unset OLDPWD;`;
+}
+
+function exportAll(env: CommandSpec["env"]): string {
+  let text = "";
+  for (const [name, value] of Object.entries(env ?? {})) {
+    if (!NAME.test(name)) {
+      throw new LaboroError("LABORO_BAD_INPUT", `"${name}" cannot be the name of an environment variable`);
+    }
+    const word = quote(value, `value of ${name}`);
+    if (!SHELL_OWNS.test(name)) text += `export ${name}=${word};`;
+  }
+  return text;
+}
+
+function words(spec: CommandSpec, path: string | undefined): string {
+  const [command, ...rest] = spec.argv;
+  if (command === undefined) throw new LaboroError("LABORO_BAD_INPUT", "the command is empty");
+  const viaEnv = Object.entries(spec.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));
+  const name = latin1(command, "command");
+  // An option to exec or env, it would seem: give the file instead.
+  const ambiguous = name.startsWith("-") || (viaEnv.length > 0 && name.includes("="));
+  const first = ambiguous ? (findCommand(name, latin1(spec.env?.PATH ?? path ?? "", "PATH")) ?? `./${name}`) : name;
+  const prefix = viaEnv.length === 0 ? "" : `env ${viaEnv.map(([n, value]) => `${n}=${quote(value)}`).join(" ")} `;
+  let text = prefix + quote(Buffer.from(first, "latin1"), "command");
+  for (const argument of rest) text += ` ${quote(argument)}`;
+  return text;
+}

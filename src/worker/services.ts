@@ -1,0 +1,57 @@
+/** The services that a worker offers, as functions of this process. */
+import { asLaboroError, type ErrorCode } from "../model/errors.js";
+
+export interface CallContext {
+  /** Aborted when the asker no longer waits. */
+  readonly signal: AbortSignal;
+}
+
+export type Handler = (
+  body: Uint8Array,
+  context: CallContext,
+) => Uint8Array | string | undefined | Promise<Uint8Array | string | undefined>;
+
+export interface Served {
+  readonly body: Uint8Array;
+  readonly error?: ErrorCode;
+}
+
+const EMPTY = new Uint8Array(0);
+
+export class Services {
+  readonly #handlers = new Map<string, Handler>();
+
+  get names(): readonly string[] {
+    return [...this.#handlers.keys()];
+  }
+
+  set(name: string, handler: Handler): void {
+    this.#handlers.set(name, handler);
+  }
+
+  delete(name: string): void {
+    this.#handlers.delete(name);
+  }
+
+  /** Never throws: what goes wrong is the answer. Answers at once where the handler does. */
+  call(service: string, body: Uint8Array, signal: AbortSignal): Served | Promise<Served> {
+    const handler = this.#handlers.get(service);
+    if (handler === undefined) return failure(`this worker does not offer ${service}`);
+    try {
+      const answer = handler(body, { signal });
+      return answer instanceof Promise ? answer.then(success, failure) : success(answer);
+    } catch (cause) {
+      return failure(cause);
+    }
+  }
+}
+
+function success(answer: Uint8Array | string | undefined): Served {
+  if (answer === undefined) return { body: EMPTY };
+  return { body: typeof answer === "string" ? Buffer.from(answer) : answer };
+}
+
+function failure(cause: unknown): Served {
+  const text = typeof cause === "string" ? cause : asLaboroError(cause).message;
+  return { error: "LABORO_SERVICE_FAILED", body: Buffer.from(text) };
+}

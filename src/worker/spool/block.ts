@@ -1,0 +1,115 @@
+/**
+ * A stretch of an attempt's output as the worker buffers it: bytes in order of arrival, and the runs that say which stream
+ * they came from. Writes of one stream that follow each other share a run. A block is open while it takes bytes, and is
+ * sealed when it is full of bytes or of runs; then it can be written to a slot of the spill file.
+ *
+ * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints, then the
+ * bytes.
+ */
+import { RECORD_HEADER, sealRecord } from "../../files/records.js";
+import { VarintReader, varintSize, writeVarint } from "../../files/varint.js";
+import type { OutputStream } from "../../model/outcome.js";
+
+export const MOST_RUNS = 4096;
+const FIRST_BYTES = 256;
+const NONE = Buffer.alloc(0);
+
+/** The room that a sealed block of this many bytes needs at most. */
+export const slotBytes = (blockBytes: number): number => RECORD_HEADER + 16 + 4 * MOST_RUNS + blockBytes;
+
+const bitOf = (stream: OutputStream): number => (stream === "stdout" ? 0 : 1);
+
+export class Block {
+  readonly start: number;
+  readonly #limit: number;
+  #runs: number[] = [];
+  #bytes: Buffer;
+  #length = 0;
+  #lent = false;
+
+  /** `spare` is used for the bytes, if it is given. */
+  constructor(start: number, limit: number, spare: Buffer = NONE) {
+    this.start = start;
+    this.#limit = limit;
+    this.#bytes = spare;
+  }
+
+  /** The memory of a block that is no longer needed, if it is of full size and nobody was given a view of it. */
+  get spare(): Buffer | undefined {
+    return this.#lent || this.#bytes.length < this.#limit ? undefined : this.#bytes;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  get end(): number {
+    return this.start + this.#length;
+  }
+
+  get full(): boolean {
+    return this.#length >= this.#limit || this.#runs.length >= MOST_RUNS;
+  }
+
+  /** Takes as many of the bytes as there is room for, and says how many. */
+  take(stream: OutputStream, bytes: Uint8Array): number {
+    const taken = Math.min(bytes.length, this.#limit - this.#length);
+    this.#makeRoom(taken);
+    this.#bytes.set(taken < bytes.length ? bytes.subarray(0, taken) : bytes, this.#length);
+    this.#length += taken;
+    const last = this.#runs.length - 1;
+    const run = this.#runs[last];
+    if (run !== undefined && (run & 1) === bitOf(stream)) this.#runs[last] = run + taken * 2;
+    else this.#runs.push(taken * 2 + bitOf(stream));
+    return taken;
+  }
+
+  /** The run at this place of the list: its stream and length. */
+  run(number: number): { readonly stream: OutputStream; readonly length: number } | undefined {
+    const run = this.#runs[number];
+    return run === undefined ? undefined : { stream: (run & 1) === 0 ? "stdout" : "stderr", length: run >>> 1 };
+  }
+
+  /** A view; it stays good, as bytes in a block are never changed. */
+  bytes(from: number, to: number): Uint8Array {
+    this.#lent = true;
+    return this.#bytes.subarray(from - this.start, to - this.start);
+  }
+
+  /** The block as one record, in the target where one is given that is large enough. */
+  encode(target?: Buffer): Buffer {
+    let size = varintSize(this.start) + varintSize(this.#runs.length) + this.#length;
+    for (const run of this.#runs) size += varintSize(run);
+    const whole = RECORD_HEADER + size;
+    const record =
+      target === undefined || target.length < whole ? Buffer.allocUnsafe(whole) : target.subarray(0, whole);
+    let at = writeVarint(record, RECORD_HEADER, this.start);
+    at = writeVarint(record, at, this.#runs.length);
+    for (const run of this.#runs) at = writeVarint(record, at, run);
+    this.#bytes.copy(record, at, 0, this.#length);
+    sealRecord(record, 0, size);
+    return record;
+  }
+
+  /** The block of a record's payload, which it goes on using. Throws LABORO_DATA_CORRUPT where that has another form. */
+  static decode(payload: Buffer): Block {
+    const numbers = new VarintReader(payload);
+    const start = numbers.next();
+    const count = numbers.next();
+    const block = new Block(start, Number.POSITIVE_INFINITY);
+    for (let left = count; left > 0; left--) block.#runs.push(numbers.next());
+    block.#bytes = payload.subarray(numbers.at);
+    block.#length = block.#bytes.length;
+    return block;
+  }
+
+  #makeRoom(more: number): void {
+    const needed = this.#length + more;
+    if (needed <= this.#bytes.length) return;
+    // Most tasks write a line or two: a block begins small and doubles.
+    const size = Math.min(this.#limit, Math.max(needed, this.#bytes.length * 2, FIRST_BYTES));
+    const larger = Buffer.allocUnsafeSlow(size);
+    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes = larger;
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * A worker's data directory: who it is, in `worker-id`, and what it has not delivered yet, in `results` and `out/`. One
+ * process has it at a time.
+ */
+import { randomUUID } from "node:crypto";
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { writeFileAtomically } from "../../files/durable.js";
+import { acquireLock } from "../../files/lock.js";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+import { WorkerId } from "../../model/ids.js";
+
+export interface WorkerDirectory {
+  readonly id: WorkerId;
+  /** Where spooled results are kept. */
+  readonly resultsPath: string;
+  /** Where each attempt's output has its spill file. */
+  readonly outputDirectory: string;
+  /** Lets another process have it. */
+  release(): void;
+}
+
+/** Makes the directory, or takes over what an earlier process of this worker left in it. */
+export function openWorkerDirectory(directory: string): WorkerDirectory {
+  const outputDirectory = join(directory, "out");
+  try {
+    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const lock = acquireLock(join(directory, "lock"), `the worker directory ${directory}`);
+    try {
+      fs.mkdirSync(outputDirectory, { recursive: true, mode: 0o700 });
+      const id = workerId(join(directory, "worker-id"));
+      return { id, resultsPath: join(directory, "results"), outputDirectory, release: () => lock.release() };
+    } catch (cause) {
+      lock.release();
+      throw cause;
+    }
+  } catch (cause) {
+    if (cause instanceof LaboroError) throw cause;
+    const text = cause instanceof Error ? cause.message : String(cause);
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot use the worker directory ${directory}: ${text}`, { cause });
+  }
+}
+
+function workerId(path: string): WorkerId {
+  let text: string;
+  try {
+    text = fs.readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    if (errnoOf(cause) !== "ENOENT") throw cause;
+    const id = randomUUID();
+    writeFileAtomically(path, `${id}\n`);
+    return WorkerId(id);
+  }
+  if (/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text)) return WorkerId(text);
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path} holds no worker id; remove it to let the worker take a new one`,
+  );
+}

@@ -1,0 +1,79 @@
+/**
+ * What a fresh worker process needs to deliver an ended attempt's output: how long it was, which part of it is kept, and in
+ * which slots of the spill file. It stands beside the spill file as `<path>.index`, one checksummed record of varints,
+ * written whole or not at all. A spill file without an index belonged to a task that died with its worker.
+ */
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { encodeRecords, scanRecords } from "../../files/records.js";
+import { encodeVarints, VarintReader } from "../../files/varint.js";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+
+export interface OutputIndex {
+  readonly cap: number;
+  readonly blockBytes: number;
+  /** How much the task wrote. */
+  readonly end: number;
+  /** Bytes that no disk could take. */
+  readonly lost: number;
+  readonly blocks: readonly { readonly slot: number; readonly start: number; readonly end: number }[];
+}
+
+const FORM = 1;
+const SUFFIX = ".index";
+
+export const indexPath = (path: string): string => path + SUFFIX;
+
+export function encodeIndex(index: OutputIndex): Buffer {
+  const numbers = [FORM, index.cap, index.blockBytes, index.end, index.lost];
+  for (const { slot, start, end } of index.blocks) numbers.push(slot, start, end - start);
+  return encodeRecords([encodeVarints(numbers)]);
+}
+
+function decodeIndex(payload: Uint8Array): OutputIndex {
+  const numbers = new VarintReader(payload);
+  const form = numbers.next();
+  if (form !== FORM) throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown form ${form}`);
+  const [cap, blockBytes, end, lost] = [numbers.next(), numbers.next(), numbers.next(), numbers.next()];
+  const blocks: { slot: number; start: number; end: number }[] = [];
+  while (!numbers.done) {
+    const [slot, start, length] = [numbers.next(), numbers.next(), numbers.next()];
+    blocks.push({ slot, start, end: start + length });
+  }
+  return { cap, blockBytes, end, lost, blocks };
+}
+
+/** The index of this spill file; undefined where there is none. */
+export function readIndex(path: string): OutputIndex | undefined {
+  let fd: number;
+  try {
+    fd = fs.openSync(indexPath(path), "r");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot open ${indexPath(path)}`, { cause });
+  }
+  try {
+    let index: OutputIndex | undefined;
+    scanRecords(fd, {
+      record: (_at, payload) => {
+        index = decodeIndex(payload);
+        return false;
+      },
+    });
+    if (index === undefined) throw new LaboroError("LABORO_DATA_CORRUPT", `${indexPath(path)} holds no good record`);
+    return index;
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+/** The names of the outputs in this directory that can be loaded; removes what tasks left behind that never ended. */
+export function spooledOutputs(directory: string): string[] {
+  const names = new Set(fs.readdirSync(directory));
+  const spooled: string[] = [];
+  for (const name of names) {
+    if (name.endsWith(SUFFIX)) spooled.push(name.slice(0, -SUFFIX.length));
+    else if (!names.has(indexPath(name))) fs.rmSync(join(directory, name), { force: true });
+  }
+  return spooled;
+}

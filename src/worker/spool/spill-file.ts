@@ -1,0 +1,85 @@
+/**
+ * A file of equal slots, each holding one block or nothing of use. Slots that were freed are used again, so the file is a
+ * ring where the oldest is dropped for the newest, and shrinks to nothing once no slot is in use. It is made when first
+ * needed: the output of most tasks never touches the disk.
+ */
+import * as fs from "node:fs";
+import { writeFully } from "../../files/durable.js";
+import { scanRecords } from "../../files/records.js";
+import { LaboroError } from "../../model/errors.js";
+import { Block, slotBytes } from "./block.js";
+
+/** Every record is made here and written at once: a busy task would otherwise leave much to collect. */
+const draft = Buffer.allocUnsafeSlow(slotBytes(64 * 1024));
+
+export class SpillFile {
+  readonly path: string;
+  readonly #slotBytes: number;
+  readonly #free: number[] = [];
+  #fd: number | undefined;
+  #slots: number;
+  #made = false;
+
+  /** `slots` says how many slots are in the file already. */
+  constructor(path: string, blockBytes: number, slots = 0) {
+    this.path = path;
+    this.#slotBytes = slotBytes(blockBytes);
+    this.#slots = slots;
+  }
+
+  /** Whether this has been opened, and so was made if it was not there. */
+  get made(): boolean {
+    return this.#made;
+  }
+
+  /** Writes the block and says into which slot; a failure leaves the slot free. */
+  put(block: Block): number {
+    const slot = this.#free.pop() ?? this.#slots++;
+    try {
+      writeFully(this.#open(fs.constants.O_CREAT), block.encode(draft), slot * this.#slotBytes);
+      return slot;
+    } catch (cause) {
+      this.free(slot);
+      throw cause;
+    }
+  }
+
+  /** The block in this slot. Throws where it cannot be read or is not the one expected. */
+  get(slot: number, start: number, end: number): Block {
+    const fd = this.#open(0);
+    const from = slot * this.#slotBytes;
+    let found: Block | undefined;
+    let damage = "nothing";
+    const visitor = {
+      record: (at: number, payload: Buffer) => {
+        if (at === from) found = Block.decode(Buffer.from(payload));
+        return false;
+      },
+      damage: ({ reason }: { reason: string }) => {
+        damage = reason;
+      },
+    };
+    scanRecords(fd, visitor, { from, to: from + this.#slotBytes, maxPayload: this.#slotBytes });
+    if (found !== undefined && found.start === start && found.end === end) return found;
+    throw new LaboroError("LABORO_DATA_CORRUPT", `${this.path}: output ${start}..${end} cannot be read (${damage})`);
+  }
+
+  free(slot: number): void {
+    this.#free.push(slot);
+    if (this.#free.length < this.#slots) return;
+    this.#free.length = 0;
+    this.#slots = 0;
+    if (this.#fd !== undefined) fs.ftruncateSync(this.#fd, 0);
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  #open(flags: number): number {
+    this.#fd ??= fs.openSync(this.path, fs.constants.O_RDWR | flags, 0o600);
+    this.#made = true;
+    return this.#fd;
+  }
+}

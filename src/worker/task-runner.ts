@@ -1,0 +1,109 @@
+/** Runs one task of any recipe and says how it went. */
+import { asLaboroError } from "../model/errors.js";
+import type { Outcome, OutputStream } from "../model/outcome.js";
+import type { JobRecipe } from "../protocols/laboro/messages.js";
+import type { JobFiles } from "./command-of.js";
+import type { StockedTask } from "./ledger.js";
+import type { Slots } from "./processes/index.js";
+import type { Services } from "./services.js";
+
+/** How it went, but for the length of its output, which the receiver of the output knows. */
+export type RunEnd = Omit<Outcome, "outputEnd">;
+
+export interface RunSink {
+  output(stream: OutputStream, bytes: Uint8Array): void;
+  ended(end: RunEnd): void;
+}
+
+export interface Run {
+  /** SIGTERM, and SIGKILL after the grace. `ended` follows when it is gone. */
+  stop(graceMs: number): void;
+}
+
+/** A task past its time limit gets this long to end after SIGTERM. */
+export const LIMIT_GRACE_MS = 5_000;
+
+export class TaskRunner {
+  readonly #slots: Slots;
+  readonly #files: JobFiles;
+  readonly #services: Services;
+  readonly #now: () => number;
+
+  constructor(slots: Slots, files: JobFiles, services: Services, now: () => number) {
+    this.#slots = slots;
+    this.#files = files;
+    this.#services = services;
+    this.#now = now;
+  }
+
+  run(task: StockedTask, job: JobRecipe, slot: number, sink: RunSink): Run {
+    const started = this.#now();
+    let timedOut = false;
+    let timer: NodeJS.Timeout | undefined;
+    const end = (how: RunEnd): void => {
+      clearTimeout(timer);
+      sink.ended(timedOut ? { ...how, timedOut: true } : how);
+    };
+    let run: Run;
+    try {
+      run = this.#start(
+        task,
+        job,
+        slot,
+        { output: (stream, bytes) => sink.output(stream, bytes), ended: end },
+        started,
+      );
+    } catch (cause) {
+      // Bad input in the recipe, a file that cannot be written: the task has failed, the worker goes on.
+      setImmediate(() => end({ started, ended: this.#now(), error: asLaboroError(cause).message }));
+      return { stop: () => {} };
+    }
+    const { timeLimitMs } = job.limits;
+    if (timeLimitMs !== undefined) {
+      timer = setTimeout(
+        () => {
+          timedOut = true;
+          run.stop(LIMIT_GRACE_MS);
+        },
+        Math.min(timeLimitMs, 2 ** 31 - 1),
+      );
+    }
+    return run;
+  }
+
+  #start(task: StockedTask, job: JobRecipe, slot: number, sink: RunSink, started: number): Run {
+    const { recipe } = job;
+    if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
+    if (recipe.kind === "noop") {
+      setImmediate(() => sink.ended({ code: 0, started, ended: this.#now() }));
+      return { stop: () => {} };
+    }
+    const shell = this.#slots.slots[slot];
+    if (shell === undefined) throw new Error(`there is no slot ${slot}`);
+    const command = shell.run(this.#files.commandOf(recipe, task, slot), {
+      output: (stream, bytes) => sink.output(stream, bytes),
+      ended: (end) => sink.ended(end),
+    });
+    return { stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()) };
+  }
+
+  /** The answer of the service is the task's standard output. */
+  #call(service: string, body: Uint8Array, sink: RunSink, started: number): Run {
+    const aborter = new AbortController();
+    void Promise.resolve(this.#services.call(service, body, aborter.signal)).then(({ body: answer, error }) => {
+      const times = { started, ended: this.#now() };
+      if (error !== undefined) {
+        sink.ended({ ...times, code: 1, error: Buffer.from(answer).toString() });
+        return;
+      }
+      if (answer.length > 0) sink.output("stdout", answer);
+      sink.ended({ ...times, code: 0 });
+    });
+    return { stop: () => aborter.abort() };
+  }
+}
+
+function bodyOf(task: StockedTask, body: Uint8Array | undefined): Uint8Array {
+  if (task.entry === undefined) return body ?? new Uint8Array(0);
+  return typeof task.entry === "string" ? Buffer.from(task.entry) : task.entry;
+}
