@@ -111,7 +111,7 @@ export class Core {
 
   static async open(store: Store, settings: Settings, log: Log, failed: (cause: LaboroError) => void): Promise<Core> {
     const held = await store.open(now());
-    const core = new Core(store, createState(settings, held.epoch), log, failed);
+    const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     core.decide((out) => onOpened(core.state, out, held, now()));
     return core;
   }

@@ -2,7 +2,7 @@
  * What a client can ask of the broker itself, by name. One table for every door: the link carries them as ASK, and whatever else
  * learns to ask will use the same.
  */
-import { explain, newParcelId, onCancel, onHold, onRelease } from "../dispatch/index.js";
+import { explain, newParcelId, onCancel, onHold } from "../dispatch/index.js";
 import { LaboroError } from "../model/errors.js";
 import { JobId, WorkerId } from "../model/ids.js";
 import { type Fields, fields, integer, list, optional, text } from "../model/input.js";
@@ -133,9 +133,7 @@ export class Operations {
 
   async #hold(id: JobId, held: boolean): Promise<object> {
     await this.#running(id);
-    await this.#durably((out) =>
-      held ? onHold(this.#core.state, out, id) : onRelease(this.#core.state, out, id, now()),
-    );
+    await this.#durably((out) => onHold(this.#core.state, out, id, held, now()));
     return {};
   }
 

@@ -2,7 +2,7 @@
 import type { ParcelId } from "../model/ids.js";
 import type { Answer, Write } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
-import { onGranted, onParcelLost, onProgress } from "./jobs.js";
+import { onGranted, onMore, onParcelLost, onProgress } from "./jobs.js";
 import type { State } from "./state.js";
 
 /**
@@ -23,7 +23,7 @@ export function onCommitted(
     if (answer.op === "lease" && write.op === "lease") {
       onGranted(state, out, write.job, answer.parcels, answer.more, now);
     } else if (answer.op === "claim" && write.op === "claim" && answer.lost) {
-      lost.add(write.parcel);
+      lost.add(write.parcel).add(write.from);
     } else if (
       (answer.op === "settle" || answer.op === "replace") &&
       (write.op === "settle" || write.op === "replace")
@@ -37,6 +37,8 @@ export function onCommitted(
       onProgress(state, out, write.job, answer.progress, now);
     }
   });
-  if (lost.size > 0) onParcelLost(state, lost);
+  // A lease answered before what was released beside it says that there is no more; there is.
+  if (writes.some((write) => write.op === "release")) for (const id of [...state.jobs.keys()]) onMore(state, out, id);
+  if (lost.size > 0) onParcelLost(state, out, lost, now);
   return lost;
 }

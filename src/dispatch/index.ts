@@ -2,7 +2,17 @@ export { onCommitted } from "./answers.js";
 export { check } from "./check.js";
 export { type Call, Decisions, type Send, type TasksOf } from "./decisions.js";
 export { explain } from "./explain.js";
-export { onCancel, onGranted, onHold, onJobAdded, onOpened, onRelease } from "./jobs.js";
+export {
+  onCancel,
+  onCancelHeard,
+  onGranted,
+  onHold,
+  onHoldHeard,
+  onJobAdded,
+  onMore,
+  onOpened,
+  onProgress,
+} from "./jobs.js";
 export { onForget, onReply, onRequest, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";

@@ -6,7 +6,7 @@ import type { Held, Parcel, Progress } from "../store/contract.js";
 import { dropClaim } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { placeWork } from "./place.js";
-import { addWaiting, refill, requeue } from "./queue.js";
+import { addWaiting, refill, relinquish, requeue } from "./queue.js";
 import { reindex, signatureFor } from "./signature.js";
 import { type JobState, newParcelId, type State, type Waiting } from "./state.js";
 import { retractClaims } from "./stock.js";
@@ -25,6 +25,7 @@ export function onOpened(state: State, out: Decisions, held: Held, now: number):
   for (const job of state.jobs.values()) {
     requeue(state, job);
     refill(state, out, job);
+    relinquish(state, out, job);
   }
 }
 
@@ -45,6 +46,7 @@ export function onJobAdded(
   }
   refill(state, out, entered);
   placeWork(state, out, now);
+  relinquish(state, out, entered);
 }
 
 function enterJob(state: State, job: Job): JobState {
@@ -95,33 +97,45 @@ export function onGranted(
   requeue(state, job);
   refill(state, out, job);
   placeWork(state, out, now);
+  relinquish(state, out, job);
 }
 
-export function onHold(state: State, out: Decisions, id: JobId): void {
+/** A hint that the store may have more of a job to grant: another broker died or gave back. */
+export function onMore(state: State, out: Decisions, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
-  job.held = true;
-  out.writes.push({ op: "hold", job: id, held: true });
-  requeue(state, job);
-  for (const claim of job.claims) retractClaims(out, claim.worker, [claim]);
+  job.more = true;
+  refill(state, out, job);
 }
 
-export function onRelease(state: State, out: Decisions, id: JobId, now: number): void {
+export function onHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
+  if (!state.jobs.has(id)) return;
+  out.writes.push({ op: "hold", job: id, held });
+  onHoldHeard(state, out, id, held, now);
+}
+
+/** The same, where another broker has stored it. */
+export function onHoldHeard(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
-  job.held = false;
-  out.writes.push({ op: "hold", job: id, held: false });
+  job.held = held;
   requeue(state, job);
-  placeWork(state, out, now);
+  if (held) for (const claim of job.claims) retractClaims(out, claim.worker, [claim]);
+  else placeWork(state, out, now);
 }
 
 /** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
 export function onCancel(state: State, out: Decisions, id: JobId, ranges: Ranges, reason?: string): void {
+  if (!state.jobs.has(id)) return;
+  out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
+  onCancelHeard(state, out, id, ranges);
+}
+
+/** The same, where another broker has stored it. */
+export function onCancelHeard(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
   job.cancels = union(job.cancels, ranges);
-  out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
-  if (countOf(job.cancels) === job.job.count) job.more = false;
   dropCancelled(state, out, job);
   requeue(state, job);
   for (const worker of new Set([...job.claims].map((claim) => claim.worker))) cancelAt(state, out, worker, id);
@@ -212,7 +226,7 @@ function dependencyEnded(state: State, out: Decisions, job: JobState, other: Job
 }
 
 /** The store says that these parcels are another broker's now: forget them without a word. */
-export function onParcelLost(state: State, lost: ReadonlySet<ParcelId>): void {
+export function onParcelLost(state: State, out: Decisions, lost: ReadonlySet<ParcelId>, now: number): void {
   for (const job of state.jobs.values()) {
     for (const claim of [...job.claims]) {
       if (!lost.has(claim.parcel)) continue;
@@ -225,4 +239,5 @@ export function onParcelLost(state: State, lost: ReadonlySet<ParcelId>): void {
     for (const waiting of job.later) if (lost.has(waiting.parcel)) job.later.delete(waiting);
     requeue(state, job);
   }
+  placeWork(state, out, now);
 }

@@ -83,8 +83,23 @@ export function takeWaiting(job: JobState, most: number): (Range & { readonly wa
 
 /** Ask for more before the line runs dry. */
 export function refill(state: State, out: Decisions, job: JobState): void {
-  if (!job.more || job.leasing || state.halted || job.blockedBy.size > 0) return;
+  if (!job.more || job.leasing || state.halted) return;
+  if (job.cancels.length === 0 && (job.blockedBy.size > 0 || (state.shared && job.signature.capable.size === 0)))
+    return;
   if (job.ready > state.settings.leaseBlock / 2) return;
   job.leasing = true;
   out.writes.push({ op: "lease", job: job.id, most: state.settings.leaseBlock, parcel: newParcelId(state) });
+}
+
+/** No worker here can do any of this job: give back what waits, so that other brokers may lease it. */
+export function relinquish(state: State, out: Decisions, job: JobState): void {
+  if (!state.shared || job.signature.capable.size > 0) return;
+  const waiting = [...job.waiting, ...job.later];
+  if (waiting.length === 0) return;
+  for (const { parcel } of waiting) out.writes.push({ op: "release", parcel });
+  job.waiting.length = 0;
+  job.later.clear();
+  job.ready = 0;
+  job.more = true;
+  requeue(state, job);
 }

@@ -158,6 +158,8 @@ export type Timer =
 export interface State {
   readonly settings: Settings;
   readonly epoch: Epoch;
+  /** Other brokers work on the same store: what nobody here can do is left to them. */
+  readonly shared: boolean;
   readonly jobs: Map<JobId, JobState>;
   readonly workers: Map<WorkerId, WorkerState>;
   readonly signatures: Map<string, Signature>;
@@ -182,10 +184,11 @@ export interface State {
 /** Parcels are named by the broker that makes them; this many names belong to one epoch. */
 const PARCELS_PER_EPOCH = 2 ** 36;
 
-export function createState(settings: Settings, epoch: Epoch): State {
+export function createState(settings: Settings, epoch: Epoch, shared: boolean): State {
   return {
     settings,
     epoch,
+    shared,
     jobs: new Map(),
     workers: new Map(),
     signatures: new Map(),

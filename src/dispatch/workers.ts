@@ -11,6 +11,7 @@ import type { HeldParcel } from "../store/contract.js";
 import { enterClaim, openTasks, promote } from "./claims.js";
 import type { Decisions, TasksOf } from "./decisions.js";
 import { placeWork } from "./place.js";
+import { refill, relinquish } from "./queue.js";
 import { loseRequests } from "./requests.js";
 import { loseClaim, loseClaims, refillAfter } from "./results.js";
 import { delist, reenlist } from "./signature.js";
@@ -64,7 +65,17 @@ export function onWorkerJoined(
   for (const job of worker.claims.keys()) cancelAt(state, out, worker, job);
   refillAfter(state, out, worker, now);
   placeWork(state, out, now);
+  enlistWork(state, out);
   return reconciled;
+}
+
+/** The workers have changed: lease what can be done now, leave to others what cannot. */
+function enlistWork(state: State, out: Decisions): void {
+  if (!state.shared) return;
+  for (const job of state.jobs.values()) {
+    refill(state, out, job);
+    relinquish(state, out, job);
+  }
 }
 
 /** The whole room is free again: every task counts as stock until it is placed anew. */
@@ -140,6 +151,7 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
   loseRequests(state, out, worker);
   if (worker.out === 0) removeWorker(state, out, worker, true, now);
   else beginGrace(state, worker, now);
+  enlistWork(state, out);
 }
 
 /** The worker has said that it stops and has handed everything back: what is left of it has cost nothing. */
@@ -161,6 +173,7 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   loseClaims(state, out, worker, crashed, now);
   state.workers.delete(worker.profile.id);
   placeWork(state, out, now);
+  enlistWork(state, out);
 }
 
 /** Nothing new for this worker; its stock comes back. */
@@ -170,6 +183,7 @@ export function onDrain(state: State, out: Decisions, id: WorkerId): void {
   worker.draining = true;
   delist(worker);
   retractClaims(out, worker, [...worker.stocked]);
+  enlistWork(state, out);
 }
 
 /** What the worker offers has changed. */
@@ -180,6 +194,7 @@ export function onProfile(state: State, out: Decisions, profile: WorkerProfile, 
   reenlist(state, worker);
   refillAfter(state, out, worker, now);
   placeWork(state, out, now);
+  enlistWork(state, out);
 }
 
 /** After a start of the broker: a claim whose worker has yet to come back. */

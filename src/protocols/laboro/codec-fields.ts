@@ -98,8 +98,10 @@ export function amounts(value: unknown, what: string): Amounts {
   return { ...found, slots };
 }
 
+export const isErrorCode = (text: string): text is ErrorCode => Object.hasOwn(ERROR_CODES, text);
+
 export function errorCode(value: unknown, what: string): ErrorCode {
-  if (typeof value === "string" && Object.hasOwn(ERROR_CODES, value)) return value as ErrorCode;
+  if (typeof value === "string" && isErrorCode(value)) return value;
   throw unlike(what, value, "a LABORO_ code");
 }
 

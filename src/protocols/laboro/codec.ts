@@ -39,6 +39,7 @@ const OPTIONS: Options & { readonly skipValues: readonly unknown[] } = {
   // The scan has refused what a number cannot hold.
   int64AsType: "number",
   skipValues: [undefined],
+  useToJSON: false,
 };
 const packr = new Packr(OPTIONS);
 const unpackr = new Unpackr(OPTIONS);

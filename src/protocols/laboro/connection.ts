@@ -11,6 +11,7 @@
 import type { RawData, ServerOptions, WebSocket } from "ws";
 import { asLaboroError, errnoOf, LaboroError } from "../../model/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
+import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";
 import { Heartbeat } from "./heartbeat.js";
 import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
@@ -33,7 +34,7 @@ export interface CloseReason {
   /** The WebSocket close code; 1006 where there was no goodbye. */
   readonly code: number;
   readonly text: string;
-  /** Set where a fault ended it. */
+  /** Set where a fault ended it, found here or named by the peer. */
   readonly error?: LaboroError;
 }
 
@@ -193,7 +194,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   }
 
   #ended(code: number, text: string): void {
-    if (code !== 1006) this.#finish({ by: "peer", code, text });
+    if (code !== 1006) this.#finish({ by: "peer", code, text, ...errorNamedIn(text) });
     else this.#finish({ by: "network", code, text: this.#fault?.message ?? "the connection ended without a goodbye" });
   }
 
@@ -204,6 +205,12 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#outbox.clear();
     this.#listener.onClose(reason);
   }
+}
+
+/** The other end's #fail() puts the code first. */
+function errorNamedIn(text: string): { readonly error?: LaboroError } {
+  const [code = "", ...rest] = text.split(": ");
+  return isErrorCode(code) ? { error: new LaboroError(code, rest.join(": ")) } : {};
 }
 
 /** A close frame has room for 123 bytes. */

@@ -1,4 +1,4 @@
-/** Why a broker answered the upgrade with an HTTP status, as an error with a code. */
+/** What it means that a broker will not have us, as an error with a code. */
 import type { IncomingMessage } from "node:http";
 import { type ErrorCode, LaboroError } from "../../model/errors.js";
 
@@ -9,6 +9,9 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   403: "LABORO_FORBIDDEN",
   426: "LABORO_VERSION",
 };
+
+/** A broker that closes a link with one of these will do so again. */
+export const isRefusal = (error: LaboroError): boolean => Object.values(CODES).includes(error.code);
 
 /** Any other status is one of a broker that may yet come: LABORO_BROKER_UNREACHABLE. */
 export async function refusalOf(response: IncomingMessage, broker: string): Promise<LaboroError> {

@@ -13,10 +13,12 @@
 import { type ClientOptions, WebSocket } from "ws";
 import { errnoOf, LaboroError } from "../../model/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
-import { refusalOf } from "./dial-refusal.js";
+import { isRefusal, refusalOf } from "./dial-refusal.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
+/** An opened link on which the broker says nothing is given up: no heartbeat watches it yet. */
+export const FIRST_WORD_TIMEOUT = 15_000;
 export const FIRST_DELAY = 100;
 export const LONGEST_DELAY = 5_000;
 const PATH = "node/persistent";
@@ -37,7 +39,7 @@ export interface DialOptions<From extends Dialler> {
   readonly onMessages: (batch: readonly Ends[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
   readonly onDown: (reason: CloseReason) => void;
-  /** The broker will not have us: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION. It is not tried again. */
+  /** The broker will not have us: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its goodbye. Not tried again. */
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has been tried in vain, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
@@ -47,6 +49,7 @@ export interface DialOptions<From extends Dialler> {
   /** For `ws`: certificates, an agent. */
   readonly socketOptions?: ClientOptions;
   readonly connectTimeoutMs?: number;
+  readonly firstWordTimeoutMs?: number;
   readonly random?: () => number;
   readonly after?: After;
 }
@@ -113,8 +116,8 @@ class Dialling<From extends Dialler> implements Dial {
     const giveUp = (error: LaboroError): void =>
       settle(() => {
         socket?.terminate();
-        if (error.code === "LABORO_BROKER_UNREACHABLE") this.#failed(error);
-        else this.#refused(error);
+        if (isRefusal(error)) this.#refused(error);
+        else this.#failed(error);
       });
     const fail = (text: string): void =>
       giveUp(new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${text}`));
@@ -142,25 +145,41 @@ class Dialling<From extends Dialler> implements Dial {
   }
 
   #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
-    const { from, log, onOpen, onMessages, onDown } = this.#options;
+    const { from, log, onOpen, onMessages, onDown, firstWordTimeoutMs = FIRST_WORD_TIMEOUT } = this.#options;
     const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
+    let spoken = false;
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
       onMessages: (batch: readonly Ends[From]["receives"][]) => {
+        spoken = true;
         this.#roundsInVain = 0;
+        cancelDeadline();
         onMessages(batch, connection);
       },
       onClose: (reason) => {
+        cancelDeadline();
         if (this.#stopped) return;
         onDown(reason);
-        if (!this.#stopped) this.#waitForNextRound();
+        if (this.#stopped) return;
+        if (reason.by === "peer" && reason.error !== undefined && isRefusal(reason.error)) this.#refused(reason.error);
+        else {
+          if (!spoken) this.#turnToNextUrl();
+          this.#waitForNextRound();
+        }
       },
     });
+    const cancelDeadline = this.#after(firstWordTimeoutMs, () =>
+      connection.close(1008, `the broker said nothing within ${firstWordTimeoutMs} ms`),
+    );
     this.#abandon = (code, text) => connection.close(code, text);
     onOpen(connection);
   }
 
-  #failed(error: LaboroError): void {
+  #turnToNextUrl(): void {
     this.#position = (this.#position + 1) % this.#urls.length;
+  }
+
+  #failed(error: LaboroError): void {
+    this.#turnToNextUrl();
     this.#triedThisRound++;
     if (this.#triedThisRound < this.#urls.length) {
       this.#attempt();

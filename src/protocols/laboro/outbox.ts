@@ -16,9 +16,13 @@ export type Schedule = (flush: () => void) => void;
 export class Outbox {
   readonly #transmit: (frame: Uint8Array) => void;
   readonly #schedule: Schedule;
-  readonly #flush = (): void => this.flush();
+  readonly #endOfTurn = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
   #waiting: Uint8Array[] = [];
   #bytes = 0;
+  #scheduled = false;
 
   constructor(transmit: (frame: Uint8Array) => void, schedule: Schedule = setImmediate) {
     this.#transmit = transmit;
@@ -34,7 +38,10 @@ export class Outbox {
     const encoded = encodeMessage(message);
     const full = this.#bytes + encoded.length > FRAME_TARGET || this.#waiting.length === MESSAGES_LIMIT;
     if (full) this.flush();
-    else if (this.#waiting.length === 0) this.#schedule(this.#flush);
+    if (!this.#scheduled) {
+      this.#scheduled = true;
+      this.#schedule(this.#endOfTurn);
+    }
     this.#waiting.push(encoded);
     this.#bytes += encoded.length;
   }

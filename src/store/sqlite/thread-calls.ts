@@ -18,8 +18,8 @@ export class ThreadCalls {
   #count = 0;
   #gone: LaboroError | undefined;
 
-  constructor(data: ThreadData, log: (line: string) => void) {
-    this.#worker = new Worker(threadFile(), { workerData: data, name: "laboro-store" });
+  constructor(data: ThreadData, log: (line: string) => void, file: URL = threadFile()) {
+    this.#worker = new Worker(file, { workerData: data, name: "laboro-store" });
     this.#worker.on("message", (reply: Reply) => {
       if ("log" in reply) log(reply.log);
       else this.#settle(reply);

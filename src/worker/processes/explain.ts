@@ -2,7 +2,7 @@ import { accessSync, constants, statSync } from "node:fs";
 import { errnoOf } from "../../model/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { CommandSpec } from "./command.js";
-import { findCommand } from "./lookup.js";
+import { DEFAULT_PATH, findCommand } from "./lookup.js";
 import { latin1 } from "./script.js";
 
 /** Why a command was not started, in one line. The shell only says that it was not; the file system tells the rest. */
@@ -26,7 +26,7 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
 export function neverStarted(spec: CommandSpec, code: number, basePath: string | undefined): boolean {
   if (code !== 126 && code !== 127) return false;
   const [command = ""] = spec.argv;
-  const path = latin1(spec.env?.PATH ?? basePath ?? "", "PATH");
+  const path = latin1(spec.env?.PATH ?? basePath ?? DEFAULT_PATH, "PATH");
   const dir = spec.dir === undefined ? undefined : latin1(spec.dir, "directory");
   return findCommand(latin1(command, "command"), path, dir) === undefined || (code === 126 && isLong(spec));
 }

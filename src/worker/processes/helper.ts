@@ -7,7 +7,7 @@
  *     ended      the process ended; the rest of its group is sent SIGKILL, its report pipe read to the end
  *     gone       the group has vanished; nothing follows
  *
- * It catches the signals that are sent to its group and so survives them. A subshell has them at their defaults again.
+ * It catches or ignores the signals that are sent to its group and so survives them. A task has them at their defaults again.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -139,7 +139,8 @@ export class HelperShell {
 
 function preamble({ report, stdout, stderr }: ShellPipes): string {
   return (
-    "exec 2>&1\ntrap : HUP INT QUIT PIPE ALRM TERM USR1 USR2\n" +
+    // Ignored, not caught: SIGTERM comes after each task, and is not to wake the shell.
+    "exec 2>&1\ntrap : HUP INT QUIT PIPE ALRM USR1 USR2\ntrap '' TERM\n" +
     `command -p mkfifo -m 600 ${quote(report)} ${quote(stdout)} ${quote(stderr)}||exit 1\necho "$BASH_VERSION"ready\n` +
     `exec >${quote(report)} 2>&1\n`
   );

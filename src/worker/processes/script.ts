@@ -4,9 +4,9 @@
  *
  * A task is one subshell, which gives it its own directory and environment for one fork and one exec:
  *
- *     (trap 'echo MARK X$?>report' EXIT;cd DIR||…;export A='1';exec 'cmd' 'arg' </dev/null >out 2>err
+ *     (trap - TERM;trap 'echo "MARK X$?">report' EXIT;cd DIR||…;export A='1';exec 'cmd' 'arg' </dev/null >out 2>err
  *     )2>/dev/null
- *     echo MARK E$?
+ *     echo "MARK E$?"
  *
  * `exec` never runs a builtin, function or keyword. Only a failed exec (or redirection) lives to run the EXIT trap,
  * so that `X127` tells a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
@@ -16,7 +16,7 @@
 import { LaboroError } from "../../model/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { CommandSpec } from "./command.js";
-import { findCommand } from "./lookup.js";
+import { DEFAULT_PATH, findCommand } from "./lookup.js";
 
 /** The named pipes of one shell. */
 export interface ShellPipes {
@@ -47,11 +47,11 @@ export function latin1(bytes: Bytes, what: string): string {
 
 /** The lines, as latin1 text, that run one command and report how it ended. `path` is the PATH of the base environment. */
 export function taskScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
-  const onFailure = quote(`echo ${mark} X$?>${quote(pipes.report)}`);
+  const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
   const stdin = spec.stdinFile === undefined ? "/dev/null" : quote(spec.stdinFile, "name of the input file");
   return (
-    `(trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
-    `exec ${words(spec, path)} <${stdin} >${quote(pipes.stdout)} 2>${quote(pipes.stderr)}\n)2>/dev/null\necho ${mark} E$?\n`
+    `(trap - TERM;trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
+    `exec ${words(spec, path)} <${stdin} >${quote(pipes.stdout)} 2>${quote(pipes.stderr)}\n)2>/dev/null\necho "${mark} E$?"\n`
   );
 }
 
@@ -84,7 +84,9 @@ function words(spec: CommandSpec, path: string | undefined): string {
   const name = latin1(command, "command");
   // An option to exec or env, it would seem: give the file instead.
   const ambiguous = name.startsWith("-") || (viaEnv.length > 0 && name.includes("="));
-  const first = ambiguous ? (findCommand(name, latin1(spec.env?.PATH ?? path ?? "", "PATH")) ?? `./${name}`) : name;
+  const first = ambiguous
+    ? (findCommand(name, latin1(spec.env?.PATH ?? path ?? DEFAULT_PATH, "PATH")) ?? `./${name}`)
+    : name;
   const prefix = viaEnv.length === 0 ? "" : `env ${viaEnv.map(([n, value]) => `${n}=${quote(value)}`).join(" ")} `;
   let text = prefix + quote(Buffer.from(first, "latin1"), "command");
   for (const argument of rest) text += ` ${quote(argument)}`;

@@ -51,6 +51,9 @@ interface Task {
 
 const LEFTOVER_GRACE_MS = 1_000;
 const TERM_AGAIN_MS = 20;
+const YOUNG_MS = 500;
+/** Node takes a longer one for 1 ms. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export class SlotShell {
   private readonly options: SlotOptions;
@@ -200,17 +203,19 @@ export class SlotShell {
   private terminate(task: Task, graceMs: number): void {
     if (task.stage === "waiting") this.cancel(task, "cancelled before it was started");
     if (this.state !== "running" || task.grace !== undefined) return;
-    task.grace = setTimeout(() => this.kill(task), graceMs);
+    task.grace = setTimeout(() => this.kill(task), Math.min(graceMs, LONGEST_TIMER_MS));
     this.sendTerm(task);
   }
 
-  private sendTerm(task: Task): void {
+  private sendTerm(task: Task, againMs = TERM_AGAIN_MS): void {
     if (task.stage === "begun" && this.output?.drain() === "held") task.stage = "open";
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");
-    // A shell that has not begun the task, or not yet put its signals to their defaults, swallows it.
-    if (task.stage === "begun") task.termAgain = setTimeout(() => this.sendTerm(task), TERM_AGAIN_MS);
+    // A shell that has not begun the task, or not yet put its signals to their defaults, swallows it. But a task that has
+    // sent its output elsewhere looks the same, and is not to be pestered.
+    if (task.stage !== "begun" || this.options.now() - task.started > YOUNG_MS) return;
+    task.termAgain = setTimeout(() => this.sendTerm(task, againMs * 2), againMs);
   }
 
   private kill(task: Task): void {

@@ -8,21 +8,29 @@ import { first } from "./001-first.js";
 
 export const MIGRATIONS: readonly string[] = [first];
 
-export function migrate(db: Database, path: string, migrations: readonly string[] = MIGRATIONS): void {
+export function migrate(db: Database, migrations: readonly string[] = MIGRATIONS): void {
   const version = schemaVersion(db);
-  if (version > migrations.length) {
-    throw new LaboroError(
-      "LABORO_DATA_NEWER",
-      `${path} has schema version ${version}, this laboro knows up to ${migrations.length}: use the newer laboro, or another --data directory`,
-    );
-  }
   for (const [at, sql] of migrations.entries()) {
     if (at < version) continue;
-    db.exec(`BEGIN IMMEDIATE; ${sql}; PRAGMA user_version = ${at + 1}; COMMIT`);
+    try {
+      db.exec(`BEGIN IMMEDIATE; ${sql}; PRAGMA user_version = ${at + 1}; COMMIT`);
+    } catch (cause) {
+      if (db.isTransaction) db.exec("ROLLBACK");
+      throw cause;
+    }
   }
 }
 
-function schemaVersion(db: Database): number {
+export function refuseNewer(db: Database, path: string, known = MIGRATIONS.length): void {
+  const version = schemaVersion(db);
+  if (version <= known) return;
+  throw new LaboroError(
+    "LABORO_DATA_NEWER",
+    `${path} has schema version ${version}, this laboro knows up to ${known}: use the newer laboro, or another directory with --data`,
+  );
+}
+
+export function schemaVersion(db: Database): number {
   const row: { user_version: number } | undefined = db.prepare("PRAGMA user_version").get();
   return row?.user_version ?? 0;
 }

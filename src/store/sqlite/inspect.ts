@@ -1,0 +1,65 @@
+/**
+ * A look at a database before it is opened for writing. SQLite merges the log into the file when it closes, and takes a file
+ * that is empty for a new one; a file that is damaged, or newer than this program, has to stay as it is.
+ */
+import * as fs from "node:fs";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { corrupt, storeFailure } from "./failures.js";
+import { refuseNewer } from "./migrations/index.js";
+
+/** A full check reads every page; above this size it would hold up the opening for seconds. */
+const CHECKED_WHOLE = 64 * 1024 * 1024;
+const MAGIC = Buffer.from("SQLite format 3\0", "latin1");
+const HEADER = 100;
+
+export function inspectDatabase(path: string): void {
+  try {
+    const size = sizeOfFile(path);
+    const log = sizeOfFile(`${path}-wal`);
+    if (size === 0 && log === 0) return;
+    if (size === 0) throw corrupt(path, `it is missing or empty, but its log ${path}-wal is there`);
+    inspectHeader(path, size, log);
+    inspectContent(path, size);
+  } catch (cause) {
+    throw storeFailure(cause, path);
+  }
+}
+
+/** https://sqlite.org/fileformat.html#the_database_header */
+function inspectHeader(path: string, size: number, log: number): void {
+  const header = readHeader(path);
+  if (header.length < HEADER || !header.subarray(0, MAGIC.length).equals(MAGIC)) {
+    throw corrupt(path, "it is not a database");
+  }
+  // While a log waits to be merged, the header may rightly be ahead of the file.
+  if (log > 0) return;
+  const pageSize = header.readUInt16BE(16);
+  const stated = header.readUInt32BE(28) * (pageSize === 1 ? 65536 : pageSize);
+  if (stated > size) throw corrupt(path, `it is cut off: ${size} bytes of ${stated}`);
+}
+
+function inspectContent(path: string, size: number): void {
+  const db = new DatabaseSync(path, { readOnly: true });
+  try {
+    refuseNewer(db, path);
+    if (size > CHECKED_WHOLE) return;
+    const row: { quick_check: string } | undefined = db.prepare("PRAGMA quick_check(1)").get();
+    if (row?.quick_check !== "ok") throw corrupt(path, row?.quick_check ?? "the check gave no answer");
+  } finally {
+    db.close();
+    // Reading beside a log needs this file; the lock on the directory says that no one else does.
+    fs.rmSync(`${path}-shm`, { force: true });
+  }
+}
+
+const sizeOfFile = (path: string): number => fs.statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+
+function readHeader(path: string): Buffer {
+  const fd = fs.openSync(path, "r");
+  try {
+    const header = Buffer.alloc(HEADER);
+    return header.subarray(0, fs.readSync(fd, header, 0, HEADER, 0));
+  } finally {
+    fs.closeSync(fd);
+  }
+}

@@ -1,0 +1,499 @@
+/**
+ * Brokers, workers and the links between them without a socket: the real dispatch, the real ledger, the model store. Everything
+ * that can happen between two machines can happen here, one small step at a time: messages are delivered late or never, a
+ * connection ends for one side before the other, brokers and workers die between any two steps. After each step every
+ * invariant of every part is checked, and a plain book of what really ran is held against what was recorded.
+ */
+import {
+  check,
+  createState,
+  DEFAULT_SETTINGS,
+  Decisions,
+  newParcelId,
+  onCancel,
+  onCancelHeard,
+  onCommitted,
+  onDone,
+  onDrain,
+  onHold,
+  onHoldHeard,
+  onJobAdded,
+  onMore,
+  onOpened,
+  onProgress,
+  onRetracted,
+  onStarted,
+  onTime,
+  onWorkerAway,
+  onWorkerJoined,
+  onWorkerLeft,
+  restoreClaim,
+  type Send,
+  type Settings,
+  type State,
+  type WorkerProfile,
+} from "../../src/dispatch/index.js";
+import { type JobId, SessionId, WorkerId } from "../../src/model/ids.js";
+import type { JobRequest } from "../../src/model/job.js";
+import type { Range } from "../../src/model/ranges.js";
+import type { DoneTask, FromWorker, HeldTasks, TaskRange, TaskRef } from "../../src/protocols/laboro/messages.js";
+import type { Epoch, Write } from "../../src/store/contract.js";
+import { Ledger, taskKey } from "../../src/worker/ledger.js";
+import { ModelWorld } from "../store/model-store.js";
+
+type ToBroker = { type: "JOIN"; held: readonly HeldTasks[]; session: string } | Exclude<FromWorker, { type: "JOIN" }>;
+type ToWorker =
+  | { type: "WELCOME"; drop: readonly TaskRange[] }
+  | ({ type: "TASKS" } & TaskRange)
+  | { type: "ACK"; seq: number }
+  | { type: "RETRACT" | "CANCEL"; tasks: readonly TaskRange[] };
+
+/** A connection. Either side may still hold what the other has let go. */
+interface Link {
+  readonly broker: SimBroker;
+  readonly worker: SimWorker;
+  readonly toBroker: ToBroker[];
+  readonly toWorker: ToWorker[];
+  leaving: boolean;
+}
+
+interface Pending {
+  readonly writes: Write[];
+  readonly sends: Send[];
+  readonly after: (() => void)[];
+}
+
+export class SimBroker {
+  readonly epoch: Epoch;
+  readonly state: State;
+  readonly links = new Map<SimWorker, Link>();
+  pending: Pending = { writes: [], sends: [], after: [] };
+
+  constructor(epoch: Epoch, settings: Settings) {
+    this.epoch = epoch;
+    this.state = createState(settings, epoch, true);
+  }
+}
+
+export class SimWorker {
+  readonly id: WorkerId;
+  readonly slots: number;
+  session = 0;
+  ledger = new Ledger();
+  running: TaskRef[] = [];
+  /** Survives the death of the process. */
+  spool = new Map<string, DoneTask>();
+  link: Link | undefined;
+  welcomed = false;
+
+  constructor(name: string, slots: number) {
+    this.id = WorkerId(name);
+    this.slots = slots;
+  }
+}
+
+export interface SimOptions {
+  readonly brokers: number;
+  readonly workers: readonly number[];
+  readonly settings?: Partial<Settings>;
+}
+
+/** One start of one attempt, as it really happened. */
+interface RealRun {
+  readonly task: TaskRef;
+  readonly worker: string;
+  end?: "succeeded" | "failed";
+}
+
+export class Simulation {
+  readonly world = new ModelWorld();
+  readonly workers: SimWorker[];
+  brokers: (SimBroker | undefined)[];
+  now = 1_000_000;
+  readonly runs: RealRun[] = [];
+  readonly #settings: Settings;
+  readonly #orphans: Epoch[] = [];
+  readonly #recorded = new Map<string, string>();
+  /** Tasks whose cancel was acknowledged. */
+  readonly #cancelled = new Set<string>();
+
+  constructor(options: SimOptions) {
+    this.#settings = { ...DEFAULT_SETTINGS, ...options.settings };
+    this.workers = options.workers.map((slots, i) => new SimWorker(`w${i}`, slots));
+    this.brokers = Array.from({ length: options.brokers }, () => this.#open());
+  }
+
+  #open(): SimBroker {
+    const held = this.world.begin();
+    const broker = new SimBroker(held.epoch, this.#settings);
+    this.decide(broker, (out) => onOpened(broker.state, out, held, this.now));
+    return broker;
+  }
+
+  decide<T>(broker: SimBroker, step: (out: Decisions) => T, after?: () => void): T {
+    const out = new Decisions();
+    const result = step(out);
+    broker.pending.writes.push(...out.writes);
+    broker.pending.sends.push(...out.sends);
+    if (after !== undefined) broker.pending.after.push(after);
+    return result;
+  }
+
+  // Steps. Each does nothing where it cannot happen now.
+
+  submit(broker: SimBroker, request: JobRequest): void {
+    this.commit(broker);
+    const parcel = newParcelId(broker.state);
+    const lease = this.#settings.leaseBlock;
+    const [answer] = this.world.apply([{ op: "submit", job: request, lease, parcel }], broker.epoch, this.now);
+    if (answer?.op !== "submit") throw new Error("a submission was not answered");
+    this.decide(broker, (out) => onJobAdded(broker.state, out, answer.job, answer.parcel, new Set(), this.now));
+    // The other brokers hear of it; that is a hint only, so it may as well come at once.
+    this.#tell(broker, (other, out) => onJobAdded(other.state, out, answer.job, undefined, new Set(), this.now));
+  }
+
+  /** The batch that has gathered becomes durable, and what rests on it goes out. */
+  commit(broker: SimBroker): void {
+    const { writes, sends, after } = broker.pending;
+    broker.pending = { writes: [], sends: [], after: [] };
+    if (writes.length + sends.length + after.length === 0) return;
+    const answers = this.world.apply(writes, broker.epoch, this.now);
+    writes.forEach((write, i) => {
+      const answer = answers[i];
+      if (answer === undefined || !("progress" in answer) || answer.progress?.ended === undefined) return;
+      if (!("job" in write) || typeof write.job !== "number") return;
+      const { progress } = answer;
+      const { job } = write;
+      this.#tell(broker, (other, out) => onProgress(other.state, out, job, progress, this.now));
+    });
+    for (const write of writes) {
+      if (write.op === "cancel")
+        this.#tell(broker, (other, out) => onCancelHeard(other.state, out, write.job, write.ranges));
+      if (write.op === "hold")
+        this.#tell(broker, (other, out) => onHoldHeard(other.state, out, write.job, write.held, this.now));
+    }
+    if (writes.some((write) => write.op === "release")) {
+      this.#tell(broker, (other) => this.hint(other));
+    }
+    const lost = this.decide(broker, (out) => onCommitted(broker.state, out, writes, answers, this.now));
+    for (const send of sends) {
+      const link = [...broker.links.values()].find((one) => one.worker.id === send.worker);
+      if (link === undefined) continue;
+      if (send.kind !== "tasks")
+        link.toWorker.push({ type: send.kind === "cancel" ? "CANCEL" : "RETRACT", tasks: send.tasks });
+      else if (!lost.has(send.parcel)) {
+        const { job, first, last, attempt } = send;
+        link.toWorker.push({ type: "TASKS", job, first, last, attempt });
+      }
+    }
+    for (const act of after) act();
+  }
+
+  /** What brokers of a group tell each other; here it arrives at once. */
+  #tell(from: SimBroker, heard: (other: SimBroker, out: Decisions) => void): void {
+    for (const other of this.brokers) {
+      if (other !== undefined && other !== from) this.decide(other, (out) => heard(other, out));
+    }
+  }
+
+  connect(worker: SimWorker, broker: SimBroker): void {
+    if (worker.link !== undefined) return;
+    const link: Link = { broker, worker, toBroker: [], toWorker: [], leaving: false };
+    worker.link = link;
+    worker.welcomed = false;
+    link.toBroker.push({ type: "JOIN", held: worker.ledger.held(), session: String(worker.session) });
+  }
+
+  /** The worker's side of its connection is gone; the broker may notice much later, and may still read what was sent. */
+  cutWorkerSide(worker: SimWorker): void {
+    if (worker.link === undefined) return;
+    worker.link.toWorker.length = 0;
+    worker.link = undefined;
+    worker.welcomed = false;
+  }
+
+  /** The broker notices that a connection is gone. */
+  notice(broker: SimBroker, worker: SimWorker): void {
+    const link = broker.links.get(worker);
+    if (link === undefined || worker.link === link) return;
+    broker.links.delete(worker);
+    this.decide(broker, (out) =>
+      link.leaving
+        ? onWorkerLeft(broker.state, out, worker.id, this.now)
+        : onWorkerAway(broker.state, out, worker.id, this.now),
+    );
+  }
+
+  cut(worker: SimWorker): void {
+    const link = worker.link;
+    if (link === undefined) return;
+    link.toBroker.length = 0;
+    this.cutWorkerSide(worker);
+    this.notice(link.broker, worker);
+  }
+
+  /** One message arrives at a broker, on any connection it still has or is being offered. */
+  deliverToBroker(broker: SimBroker, link: Link): void {
+    const message = link.toBroker.shift();
+    if (message === undefined) return;
+    if (message.type === "JOIN") {
+      this.#join(broker, link, message);
+      return;
+    }
+    if (broker.links.get(link.worker) !== link) return;
+    const { id } = link.worker;
+    const { state } = broker;
+    if (message.type === "STARTED") onStarted(state, id, message.tasks);
+    else if (message.type === "DONE") {
+      this.decide(
+        broker,
+        (out) => onDone(state, out, id, message.tasks, this.now),
+        () => {
+          link.toWorker.push({ type: "ACK", seq: message.seq });
+        },
+      );
+    } else if (message.type === "RETRACTED" || message.type === "CANCELLED") {
+      this.decide(broker, (out) => onRetracted(state, out, id, message.tasks, this.now));
+    } else if (message.type === "LEAVING") {
+      link.leaving = true;
+      this.decide(broker, (out) => onDrain(state, out, id));
+    }
+  }
+
+  #join(broker: SimBroker, link: Link, join: { held: readonly HeldTasks[]; session: string }): void {
+    const { worker } = link;
+    this.commit(broker);
+    const [answer] = this.world.apply([{ op: "adopt", worker: worker.id }], broker.epoch, this.now);
+    if (answer?.op === "adopt") for (const held of answer.parcels) restoreClaim(broker.state, held, this.now);
+    broker.links.set(worker, link);
+    const profile: WorkerProfile = {
+      id: worker.id,
+      session: SessionId(join.session),
+      name: worker.id,
+      protocol: "laboro",
+      pool: "default",
+      tags: [],
+      services: [],
+      total: { slots: worker.slots },
+      reserveRequests: 0,
+      resumable: true,
+      stocks: true,
+    };
+    const { drop } = this.decide(broker, (out) => onWorkerJoined(broker.state, out, profile, join.held, this.now));
+    link.toWorker.push({ type: "WELCOME", drop });
+  }
+
+  deliverToWorker(worker: SimWorker): void {
+    const link = worker.link;
+    const message = link?.toWorker.shift();
+    if (link === undefined || message === undefined) return;
+    const { ledger } = worker;
+    if (message.type === "WELCOME") {
+      worker.welcomed = true;
+      ledger.strike(message.drop);
+      worker.running = worker.running.filter((task) => ledger.isRunning(task));
+      for (const { job, first, last, attempt } of message.drop) {
+        for (let index = first; index <= last; index++) worker.spool.delete(`${taskKey(job, index)}.${attempt}`);
+      }
+      for (const batch of ledger.unacknowledged()) link.toBroker.push({ type: "DONE", ...batch });
+    } else if (message.type === "TASKS") {
+      ledger.receive(message);
+    } else if (message.type === "ACK") {
+      for (const { tasks } of ledger.acknowledge(message.seq)) {
+        for (const { job, index, attempt } of tasks) worker.spool.delete(`${taskKey(job, index)}.${attempt}`);
+      }
+    } else if (message.type === "RETRACT") {
+      link.toBroker.push({ type: "RETRACTED", tasks: ledger.unstock(message.tasks) });
+    } else {
+      const unstarted = ledger.unstock(message.tasks);
+      if (unstarted.length > 0) link.toBroker.push({ type: "CANCELLED", tasks: unstarted });
+    }
+  }
+
+  start(worker: SimWorker): void {
+    if (worker.running.length >= worker.slots) return;
+    const task = worker.ledger.start(() => true);
+    if (task === undefined) return;
+    const before = this.runs.find((run) => taskName(run.task) === taskName(task));
+    if (before !== undefined)
+      throw new Error(`attempt ${taskName(task)} was started at ${before.worker} and at ${worker.id}`);
+    worker.running.push(task);
+    this.runs.push({ task, worker: worker.id });
+    if (worker.welcomed) worker.link?.toBroker.push({ type: "STARTED", tasks: [task] });
+  }
+
+  finish(worker: SimWorker, which: number, good: boolean): void {
+    const task = worker.running[which % Math.max(1, worker.running.length)];
+    if (task === undefined) return;
+    worker.running = worker.running.filter((one) => one !== task);
+    const { job, index, attempt } = task;
+    const done: DoneTask = {
+      job,
+      index,
+      attempt,
+      code: good ? 0 : 1,
+      started: this.now - 5,
+      ended: this.now,
+      outputEnd: 0,
+    };
+    const run = this.runs.find((one) => taskName(one.task) === taskName(task));
+    if (run !== undefined) run.end = good ? "succeeded" : "failed";
+    worker.spool.set(`${taskKey(job, index)}.${attempt}`, done);
+    worker.ledger.finish(done);
+  }
+
+  /** The worker tells of what has ended. */
+  report(worker: SimWorker): void {
+    if (!worker.welcomed) return;
+    const batch = worker.ledger.nextBatch();
+    if (batch !== undefined) worker.link?.toBroker.push({ type: "DONE", ...batch });
+  }
+
+  /** Orderly stop, and a new start. What ran is stopped and given back. */
+  leave(worker: SimWorker): void {
+    const { link, ledger } = worker;
+    if (link === undefined || !worker.welcomed) return;
+    link.toBroker.push({ type: "LEAVING" });
+    const running = worker.running.map(({ job, index, attempt }) => ({ job, attempt, first: index, last: index }));
+    ledger.strike(running);
+    worker.running = [];
+    this.report(worker);
+    link.toBroker.push({ type: "RETRACTED", tasks: [...ledger.unstockAll(), ...running] });
+    link.toWorker.length = 0;
+    this.crashWorker(worker);
+  }
+
+  /** kill -9: stock and running tasks die, what was spooled lives. */
+  crashWorker(worker: SimWorker): void {
+    this.cutWorkerSide(worker);
+    worker.session++;
+    worker.running = [];
+    worker.ledger = new Ledger();
+    for (const done of worker.spool.values()) {
+      worker.ledger.resume(done);
+      worker.ledger.finish(done);
+    }
+  }
+
+  crashBroker(at: number): void {
+    const broker = this.brokers[at];
+    if (broker === undefined) return;
+    this.brokers[at] = undefined;
+    for (const worker of this.workers) if (worker.link?.broker === broker) this.cutWorkerSide(worker);
+    // What waited there is anyone's at once; what its workers have stays theirs until they, or the grace, decide.
+    this.world.reap(broker.epoch);
+    for (const other of this.brokers) {
+      if (other === undefined) continue;
+      this.hint(other);
+    }
+    this.#orphans.push(broker.epoch);
+  }
+
+  /** Brokers are told that there may be something to lease. */
+  hint(broker: SimBroker): void {
+    for (const job of [...broker.state.jobs.keys()]) this.decide(broker, (out) => onMore(broker.state, out, job));
+  }
+
+  restartBroker(at: number): void {
+    if (this.brokers[at] !== undefined) return;
+    const broker = this.#open();
+    this.brokers[at] = broker;
+    this.hint(broker);
+  }
+
+  pass(ms: number): void {
+    this.now += ms;
+    for (const broker of this.brokers) {
+      if (broker !== undefined) this.decide(broker, (out) => onTime(broker.state, out, this.now));
+    }
+    // The grace of a dead broker's workers is over: a living one takes what they had, with a grace of its own.
+    const living = this.brokers.find((one) => one !== undefined);
+    if (living === undefined) return;
+    for (const epoch of this.#orphans.splice(0)) {
+      for (const held of this.world.orphans(epoch, living.epoch)) restoreClaim(living.state, held, this.now);
+    }
+  }
+
+  hold(broker: SimBroker, job: JobId, held: boolean): void {
+    this.decide(broker, (out) => onHold(broker.state, out, job, held, this.now));
+  }
+
+  cancel(broker: SimBroker, job: JobId, range: Range): void {
+    const count = broker.state.jobs.get(job)?.job.count;
+    if (count === undefined) return;
+    const kept = {
+      first: range.first % count,
+      last: Math.min(count - 1, (range.first % count) + (range.last - range.first)),
+    };
+    this.decide(
+      broker,
+      (out) => onCancel(broker.state, out, job, [kept]),
+      () => {
+        const known = this.world.jobs.get(job);
+        for (let index = kept.first; index <= kept.last; index++) {
+          if (known?.results.has(index) !== true) this.#cancelled.add(taskKey(job, index));
+        }
+      },
+    );
+  }
+
+  /** Everything that must hold, whatever happened. */
+  verify(): void {
+    this.world.check();
+    for (const broker of this.brokers) if (broker !== undefined) check(broker.state);
+    for (const [id, { results }] of this.world.jobs) {
+      for (const result of results.values()) {
+        const key = taskKey(id, result.index);
+        const text = JSON.stringify(result);
+        const before = this.#recorded.get(key);
+        if (before !== undefined && before !== text)
+          throw new Error(`the result of ${key} changed: ${before} to ${text}`);
+        this.#recorded.set(key, text);
+        if (result.state === "cancelled" || result.error !== undefined) continue;
+        if (this.#cancelled.has(key)) throw new Error(`${key} was cancelled, acknowledged, and ended ${result.state}`);
+        const name = `${key}.${result.attempt}`;
+        const run = this.runs.find((one) => taskName(one.task) === name);
+        if (run?.end !== result.state || run.worker !== result.worker) {
+          throw new Error(`${name} is recorded as ${text}, but what happened is ${JSON.stringify(run)}`);
+        }
+      }
+    }
+  }
+
+  /** Let everything recover, and run until nothing is left to do. Throws if that does not come. */
+  settle(): void {
+    for (let i = 0; i < this.brokers.length; i++) this.restartBroker(i);
+    for (const broker of this.brokers) if (broker !== undefined) this.commit(broker);
+    for (const id of this.world.jobs.keys()) {
+      const broker = this.brokers[0];
+      if (broker?.state.jobs.has(id) === true) this.hold(broker, id, false);
+    }
+    for (let round = 0; round < 10_000; round++) {
+      const open = [...this.world.jobs.values()].filter(({ job }) => job.ended === undefined);
+      if (open.length === 0) return;
+      this.pass(round % 20 === 19 ? 100_000 : 1);
+      for (const broker of this.brokers) {
+        if (broker === undefined) continue;
+        for (const worker of this.workers) this.notice(broker, worker);
+        for (const link of [...broker.links.values()])
+          while (link.toBroker.length > 0) this.deliverToBroker(broker, link);
+        this.commit(broker);
+      }
+      this.workers.forEach((worker, i) => {
+        const broker = this.brokers[i % this.brokers.length];
+        if (broker !== undefined) this.connect(worker, broker);
+        if (worker.link !== undefined)
+          while (worker.link.toBroker.length > 0) this.deliverToBroker(worker.link.broker, worker.link);
+        while ((worker.link?.toWorker.length ?? 0) > 0) this.deliverToWorker(worker);
+        for (let slot = 0; slot < worker.slots; slot++) this.start(worker);
+        while (worker.running.length > 0) this.finish(worker, 0, true);
+        this.report(worker);
+      });
+      this.verify();
+    }
+    const left = [...this.world.jobs.values()].filter(({ job }) => job.ended === undefined).map(({ job }) => job);
+    throw new Error(`work is left that nobody does: ${JSON.stringify(left)}`);
+  }
+}
+
+const taskName = ({ job, index, attempt }: TaskRef): string => `${job}.${index}.${attempt}`;
