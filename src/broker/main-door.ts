@@ -21,6 +21,8 @@ import type { Log } from "./log.js";
 import { Operations } from "./operations.js";
 
 const LINK_PATH = "/node/persistent";
+/** Who opens a link says who it is within this time. */
+const FIRST_WORD_MS = 10_000;
 
 type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
 
@@ -84,12 +86,22 @@ export class MainDoor {
       const { log } = this.#options;
       const transport = request.socket as Socket;
       transport.setNoDelay(true);
+      const silent = setTimeout(
+        () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
+        FIRST_WORD_MS,
+      );
       const connection: Caller = new Connection(
         webSocket,
         { from: "caller", transport, log },
         {
-          onMessages: (batch) => this.#firstFrame(connection, batch),
-          onClose: () => this.#open.delete(connection),
+          onMessages: (batch) => {
+            clearTimeout(silent);
+            this.#firstFrame(connection, batch);
+          },
+          onClose: () => {
+            clearTimeout(silent);
+            this.#open.delete(connection);
+          },
         },
       );
       this.#open.add(connection);

@@ -362,11 +362,22 @@ export class Agent {
       return;
     }
     const { done, packed } = entry;
-    const settings = this.#deliveries.settingsFor(done);
-    const output = packed === undefined ? TaskOutput.load(settings) : TaskOutput.unpack(packed, settings);
     this.#ledger.resume(done);
+    const output = this.#spooledOutput(done, packed);
     if (output === undefined) this.#ledger.finish(done);
     else this.#deliverThenFinish(done, output);
+  }
+
+  #spooledOutput(task: TaskRef, packed: Uint8Array | undefined): TaskOutput | undefined {
+    const settings = this.#deliveries.settingsFor(task);
+    try {
+      return packed === undefined ? TaskOutput.load(settings) : TaskOutput.unpack(packed, settings);
+    } catch (cause) {
+      // The result counts without its output; the offsets show that some is missing.
+      const { code, message } = asLaboroError(cause);
+      this.#parts.log.warn({ code, task: attemptKey(task) }, `spooled output is lost: ${message}`);
+      return undefined;
+    }
   }
 
   /** The broker has it, or nobody wants it. */

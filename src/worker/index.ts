@@ -13,6 +13,7 @@ import { JobFiles } from "./command-of.js";
 import { openSlots } from "./processes/index.js";
 import { type Handler, Services } from "./services.js";
 import { openWorkerDirectory } from "./spool/identity.js";
+import { indexPath, spooledOutputs } from "./spool/output-index.js";
 import { ResultSpool } from "./spool/result-spool.js";
 
 export type { CallContext, Handler } from "./services.js";
@@ -67,6 +68,7 @@ export function startWorker(options: WorkerOptions): Worker {
       log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
   });
   for (const { at, bytes, reason } of damage) log.warn({ at, bytes }, `the spool of results is damaged: ${reason}`);
+  removeStrayOutputs(directory.outputDirectory, new Set(results.map(({ key }) => key)));
   const services = new Services();
   for (const [name, handler] of Object.entries(options.services ?? {})) services.set(name, handler);
   const count = options.slots ?? 1;
@@ -118,4 +120,12 @@ export function startWorker(options: WorkerOptions): Worker {
     },
     stop: (how = {}) => stop(how),
   };
+}
+
+/** Output of tasks that died with an earlier process, or whose result was acknowledged just before it ended. */
+function removeStrayOutputs(dir: string, wanted: ReadonlySet<string>): void {
+  for (const name of spooledOutputs(dir)) {
+    if (wanted.has(name)) continue;
+    for (const path of [join(dir, name), indexPath(join(dir, name))]) rmSync(path, { force: true });
+  }
 }

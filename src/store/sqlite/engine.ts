@@ -6,7 +6,6 @@ import { LaboroError } from "../../model/errors.js";
 import type { Epoch } from "../contract.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { Batch } from "./batch.js";
-import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
 import { JobLedger } from "./job-ledger.js";
@@ -18,12 +17,6 @@ import { PARCEL_COLUMNS, type ParcelRow, prepareHeldParcel, prepareInsertParcel 
 import { ResultTable } from "./result-table.js";
 import { WorkerNames } from "./worker-names.js";
 
-export interface EngineOptions {
-  readonly dir: string;
-  readonly allowNetworkFilesystem: boolean;
-  readonly log: (line: string) => void;
-}
-
 const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
 const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${PARCEL_COLUMNS}`;
@@ -33,7 +26,6 @@ export class Engine {
   readonly jobs: JobTable;
   readonly results: ResultTable;
   readonly output: OutputTable;
-  readonly #directory: DataDirectory;
   readonly #db: Database;
   readonly #segments: OutputSegments;
   readonly #ledger: JobLedger;
@@ -43,14 +35,13 @@ export class Engine {
   readonly #commit: Statement;
   #epoch: Epoch = 0;
 
-  constructor(options: EngineOptions) {
-    this.path = join(options.dir, "store.db");
-    this.#directory = openDataDirectory(options);
+  constructor(dir: string) {
+    this.path = join(dir, "store.db");
     let db: Database | undefined;
     try {
       db = openDatabase(this.path);
       this.#db = db;
-      this.#segments = new OutputSegments(join(options.dir, "output"));
+      this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
       this.jobs = new JobTable(db);
@@ -63,7 +54,6 @@ export class Engine {
       this.#apply = prepareOperations({ db, ledger: this.#ledger, results, output, insertParcel });
     } catch (cause) {
       db?.close();
-      this.#directory.release();
       throw storeFailure(cause, this.path);
     }
   }
@@ -113,12 +103,8 @@ export class Engine {
   }
 
   close(): void {
-    try {
-      this.#segments.close();
-      this.#db.close();
-    } finally {
-      this.#directory.release();
-    }
+    this.#segments.close();
+    this.#db.close();
   }
 
   #inTransaction<T>(work: () => T): T {

@@ -12,13 +12,15 @@ const SQLITE_NOTADB = 26;
 const ENOSPC = 28;
 const EDQUOT = 122;
 
+const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"]);
+
 /** The coded error for whatever SQLite or the file system threw. */
 export function storeFailure(cause: unknown, path: string): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);
   const errno = errnoOf(cause);
   if (errno === "ENOSPC" || errno === "EDQUOT") return full(path, text, cause);
-  if (errno === "EACCES" || errno === "EPERM" || errno === "EROFS") return unusable(path, text, cause);
+  if (errno !== undefined && UNUSABLE.has(errno)) return unusable(path, text, cause);
   const code = numberAt(cause, "errcode");
   switch (code === undefined ? undefined : code & 0xff) {
     case SQLITE_FULL:

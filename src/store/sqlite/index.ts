@@ -5,6 +5,7 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { Answer, Held, JobPage, OutputPage, ResultPage, Store, Write } from "../contract.js";
+import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import { entriesWithin } from "./entry-chunks.js";
 import type { SubmittedRow, TaskAttempt } from "./messages.js";
 import type { OutputOptions } from "./output-table.js";
@@ -25,20 +26,29 @@ export function openSqliteStore(options: SqliteOptions): Store {
   return new SqliteStore(options);
 }
 
+/**
+ * States: new; open, with the directory held and the thread running; closed. A thread's end closes whatever it still had
+ * open, so the directory is given back only after it.
+ */
 class SqliteStore implements Store {
   readonly shared = false;
-  readonly #thread: ThreadCalls;
+  readonly #options: SqliteOptions;
+  #directory: DataDirectory | undefined;
+  #calls: ThreadCalls | undefined;
 
-  constructor({ dir, allowNetworkFilesystem = false, log = () => {} }: SqliteOptions) {
-    this.#thread = new ThreadCalls({ dir, allowNetworkFilesystem }, log);
+  constructor(options: SqliteOptions) {
+    this.#options = options;
   }
 
   async open(now: number): Promise<Held> {
+    const { dir, allowNetworkFilesystem = false, log = () => {} } = this.#options;
+    this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
+    this.#calls = new ThreadCalls({ dir }, log);
     try {
-      const { epoch, jobs, parcels } = await this.#thread.call("open", { now });
+      const { epoch, jobs, parcels } = await this.#calls.call("open", { now });
       return { epoch, jobs: jobs.map(jobFrom), parcels };
     } catch (cause) {
-      await this.#thread.end();
+      await this.#end();
       throw cause;
     }
   }
@@ -85,8 +95,23 @@ class SqliteStore implements Store {
   }
 
   async close(): Promise<void> {
-    await this.#thread.call("close", {});
-    await this.#thread.end();
+    try {
+      await this.#calls?.call("close", {});
+    } finally {
+      await this.#end();
+    }
+  }
+
+  get #thread(): ThreadCalls {
+    if (this.#calls === undefined) throw new LaboroError("LABORO_STORE_FAILED", "the store is not open");
+    return this.#calls;
+  }
+
+  async #end(): Promise<void> {
+    await this.#calls?.end();
+    this.#calls = undefined;
+    this.#directory?.release();
+    this.#directory = undefined;
   }
 }
 

@@ -94,5 +94,4 @@ export type Reply =
 
 export interface ThreadData {
   readonly dir: string;
-  readonly allowNetworkFilesystem: boolean;
 }

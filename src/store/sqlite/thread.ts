@@ -26,7 +26,7 @@ port.on("message", (request: Request) => {
 
 function answer(request: Request): Calls[Request["call"]]["gives"] {
   if (request.call === "open") {
-    engine = new Engine({ ...data, log });
+    engine = new Engine(data.dir);
     return engine.begin(log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");

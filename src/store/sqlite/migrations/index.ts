@@ -21,8 +21,7 @@ export function migrate(db: Database, migrations: readonly string[] = MIGRATIONS
   }
 }
 
-export function refuseNewer(db: Database, path: string, known = MIGRATIONS.length): void {
-  const version = schemaVersion(db);
+export function refuseNewer(version: number, path: string, known = MIGRATIONS.length): void {
   if (version <= known) return;
   throw new LaboroError(
     "LABORO_DATA_NEWER",
