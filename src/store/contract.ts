@@ -19,7 +19,7 @@ import type { Counters, Entries, Job, JobEnd, JobRequest } from "../model/job.js
 import type { OutputStream, TaskResult } from "../model/outcome.js";
 import type { Range, Ranges } from "../model/ranges.js";
 
-/** A stretch of tasks of one job with one history. */
+/** A stretch of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
 export interface Parcel extends Range {
   readonly id: ParcelId;
   readonly job: JobId;
@@ -176,7 +176,11 @@ export interface Store {
   readonly shared: boolean;
   /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
   open(now: number): Promise<Held>;
-  /** One transaction, one fsync. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED and has then changed nothing. */
+  /**
+   * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed nothing: with
+   * LABORO_DISK_FULL the same batch can be given again; LABORO_INTERNAL is a batch that no right broker gives, such as
+   * a parcel id twice.
+   */
   commit(writes: readonly Write[], now: number): Promise<readonly Answer[]>;
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first; `before` pages on. */

@@ -128,7 +128,7 @@ export class Deliveries {
     }
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.pause();
     this.#eager.clear();
     this.#all.clear();

@@ -217,6 +217,15 @@ export class Ledger {
     return this.unstock(this.#stock.map(({ job, attempt, first, last }) => ({ job, attempt, first, last })));
   }
 
+  /** Still ours: running, or ended and not acknowledged. */
+  has(task: TaskRef): boolean {
+    if (this.isRunning(task)) return true;
+    for (const { job, index, attempt } of this.#allFinished()) {
+      if (job === task.job && index === task.index && attempt === task.attempt) return true;
+    }
+    return false;
+  }
+
   isRunning(task: TaskRef): boolean {
     return this.#running.get(taskKey(task.job, task.index))?.attempt === task.attempt;
   }

@@ -1,6 +1,7 @@
 /** The data directory: made if need be, on a disk that a database can trust, and held by this process alone. */
 import * as fs from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
+import { syncDirectory } from "../../files/durable.js";
 import { type FilesystemFacts, networkFilesystem } from "../../files/filesystem.js";
 import { acquireLock } from "../../files/lock.js";
 import { LaboroError } from "../../model/errors.js";
@@ -20,13 +21,23 @@ export interface DataDirectoryOptions {
 export function openDataDirectory({ dir, allowNetworkFilesystem, facts }: DataDirectoryOptions): DataDirectory {
   try {
     if (!allowNetworkFilesystem) refuseNetwork(dir, facts);
-    fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+    makeDirectory(resolve(dir));
     fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
     return acquireLock(join(dir, "lock"), `the data directory ${dir}`);
   } catch (cause) {
     const failure = storeFailure(cause, dir);
     // Whatever else keeps a directory from being made or locked is a matter of the directory, not of the store.
     throw failure.code === "LABORO_STORE_FAILED" ? unusable(dir, failure.message, cause) : failure;
+  }
+}
+
+/** What is synced inside a directory is found again only if its own name was synced, and those above it that are new. */
+function makeDirectory(dir: string): void {
+  const topmost = fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+  if (topmost === undefined) return;
+  for (let made = dir; ; made = dirname(made)) {
+    syncDirectory(dirname(made));
+    if (made === topmost) return;
   }
 }
 

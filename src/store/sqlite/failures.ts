@@ -7,6 +7,7 @@ const SQLITE_IOERR = 10;
 const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
+const SQLITE_CONSTRAINT = 19;
 const SQLITE_NOTADB = 26;
 /** As the addon passes on the errno of the failed call. */
 const ENOSPC = 28;
@@ -33,6 +34,9 @@ export function storeFailure(cause: unknown, path: string): LaboroError {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return corrupt(path, text, cause);
+    case SQLITE_CONSTRAINT:
+      // Two parcels with one id, or the like: trying again would not help.
+      return new LaboroError("LABORO_INTERNAL", `${path}: ${text}`, { cause });
     case SQLITE_PERM:
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:

@@ -40,12 +40,12 @@ class SqliteStore implements Store {
     this.#options = options;
   }
 
-  async open(now: number): Promise<Held> {
+  async open(): Promise<Held> {
     const { dir, allowNetworkFilesystem = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir }, log);
     try {
-      const { epoch, jobs, parcels } = await this.#calls.call("open", { now });
+      const { epoch, jobs, parcels } = await this.#calls.call("open", {});
       return { epoch, jobs: jobs.map(jobFrom), parcels };
     } catch (cause) {
       await this.#end();

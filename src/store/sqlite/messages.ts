@@ -63,7 +63,7 @@ export interface TaskAttempt {
 
 /** Every call the thread answers: what is asked, what comes back. */
 export interface Calls {
-  open: { asks: { now: number }; gives: HeldRows };
+  open: { asks: Record<never, never>; gives: HeldRows };
   commit: { asks: { writes: PackedWrites; now: number }; gives: PackedAnswers };
   job: { asks: { id: JobId }; gives: JobRow | undefined };
   jobs: { asks: { before?: JobId; limit: number }; gives: JobRow[] };
