@@ -1,0 +1,55 @@
+/**
+ * Many workers in one process: `crowd.mjs URL TOKEN COUNT` opens COUNT links of one slot each. A task is done when it arrives, so that
+ * what is measured is what workers cost the broker.
+ */
+import { randomUUID } from "node:crypto";
+import { dial } from "../../dist/protocols/laboro/dial.js";
+import { LINK_VERSION } from "../../dist/protocols/laboro/messages.js";
+
+const [url, token, count] = process.argv.slice(2);
+const links = Array.from({ length: Number(count) }, (_, number) => join(`crowd-${number}`));
+process.on("SIGTERM", () => {
+  for (const link of links) link.stop();
+  process.exit(0);
+});
+
+function join(name) {
+  let seq = 0;
+  return dial({
+    from: "worker",
+    urls: [url],
+    token,
+    onOpen: (link) =>
+      link.send({
+        type: "JOIN",
+        version: LINK_VERSION,
+        worker: randomUUID(),
+        session: randomUUID(),
+        name,
+        total: { slots: 1 },
+        tags: [],
+        pool: "default",
+        services: [],
+        reserveRequests: 0,
+        held: [],
+      }),
+    onMessages: (batch, link) => {
+      const tasks = [];
+      for (const message of batch) {
+        if (message.type === "WELCOME") link.startHeartbeat(message.heartbeatMs);
+        else if (message.type === "TASKS") tasks.push(...done(message));
+        else if (message.type === "RETRACT") link.send({ type: "RETRACTED", tasks: [] });
+      }
+      if (tasks.length > 0) link.send({ type: "DONE", seq: ++seq, tasks });
+    },
+    onDown: (reason) => console.error(`${name}: ${reason.text}`),
+    onRefused: (error) => console.error(`${name}: ${error.message}`),
+  });
+}
+
+function* done({ job, first, last, attempt }) {
+  const at = Date.now();
+  for (let index = first; index <= last; index++) {
+    yield { job, index, attempt, code: 0, started: at, ended: at, outputEnd: 0 };
+  }
+}

@@ -1,0 +1,6 @@
+/** A worker of ours as a process: `echo-worker.mjs URL TOKEN SLOTS`. */
+import { startWorker } from "../../dist/client/index.js";
+
+const [broker, token, slots] = process.argv.slice(2);
+const worker = startWorker({ broker, token, slots: Number(slots), services: { echo: (body) => body } });
+process.on("SIGTERM", () => worker.stop().then(() => process.exit(0)));

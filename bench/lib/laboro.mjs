@@ -1,0 +1,65 @@
+/** laboro as its users run it: broker and workers are processes of their own, started by `bin/laboro`. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { connect } from "../../dist/client/index.js";
+import { removeFolder, start, startModule, temporaryFolder } from "./children.mjs";
+import { profileArguments } from "./profile.mjs";
+
+const LABORO = fileURLToPath(new URL("../../bin/laboro", import.meta.url));
+const ECHO = fileURLToPath(new URL("echo-worker.mjs", import.meta.url));
+const CROWD = fileURLToPath(new URL("crowd.mjs", import.meta.url));
+
+/** A broker with an empty data directory, and a client of it. */
+export async function startLaboro() {
+  const dir = temporaryFolder("broker");
+  const serve = [LABORO, "serve", "--data", dir, "--listen", "127.0.0.1:0"];
+  const broker = start(process.execPath, [...profileArguments("broker"), ...serve]);
+  await broker.says(/listening on \S+/);
+  const { url, token } = JSON.parse(readFileSync(join(dir, "access.json"), "utf8"));
+  const client = await connect({ broker: url, token });
+  const workers = [];
+  const joined = async (count) => {
+    const deadline = Date.now() + 30_000;
+    while ((await client.workers()).filter(({ connected }) => connected).length < count) {
+      if (Date.now() > deadline) throw new Error(`fewer than ${count} workers joined`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+  const add = async (worker, count = 1) => {
+    const before = (await client.workers()).length;
+    workers.push(worker);
+    await joined(before + count);
+    return worker;
+  };
+  return {
+    dir,
+    url,
+    token,
+    broker,
+    client,
+    /** `laboro worker` */
+    worker: (slots) => {
+      const name = `worker-${workers.length}`;
+      const args = [LABORO, "worker", "--data", dir, "--slots", String(slots), "--name", name];
+      return add(start(process.execPath, [...profileArguments("worker"), ...args]));
+    },
+    /** A worker whose service `echo` gives back what it was sent. */
+    echoWorker: (slots) => add(startModule(ECHO, [url, token, String(slots)], profileArguments("worker"))),
+    /** One process that speaks for many workers. */
+    crowd: (count) => add(startModule(CROWD, [url, token, String(count)]), count),
+    /** Submit, wait for the end, complain unless all went well. */
+    async run(submission) {
+      const job = await client.submit(submission);
+      const end = await job.wait();
+      if (end !== "succeeded") throw new Error(`job ${job.id} ${end}`);
+      return job;
+    },
+    async stop() {
+      client.close();
+      await Promise.all(workers.map((worker) => worker.stop()));
+      await broker.stop();
+      removeFolder(dir);
+    },
+  };
+}

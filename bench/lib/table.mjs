@@ -1,0 +1,51 @@
+/** A topic's rows as a Markdown table. */
+import { median, ratio } from "./figures.mjs";
+
+const OURS = "laboro";
+
+export function tableOf({ title, note, targets = [] }, rows) {
+  const lines = rows.map((row) => {
+    const ours = rows.find(({ about, who, figure }) => about === row.about && figure === row.figure && who === OURS);
+    const beside = ours === undefined || row.who === OURS ? "" : ratio(ours, row).toFixed(2);
+    return [row.about, row.who, row.figure, ...spread(row.values), beside, verdicts(row, rows, targets)];
+  });
+  const head = ["", "who", "figure", "min", "median", "max", "laboro ÷ this", "target"];
+  const all = [head, ...lines];
+  const widths = head.map((_, column) => Math.max(3, ...all.map((line) => line[column].length)));
+  const numeric = (column) => column >= 3 && column <= 6;
+  const format = (line) => `| ${line.map((cell, i) => (numeric(i) ? cell.padStart(widths[i]) : cell.padEnd(widths[i]))).join(" | ")} |`;
+  const rule = `|${widths.map((width, i) => (numeric(i) ? `${"-".repeat(width + 1)}:` : "-".repeat(width + 2))).join("|")}|`;
+  return [`### ${title}`, ...(note === undefined ? [] : ["", note]), "", format(head), rule, ...lines.map(format), ""].join("\n");
+}
+
+const spread = (values) => [Math.min(...values), median(values), Math.max(...values)].map(plain);
+
+function plain(value) {
+  if (value >= 1_000) return Math.round(value).toLocaleString("en");
+  return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+function verdicts(row, rows, targets) {
+  if (row.who !== OURS) return "";
+  return targets
+    .filter(({ about, figure }) => figure === row.figure && (about === undefined || about === row.about))
+    .flatMap((target) => verdict(target, row, rows))
+    .join("; ");
+}
+
+/** A target is a bound on our median, or on its ratio to another row: of a peer (`than`), or of our own other case (`beside`). */
+function verdict({ least, most, than, beside }, row, rows) {
+  let value = median(row.values);
+  let what = "";
+  if (than !== undefined || beside !== undefined) {
+    const other = rows.find(
+      ({ about, who, figure }) => figure === row.figure && about === (beside ?? row.about) && who === (than ?? OURS),
+    );
+    if (other === undefined) return [];
+    value = ratio(row, other);
+    what = ` × ${than ?? beside}`;
+  }
+  const met = least === undefined ? value <= most : value >= least;
+  const bound = least === undefined ? `≤ ${most}` : `≥ ${least}`;
+  return [`${bound}${what}: ${met ? "met" : "missed"} (${plain(value)})`];
+}

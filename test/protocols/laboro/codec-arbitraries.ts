@@ -1,0 +1,205 @@
+/** Random valid messages of the link. */
+import fc from "fast-check";
+import { ERROR_CODES, type ErrorCode } from "../../../src/model/errors.js";
+import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
+import type { Amounts, Recipe } from "../../../src/model/recipe.js";
+import type {
+  DoneTask,
+  FromClient,
+  FromWorker,
+  HeldState,
+  TaskRange,
+  ToClient,
+  ToWorker,
+} from "../../../src/protocols/laboro/messages.js";
+
+/** Records and dictionaries as programs have them, with the usual prototype. */
+const record: typeof fc.record = (model: object, constraints: object = {}) =>
+  fc.record(model, { ...constraints, noNullPrototype: true }) as never;
+const dictionary = <Value>(keys: fc.Arbitrary<string>, values: fc.Arbitrary<Value>, sizes: { maxKeys: number }) =>
+  fc.dictionary(keys, values, { ...sizes, noNullPrototype: true });
+
+const count = fc.oneof(fc.nat(), fc.maxSafeNat());
+const time = fc.oneof(fc.maxSafeNat(), fc.double({ min: 0, max: 4e12, noNaN: true })).map((value) => value + 0);
+const name = fc.oneof(
+  fc.string({ minLength: 1, maxLength: 40 }),
+  fc.string({ unit: "binary", minLength: 1, maxLength: 80 }),
+  fc.constantFrom("echo", "default", "x".repeat(1024)),
+);
+const names = fc.array(name, { maxLength: 5 });
+/** `__proto__` is no key on the link. */
+const key = name.filter((text) => text !== "__proto__");
+const bytes = fc.uint8Array({ maxLength: 300 }).map((array) => Buffer.from(array));
+const textOrBytes = fc.oneof(fc.string({ unit: "binary" }), bytes);
+const code = fc.constantFrom(...(Object.keys(ERROR_CODES) as ErrorCode[]));
+const job = count.map(JobId);
+const attempt = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER });
+const amounts: fc.Arbitrary<Amounts> = fc
+  .tuple(dictionary(key, time, { maxKeys: 4 }), time)
+  .map(([others, slots]) => ({ ...others, slots }));
+
+const range: fc.Arbitrary<TaskRange> = fc
+  .record({ job, a: count, b: count, attempt })
+  .map(({ job, a, b, attempt }) => ({ job, first: Math.min(a, b), last: Math.max(a, b), attempt }));
+const ranges = fc.array(range, { maxLength: 20 });
+const ref = { job, index: count, attempt };
+const heldState = fc.constantFrom<HeldState>("stock", "running", "finished");
+const held = fc.tuple(range, heldState).map(([tasks, state]) => ({ ...tasks, state }));
+
+const done: fc.Arbitrary<DoneTask> = fc
+  .tuple(
+    record({ ...ref, started: time, ended: time, outputEnd: count }),
+    fc.oneof(
+      fc.constant({}),
+      record({ code: fc.integer() }),
+      record({ signal: fc.constantFrom("SIGKILL", "SIGTERM") }),
+    ),
+    record({ timedOut: fc.constant(true), error: fc.string({ unit: "binary", maxLength: 200 }) }, { requiredKeys: [] }),
+  )
+  .map(([task, end, rest]) => ({ ...task, ...end, ...rest }));
+
+const surroundings = {
+  dir: textOrBytes,
+  env: dictionary(key, textOrBytes, { maxKeys: 4 }),
+  stdin: bytes,
+};
+const recipe: fc.Arbitrary<Recipe> = fc.oneof(
+  record(
+    {
+      kind: fc.constant("command" as const),
+      argv: fc.array(textOrBytes, { maxLength: 5 }),
+      placeholders: fc.boolean(),
+      shell: fc.boolean(),
+      ...surroundings,
+    },
+    { requiredKeys: ["kind", "argv"] },
+  ),
+  record(
+    {
+      kind: fc.constant("script" as const),
+      content: bytes,
+      type: name,
+      args: fc.array(textOrBytes, { maxLength: 3 }),
+      ...surroundings,
+    },
+    { requiredKeys: ["kind", "content", "type"] },
+  ),
+  record({ kind: fc.constant("call" as const), service: name, body: bytes }, { requiredKeys: ["kind", "service"] }),
+  fc.constant<Recipe>({ kind: "noop" }),
+);
+
+/** What JSON has, and bytes. */
+const free: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom(null, true, false),
+    fc.double().map((value) => value + 0),
+    fc.integer(),
+    fc.string({ unit: "binary" }),
+    bytes,
+    fc.array(tie("value"), { maxLength: 4 }),
+    dictionary(key, tie("value"), { maxKeys: 4 }),
+  ),
+})).value;
+const config = dictionary(key, free, { maxKeys: 4 });
+const beat = fc.constant({ type: "BEAT" as const });
+const type = <Type extends string>(value: Type) => fc.constant(value);
+const heartbeatMs = fc.integer({ min: 1, max: 86_400_000 });
+const urls = fc.array(
+  fc.webUrl({ size: "small" }).filter((url) => url.length < 1000),
+  { maxLength: 3 },
+);
+
+export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
+  beat,
+  record({
+    type: type("JOIN"),
+    version: count,
+    worker: name.map(WorkerId),
+    session: name.map(SessionId),
+    name,
+    total: amounts,
+    tags: names,
+    pool: name,
+    services: names,
+    reserveRequests: count,
+    held: fc.array(held, { maxLength: 5 }),
+  }),
+  record({ type: type("STARTED"), tasks: fc.array(record(ref), { maxLength: 30 }) }),
+  record({ type: type("DONE"), seq: count, tasks: fc.array(done, { maxLength: 30 }) }),
+  record({ type: type("OUTPUT"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
+  record({ type: type("RETRACTED"), tasks: ranges }),
+  record({ type: type("CANCELLED"), tasks: ranges }),
+  record({ type: type("REPLY"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
+  record({ type: type("SERVICES"), services: names }),
+  fc.constant({ type: "LEAVING" as const }),
+);
+
+const tasks: fc.Arbitrary<ToWorker> = fc.oneof(
+  range.map((tasks) => ({ type: "TASKS" as const, ...tasks })),
+  fc
+    .tuple(job, fc.nat(), attempt, fc.array(textOrBytes, { minLength: 1, maxLength: 9 }))
+    .map(([job, first, attempt, entries]) => ({
+      type: "TASKS" as const,
+      job,
+      first,
+      last: first + entries.length - 1,
+      attempt,
+      entries,
+    })),
+);
+
+export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
+  beat,
+  tasks,
+  record({
+    type: type("WELCOME"),
+    version: count,
+    broker: name,
+    keep: fc.array(record({ ...ref, outputStored: count }), { maxLength: 4 }),
+    drop: ranges,
+    heartbeatMs,
+    config,
+    window: count,
+  }),
+  record({
+    type: type("RECIPE"),
+    job,
+    recipe,
+    needs: amounts,
+    limits: record({ timeLimitMs: time, outputCap: count }, { requiredKeys: ["outputCap"] }),
+  }),
+  record({ type: type("ACK"), seq: count }),
+  record({ type: type("CREDIT"), bytes: count }),
+  record({ type: type("RETRACT"), tasks: ranges }),
+  record({ type: type("CANCEL"), tasks: ranges }),
+  fc.constantFrom({ type: "DRAIN" as const }, { type: "STOP" as const }),
+  record({ type: type("CONFIG"), config }),
+  record({ type: type("BROKERS"), urls }),
+  record({ type: type("CALL"), id: count, service: name, body: bytes, timeoutMs: time }),
+  record({ type: type("UNCALL"), id: count }),
+);
+
+export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
+  beat,
+  record({ type: type("HELLO"), version: count, name }),
+  record({
+    type: type("REQUEST"),
+    id: count,
+    service: name,
+    body: bytes,
+    timeoutMs: time,
+    pool: name,
+    retry: fc.boolean(),
+  }),
+  record({ type: type("FORGET"), id: count }),
+  record({ type: type("ASK"), id: count, operation: name, input: free }),
+);
+
+export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
+  beat,
+  record({ type: type("GREET"), version: count, broker: name, heartbeatMs }),
+  record({ type: type("REPLIED"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
+  record({ type: type("ANSWER"), id: count, value: free }),
+  record({ type: type("REFUSE"), id: count, code, message: fc.string({ unit: "binary" }) }),
+);

@@ -1,0 +1,39 @@
+/** What every engine must do: one suite, run unchanged against each. */
+import { afterEach, beforeEach, describe } from "vitest";
+import { describeCancel } from "./suite/cancel.js";
+import { describeJobs } from "./suite/jobs.js";
+import { Broker, type MakeStore, type StoreHarness } from "./suite/kit.js";
+import { describeOutput } from "./suite/output.js";
+import { describeParcels } from "./suite/parcels.js";
+import { describeRefusals } from "./suite/refusals.js";
+import { describeReopen } from "./suite/reopen.js";
+import { describeResults } from "./suite/results.js";
+import { describeShared } from "./suite/shared.js";
+
+export type { MakeStore, StoreHarness } from "./suite/kit.js";
+
+export function describeStore(name: string, make: MakeStore, options: { readonly shared: boolean }): void {
+  describe(name, () => {
+    describe("one broker", () => {
+      let harness: StoreHarness;
+      let broker: Broker;
+      beforeEach(async () => {
+        harness = await make();
+        broker = await Broker.at(harness.handle());
+      });
+      afterEach(async () => {
+        await broker.store.close();
+        harness.check?.();
+        await harness.dispose();
+      });
+      describe("jobs", () => describeJobs(() => broker));
+      describe("parcels", () => describeParcels(() => broker));
+      describe("results", () => describeResults(() => broker));
+      describe("cancel", () => describeCancel(() => broker));
+      describe("output", () => describeOutput(() => broker));
+    });
+    describe("opening again", () => describeReopen(make));
+    describe("refusals", () => describeRefusals(make));
+    if (options.shared) describe("two brokers", () => describeShared(make));
+  });
+}

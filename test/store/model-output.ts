@@ -1,0 +1,72 @@
+import type { Attempt, JobId, TaskIndex } from "../../src/model/ids.js";
+import type { OutputStream } from "../../src/model/outcome.js";
+import type { OutputChunk, OutputPage, OutputPiece } from "../../src/store/contract.js";
+
+export interface OutputOptions {
+  readonly attempt?: Attempt;
+  readonly from: number;
+  readonly limit: number;
+  readonly stream?: OutputStream;
+}
+
+/** Every byte of output as a list of pieces, one list an attempt. */
+export class ModelOutput {
+  readonly #attempts = new Map<string, OutputPiece[]>();
+
+  append(chunks: readonly OutputChunk[]): void {
+    for (const { job, index, attempt, stream, offset, bytes } of chunks) {
+      const known = Math.max(0, Math.min(bytes.length, this.end(job, index, attempt) - offset));
+      if (known === bytes.length) continue;
+      const key = `${job}.${index}.${attempt}`;
+      const pieces = this.#attempts.get(key) ?? [];
+      pieces.push({ stream, offset: offset + known, bytes: new Uint8Array(bytes.subarray(known)) });
+      this.#attempts.set(key, pieces);
+    }
+  }
+
+  end(job: JobId, index: TaskIndex, attempt: Attempt): number {
+    const last = this.#pieces(job, index, attempt).at(-1);
+    return last === undefined ? 0 : last.offset + last.bytes.length;
+  }
+
+  read(job: JobId, index: TaskIndex, options: OutputOptions): OutputPage {
+    const { from, limit, stream } = options;
+    const attempt = options.attempt ?? this.#latest(job, index);
+    const pieces: { stream: OutputStream; offset: number; bytes: number[] }[] = [];
+    let room = limit;
+    // Byte by byte: slow and plain.
+    for (const piece of this.#pieces(job, index, attempt)) {
+      for (const [at, byte] of piece.bytes.entries()) {
+        const offset = piece.offset + at;
+        if (offset < from) continue;
+        if (room === 0) return { pieces: finished(pieces), next: continuation(pieces) };
+        if (stream !== undefined && piece.stream !== stream) continue;
+        const last = pieces.at(-1);
+        if (last?.stream === piece.stream && last.offset + last.bytes.length === offset) last.bytes.push(byte);
+        else pieces.push({ stream: piece.stream, offset, bytes: [byte] });
+        room--;
+      }
+    }
+    return { pieces: finished(pieces) };
+  }
+
+  #pieces(job: JobId, index: TaskIndex, attempt: Attempt): OutputPiece[] {
+    return this.#attempts.get(`${job}.${index}.${attempt}`) ?? [];
+  }
+
+  #latest(job: JobId, index: TaskIndex): Attempt {
+    const prefix = `${job}.${index}.`;
+    const attempts = [...this.#attempts.keys()].filter((key) => key.startsWith(prefix));
+    return Math.max(0, ...attempts.map((key) => Number(key.slice(prefix.length))));
+  }
+}
+
+type Draft = { stream: OutputStream; offset: number; bytes: number[] };
+
+const finished = (pieces: readonly Draft[]): OutputPiece[] =>
+  pieces.map(({ stream, offset, bytes }) => ({ stream, offset, bytes: Uint8Array.from(bytes) }));
+
+function continuation(pieces: readonly Draft[]): number {
+  const last = pieces.at(-1);
+  return last === undefined ? 0 : last.offset + last.bytes.length;
+}

@@ -1,0 +1,198 @@
+/**
+ * Steps of a right broker, drawn at random: each is turned into a write that fits the state the model is in. The numbers in
+ * a step choose among what there is, so that any list of steps means something and shrinks well.
+ */
+import * as fc from "fast-check";
+import { type ParcelId, WorkerId } from "../../src/model/ids.js";
+import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import { contains, rangesOf } from "../../src/model/ranges.js";
+import type { Parcel, Write } from "../../src/store/contract.js";
+import type { ModelJob, ModelWorld, OwnedParcel } from "./model-store.js";
+import { newParcel, request } from "./suite/kit.js";
+
+export interface Step {
+  readonly kind: (typeof KINDS)[number];
+  /** Chooses a job or parcel. */
+  readonly pick: number;
+  readonly size: number;
+  readonly flag: boolean;
+  readonly state: TaskEnd;
+}
+
+// The more often a kind is listed, the more often it is drawn.
+const KINDS = [
+  ..."submit lease lease claim claim claim settle settle settle replace replace".split(" "),
+  ..."release adopt hold cancel output output stale commit commit commit reopen".split(" "),
+] as ReadonlyArray<
+  | "submit"
+  | "lease"
+  | "claim"
+  | "settle"
+  | "replace"
+  | "release"
+  | "adopt"
+  | "hold"
+  | "cancel"
+  | "output"
+  | "stale"
+  | "commit"
+  | "reopen"
+>;
+
+const WORKERS = ["ann", "bob", "cleo"].map(WorkerId);
+
+export const steps: fc.Arbitrary<readonly Step[]> = fc.array(
+  fc.record({
+    kind: fc.constantFrom(...KINDS),
+    pick: fc.nat({ max: 1000 }),
+    size: fc.nat({ max: 40 }),
+    flag: fc.boolean(),
+    state: fc.constantFrom<TaskEnd>("succeeded", "failed", "cancelled"),
+  }),
+  { minLength: 20, maxLength: 120 },
+);
+
+/** The write that this step means now; undefined where it means none. */
+export function writeFor(step: Step, world: ModelWorld): Write | undefined {
+  const { kind, pick, size, flag } = step;
+  const job = chosen([...world.jobs.values()], pick);
+  if (kind === "submit" || job === undefined) return submit(step);
+  const { id } = job.job;
+  switch (kind) {
+    case "lease":
+      return { op: "lease", job: id, most: size, parcel: newParcel() };
+    case "hold":
+      return { op: "hold", job: id, held: flag };
+    case "cancel": {
+      const last = flag ? job.job.count : pick % 30;
+      const range = { first: Math.min(size, last), last };
+      return { op: "cancel", job: id, ranges: [range], ...(pick % 3 === 0 ? { reason: `number ${pick}` } : {}) };
+    }
+    case "adopt":
+      return { op: "adopt", worker: WORKERS[pick % WORKERS.length] ?? WorkerId("ann") };
+    case "claim":
+      return claim(step, chosen(parcels(world, pick % 10 === 0 ? "any" : "waiting"), pick)?.parcel);
+    case "release": {
+      const parcel = chosen(parcels(world, flag ? "waiting" : "any"), pick)?.parcel;
+      return parcel === undefined ? undefined : { op: "release", parcel: parcel.id };
+    }
+    case "settle":
+      return settle(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
+    case "replace":
+      return replace(step, world, chosen(parcels(world, "owned"), pick)?.parcel);
+    case "output":
+      return output(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
+    case "stale":
+      return stale(step, newParcel(), job);
+    default:
+      return undefined;
+  }
+}
+
+function submit({ size, pick, flag }: Step): Write {
+  const entries = flag ? Array.from({ length: size }, (_, i) => (i % 3 ? `${pick}.${i}` : Uint8Array.of(i, 255))) : [];
+  const job = request({ name: `job ${pick}`, count: size, held: pick % 5 === 0, priority: pick });
+  const write = { op: "submit", job, lease: pick % 50, parcel: newParcel() } as const;
+  return flag ? { ...write, entries } : write;
+}
+
+function claim({ size, pick, flag }: Step, from: Parcel | undefined): Write | undefined {
+  if (from === undefined) return undefined;
+  const last = from.last - from.first;
+  const most = Math.min(size, last);
+  const range = flag ? { first: from.first, last: from.first + most } : { first: from.last - most, last: from.last };
+  const worker = WORKERS[pick % WORKERS.length] ?? WorkerId("ann");
+  return { op: "claim", from: from.id, parcel: newParcel(), ...range, attempt: from.attempt + 1, worker };
+}
+
+/** Results of some of a parcel's tasks, now and then of tasks that have one already. */
+function settle(step: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+  if (parcel === undefined) return undefined;
+  const known = jobOf(world, parcel);
+  const indices = tasksOf(parcel).filter((index) => step.flag || (index * 7 + step.pick) % 3 > 0);
+  const done = indices.filter((index) => !known.results.has(index) || index % 4 === 0);
+  const results = done.map((index) => resultOf(step, world, parcel, index));
+  const empty = tasksOf(parcel).every((index) => known.results.has(index) || done.includes(index));
+  return { op: "settle", job: parcel.job, parcel: parcel.id, results, empty };
+}
+
+/** What has no result goes back to wait, or stays with the worker; cancelled tasks leave. */
+function replace(step: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+  if (parcel === undefined) return undefined;
+  const known = jobOf(world, parcel);
+  const open = tasksOf(parcel).filter((index) => !known.results.has(index));
+  const leaving = open.filter((index) => contains(known.job.cancels, index));
+  const staying = open.filter((index) => !contains(known.job.cancels, index));
+  const { worker, avoid, ...rest } = parcel;
+  const keep = worker !== undefined && step.flag;
+  const pieces = rangesOf(staying).map((range) =>
+    keep
+      ? { ...parcel, ...range, id: newParcel() }
+      : {
+          ...rest,
+          ...range,
+          id: newParcel(),
+          failures: rest.failures + 1,
+          notBefore: step.size,
+          ...(worker && { avoid: worker }),
+        },
+  );
+  const ended = worker === undefined || keep ? [] : staying.filter((index) => index % 2 === 0);
+  const earlier = ended.map((index) => ({ ...resultOf(step, world, parcel, index), state: "failed" as const }));
+  return { op: "replace", job: parcel.job, parcel: parcel.id, pieces, earlier, cancelled: leaving.length };
+}
+
+function output({ pick, size, flag }: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+  if (parcel === undefined) return undefined;
+  const { job, attempt } = parcel;
+  const known = jobOf(world, parcel);
+  const index = tasksOf(parcel).find((candidate) => !known.results.has(candidate));
+  if (index === undefined) return undefined;
+  const end = world.output.end(job, index, attempt);
+  // Sent again, following on, or behind a gap.
+  const offset = Math.max(0, end + ((pick % 3) - 1) * 3);
+  const bytes = Uint8Array.from({ length: size }, (_, at) => (offset + at) % 251);
+  return { op: "output", chunks: [{ job, index, attempt, stream: flag ? "stdout" : "stderr", offset, bytes }] };
+}
+
+/** A write for a parcel that is not there. */
+function stale({ size }: Step, parcel: ParcelId, { job }: ModelJob): Write {
+  if (size % 3 === 0) return { op: "release", parcel };
+  if (size % 3 === 1) return { op: "replace", job: job.id, parcel, pieces: [], earlier: [], cancelled: 3 };
+  return { op: "settle", job: job.id, parcel, results: [], empty: size % 2 === 0 };
+}
+
+function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: Parcel, index: number): TaskResult {
+  return {
+    index,
+    attempt: parcel.attempt,
+    state,
+    worker: parcel.worker ?? "nobody",
+    started: pick,
+    ended: pick + size,
+    outputEnd: world.output.end(parcel.job, index, parcel.attempt),
+    ...(pick % 2 === 0 ? { code: size } : { signal: "SIGTERM" }),
+    ...(pick % 5 === 0 ? { timedOut: pick % 10 === 0 } : {}),
+    ...(pick % 7 === 0 ? { error: `reason ${pick}` } : {}),
+  };
+}
+
+type Place = "waiting" | "claimed" | "owned" | "any";
+
+function parcels(world: ModelWorld, place: Place): OwnedParcel[] {
+  return [...world.parcels.values()].filter(({ parcel, epoch }) => {
+    if (place === "waiting") return parcel.worker === undefined;
+    if (place === "claimed") return parcel.worker !== undefined;
+    return place === "any" || epoch !== undefined;
+  });
+}
+
+function jobOf(world: ModelWorld, parcel: Parcel): ModelJob {
+  const known = world.jobs.get(parcel.job);
+  if (known === undefined) throw new Error(`parcel ${parcel.id} is of no job`);
+  return known;
+}
+
+const tasksOf = ({ first, last }: Parcel): number[] => Array.from({ length: last - first + 1 }, (_, at) => first + at);
+
+const chosen = <T>(list: readonly T[], pick: number): T | undefined => list[pick % Math.max(1, list.length)];

@@ -1,0 +1,365 @@
+/**
+ * The store as plainly as it can be said: everything in memory, every question answered by looking at everything. Slow, and
+ * right by inspection; the engines are held against it. Several brokers can work on one world. Nothing survives.
+ *
+ * A batch that could not come from a right broker (LABORO_INTERNAL) breaks the world: it is not undone, and every later
+ * call is refused with the same error.
+ */
+import { LaboroError } from "../../src/model/errors.js";
+import { type Attempt, JobId, type ParcelId, type TaskIndex } from "../../src/model/ids.js";
+import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
+import type { TaskResult } from "../../src/model/outcome.js";
+import { normalize, type Range, rangesOf, sizeOf, union, within, without } from "../../src/model/ranges.js";
+import type {
+  Answer,
+  Epoch,
+  Held,
+  HeldParcel,
+  JobPage,
+  OutputPage,
+  Parcel,
+  Progress,
+  ResultPage,
+  Store,
+  Write,
+} from "../../src/store/contract.js";
+import { checkWorld } from "./model-check.js";
+import { ModelOutput, type OutputOptions } from "./model-output.js";
+
+export interface ModelJob {
+  job: Job;
+  readonly entries: Entries;
+  readonly results: Map<TaskIndex, TaskResult>;
+  readonly earlier: TaskResult[];
+}
+
+/** A parcel and the broker that owns it; without one it was given back. */
+export interface OwnedParcel {
+  readonly parcel: Parcel;
+  readonly epoch: Epoch | undefined;
+}
+
+type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
+type AnswerTo<Name extends Write["op"]> = Extract<Answer, { op: Name }>;
+
+export class ModelWorld {
+  readonly shared: boolean;
+  readonly jobs = new Map<JobId, ModelJob>();
+  readonly parcels = new Map<ParcelId, OwnedParcel>();
+  readonly output = new ModelOutput();
+  #epoch = 0;
+  #broken: LaboroError | undefined;
+
+  /** Without `shared`, opening takes over everything, as the only broker on a data directory does. */
+  constructor(options: { readonly shared?: boolean } = {}) {
+    this.shared = options.shared ?? true;
+  }
+
+  store(): Store {
+    return new ModelStore(this);
+  }
+
+  /** Every task in exactly one place, every counter true; throws with the first that is not. */
+  check(): void {
+    checkWorld(this);
+  }
+
+  /** A broker is dead: what waited there can be leased by others. Gives what its workers still have. */
+  reap(epoch: Epoch): readonly HeldParcel[] {
+    for (const [id, { parcel, epoch: owner }] of this.parcels) {
+      if (owner === epoch && parcel.worker === undefined) this.parcels.set(id, { parcel, epoch: undefined });
+    }
+    return this.#owned((owner) => owner === epoch);
+  }
+
+  /** The grace for a dead broker's workers is over: another broker takes what they had. */
+  orphans(epoch: Epoch, newEpoch: Epoch): readonly HeldParcel[] {
+    const taken = this.#owned((owner) => owner === epoch);
+    for (const { parcel } of taken) this.parcels.set(parcel.id, { parcel, epoch: newEpoch });
+    return taken;
+  }
+
+  begin(): Held {
+    const epoch = ++this.#epoch;
+    if (!this.shared) for (const [id, { parcel }] of this.parcels) this.parcels.set(id, { parcel, epoch });
+    const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
+    return { epoch, jobs, parcels: this.#owned((owner) => owner === epoch) };
+  }
+
+  apply(writes: readonly Write[], epoch: Epoch, now: number): Answer[] {
+    if (this.#broken !== undefined) throw this.#broken;
+    try {
+      for (const write of writes) if (write.op === "output") this.output.append(write.chunks);
+      return writes.map((write) => this.#applyOne(write, epoch, now));
+    } catch (cause) {
+      if (cause instanceof LaboroError) this.#broken = cause;
+      throw cause;
+    }
+  }
+
+  #applyOne(write: Write, epoch: Epoch, now: number): Answer {
+    switch (write.op) {
+      case "submit":
+        return this.#submit(write, epoch, now);
+      case "lease":
+        return this.#lease(write, epoch, now);
+      case "claim":
+        return this.#claim(write, epoch);
+      case "settle":
+        return this.#settle(write, epoch, now);
+      case "replace":
+        return this.#replace(write, epoch, now);
+      case "release":
+        return this.#release(write, epoch);
+      case "adopt":
+        return this.#adopt(write, epoch);
+      case "hold":
+        return this.#hold(write);
+      case "cancel":
+        return this.#cancel(write, now);
+      case "output":
+        return { op: "output" };
+    }
+  }
+
+  #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit"> {
+    const id = JobId(this.jobs.size + 1);
+    const { count } = write.job;
+    const cursor = Math.min(write.lease, count);
+    const job: Job = {
+      ...write.job,
+      id,
+      created: now,
+      hasEntries: write.entries !== undefined,
+      cursor,
+      cancels: [],
+      counters: { succeeded: 0, failed: 0, cancelled: 0 },
+      ...(count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+    };
+    this.jobs.set(id, { job, entries: write.entries ?? [], results: new Map(), earlier: [] });
+    if (cursor === 0) return { op: "submit", job };
+    return { op: "submit", job, parcel: this.#fresh(write.parcel, id, { first: 0, last: cursor - 1 }, epoch) };
+  }
+
+  #lease({ job: id, most, parcel }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
+    const granted: Parcel[] = [];
+    let left = most;
+    for (const found of this.#due(id, now)) {
+      if (left === 0) break;
+      const size = sizeOf(found);
+      if (size > left) {
+        const part = { ...found, id: parcel, last: found.first + left - 1 };
+        this.parcels.set(found.id, { parcel: { ...found, first: part.last + 1 }, epoch: undefined });
+        this.#place(part, epoch);
+        granted.push(part);
+        left = 0;
+      } else {
+        this.parcels.set(found.id, { parcel: found, epoch });
+        granted.push(found);
+        left -= size;
+      }
+    }
+    const known = this.jobs.get(id);
+    if (known === undefined) return { op: "lease", job: id, parcels: granted, more: false };
+    const { cursor, count } = known.job;
+    const next = Math.min(count, cursor + left);
+    if (next > cursor) {
+      known.job = { ...known.job, cursor: next };
+      granted.push(this.#fresh(parcel, id, { first: cursor, last: next - 1 }, epoch));
+    }
+    return { op: "lease", job: id, parcels: granted, more: next < count || this.#due(id, now).length > 0 };
+  }
+
+  #claim(write: Op<"claim">, epoch: Epoch): AnswerTo<"claim"> {
+    const { op, from, parcel: id, first, last, attempt, worker } = write;
+    const owned = this.parcels.get(from);
+    if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
+    const { parcel } = owned;
+    if (first < parcel.first || last > parcel.last) return { op, lost: true };
+    if (first !== parcel.first && last !== parcel.last) {
+      throw new LaboroError("LABORO_INTERNAL", `a claim out of the middle of parcel ${from}`);
+    }
+    this.parcels.delete(from);
+    for (const rest of without(parcel, [{ first, last }])) {
+      this.parcels.set(from, { parcel: { ...parcel, ...rest }, epoch });
+    }
+    this.#place({ ...parcel, id, first, last, attempt, worker }, epoch);
+    return { op, lost: false };
+  }
+
+  #settle({ op, job, parcel, results, empty }: Op<"settle">, epoch: Epoch, now: number): AnswerTo<"settle"> {
+    if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
+    const known = this.#known(job);
+    const counters = { ...known.job.counters };
+    for (const result of results) {
+      if (known.results.has(result.index)) continue;
+      known.results.set(result.index, result);
+      counters[result.state]++;
+    }
+    if (empty) this.parcels.delete(parcel);
+    known.job = { ...known.job, counters };
+    return { op, lost: false, progress: this.#progress(known, now) };
+  }
+
+  #replace(write: Op<"replace">, epoch: Epoch, now: number): AnswerTo<"replace"> {
+    const { op, job, parcel, pieces, earlier, cancelled } = write;
+    if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
+    const known = this.#known(job);
+    this.parcels.delete(parcel);
+    for (const piece of pieces) this.#place(piece, epoch);
+    known.earlier.push(...earlier);
+    const { counters } = known.job;
+    known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
+    return { op, lost: false, progress: this.#progress(known, now) };
+  }
+
+  #release({ op, parcel: id }: Op<"release">, epoch: Epoch): AnswerTo<"release"> {
+    const owned = this.parcels.get(id);
+    if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
+    this.parcels.set(id, { parcel: owned.parcel, epoch: undefined });
+    return { op, lost: false };
+  }
+
+  #adopt({ op, worker }: Op<"adopt">, epoch: Epoch): AnswerTo<"adopt"> {
+    const parcels = this.#owned((owner, parcel) => owner !== epoch && parcel.worker === worker);
+    for (const { parcel } of parcels) this.parcels.set(parcel.id, { parcel, epoch });
+    return { op, parcels };
+  }
+
+  #hold({ op, job, held }: Op<"hold">): AnswerTo<"hold"> {
+    const known = this.jobs.get(job);
+    if (known === undefined) return { op, found: false };
+    known.job = { ...known.job, held };
+    return { op, found: true };
+  }
+
+  #cancel({ op, job: id, ranges, reason }: Op<"cancel">, now: number): AnswerTo<"cancel"> {
+    const known = this.jobs.get(id);
+    if (known === undefined) return { op };
+    const { job } = known;
+    if (job.ended !== undefined) return { op, progress: this.#progress(known, now) };
+    const { count, cursor, counters } = job;
+    const cancels = union(job.cancels, within({ first: 0, last: count - 1 }, normalize(ranges)));
+    known.job = { ...job, cancels, ...(reason === undefined ? {} : { reason }) };
+    if (without({ first: cursor, last: count - 1 }, cancels).length === 0) {
+      const cancelled = counters.cancelled + count - cursor;
+      known.job = { ...known.job, cursor: count, counters: { ...counters, cancelled } };
+    }
+    return { op, progress: this.#progress(known, now) };
+  }
+
+  #progress(known: ModelJob, now: number): Progress {
+    const { counters, count } = known.job;
+    if (known.job.ended === undefined && finishedCount(counters) === count) {
+      known.job = { ...known.job, ended: { at: now, state: jobEnd(counters) } };
+    }
+    const { ended } = known.job;
+    return ended === undefined ? { counters } : { counters, ended: ended.state };
+  }
+
+  #fresh(id: ParcelId, job: JobId, range: Range, epoch: Epoch): Parcel {
+    const parcel = { id, job, ...range, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
+    this.#place(parcel, epoch);
+    return parcel;
+  }
+
+  #place(parcel: Parcel, epoch: Epoch): void {
+    if (this.parcels.has(parcel.id)) throw new LaboroError("LABORO_INTERNAL", `parcel ${parcel.id} is there already`);
+    this.parcels.set(parcel.id, { parcel, epoch });
+  }
+
+  /** The given-back parcels of a job that may be handed out now, in task order. */
+  #due(job: JobId, now: number): Parcel[] {
+    return [...this.parcels.values()]
+      .filter(({ parcel, epoch }) => epoch === undefined && parcel.job === job && parcel.notBefore <= now)
+      .map(({ parcel }) => parcel)
+      .sort((a, b) => a.first - b.first);
+  }
+
+  #owned(wanted: (epoch: Epoch | undefined, parcel: Parcel) => boolean): HeldParcel[] {
+    const found = [...this.parcels.values()].filter(({ parcel, epoch }) => wanted(epoch, parcel));
+    return found
+      .sort((a, b) => a.parcel.id - b.parcel.id)
+      .map(({ parcel }) => ({ parcel, settled: this.#settledIn(parcel) }));
+  }
+
+  #settledIn({ job, first, last }: Parcel): readonly Range[] {
+    const indices = [...this.#known(job).results.keys()].filter((index) => index >= first && index <= last);
+    return rangesOf(indices.sort((a, b) => a - b));
+  }
+
+  #known(job: JobId): ModelJob {
+    const known = this.jobs.get(job);
+    if (known === undefined) throw new LaboroError("LABORO_INTERNAL", `a write names job ${job}, which is not there`);
+    return known;
+  }
+}
+
+class ModelStore implements Store {
+  readonly shared: boolean;
+  readonly #world: ModelWorld;
+  #epoch: Epoch | undefined;
+
+  constructor(world: ModelWorld) {
+    this.#world = world;
+    this.shared = world.shared;
+  }
+
+  async open(): Promise<Held> {
+    const held = this.#world.begin();
+    this.#epoch = held.epoch;
+    return held;
+  }
+
+  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+    if (this.#epoch === undefined) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
+    return this.#world.apply(writes, this.#epoch, now);
+  }
+
+  async job(id: JobId): Promise<Job | undefined> {
+    return this.#world.jobs.get(id)?.job;
+  }
+
+  async jobs({ before, limit }: { readonly before?: JobId; readonly limit: number }): Promise<JobPage> {
+    const all = [...this.#world.jobs.values()].map(({ job }) => job).reverse();
+    const wanted = all.filter(({ id }) => before === undefined || id < before);
+    const jobs = wanted.slice(0, limit);
+    const last = jobs.at(-1);
+    return wanted.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
+  }
+
+  async results(job: JobId, { from, limit }: { from: TaskIndex; limit: number }): Promise<ResultPage> {
+    const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])].sort((a, b) => a.index - b.index);
+    const wanted = all.filter(({ index }) => index >= from);
+    const results = wanted.slice(0, limit);
+    const next = wanted[limit]?.index;
+    return next === undefined ? { results } : { results, next };
+  }
+
+  async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+    const found = this.#world.jobs.get(job)?.earlier.filter((result) => result.index === index) ?? [];
+    return found.sort((a, b) => a.attempt - b.attempt);
+  }
+
+  async entries(job: JobId, { first, last }: Range): Promise<Entries> {
+    return this.#world.jobs.get(job)?.entries.slice(first, last + 1) ?? [];
+  }
+
+  async output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage> {
+    return this.#world.output.read(job, index, options);
+  }
+
+  async outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]> {
+    return tasks.map(({ job: id, index, attempt }) => {
+      const known = this.#world.jobs.get(id);
+      const ended = [...(known?.results.values() ?? []), ...(known?.earlier ?? [])];
+      const over =
+        known?.job.ended !== undefined || ended.some((end) => end.index === index && end.attempt === attempt);
+      return over ? 0 : this.#world.output.end(id, index, attempt);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#epoch = undefined;
+  }
+}

@@ -1,0 +1,89 @@
+/** Runs random steps on the model and on an engine side by side: equal answers, equal reads, the model's invariant after each. */
+import * as fc from "fast-check";
+import { expect } from "vitest";
+import type { Answer, Store, Write } from "../../src/store/contract.js";
+import type { MakeStore } from "./contract-suite.js";
+import { type Step, steps, writeFor } from "./model-steps.js";
+import { ModelWorld } from "./model-store.js";
+import { NOW } from "./suite/kit.js";
+
+export async function sameAsModel(make: MakeStore, runs: number): Promise<void> {
+  await fc.assert(
+    fc.asyncProperty(steps, async (list) => {
+      const harness = await make();
+      try {
+        await runBoth(list, harness.handle);
+      } finally {
+        await harness.dispose();
+      }
+    }),
+    { numRuns: runs },
+  );
+}
+
+async function runBoth(list: readonly Step[], handle: () => Store): Promise<void> {
+  const world = new ModelWorld({ shared: false });
+  let model = world.store();
+  let engine = handle();
+  expect(await engine.open(NOW)).toEqual(await model.open(NOW));
+  let writes: Write[] = [];
+  let answers: Answer[] = [];
+  let now = 0;
+
+  const commit = async (): Promise<void> => {
+    expect(await engine.commit(writes, now)).toEqual(answers);
+    writes = [];
+    answers = [];
+    now += 7;
+  };
+  const reopen = async (): Promise<void> => {
+    await commit();
+    await engine.close();
+    await model.close();
+    [engine, model] = [handle(), world.store()];
+    expect(await engine.open(now)).toEqual(await model.open(now));
+  };
+
+  try {
+    for (const step of list) {
+      if (step.kind === "commit") await commit();
+      else if (step.kind === "reopen") await reopen();
+      const write = writeFor(step, world);
+      if (write === undefined || step.kind === "commit" || step.kind === "reopen") continue;
+      writes.push(write);
+      // The model takes them one by one, the engine as a batch.
+      answers.push(...(await model.commit([write], now)));
+      world.check();
+    }
+    await commit();
+    await sameReads(engine, model, world);
+    await reopen();
+    await sameReads(engine, model, world);
+  } finally {
+    await engine.close();
+  }
+}
+
+async function sameReads(engine: Store, model: Store, world: ModelWorld): Promise<void> {
+  for (const limit of [3, 1000]) expect(await engine.jobs({ limit })).toEqual(await model.jobs({ limit }));
+  for (const { job } of world.jobs.values()) {
+    const { id, count } = job;
+    const all = { first: 0, last: count - 1 };
+    const page = { from: 2, limit: 5 };
+    expect(await engine.job(id)).toEqual(await model.job(id));
+    expect(await engine.entries(id, all)).toEqual(await model.entries(id, all));
+    expect(await engine.results(id, { from: 0, limit: 99 })).toEqual(await model.results(id, { from: 0, limit: 99 }));
+    expect(await engine.results(id, page)).toEqual(await model.results(id, page));
+    for (let index = 0; index < count; index++) {
+      expect(await engine.earlier(id, index)).toEqual(await model.earlier(id, index));
+      for (const options of [
+        { from: 0, limit: 999 },
+        { from: 4, limit: 9, stream: "stderr" as const },
+      ]) {
+        expect(await engine.output(id, index, options)).toEqual(await model.output(id, index, options));
+      }
+      const attempts = [1, 2, 3].map((attempt) => ({ job: id, index, attempt }));
+      expect(await engine.outputEnds(attempts)).toEqual(await model.outputEnds(attempts));
+    }
+  }
+}

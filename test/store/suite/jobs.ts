@@ -1,0 +1,130 @@
+import { expect, it } from "vitest";
+import { JobId } from "../../../src/model/ids.js";
+import { ANN, type Broker, newParcel, none, request, result } from "./kit.js";
+
+export function describeJobs(broker: () => Broker): void {
+  it("gives back a job as it was asked for, bytes and all", async () => {
+    const asked = request({
+      name: "größer",
+      recipe: {
+        kind: "command",
+        argv: ["convert", Uint8Array.of(0xff, 0x00, 0x41)],
+        placeholders: true,
+        env: { PATH: "/bin" },
+        stdin: Uint8Array.of(1, 2, 3),
+      },
+      requirement: { pool: "gpu", tags: ["a", "b"], needs: { slots: 2, gpu: 1 } },
+      count: 3,
+      priority: -7,
+      limits: { retries: 2, crashLimit: 1, maxFails: 0, maxRunning: 4, timeLimitMs: 90_000, outputCap: 1024 },
+      after: [{ job: JobId(1), any: true }],
+      held: true,
+    });
+    const { job } = await broker().submit(asked);
+    expect(job).toEqual({
+      ...asked,
+      id: job.id,
+      created: job.created,
+      hasEntries: false,
+      cursor: 0,
+      cancels: [],
+      counters: none,
+    });
+    expect(await broker().store.job(job.id)).toEqual(job);
+  });
+
+  it("grants the first tasks with the submission, and no more than there are", async () => {
+    const some = await broker().submit({ count: 10 }, 4);
+    expect(some.parcel).toMatchObject({ job: some.job.id, first: 0, last: 3, attempt: 0, failures: 0, crashes: 0 });
+    expect(some.job.cursor).toBe(4);
+    const all = await broker().submit({ count: 3 }, 100);
+    expect(all.parcel).toMatchObject({ first: 0, last: 2, notBefore: 0 });
+    const nothing = await broker().submit({ count: 3 }, 0);
+    expect(nothing).not.toHaveProperty("parcel");
+  });
+
+  it("ends a job without tasks at once", async () => {
+    const { job } = await broker().submit({ count: 0 }, 5);
+    expect(job.ended?.state).toBe("succeeded");
+    expect(await broker().store.job(job.id)).toEqual(job);
+  });
+
+  it("knows nothing of a job that was never submitted", async () => {
+    const { store } = broker();
+    const stranger = JobId(4711);
+    expect(await store.job(stranger)).toBeUndefined();
+    expect(await store.results(stranger, { from: 0, limit: 10 })).toEqual({ results: [] });
+    expect(await store.entries(stranger, { first: 0, last: 3 })).toEqual([]);
+    expect(await broker().write({ op: "hold", job: stranger, held: true })).toEqual({ op: "hold", found: false });
+    expect(await broker().write({ op: "cancel", job: stranger, ranges: [{ first: 0, last: 1 }] })).toEqual({
+      op: "cancel",
+    });
+    expect(await broker().lease(stranger, 5)).toEqual({ op: "lease", job: stranger, parcels: [], more: false });
+  });
+
+  it("lists jobs newest first, page by page", async () => {
+    const ids: number[] = [];
+    for (let i = 0; i < 5; i++) ids.unshift((await broker().submit()).job.id);
+    const first = await broker().store.jobs({ limit: 2 });
+    expect(first.jobs.map(({ id }) => id)).toEqual(ids.slice(0, 2));
+    if (first.next === undefined) throw new Error("there is a second page");
+    const second = await broker().store.jobs({ limit: 3, before: first.next });
+    expect(second.jobs.map(({ id }) => id)).toEqual(ids.slice(2, 5));
+    expect(second).not.toHaveProperty("next");
+  });
+
+  it("holds a job and lets it go", async () => {
+    const { job } = await broker().submit();
+    expect(await broker().write({ op: "hold", job: job.id, held: true })).toEqual({ op: "hold", found: true });
+    expect((await broker().job(job)).held).toBe(true);
+    await broker().write({ op: "hold", job: job.id, held: false });
+    expect((await broker().job(job)).held).toBe(false);
+  });
+
+  it("keeps entries of text and bytes, and reads any stretch of them", async () => {
+    const entries = Array.from({ length: 2500 }, (_, i) =>
+      i % 7 === 0 ? Uint8Array.of(i & 255, 0xff, 0) : `${i} ü ${"x".repeat(i % 50)}`,
+    );
+    const { job } = await broker().submit({}, 0, entries);
+    expect(job.hasEntries).toBe(true);
+    const { store } = broker();
+    for (const [first, last] of [
+      [0, 0],
+      [990, 1010],
+      [2499, 2499],
+      [0, 2499],
+      [1000, 1999],
+      [2400, 9999],
+    ] as const) {
+      expect(await store.entries(job.id, { first, last })).toEqual(entries.slice(first, last + 1));
+    }
+  });
+
+  it("keeps an entry larger than a chunk, and an empty one", async () => {
+    const entries = ["", "y".repeat(700_000), "", new Uint8Array(0), "z"];
+    const { job } = await broker().submit({}, 0, entries);
+    expect(await broker().store.entries(job.id, { first: 0, last: 4 })).toEqual(entries);
+    expect(await broker().store.entries(job.id, { first: 1, last: 1 })).toEqual([entries[1]]);
+  });
+
+  it("applies a batch in order: what one write made the next can use", async () => {
+    const { job } = await broker().submit({ count: 4 }, 0);
+    const [lent, out] = [newParcel(), newParcel()];
+    const answers = await broker().store.commit(
+      [
+        { op: "lease", job: job.id, most: 4, parcel: lent },
+        { op: "claim", from: lent, parcel: out, first: 0, last: 3, attempt: 1, worker: ANN },
+        { op: "settle", job: job.id, parcel: out, results: [0, 1, 2, 3].map((index) => result(index)), empty: true },
+        { op: "settle", job: job.id, parcel: out, results: [], empty: true },
+      ],
+      5,
+    );
+    expect(answers.map((answer) => ("lost" in answer ? answer.lost : answer.op))).toEqual([
+      "lease",
+      false,
+      false,
+      true,
+    ]);
+    expect((await broker().job(job)).ended).toEqual({ at: 5, state: "succeeded" });
+  });
+}

@@ -1,0 +1,142 @@
+/** What the tests of a store are written with. */
+import { expect } from "vitest";
+import { type JobId, ParcelId, type TaskIndex, WorkerId } from "../../../src/model/ids.js";
+import { DEFAULT_LIMITS, type Entries, type Job, type JobRequest } from "../../../src/model/job.js";
+import type { TaskResult } from "../../../src/model/outcome.js";
+import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
+import type { Answer, Held, OutputChunk, Parcel, Store, Write } from "../../../src/store/contract.js";
+
+export interface StoreHarness {
+  /** A handle that is not opened yet. Where the engine is not shared, the former one has to be closed first. */
+  handle(): Store;
+  /** Whatever the engine can say about its own state; called after every test but those that break it. */
+  check?(): void;
+  dispose(): Promise<void>;
+}
+
+export type MakeStore = () => Promise<StoreHarness>;
+
+export const ANN = WorkerId("ann");
+export const BOB = WorkerId("bob");
+export const NOW = 1_700_000_000_000;
+
+let parcels = 0;
+/** Never the same twice, as brokers make them from their epoch. */
+export const newParcel = (): ParcelId => ParcelId(++parcels);
+
+export const request = (over: Partial<JobRequest> = {}): JobRequest => ({
+  name: "sweep",
+  recipe: { kind: "noop" },
+  requirement: { pool: DEFAULT_POOL, tags: [], needs: ONE_SLOT },
+  count: 10,
+  priority: 0,
+  limits: DEFAULT_LIMITS,
+  after: [],
+  held: false,
+  ...over,
+});
+
+export const result = (index: TaskIndex, over: Partial<TaskResult> = {}): TaskResult => ({
+  index,
+  attempt: 1,
+  state: "succeeded",
+  worker: ANN,
+  code: 0,
+  started: NOW,
+  ended: NOW + 5,
+  outputEnd: 0,
+  ...over,
+});
+
+export const results = (first: number, last: number, over: Partial<TaskResult> = {}): TaskResult[] =>
+  Array.from({ length: last - first + 1 }, (_, at) => result(first + at, over));
+
+export const chunk = (job: Job, index: TaskIndex, offset: number, text: string, over: Partial<OutputChunk> = {}) => ({
+  job: job.id,
+  index,
+  attempt: 1,
+  stream: "stdout" as const,
+  offset,
+  bytes: new TextEncoder().encode(text),
+  ...over,
+});
+
+type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
+type AnswerTo<Name extends Write["op"]> = Extract<Answer, { op: Name }>;
+
+/** One broker at work. */
+export class Broker {
+  readonly store: Store;
+  readonly held: Held;
+
+  private constructor(store: Store, held: Held) {
+    this.store = store;
+    this.held = held;
+  }
+
+  static async at(store: Store): Promise<Broker> {
+    return new Broker(store, await store.open(NOW));
+  }
+
+  /** A batch of one. */
+  async write<Name extends Write["op"]>(write: Op<Name>, now = NOW): Promise<AnswerTo<Name>> {
+    const [answer] = await this.store.commit([write], now);
+    if (answer?.op !== write.op) throw new Error(`a ${write.op} was answered by ${answer?.op}`);
+    return answer as AnswerTo<Name>;
+  }
+
+  async submit(over: Partial<JobRequest> = {}, lease = 0, entries?: Entries): Promise<{ job: Job; parcel?: Parcel }> {
+    const parcel = newParcel();
+    const job = request(entries === undefined ? over : { count: entries.length, ...over });
+    return this.write({ op: "submit", job, lease, parcel, ...(entries === undefined ? {} : { entries }) });
+  }
+
+  /** A job all of whose tasks this broker has. */
+  async submitAll(count: number, over: Partial<JobRequest> = {}): Promise<{ job: Job; parcel: Parcel }> {
+    const { job, parcel } = await this.submit({ ...over, count }, count);
+    if (parcel === undefined) throw new Error("no parcel was granted");
+    return { job, parcel };
+  }
+
+  async lease(job: JobId, most: number, now = NOW): Promise<AnswerTo<"lease">> {
+    return this.write({ op: "lease", job, most, parcel: newParcel() }, now);
+  }
+
+  /** Hands tasks to a worker; expects them to be there. */
+  async claim(from: Parcel, first: number, last: number, worker = ANN, attempt = 1): Promise<Parcel> {
+    const id = newParcel();
+    const answer = await this.write({ op: "claim", from: from.id, parcel: id, first, last, attempt, worker });
+    expect(answer).toEqual({ op: "claim", lost: false });
+    return { ...from, id, first, last, attempt, worker };
+  }
+
+  async settle(parcel: Parcel, done: readonly TaskResult[], empty = true, now = NOW): Promise<AnswerTo<"settle">> {
+    return this.write({ op: "settle", job: parcel.job, parcel: parcel.id, results: done, empty }, now);
+  }
+
+  async replace(parcel: Parcel, pieces: readonly Parcel[], over: Partial<Op<"replace">> = {}) {
+    return this.write({
+      op: "replace",
+      job: parcel.job,
+      parcel: parcel.id,
+      pieces,
+      earlier: [],
+      cancelled: 0,
+      ...over,
+    });
+  }
+
+  async job(job: { readonly id: JobId }): Promise<Job> {
+    const found = await this.store.job(job.id);
+    if (found === undefined) throw new Error(`job ${job.id} is not there`);
+    return found;
+  }
+}
+
+/** These tasks, waiting again. */
+export const waiting = (parcel: Parcel, over: Partial<Parcel> = {}): Parcel => {
+  const { worker: _, ...rest } = parcel;
+  return { ...rest, id: newParcel(), ...over };
+};
+
+export const none = { succeeded: 0, failed: 0, cancelled: 0 };

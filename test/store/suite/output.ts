@@ -1,0 +1,115 @@
+import { expect, it } from "vitest";
+import type { JobId, TaskIndex } from "../../../src/model/ids.js";
+import type { OutputPage, Store } from "../../../src/store/contract.js";
+import { type Broker, chunk, result, waiting } from "./kit.js";
+
+const ALL = { from: 0, limit: 1_000_000 };
+
+/** Pieces as `stream@offset:text`. */
+const read = (page: OutputPage): string[] =>
+  page.pieces.map(({ stream, offset, bytes }) => `${stream}@${offset}:${Buffer.from(bytes).toString()}`);
+
+async function everything(store: Store, job: JobId, index: TaskIndex, limit: number): Promise<string> {
+  let text = "";
+  for (let from: number | undefined = 0; from !== undefined; ) {
+    const page: OutputPage = await store.output(job, index, { from, limit });
+    for (const { bytes } of page.pieces) text += Buffer.from(bytes).toString();
+    from = page.next;
+  }
+  return text;
+}
+
+export function describeOutput(broker: () => Broker): void {
+  it("keeps both streams in order, from a running task and from an ended one", async () => {
+    const { job, parcel } = await broker().submitAll(2);
+    const out = await broker().claim(parcel, 0, 1);
+    const chunks = [
+      chunk(job, 0, 0, "one "),
+      chunk(job, 0, 4, "two", { stream: "stderr" }),
+      chunk(job, 0, 7, " three"),
+    ];
+    expect(await broker().write({ op: "output", chunks })).toEqual({ op: "output" });
+    const { store } = broker();
+    const whole = ["stdout@0:one ", "stderr@4:two", "stdout@7: three"];
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(whole);
+    expect(await store.outputEnds([{ job: job.id, index: 0, attempt: 1 }])).toEqual([13]);
+    await broker().settle(out, [result(0, { outputEnd: 13 })], false);
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(whole);
+    expect(read(await store.output(job.id, 0, { ...ALL, stream: "stdout" }))).toEqual([
+      "stdout@0:one ",
+      "stdout@7: three",
+    ]);
+    expect(read(await store.output(job.id, 0, { ...ALL, from: 5 }))).toEqual(["stderr@5:wo", "stdout@7: three"]);
+    expect(await store.output(job.id, 1, ALL)).toEqual({ pieces: [] });
+    await broker().settle(out, [result(1)]);
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(whole);
+  });
+
+  it("joins what follows on within a stream, and pages through it", async () => {
+    const { job, parcel } = await broker().submitAll(1);
+    await broker().claim(parcel, 0, 0);
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "abc"), chunk(job, 0, 3, "def")] });
+    const { store } = broker();
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:abcdef"]);
+    const first = await store.output(job.id, 0, { from: 0, limit: 4 });
+    expect(read(first)).toEqual(["stdout@0:abcd"]);
+    expect(first.next).toBe(4);
+    const second = await store.output(job.id, 0, { from: 4, limit: 2 });
+    expect(read(second)).toEqual(["stdout@4:ef"]);
+    expect(second).not.toHaveProperty("next");
+    expect(await everything(store, job.id, 0, 1)).toBe("abcdef");
+  });
+
+  it("shows a gap as a jump, and takes bytes that come again only once", async () => {
+    const { job, parcel } = await broker().submitAll(1);
+    await broker().claim(parcel, 0, 0);
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "head"), chunk(job, 0, 100, "tail")] });
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 100, "tail"), chunk(job, 0, 102, "il!")] });
+    const { store } = broker();
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:head", "stdout@100:tail!"]);
+    expect(read(await store.output(job.id, 0, { from: 50, limit: 2 }))).toEqual(["stdout@100:ta"]);
+    expect(await store.outputEnds([{ job: job.id, index: 0, attempt: 1 }])).toEqual([105]);
+  });
+
+  it("keeps attempts apart and shows the latest with any", async () => {
+    const { job, parcel } = await broker().submitAll(1);
+    const first = await broker().claim(parcel, 0, 0);
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "first")] });
+    const back = waiting(first, { failures: 1 });
+    const failed = result(0, { state: "failed", code: 1, outputEnd: 5 });
+    await broker().replace(first, [back], { earlier: [failed] });
+    const second = await broker().claim(back, 0, 0, undefined, 2);
+    const { store } = broker();
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:first"]);
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "second", { attempt: 2 })] });
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:second"]);
+    // This worker was lost, so the attempt has no end of its own.
+    const lost = waiting(second, { crashes: 1 });
+    await broker().replace(second, [lost]);
+    const third = await broker().claim(lost, 0, 0, undefined, 3);
+    await broker().settle(third, [result(0, { attempt: 3 })]);
+    expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:second"]);
+    expect(read(await store.output(job.id, 0, { ...ALL, attempt: 1 }))).toEqual(["stdout@0:first"]);
+    expect(await store.output(job.id, 0, { ...ALL, attempt: 3 })).toEqual({ pieces: [] });
+  });
+
+  it("says where each running attempt's output ends", async () => {
+    const { job, parcel } = await broker().submitAll(3);
+    await broker().claim(parcel, 0, 2);
+    await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "abc"), chunk(job, 2, 0, "z")] });
+    const tasks = [0, 1, 2].map((index) => ({ job: job.id, index, attempt: 1 }));
+    expect(await broker().store.outputEnds(tasks)).toEqual([3, 0, 1]);
+    expect(await broker().store.outputEnds([])).toEqual([]);
+  });
+
+  it("takes views of a larger buffer for what they show", async () => {
+    const { job, parcel } = await broker().submitAll(1);
+    await broker().claim(parcel, 0, 0);
+    const frame = Buffer.from("....payload....");
+    const bytes = frame.subarray(4, 11);
+    const committed = broker().write({ op: "output", chunks: [chunk(job, 0, 0, "", { bytes })] });
+    frame.fill(0);
+    await committed;
+    expect(read(await broker().store.output(job.id, 0, ALL))).toEqual(["stdout@0:payload"]);
+  });
+}

@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+import type { Parcel, Write } from "../../../src/store/contract.js";
+import { ANN, Broker, type MakeStore, newParcel, request } from "./kit.js";
+
+type Wrong = (waiting: Parcel, out: Parcel) => Write;
+
+const WRONG: readonly (readonly [string, Wrong])[] = [
+  [
+    "a claim under an id that is taken",
+    (waiting, out) => ({ op: "claim", from: waiting.id, parcel: out.id, first: 2, last: 3, attempt: 1, worker: ANN }),
+  ],
+  [
+    "a claim out of the middle of a parcel",
+    (waiting) => ({ op: "claim", from: waiting.id, parcel: newParcel(), first: 4, last: 5, attempt: 1, worker: ANN }),
+  ],
+  ["a submission under an id that is taken", (_, out) => ({ op: "submit", job: request(), lease: 1, parcel: out.id })],
+];
+
+/** Batches that no right broker gives. */
+export function describeRefusals(make: MakeStore): void {
+  it.each(WRONG)("refuses %s", async (_, wrong) => {
+    const harness = await make();
+    const broker = await Broker.at(harness.handle());
+    const { parcel } = await broker.submitAll(10);
+    const out = await broker.claim(parcel, 0, 1);
+    const writes: Write[] = [{ op: "hold", job: parcel.job, held: true }, wrong({ ...parcel, first: 2 }, out)];
+    await expect(broker.store.commit(writes, 1)).rejects.toMatchObject({ code: "LABORO_INTERNAL" });
+    await broker.store.close();
+    await harness.dispose();
+  });
+}

@@ -1,0 +1,100 @@
+import { expect, it } from "vitest";
+import { ANN, BOB, Broker, chunk, type MakeStore, newParcel, request, result, results, waiting } from "./kit.js";
+
+export function describeReopen(make: MakeStore): void {
+  it("keeps everything through a close and an open", async () => {
+    const harness = await make();
+    try {
+      const before = await Broker.at(harness.handle());
+      const ended = await before.submitAll(1);
+      await before.settle(await before.claim(ended.parcel, 0, 0), [result(0)]);
+      const { job, parcel } = await before.submit({}, 6, ["a", "b", "c", "d", "e", "f", "g", "h"]);
+      if (parcel === undefined) throw new Error("no parcel was granted");
+      const out = await before.claim(parcel, 0, 3);
+      await before.settle(out, [result(1, { outputEnd: 5 })], false);
+      const chunks = [chunk(job, 1, 0, "early"), chunk(job, 2, 0, "going")];
+      await before.write({ op: "output", chunks });
+      const tried = result(0, { state: "failed", code: 4 });
+      const back = waiting(out, { first: 0, last: 0, failures: 1, avoid: ANN, notBefore: 77 });
+      const kept = { ...out, id: newParcel(), first: 1, last: 3 };
+      await before.replace(out, [back, kept], { earlier: [tried] });
+      await before.write({ op: "hold", job: job.id, held: true });
+      await before.write({ op: "cancel", job: job.id, ranges: [{ first: 2, last: 2 }], reason: "mine" });
+      const jobs = await before.store.jobs({ limit: 10 });
+      await before.store.close();
+
+      const after = await Broker.at(harness.handle());
+      expect(after.held.epoch).toBeGreaterThan(before.held.epoch);
+      expect(after.held.jobs).toEqual(jobs.jobs.filter(({ id }) => id === job.id));
+      expect(await after.store.jobs({ limit: 10 })).toEqual(jobs);
+      expect(await after.job(job)).toMatchObject({ held: true, cursor: 6, reason: "mine" });
+      expect(await after.store.results(job.id, { from: 0, limit: 9 })).toEqual({
+        results: [result(1, { outputEnd: 5 })],
+      });
+      expect(await after.store.earlier(job.id, 0)).toEqual([tried]);
+      expect(await after.store.entries(job.id, { first: 3, last: 7 })).toEqual(["d", "e", "f", "g", "h"]);
+      const { pieces } = await after.store.output(job.id, 2, { from: 0, limit: 99 });
+      expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["going"]);
+      expect(await after.store.outputEnds([{ job: job.id, index: 2, attempt: 1 }])).toEqual([5]);
+      if (!after.store.shared) {
+        expect(after.held.parcels.map(({ parcel: found, settled }) => ({ ...found, settled }))).toEqual(
+          [
+            { ...parcel, first: 4, settled: [] },
+            { ...back, settled: [] },
+            { ...kept, settled: [{ first: 1, last: 1 }] },
+          ].sort((a, b) => a.id - b.id),
+        );
+        expect((await after.settle(kept, results(2, 3))).lost).toBe(false);
+      }
+      await after.store.close();
+      harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
+  it("gives numbers to new jobs that no earlier job had", async () => {
+    const harness = await make();
+    try {
+      const before = await Broker.at(harness.handle());
+      const { job } = await before.submit();
+      await before.store.close();
+      const after = await Broker.at(harness.handle());
+      expect((await after.submit()).job.id).toBeGreaterThan(job.id);
+      await after.store.close();
+      harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
+  it("refuses writes before it is opened and after it is closed", async () => {
+    const harness = await make();
+    try {
+      const store = harness.handle();
+      const submit = { op: "submit", job: request(), lease: 0, parcel: newParcel() } as const;
+      await expect(store.commit([submit], 1)).rejects.toThrow();
+      await store.open(1);
+      await store.commit([submit], 1);
+      await store.close();
+      await expect(store.commit([submit], 1)).rejects.toThrow();
+      harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
+  it("adopts nothing where the worker's tasks are this broker's already", async () => {
+    const harness = await make();
+    try {
+      const broker = await Broker.at(harness.handle());
+      const { parcel } = await broker.submitAll(2);
+      await broker.claim(parcel, 0, 1, BOB);
+      expect(await broker.write({ op: "adopt", worker: BOB })).toEqual({ op: "adopt", parcels: [] });
+      await broker.store.close();
+      harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+}

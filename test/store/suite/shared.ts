@@ -1,0 +1,108 @@
+import { afterEach, beforeEach, expect, it } from "vitest";
+import {
+  ANN,
+  BOB,
+  Broker,
+  type MakeStore,
+  NOW,
+  newParcel,
+  result,
+  results,
+  type StoreHarness,
+  waiting,
+} from "./kit.js";
+
+/** Two brokers on one store. */
+export function describeShared(make: MakeStore): void {
+  let harness: StoreHarness;
+  let first: Broker;
+  let second: Broker;
+
+  beforeEach(async () => {
+    harness = await make();
+    first = await Broker.at(harness.handle());
+    second = await Broker.at(harness.handle());
+  });
+
+  afterEach(async () => {
+    await first.store.close();
+    await second.store.close();
+    harness.check?.();
+    await harness.dispose();
+  });
+
+  it("gives every broker an epoch of its own", () => {
+    expect(first.store.shared).toBe(true);
+    expect(second.held.epoch).toBeGreaterThan(first.held.epoch);
+    expect(second.held.parcels).toEqual([]);
+  });
+
+  it("grants a task to one broker only", async () => {
+    const { job } = await first.submit({ count: 100 }, 10);
+    const leases = await Promise.all([second.lease(job.id, 30), first.lease(job.id, 30), second.lease(job.id, 30)]);
+    const ranges = leases.flatMap(({ parcels }) => parcels.map(({ first: from, last }) => [from, last] as const));
+    expect(ranges.sort(([a], [b]) => a - b)).toEqual([
+      [10, 39],
+      [40, 69],
+      [70, 99],
+    ]);
+  });
+
+  it("does not let one broker touch another's parcels", async () => {
+    const { parcel } = await first.submitAll(4);
+    const out = await first.claim(parcel, 0, 1);
+    const claim = {
+      op: "claim",
+      from: parcel.id,
+      parcel: newParcel(),
+      first: 2,
+      last: 3,
+      attempt: 1,
+      worker: BOB,
+    } as const;
+    expect(await second.write(claim)).toEqual({ op: "claim", lost: true });
+    expect(await second.settle(out, results(0, 1))).toEqual({ op: "settle", lost: true });
+    expect(await second.replace(out, [waiting(out)])).toEqual({ op: "replace", lost: true });
+    expect(await second.write({ op: "release", parcel: parcel.id })).toEqual({ op: "release", lost: true });
+    expect((await first.settle(out, results(0, 1))).lost).toBe(false);
+  });
+
+  it("leases to one broker what another gave back", async () => {
+    const { job, parcel } = await first.submitAll(4);
+    await first.write({ op: "release", parcel: parcel.id });
+    expect((await second.lease(job.id, 10)).parcels).toEqual([parcel]);
+    expect((await first.lease(job.id, 10)).parcels).toEqual([]);
+    await second.claim(parcel, 0, 3);
+  });
+
+  it("adopts a worker's parcels with what is settled in them, after which the former owner's writes miss", async () => {
+    const { job, parcel } = await first.submitAll(6);
+    const anns = await first.claim(parcel, 0, 3, ANN);
+    const bobs = await first.claim(parcel, 4, 5, BOB);
+    await first.settle(anns, [result(0), result(2)], false);
+    expect(await second.write({ op: "adopt", worker: ANN })).toEqual({
+      op: "adopt",
+      parcels: [
+        {
+          parcel: anns,
+          settled: [
+            { first: 0, last: 0 },
+            { first: 2, last: 2 },
+          ],
+        },
+      ],
+    });
+    expect(await first.settle(anns, [result(1)], false)).toEqual({ op: "settle", lost: true });
+    expect((await first.settle(bobs, results(4, 5))).lost).toBe(false);
+    const last = await second.settle(anns, [result(1), result(3)]);
+    expect(last.progress).toEqual({ counters: { succeeded: 6, failed: 0, cancelled: 0 }, ended: "succeeded" });
+    expect(await first.store.job(job.id)).toMatchObject({ ended: { at: NOW, state: "succeeded" } });
+  });
+
+  it("shows both brokers the same jobs, results and entries", async () => {
+    const { job } = await first.submit({}, 1, ["x", "y"]);
+    expect(await second.store.job(job.id)).toEqual(job);
+    expect(await second.store.entries(job.id, { first: 0, last: 1 })).toEqual(["x", "y"]);
+    expect((await second.store.jobs({ limit: 5 })).jobs).toEqual([job]);
+  });
+}

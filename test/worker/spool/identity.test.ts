@@ -1,0 +1,42 @@
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { openWorkerDirectory } from "../../../src/worker/spool/identity.js";
+import { scratch } from "../../files/scratch.js";
+
+describe("openWorkerDirectory", () => {
+  it("makes the directory for its owner only, and the worker keeps its id", () => {
+    const directory = join(scratch(), "deep/worker");
+    const first = openWorkerDirectory(directory);
+    expect(fs.statSync(directory).mode & 0o777).toBe(0o700);
+    expect(first.id).toMatch(/^[0-9a-f-]{36}$/);
+    first.release();
+    const second = openWorkerDirectory(directory);
+    expect(second.id).toBe(first.id);
+    second.release();
+    expect(openWorkerDirectory(join(directory, "other")).id).not.toBe(first.id);
+  });
+
+  it("lets one process have it at a time", () => {
+    const directory = scratch();
+    const held = openWorkerDirectory(directory);
+    expect(() => openWorkerDirectory(directory)).toThrow(
+      expect.objectContaining({
+        code: "LABORO_DATA_IN_USE",
+        message: expect.stringContaining(`the worker directory ${directory} is in use by process ${process.pid}`),
+      }),
+    );
+    held.release();
+    openWorkerDirectory(directory).release();
+  });
+
+  it("refuses an id file that holds none, and a directory that cannot be, and keeps no lock", () => {
+    const directory = scratch();
+    fs.writeFileSync(join(directory, "worker-id"), "");
+    expect(() => openWorkerDirectory(directory)).toThrow(expect.objectContaining({ code: "LABORO_DATA_CORRUPT" }));
+    expect(fs.readdirSync(directory).filter((name) => name.startsWith("lock"))).toEqual([]);
+    expect(() => openWorkerDirectory(join(directory, "worker-id"))).toThrow(
+      expect.objectContaining({ code: "LABORO_DATA_UNUSABLE" }),
+    );
+  });
+});
