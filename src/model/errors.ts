@@ -24,7 +24,6 @@ export const ERROR_CODES = {
   LABORO_NO_SUCH_TASK: "the job has no task with this index",
   LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
-  LABORO_START_FAILED: "the command could not be started",
   LABORO_STORE_FAILED: "the store could not complete a write",
   LABORO_VERSION: "the two ends speak different versions of the link",
   LABORO_WORKER_LOST: "the worker that had the request is gone",
