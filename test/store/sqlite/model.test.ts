@@ -3,5 +3,5 @@ import { sameAsModel } from "../same-as-model.js";
 import { sqliteHarness } from "./harness.js";
 
 it("answers and remembers as the model does, whatever a broker does, also after it is opened again", async () => {
-  await sameAsModel(sqliteHarness, 120);
-}, 400_000);
+  await sameAsModel(sqliteHarness, 15);
+}, 120_000);
