@@ -76,7 +76,10 @@ export type Write =
       readonly attempt: Attempt;
       readonly worker: WorkerId;
     }
-  /** Record results of tasks in `parcel`; `empty` says that none is left in it, and it goes. */
+  /**
+   * Record results of tasks in `parcel`; `empty` says that none is left in it, and it goes. A task among the job's
+   * cancels is recorded as cancelled, whatever its result says: the broker may not have heard of the cancel.
+   */
   | {
       readonly op: "settle";
       readonly job: JobId;
@@ -97,14 +100,14 @@ export type Write =
       readonly earlier: readonly TaskResult[];
       readonly cancelled: number;
     }
-  /** Give a waiting parcel back for any broker to lease. */
+  /** Give a waiting parcel back for any broker to lease. Cancelled tasks at its ends leave, and are counted. */
   | { readonly op: "release"; readonly parcel: ParcelId }
   /** Take over whatever a worker has claimed through other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
   /**
    * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
-   * cancelled at once and the cursor moves to the end.
+   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of parcels that nobody owns.
    */
   | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
   /** Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end. */
@@ -127,7 +130,7 @@ export type Answer =
   | { readonly op: "claim"; readonly lost: boolean; readonly entries?: Entries }
   | { readonly op: "settle"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "replace"; readonly lost: boolean; readonly progress?: Progress }
-  | { readonly op: "release"; readonly lost: boolean }
+  | { readonly op: "release"; readonly lost: boolean; readonly job?: JobId; readonly progress?: Progress }
   | { readonly op: "adopt"; readonly parcels: readonly HeldParcel[] }
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }

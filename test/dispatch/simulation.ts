@@ -381,9 +381,14 @@ export class Simulation {
     this.brokers[at] = undefined;
     for (const worker of this.workers) if (worker.link?.broker === broker) this.cutWorkerSide(worker);
     // What waited there is anyone's at once; what its workers have stays theirs until they, or the grace, decide.
-    this.world.reap(broker.epoch);
+    this.world.reap(broker.epoch, this.now);
     for (const other of this.brokers) {
       if (other === undefined) continue;
+      for (const { job } of this.world.jobs.values()) {
+        if (job.ended === undefined) continue;
+        const progress = { counters: job.counters, ended: job.ended.state };
+        this.decide(other, (out) => onProgress(other.state, out, job.id, progress, this.now));
+      }
       this.hint(other);
     }
     this.#orphans.push(broker.epoch);

@@ -9,7 +9,7 @@ import { LaboroError } from "../../src/model/errors.js";
 import { type Attempt, JobId, type ParcelId, type TaskIndex } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
 import type { TaskResult } from "../../src/model/outcome.js";
-import { normalize, type Range, rangesOf, sizeOf, union, within, without } from "../../src/model/ranges.js";
+import { contains, normalize, type Range, rangesOf, sizeOf, union, within, without } from "../../src/model/ranges.js";
 import type {
   Answer,
   Epoch,
@@ -65,9 +65,13 @@ export class ModelWorld {
   }
 
   /** A broker is dead: what waited there can be leased by others. Gives what its workers still have. */
-  reap(epoch: Epoch): readonly HeldParcel[] {
-    for (const [id, { parcel, epoch: owner }] of this.parcels) {
-      if (owner === epoch && parcel.worker === undefined) this.parcels.set(id, { parcel, epoch: undefined });
+  reap(epoch: Epoch, now: number): readonly HeldParcel[] {
+    for (const { parcel, epoch: owner } of [...this.parcels.values()]) {
+      if (owner !== epoch || parcel.worker !== undefined) continue;
+      const known = this.#known(parcel.job);
+      const cancelled = known.job.counters.cancelled + this.#giveUp(parcel);
+      known.job = { ...known.job, counters: { ...known.job.counters, cancelled } };
+      this.#progress(known, now);
     }
     return this.#owned((owner) => owner === epoch);
   }
@@ -110,7 +114,7 @@ export class ModelWorld {
       case "replace":
         return this.#replace(write, epoch, now);
       case "release":
-        return this.#release(write, epoch);
+        return this.#release(write, epoch, now);
       case "adopt":
         return this.#adopt(write, epoch);
       case "hold":
@@ -184,15 +188,17 @@ export class ModelWorld {
       this.parcels.set(from, { parcel: { ...parcel, ...rest }, epoch });
     }
     this.#place({ ...parcel, id, first, last, attempt, worker }, epoch);
-    return { op, lost: false };
+    const { job, entries } = this.#known(parcel.job);
+    return job.hasEntries ? { op, lost: false, entries: entries.slice(first, last + 1) } : { op, lost: false };
   }
 
   #settle({ op, job, parcel, results, empty }: Op<"settle">, epoch: Epoch, now: number): AnswerTo<"settle"> {
     if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
     const counters = { ...known.job.counters };
-    for (const result of results) {
-      if (known.results.has(result.index)) continue;
+    for (const given of results) {
+      if (known.results.has(given.index)) continue;
+      const result: TaskResult = contains(known.job.cancels, given.index) ? { ...given, state: "cancelled" } : given;
       known.results.set(result.index, result);
       counters[result.state]++;
     }
@@ -213,11 +219,16 @@ export class ModelWorld {
     return { op, lost: false, progress: this.#progress(known, now) };
   }
 
-  #release({ op, parcel: id }: Op<"release">, epoch: Epoch): AnswerTo<"release"> {
+  #release({ op, parcel: id }: Op<"release">, epoch: Epoch, now: number): AnswerTo<"release"> {
     const owned = this.parcels.get(id);
     if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
-    this.parcels.set(id, { parcel: owned.parcel, epoch: undefined });
-    return { op, lost: false };
+    const { job } = owned.parcel;
+    const known = this.#known(job);
+    const cancelled = this.#giveUp(owned.parcel);
+    if (cancelled === 0) return { op, lost: false };
+    const { counters } = known.job;
+    known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
+    return { op, lost: false, job, progress: this.#progress(known, now) };
   }
 
   #adopt({ op, worker }: Op<"adopt">, epoch: Epoch): AnswerTo<"adopt"> {
@@ -241,11 +252,30 @@ export class ModelWorld {
     const { count, cursor, counters } = job;
     const cancels = union(job.cancels, within({ first: 0, last: count - 1 }, normalize(ranges)));
     known.job = { ...job, cancels, ...(reason === undefined ? {} : { reason }) };
+    let cancelled = 0;
     if (without({ first: cursor, last: count - 1 }, cancels).length === 0) {
-      const cancelled = counters.cancelled + count - cursor;
-      known.job = { ...known.job, cursor: count, counters: { ...counters, cancelled } };
+      cancelled += count - cursor;
+      known.job = { ...known.job, cursor: count };
     }
+    for (const { parcel, epoch } of [...this.parcels.values()]) {
+      if (epoch === undefined && parcel.job === id) cancelled += this.#giveUp(parcel);
+    }
+    known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
     return { op, progress: this.#progress(known, now) };
+  }
+
+  /** A parcel is nobody's; the cancelled tasks at its ends leave it. Gives how many. */
+  #giveUp(parcel: Parcel): number {
+    const left = without(parcel, this.#known(parcel.job).job.cancels);
+    const [start] = left;
+    const end = left.at(-1);
+    if (start === undefined || end === undefined) {
+      this.parcels.delete(parcel.id);
+      return sizeOf(parcel);
+    }
+    const kept = { ...parcel, first: start.first, last: end.last };
+    this.parcels.set(parcel.id, { parcel: kept, epoch: undefined });
+    return sizeOf(parcel) - sizeOf(kept);
   }
 
   #progress(known: ModelJob, now: number): Progress {

@@ -49,9 +49,9 @@ export class Engine {
       this.results = new ResultTable(db, this.#names);
       this.output = new OutputTable(db, this.#segments);
       this.#ledger = new JobLedger(db);
-      const { results, output } = this;
+      const { jobs, results, output } = this;
       const insertParcel = prepareInsertParcel(db);
-      this.#apply = prepareOperations({ db, ledger: this.#ledger, results, output, insertParcel });
+      this.#apply = prepareOperations({ db, ledger: this.#ledger, jobs, results, output, insertParcel });
     } catch (cause) {
       db?.close();
       throw storeFailure(cause, this.path);

@@ -4,14 +4,18 @@
  */
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
+import { NO_RANGES, type Ranges } from "../../model/ranges.js";
 import type { Progress } from "../contract.js";
 import type { Database, Statement } from "./database.js";
 
-const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended FROM job WHERE id = ?";
+const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended, cancels FROM job WHERE id = ?";
 const WRITE = `
 UPDATE job
 SET succeeded = ?, failed = ?, cancelled = ?, ended_state = ?, ended_at = coalesce(ended_at, ?)
 WHERE id = ?`;
+
+/** How the column says that nothing was. */
+const NONE = "[]";
 
 interface Line {
   readonly count: number;
@@ -19,6 +23,7 @@ interface Line {
   failed: number;
   cancelled: number;
   ended: JobEnd | null;
+  cancels: string;
 }
 
 export class JobLedger {
@@ -46,6 +51,17 @@ export class JobLedger {
     const { succeeded, failed, cancelled, ended } = line;
     const counters = { succeeded, failed, cancelled };
     return ended === null ? { counters } : { counters, ended };
+  }
+
+  /** What of the job was asked to be cancelled, up to this write of the batch. */
+  cancelsOf(job: JobId): Ranges {
+    const cancels = this.#line(job)?.cancels ?? NONE;
+    return cancels === NONE ? NO_RANGES : JSON.parse(cancels);
+  }
+
+  cancelled(job: JobId, cancels: string): void {
+    const line = this.#line(job);
+    if (line !== undefined) line.cancels = cancels;
   }
 
   /** The jobs that this batch has ended so far. */

@@ -5,10 +5,16 @@ import type { AnswerRow } from "./messages.js";
 
 type Frequent = Extract<AnswerRow, { op: "claim" | "settle" | "replace" }>;
 
+/** A claim with entries is no more frequent than they are large. */
+type Plain = Exclude<AnswerRow, Frequent> | Extract<AnswerRow, { op: "claim" }>;
+
+const isFrequent = (answer: AnswerRow): answer is Frequent =>
+  answer.op === "settle" || answer.op === "replace" || (answer.op === "claim" && answer.entries === undefined);
+
 export interface PackedAnswers {
   /** A code an answer, for some followed by a job's counters and end. */
   readonly numbers: Float64Array;
-  readonly plain: readonly Exclude<AnswerRow, Frequent>[];
+  readonly plain: readonly Plain[];
 }
 
 const PLAIN = 0;
@@ -22,10 +28,10 @@ const MOST_FIELDS = 5;
 
 export function packAnswers(answers: readonly AnswerRow[]): PackedAnswers {
   const numbers = new Float64Array(answers.length * MOST_FIELDS);
-  const plain: Exclude<AnswerRow, Frequent>[] = [];
+  const plain: Plain[] = [];
   let at = 0;
   for (const answer of answers) {
-    if (answer.op !== "claim" && answer.op !== "settle" && answer.op !== "replace") {
+    if (!isFrequent(answer)) {
       numbers[at++] = PLAIN;
       plain.push(answer);
       continue;

@@ -63,6 +63,42 @@ export function describeCancel(broker: () => Broker): void {
     expect(parcels).toMatchObject([{ first: 0, last: 6 }]);
   });
 
+  it("records a task as cancelled whose result says something else", async () => {
+    const { job, parcel } = await broker().submitAll(3);
+    const out = await broker().claim(parcel, 0, 2);
+    await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 1, last: 1 }] });
+    const { progress } = await broker().settle(out, results(0, 2));
+    expect(progress?.counters).toEqual({ succeeded: 2, failed: 0, cancelled: 1 });
+    const page = await broker().store.results(job.id, { from: 0, limit: 10 });
+    expect(page.results.map(({ state }) => state)).toEqual(["succeeded", "cancelled", "succeeded"]);
+  });
+
+  it("drops cancelled tasks from the ends of what nobody owns, whichever comes first", async () => {
+    const { job, parcel } = await broker().submitAll(10);
+    await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 1 }] });
+    expect(await broker().write({ op: "release", parcel: parcel.id })).toEqual({
+      op: "release",
+      lost: false,
+      job: job.id,
+      progress: { counters: { succeeded: 0, failed: 0, cancelled: 2 } },
+    });
+    const more = [
+      { first: 4, last: 5 },
+      { first: 8, last: 9 },
+    ];
+    const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: more });
+    expect(progress?.counters.cancelled).toBe(4);
+    expect((await broker().lease(job.id, 10)).parcels).toMatchObject([{ first: 2, last: 7 }]);
+  });
+
+  it("ends a job whose last tasks nobody owns", async () => {
+    const { job, parcel } = await broker().submitAll(4);
+    await broker().write({ op: "release", parcel: parcel.id });
+    const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL });
+    expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 4 }, ended: "cancelled" });
+    expect((await broker().lease(job.id, 10)).parcels).toEqual([]);
+  });
+
   it("changes nothing of a job that has ended", async () => {
     const { job, parcel } = await broker().submitAll(1);
     await broker().settle(await broker().claim(parcel, 0, 0), [result(0)]);

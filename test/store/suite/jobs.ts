@@ -100,6 +100,20 @@ export function describeJobs(broker: () => Broker): void {
     }
   });
 
+  it("gives the entries of tasks with their claim", async () => {
+    const entries = ["a", Uint8Array.of(0, 255), "c", "d"];
+    const { parcel } = await broker().submit({ count: 4 }, 4, entries);
+    if (parcel === undefined) throw new Error("no parcel was granted");
+    const claim = { op: "claim", from: parcel.id, parcel: newParcel(), attempt: 1, worker: ANN } as const;
+    expect(await broker().write({ ...claim, first: 0, last: 1 })).toEqual({
+      op: "claim",
+      lost: false,
+      entries: entries.slice(0, 2),
+    });
+    const rest = { ...claim, parcel: newParcel(), first: 2, last: 3 };
+    expect(await broker().write(rest)).toEqual({ op: "claim", lost: false, entries: ["c", "d"] });
+  });
+
   it("keeps an entry larger than a chunk, and an empty one", async () => {
     const entries = ["", "y".repeat(700_000), "", new Uint8Array(0), "z"];
     const { job } = await broker().submit({}, 0, entries);

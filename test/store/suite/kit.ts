@@ -106,7 +106,7 @@ export class Broker {
   async claim(from: Parcel, first: number, last: number, worker = ANN, attempt = 1): Promise<Parcel> {
     const id = newParcel();
     const answer = await this.write({ op: "claim", from: from.id, parcel: id, first, last, attempt, worker });
-    expect(answer).toEqual({ op: "claim", lost: false });
+    expect(answer).toMatchObject({ op: "claim", lost: false });
     return { ...from, id, first, last, attempt, worker };
   }
 

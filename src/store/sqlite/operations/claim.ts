@@ -1,9 +1,16 @@
 import { LaboroError } from "../../../model/errors.js";
+import type { JobId } from "../../../model/ids.js";
+import type { Entries } from "../../../model/job.js";
+import type { Range } from "../../../model/ranges.js";
 import type { Operation } from "../batch.js";
 import type { Database } from "../database.js";
+import { entriesWithin } from "../entry-chunks.js";
+import type { JobTable } from "../job-table.js";
 
-const FIND =
-  "SELECT first, last FROM parcel WHERE id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?";
+const FIND = `
+SELECT parcel.first, parcel.last, parcel.job, job.has_entries AS hasEntries
+FROM parcel JOIN job ON job.id = parcel.job
+WHERE parcel.id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?`;
 const HAND_OUT = `
 INSERT INTO parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
 SELECT ?, job, ?, ?, ?, failures, crashes, not_before, avoid, ?, epoch FROM parcel WHERE id = ?`;
@@ -11,18 +18,25 @@ const CUT = "UPDATE parcel SET first = ?, last = ? WHERE id = ?";
 /** The whole parcel goes to the worker: one row changes. */
 const RENAME = "UPDATE parcel SET id = ?, attempt = ?, worker = ? WHERE id = ?";
 
-export function prepareClaim(db: Database): Operation<"claim"> {
+interface Found extends Range {
+  readonly job: JobId;
+  readonly hasEntries: number;
+}
+
+export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
   const find = db.prepare(FIND);
   const handOut = db.prepare(HAND_OUT);
   const cut = db.prepare(CUT);
   const rename = db.prepare(RENAME);
+  const entriesOf = (job: JobId, range: Range): Entries => entriesWithin(jobs.entries(job, range), range);
 
   return ({ op, from, parcel, first, last, attempt, worker }, { epoch }) => {
-    const row: { first: number; last: number } | undefined = find.get(from, epoch, first, last);
+    const row: Found | undefined = find.get(from, epoch, first, last);
     if (row === undefined) return { op, lost: true };
+    const claimed = { op, lost: false, ...(row.hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
     if (row.first === first && row.last === last) {
       rename.run(parcel, attempt, worker, from);
-      return { op, lost: false };
+      return claimed;
     }
     if (row.first !== first && row.last !== last) {
       throw new LaboroError(
@@ -33,6 +47,6 @@ export function prepareClaim(db: Database): Operation<"claim"> {
     handOut.run(parcel, first, last, attempt, worker, from);
     if (row.first === first) cut.run(last + 1, row.last, from);
     else cut.run(row.first, first - 1, from);
-    return { op, lost: false };
+    return claimed;
   };
 }

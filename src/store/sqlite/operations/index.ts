@@ -1,6 +1,7 @@
 import type { Batch, Operation } from "../batch.js";
 import type { Database } from "../database.js";
 import type { JobLedger } from "../job-ledger.js";
+import type { JobTable } from "../job-table.js";
 import type { AnswerRow, WriteRow } from "../messages.js";
 import type { OutputTable } from "../output-table.js";
 import type { InsertParcel } from "../parcel-table.js";
@@ -18,19 +19,20 @@ import { prepareSubmit } from "./submit.js";
 export interface Tables {
   readonly db: Database;
   readonly ledger: JobLedger;
+  readonly jobs: JobTable;
   readonly results: ResultTable;
   readonly output: OutputTable;
   readonly insertParcel: InsertParcel;
 }
 
 export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batch) => AnswerRow {
-  const { db, ledger, results, output, insertParcel } = tables;
+  const { db, ledger, jobs, results, output, insertParcel } = tables;
   const submit = prepareSubmit(db, ledger, insertParcel);
   const lease = prepareLease(db, insertParcel);
-  const claim = prepareClaim(db);
+  const claim = prepareClaim(db, jobs);
   const settle = prepareSettle(db, ledger, results, output);
   const replace = prepareReplace(db, ledger, results, output, insertParcel);
-  const release = prepareRelease(db);
+  const release = prepareRelease(db, ledger);
   const adopt = prepareAdopt(db);
   const hold = prepareHold(db);
   const cancel = prepareCancel(db, ledger);

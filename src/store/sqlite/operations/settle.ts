@@ -1,3 +1,5 @@
+import type { TaskResult } from "../../../model/outcome.js";
+import { contains, type Ranges } from "../../../model/ranges.js";
 import type { Operation } from "../batch.js";
 import type { Database } from "../database.js";
 import type { JobLedger } from "../job-ledger.js";
@@ -19,8 +21,14 @@ export function prepareSettle(
     const { op, job, parcel } = write;
     const mine = write.empty ? remove.run(parcel, epoch).changes > 0 : find.get(parcel, epoch) !== undefined;
     if (!mine) return { op, lost: true };
-    const progress = ledger.add(job, results.insert(job, write.results));
+    const cancels = ledger.cancelsOf(job);
+    const ends = cancels.length === 0 ? write.results : write.results.map((end) => asCancelled(end, cancels));
+    const progress = ledger.add(job, results.insert(job, ends));
     output.keep(job, write.results);
     return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
   };
 }
+
+/** After an acknowledged cancel a task ends cancelled, whatever its broker had heard of that. */
+const asCancelled = (end: TaskResult, cancels: Ranges): TaskResult =>
+  contains(cancels, end.index) ? { ...end, state: "cancelled" } : end;
