@@ -42,8 +42,8 @@ async function run(options: Options): Promise<void> {
   if (!/^[\w.:-]+$/.test(name))
     throw new LaboroError("LABORO_BAD_INPUT", `--name: expected letters, digits and . : - _, got ${name}`);
   const dir = options.dir ?? join(options.data, "workers", name);
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
   const { url, token } = readAccess(options.data);
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
   const started = startWorker({
     broker: url,
     token,

@@ -1,0 +1,120 @@
+import { describe, expect, it } from "vitest";
+import { connect, startBroker, startWorker } from "../../src/client/index.js";
+import type { Submission } from "../../src/model/job-input.js";
+import { openShop, until } from "./shop.js";
+
+describe("bad input", () => {
+  it.each([
+    ["no recipe", {}, "recipe"],
+    ["an unknown recipe", { recipe: { kind: "dance" } }, "recipe.kind"],
+    ["an empty command", { recipe: { kind: "command", argv: [] } }, "recipe.argv"],
+    ["a NUL in an argument", { recipe: { kind: "command", argv: ["a\0b"] } }, "argv[0]"],
+    ["a bad name in the environment", { recipe: { kind: "command", argv: ["a"], env: { "A=B": "1" } } }, "recipe.env"],
+    ["no tasks", { recipe: { kind: "noop" }, count: 0 }, "count"],
+    ["too many tasks", { recipe: { kind: "noop" }, count: 1e9 + 1 }, "count"],
+    ["half a task", { recipe: { kind: "noop" }, count: 1.5 }, "count"],
+    ["no entries", { recipe: { kind: "noop" }, entries: [] }, "entries"],
+    ["a count that is not that of the entries", { recipe: { kind: "noop" }, entries: ["a"], count: 2 }, "count"],
+    ["a negative need", { recipe: { kind: "noop" }, needs: { gpu: -1 } }, "needs.gpu"],
+    ["an unknown option", { recipe: { kind: "noop" }, colour: "red" }, "colour"],
+    ["a job to wait for that is not there", { recipe: { kind: "noop" }, after: [{ job: 77 }] }, "77"],
+  ])("is refused with what was expected: %s", async (_what, submission, named) => {
+    const { client } = await openShop();
+    const error = await client.submit(submission as unknown as Submission).catch((cause: unknown) => cause);
+    expect(error).toMatchObject({ code: expect.stringMatching(/^LABORO_(BAD_INPUT|NO_SUCH_JOB)$/) });
+    expect(String(error)).toContain(named);
+    expect((await client.jobs()).jobs).toEqual([]);
+  });
+
+  it("names the operations there are when one is asked for that is not", async () => {
+    const { client } = await openShop();
+    await expect(client.ask("dance", {})).rejects.toMatchObject({
+      code: "LABORO_BAD_INPUT",
+      message: expect.stringContaining("submit"),
+    });
+    await expect(client.job(99).info()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
+    await expect(client.job(99).wait()).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
+  });
+
+  it("comes too late for a job that has ended", async () => {
+    const { client, worker } = await openShop();
+    worker();
+    const job = await client.submit({ recipe: { kind: "noop" } });
+    await job.wait();
+    await expect(job.cancel()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
+    await expect(job.hold()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
+  });
+});
+
+describe("a broker", () => {
+  it("does not let in who has no token", async () => {
+    const { broker } = await openShop();
+    await expect(connect({ broker: broker.url, token: "guess" })).rejects.toMatchObject({ code: "LABORO_BAD_TOKEN" });
+    const refused = await new Promise((resolve) => {
+      const worker = startWorker({
+        broker: broker.url,
+        token: "guess",
+        onRefused: (error) => void worker.stop().then(() => resolve(error)),
+      });
+    });
+    expect(refused).toMatchObject({ code: "LABORO_BAD_TOKEN" });
+  });
+
+  it("is not started on a data directory or a port that is in use", async () => {
+    const { broker, dir } = await openShop();
+    await expect(startBroker({ dir: `${dir}/data`, port: 0 })).rejects.toMatchObject({ code: "LABORO_DATA_IN_USE" });
+    const { port } = new URL(broker.url);
+    await expect(startBroker({ dir: `${dir}/other`, port: Number(port) })).rejects.toMatchObject({
+      code: "LABORO_BAD_INPUT",
+    });
+  });
+
+  it("is said to be out of reach where there is none", async () => {
+    const refused = connect({ broker: "http://127.0.0.1:9", token: "x", connectTimeoutMs: 300 });
+    await expect(refused).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
+  });
+
+  it("goes on where it was when it is started again, and its worker with it", async () => {
+    const { broker, client, dir, worker } = await openShop();
+    const { port } = new URL(broker.url);
+    worker();
+    const before = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.5"] } });
+    await until(async () => (await before.explain(0)).startsWith("it runs"), "it runs");
+    const ended = before.wait();
+    await broker.stop();
+    const again = await startBroker({ dir: `${dir}/data`, port: Number(port) });
+    try {
+      expect(again.token).toBe(broker.token);
+      expect(await ended).toBe("succeeded");
+      const attempts = [];
+      for await (const { attempt } of before.results()) attempts.push(attempt);
+      expect(attempts).toEqual([1]);
+    } finally {
+      await again.stop();
+    }
+  });
+});
+
+describe("a worker", () => {
+  it("that stops in order gives its tasks back, at no cost to them", async () => {
+    const { client, worker } = await openShop();
+    const first = worker({ slots: 1, name: "first" });
+    const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] }, crashLimit: 1 });
+    await until(async () => (await job.explain(0)) === "it runs on first", "it runs");
+    await first.stop({ graceMs: 0 });
+    worker({ name: "second" });
+    expect(await job.wait()).toBe("succeeded");
+    for await (const result of job.results()) expect(result).toMatchObject({ worker: "second", attempt: 2 });
+  });
+
+  it("that is asked to stop ends what it runs first", async () => {
+    const { client, worker } = await openShop();
+    let stopped = false;
+    const only = worker({ onStopped: () => (stopped = true) });
+    const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] } });
+    await until(async () => (await job.explain(0)).startsWith("it runs"), "it runs");
+    await client.stopWorker(only.id);
+    expect(await job.wait()).toBe("succeeded");
+    await until(() => stopped, "the worker has stopped");
+  });
+});
