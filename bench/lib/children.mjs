@@ -32,7 +32,10 @@ export function start(command, args, options = {}) {
 
 /** A module of ours as a process of its own, with a channel for messages. */
 export function startModule(path, args = [], execArgv = []) {
-  return watch(fork(path, args, { stdio: ["ignore", "pipe", "pipe", "ipc"], execArgv, serialization: "advanced" }), path);
+  return watch(
+    fork(path, args, { stdio: ["ignore", "pipe", "pipe", "ipc"], execArgv, serialization: "advanced" }),
+    path,
+  );
 }
 
 function watch(child, what) {

@@ -1,6 +1,11 @@
-/** A worker of ours as a process: `echo-worker.mjs URL TOKEN SLOTS`. */
+/** A worker of ours as a process: `echo-worker.mjs URL TOKEN SLOTS`. Its services give back what they got, or nothing. */
 import { startWorker } from "../../dist/client/index.js";
 
 const [broker, token, slots] = process.argv.slice(2);
-const worker = startWorker({ broker, token, slots: Number(slots), services: { echo: (body) => body } });
+const worker = startWorker({
+  broker,
+  token,
+  slots: Number(slots),
+  services: { echo: (body) => body, nothing: () => undefined },
+});
 process.on("SIGTERM", () => worker.stop().then(() => process.exit(0)));

@@ -29,7 +29,11 @@ export async function takeTurns(contestants, runs, tell) {
           if (!rows.has(key)) rows.set(key, { about, who, figure, values: [] });
           rows.get(key).values.push(value);
         }
-        tell(`round ${round + 1}: ${about}, ${who}: ${Object.entries(figures).map(([name, value]) => `${name} ${value.toPrecision(4)}`).join(", ")}`);
+        tell(
+          `round ${round + 1}: ${about}, ${who}: ${Object.entries(figures)
+            .map(([name, value]) => `${name} ${value.toPrecision(4)}`)
+            .join(", ")}`,
+        );
       } catch (cause) {
         failed.add(contestant);
         tell(`${about}, ${who} failed: ${cause.message}`);

@@ -55,6 +55,11 @@ export async function startLaboro() {
       if (end !== "succeeded") throw new Error(`job ${job.id} ${end}`);
       return job;
     },
+    /** That a job is on record as it should be; not part of what is timed. */
+    async verify(job, count) {
+      const { counters } = await job.info();
+      if (counters.succeeded !== count) throw new Error(`${counters.succeeded} of ${count} tasks are recorded`);
+    },
     async stop() {
       client.close();
       await Promise.all(workers.map((worker) => worker.stop()));

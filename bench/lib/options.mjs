@@ -6,7 +6,7 @@ export const HELP = `npm run bench -- [options]
   --only NAME[,NAME]  these topics only
   --runs N            interleaved runs of each measurement (default 3)
   --quick             a tenth of the work: to see that it runs, not to quote
-  --peers             fetch the npm packages of the peers, and measure beside them
+  --peers             fetch the npm packages of the peers, once; from then on they are measured where their servers are installed
   --profile           CPU profiles of laboro's broker and worker; the costliest functions are printed
   --dir DIR           where throw-away data goes (default: the temporary directory); its disk is what fsync costs
   --list              the topics`;

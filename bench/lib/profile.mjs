@@ -2,6 +2,9 @@
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
+/** A process or thread that did less than its own start is left out. */
+const LEAST_BUSY = 300_000;
+
 let folder;
 
 /** Profiles of one topic go to `dir`; nothing is profiled if undefined. */
@@ -10,19 +13,18 @@ export function profileInto(dir) {
   if (dir !== undefined) mkdirSync(dir, { recursive: true });
 }
 
-/** What to give to node so that it writes a profile when it ends. */
+/** What to give to node so that it writes a profile, one a thread, when it ends. */
 export function profileArguments(role) {
   if (folder === undefined) return [];
-  return ["--cpu-prof", "--cpu-prof-dir", folder, "--cpu-prof-interval", "500", "--cpu-prof-name", `${role}-\${pid}.cpuprofile`].map(
-    (argument) => argument.replace("${pid}", `${role}${Date.now()}${Math.floor(Math.random() * 1e6)}`),
-  );
+  return ["--cpu-prof", "--cpu-prof-interval", "500", "--cpu-prof-dir", join(folder, role)];
 }
 
 /** One text a profile: the share of its busy time that each function took itself. */
 export function summaries(dir, top = 20) {
-  return readdirSync(dir)
+  return readdirSync(dir, { recursive: true })
     .filter((name) => name.endsWith(".cpuprofile"))
-    .map((name) => summary(name, JSON.parse(readFileSync(join(dir, name), "utf8")), top));
+    .map((name) => summary(name, JSON.parse(readFileSync(join(dir, name), "utf8")), top))
+    .filter((text) => text !== undefined);
 }
 
 function summary(name, { nodes, samples, timeDeltas }, top) {
@@ -37,6 +39,7 @@ function summary(name, { nodes, samples, timeDeltas }, top) {
   const idle = own.get("(idle)") ?? 0;
   own.delete("(idle)");
   const busy = [...own.values()].reduce((sum, micros) => sum + micros, 0);
+  if (busy < LEAST_BUSY) return undefined;
   const lines = [...own]
     .toSorted(([, a], [, b]) => b - a)
     .slice(0, top)

@@ -13,9 +13,18 @@ export function tableOf({ title, note, targets = [] }, rows) {
   const all = [head, ...lines];
   const widths = head.map((_, column) => Math.max(3, ...all.map((line) => line[column].length)));
   const numeric = (column) => column >= 3 && column <= 6;
-  const format = (line) => `| ${line.map((cell, i) => (numeric(i) ? cell.padStart(widths[i]) : cell.padEnd(widths[i]))).join(" | ")} |`;
+  const format = (line) =>
+    `| ${line.map((cell, i) => (numeric(i) ? cell.padStart(widths[i]) : cell.padEnd(widths[i]))).join(" | ")} |`;
   const rule = `|${widths.map((width, i) => (numeric(i) ? `${"-".repeat(width + 1)}:` : "-".repeat(width + 2))).join("|")}|`;
-  return [`### ${title}`, ...(note === undefined ? [] : ["", note]), "", format(head), rule, ...lines.map(format), ""].join("\n");
+  return [
+    `### ${title}`,
+    ...(note === undefined ? [] : ["", note]),
+    "",
+    format(head),
+    rule,
+    ...lines.map(format),
+    "",
+  ].join("\n");
 }
 
 const spread = (values) => [Math.min(...values), median(values), Math.max(...values)].map(plain);
