@@ -1,32 +1,31 @@
 /** How to reach a broker and be let in: `access.json` in its data directory, readable by its owner only. */
-import { randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../model/errors.js";
+import { writePrivate } from "./private-file.js";
+import { newToken } from "./tokens.js";
 
 export interface Access {
   readonly url: string;
+  /** The admin's. */
   readonly token: string;
+  /** SHA-256 of the CA's certificate, where the URL is https. */
+  readonly ca?: string;
 }
 
 const FILE = "access.json";
 
-export const newToken = (): string => randomBytes(24).toString("base64url");
-
-/** Written whole or not at all. */
 export function writeAccess(dir: string, access: Access): void {
-  const path = join(dir, FILE);
-  const part = `${path}.${process.pid}`;
-  writeFileSync(part, `${JSON.stringify(access, null, 2)}\n`, { mode: 0o600 });
-  chmodSync(part, 0o600);
-  renameSync(part, path);
+  writePrivate(join(dir, FILE), `${JSON.stringify(access, null, 2)}\n`);
 }
 
 export function readAccess(dir: string): Access {
   const path = join(dir, FILE);
   try {
-    const { url, token } = JSON.parse(readFileSync(path, "utf8")) as Partial<Access>;
-    if (typeof url === "string" && typeof token === "string") return { url, token };
+    const { url, token, ca } = JSON.parse(readFileSync(path, "utf8")) as Partial<Access>;
+    if (typeof url === "string" && typeof token === "string") {
+      return typeof ca === "string" ? { url, token, ca } : { url, token };
+    }
   } catch (cause) {
     const why = errnoOf(cause) === "ENOENT" ? "no broker has been started here" : "it cannot be read";
     throw new LaboroError("LABORO_BROKER_UNREACHABLE", `${path}: ${why}`, { cause });
@@ -34,7 +33,7 @@ export function readAccess(dir: string): Access {
   throw new LaboroError("LABORO_BROKER_UNREACHABLE", `${path} does not say where the broker is`);
 }
 
-/** The token of an earlier start, so that workers that outlive a broker are let in by the next. */
+/** The token of an earlier start, so that clients that outlive a broker are let in by the next. */
 export function keptToken(dir: string): string {
   try {
     return readAccess(dir).token;
@@ -42,11 +41,4 @@ export function keptToken(dir: string): string {
     if (cause instanceof LaboroError) return newToken();
     throw cause;
   }
-}
-
-export function tokenMatches(expected: string, given: string | undefined): boolean {
-  if (given === undefined) return false;
-  const a = Buffer.from(expected);
-  const b = Buffer.from(given);
-  return a.length === b.length && timingSafeEqual(a, b);
 }

@@ -22,7 +22,8 @@ export interface CommitPorts {
   readonly committed: (writes: readonly Write[], answers: readonly Answer[]) => ReadonlySet<ParcelId>;
   readonly deliver: (send: Send, answer: Answer | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
-  readonly resumed: () => void;
+  /** Something was written again; or nothing is left to write, so that only new work can tell whether there is room. */
+  readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
 
@@ -132,7 +133,7 @@ export class CommitLoop {
     }
     if (this.#full !== undefined) {
       this.#full = undefined;
-      this.#ports.resumed();
+      this.#ports.resumed(batch.writes.length > 0);
     }
     this.#finish(batch, answers);
   }

@@ -11,13 +11,10 @@ import {
   onCommitted,
   onDone,
   onDrain,
-  onForget,
   onHalt,
   onJobAdded,
   onOpened,
   onProfile,
-  onReply,
-  onRequest,
   onResume,
   onRetracted,
   onStarted,
@@ -32,14 +29,20 @@ import {
   type TasksOf,
   type WorkerProfile,
 } from "../dispatch/index.js";
+import { onRerun } from "../dispatch/rerun.js";
 import { claimOf } from "../dispatch/state.js";
 import { type ErrorCode, LaboroError } from "../model/errors.js";
-import { type JobId, RequestId, type WorkerId } from "../model/ids.js";
-import type { Entries, Job, JobEnd } from "../model/job.js";
+import type { JobId, RequestId, WorkerId } from "../model/ids.js";
+import type { Counters, Entries, Job, JobEnd } from "../model/job.js";
 import type { Answer, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
 import { now } from "./clock.js";
+import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
+import { endsBeforeOpening } from "./dependencies.js";
+import { Events } from "./events.js";
 import type { Log } from "./log.js";
+import { type Asking, type Reply, RequestDesk } from "./request-desk.js";
+import { Watchers } from "./watchers.js";
 
 /** How the core speaks to a worker; each protocol has its own. */
 export interface WorkerPort {
@@ -60,26 +63,26 @@ export interface Welcomed {
   readonly drop: Reconciled["drop"];
 }
 
-export type Reply = (body: Uint8Array, error: ErrorCode | undefined) => void;
-
-interface Asked {
-  readonly service: string;
-  readonly body: Uint8Array;
-  readonly deadline: number;
-  readonly reply: Reply;
-}
-
-const EMPTY = new Uint8Array(0);
+/** Something that is being followed: a task's output, its end. */
+export const taskKey = (job: JobId, index: number): string => `${job}.${index}`;
 
 export class Core {
   readonly store: Store;
   readonly state: State;
+  readonly events: Events;
+  readonly requests: RequestDesk;
+  readonly jobEnds = new Watchers<JobId, JobEnd>();
+  /** By `taskKey`: output was stored, or the task's attempt has ended. */
+  readonly taskNews = new Watchers<string, undefined>();
+  readonly started = now();
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
-  readonly #asked = new Map<RequestId, Asked>();
-  readonly #watchers = new Map<JobId, ((end: JobEnd) => void)[]>();
-  #requests = 0;
+  readonly #workersSeen = new Map<WorkerId, string>();
+  /** How far each open job is, as the store last said. */
+  readonly #counters = new Map<JobId, Counters>();
+  /** Jobs that the store has and dispatch is about to get. */
+  readonly #entering = new Map<JobId, Promise<void>>();
   #alarm: NodeJS.Timeout | undefined;
   #alarmAt = Number.POSITIVE_INFINITY;
   #stopping = false;
@@ -88,6 +91,12 @@ export class Core {
     this.store = store;
     this.state = state;
     this.#log = log;
+    this.events = new Events(state.epoch);
+    this.requests = new RequestDesk(
+      state,
+      (step) => this.decide(step),
+      (worker) => this.#ports.get(worker),
+    );
     this.#commits = new CommitLoop(store, {
       committed: (writes, answers) => this.#committed(writes, answers),
       deliver: (send, answer) => {
@@ -99,10 +108,12 @@ export class Core {
       },
       halted: (cause) => {
         log.error({ code: cause.code }, `nothing is handed out or taken until it passes: ${cause.message}`);
+        this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
         onHalt(this.state);
       },
-      resumed: () => {
-        log.info({}, "the disk has room again: work goes on");
+      resumed: (written) => {
+        this.events.add({ kind: "broker-resumed" });
+        if (written) log.info({}, "the disk has room again: work goes on");
         if (!this.#stopping) this.decide((out) => onResume(this.state, out, now()));
       },
       failed,
@@ -112,7 +123,9 @@ export class Core {
   static async open(store: Store, settings: Settings, log: Log, failed: (cause: LaboroError) => void): Promise<Core> {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
-    core.decide((out) => onOpened(core.state, out, held, now()));
+    const ends = await endsBeforeOpening(store, held.jobs);
+    for (const { id, counters } of held.jobs) core.#counters.set(id, counters);
+    core.decide((out) => onOpened(core.state, out, held, now(), ends));
     return core;
   }
 
@@ -121,10 +134,8 @@ export class Core {
     const out = new Decisions();
     const result = step(out);
     if (out.writes.length > 0 || out.sends.length > 0 || after !== undefined) this.#commits.add(out, after);
-    for (const call of out.calls) {
-      if (call.kind === "refuse") this.#answer(call.request, new TextEncoder().encode(call.why), call.code);
-      else this.#passOn(call.kind, call.worker, call.request);
-    }
+    for (const call of out.calls) this.requests.carryOut(call);
+    if (this.state.workers.size !== this.#workersSeen.size) this.#missWorkers();
     this.#setAlarm();
     return result;
   }
@@ -137,6 +148,8 @@ export class Core {
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
     const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
+    this.#workersSeen.set(profile.id, profile.name);
+    this.events.add({ kind: "worker-joined", worker: profile.id, name: profile.name });
     const ends = await this.store.outputEnds(keep);
     return { keep: keep.map((task, i) => ({ ...task, outputStored: ends[i] ?? 0 })), drop };
   }
@@ -170,17 +183,20 @@ export class Core {
     const worker = this.state.workers.get(id);
     const claim = worker === undefined ? undefined : claimOf(worker, chunk.job, chunk.index);
     if (claim?.attempt !== chunk.attempt) return false;
-    this.#commits.write({ op: "output", chunks: [chunk] }, stored);
+    this.#commits.write({ op: "output", chunks: [chunk] }, () => {
+      stored();
+      if (this.taskNews.size > 0) this.taskNews.tell(taskKey(chunk.job, chunk.index), undefined);
+    });
     return true;
   }
 
   workerReplied(id: WorkerId, request: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
-    const wanted = this.decide((out) => onReply(this.state, out, id, request, now()));
-    if (wanted) this.#answer(request, body, error);
-    else this.#asked.delete(request);
+    this.requests.replied(id, request, body, error);
   }
 
   workerDrains(id: WorkerId): void {
+    const worker = this.state.workers.get(id);
+    if (worker?.draining === false) this.events.add({ kind: "worker-draining", worker: id, name: worker.profile.name });
     this.decide((out) => onDrain(this.state, out, id));
   }
 
@@ -192,6 +208,20 @@ export class Core {
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
     );
+    const away = this.state.workers.get(id);
+    if (away !== undefined) this.events.add({ kind: "worker-away", worker: id, name: away.profile.name });
+  }
+
+  /** Dispatch has given workers up, or has taken up what one held before this broker was started. */
+  #missWorkers(): void {
+    for (const [worker, name] of [...this.#workersSeen]) {
+      if (this.state.workers.has(worker)) continue;
+      this.#workersSeen.delete(worker);
+      this.events.add({ kind: "worker-gone", worker, name });
+    }
+    for (const [worker, { profile }] of this.state.workers) {
+      if (!this.#workersSeen.has(worker)) this.#workersSeen.set(worker, profile.name);
+    }
   }
 
   portOf(id: WorkerId): WorkerPort | undefined {
@@ -200,35 +230,12 @@ export class Core {
 
   // Requests
 
-  request(
-    asked: { service: string; pool: string; body: Uint8Array; timeoutMs: number; retry: boolean },
-    reply: Reply,
-  ): RequestId {
-    const id = RequestId(++this.#requests);
-    const { service, pool, body, timeoutMs, retry } = asked;
-    const deadline = now() + timeoutMs;
-    this.#asked.set(id, { service, body, deadline, reply });
-    this.decide((out) => onRequest(this.state, out, { id, service, pool, deadline, retry }));
-    return id;
+  request(asking: Asking, reply: Reply): RequestId {
+    return this.requests.ask(asking, reply);
   }
 
   forget(id: RequestId): void {
-    this.decide((out) => onForget(this.state, out, id));
-    this.#asked.delete(id);
-  }
-
-  #passOn(kind: "call" | "uncall", worker: WorkerId, id: RequestId): void {
-    const port = this.#ports.get(worker);
-    const asked = this.#asked.get(id);
-    if (port === undefined) return;
-    if (kind === "uncall") port.uncall(id);
-    else if (asked !== undefined) port.call(id, asked.service, asked.body, Math.max(1, asked.deadline - now()));
-  }
-
-  #answer(id: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
-    const asked = this.#asked.get(id);
-    this.#asked.delete(id);
-    asked?.reply(body, error);
+    this.requests.forget(id);
   }
 
   // Jobs
@@ -239,20 +246,48 @@ export class Core {
     return this.#commits.ask(write);
   }
 
-  jobStored(job: Job, parcel: Parcel | undefined, finished: ReadonlySet<JobId>): void {
-    this.decide((out) => onJobAdded(this.state, out, job, parcel, finished, now()));
+  /** A job was stored; `ends` are those of the jobs that it waits for. */
+  jobStored(job: Job, parcel: Parcel | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
+    this.#counters.set(job.id, job.counters);
+    this.#heeding(ends, (out, finished) => onJobAdded(this.state, out, job, parcel, finished, now()));
   }
 
-  /** Called when the job has ended; at once where it has ended already. */
-  whenEnded(job: JobId, told: (end: JobEnd) => void): () => void {
-    const watchers = this.#watchers.get(job);
-    if (watchers === undefined) this.#watchers.set(job, [told]);
-    else watchers.push(told);
-    return () => {
-      const left = this.#watchers.get(job)?.filter((one) => one !== told) ?? [];
-      if (left.length > 0) this.#watchers.set(job, left);
-      else this.#watchers.delete(job);
-    };
+  /** Tasks of a job wait again. */
+  jobReruns(job: Job, parcels: readonly Parcel[], ends: ReadonlyMap<JobId, JobEnd>): void {
+    this.#counters.set(job.id, job.counters);
+    this.#heeding(ends, (out, finished) => onRerun(this.state, out, job, parcels, finished, now()));
+  }
+
+  /** Let dispatch know these ends while it decides: it remembers the latest only. */
+  #heeding(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
+    const told = [...ends].filter(([job]) => !this.state.ends.has(job));
+    for (const [job, end] of told) this.state.ends.set(job, end);
+    this.decide((out) => step(out, new Set(ends.keys())));
+    for (const [job] of told) this.state.ends.delete(job);
+  }
+
+  /** Nobody else changes this job until `act` is over: dispatch does not know yet what the store knows. */
+  whileEntering<T>(job: JobId, act: () => Promise<T>): Promise<T> {
+    const acting = (this.#entering.get(job) ?? Promise.resolve()).then(act);
+    const over = acting.then(
+      () => {},
+      () => {},
+    );
+    this.#entering.set(job, over);
+    void over.then(() => {
+      if (this.#entering.get(job) === over) this.#entering.delete(job);
+    });
+    return acting;
+  }
+
+  /** Resolves when what the store knows of this job is known to dispatch too. */
+  async entered(job: JobId): Promise<void> {
+    for (let entering = this.#entering.get(job); entering !== undefined; entering = this.#entering.get(job)) await entering;
+  }
+
+  /** How far an open job is. */
+  countersOf(job: JobId): Counters | undefined {
+    return this.#counters.get(job);
   }
 
   /** Why nothing new is taken, if so. */
@@ -266,26 +301,38 @@ export class Core {
     onHalt(this.state);
     clearTimeout(this.#alarm);
     for (const port of this.#ports.values()) port.close("the broker is stopping");
-    for (const id of [...this.#asked.keys()]) this.#answer(id, EMPTY, "LABORO_BROKER_STOPPING");
+    this.requests.stop();
     if (this.#commits.refusing === undefined) await this.#commits.settled();
   }
 
   #committed(writes: readonly Write[], answers: readonly Answer[]): ReadonlySet<Parcel["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
-    answers.forEach((answer, i) => {
-      const write = writes[i];
-      if (write === undefined || !("job" in write) || typeof write.job !== "number") return;
-      if (!("progress" in answer) || answer.progress?.ended === undefined) return;
-      const watchers = this.#watchers.get(write.job) ?? [];
-      this.#watchers.delete(write.job);
-      for (const told of watchers) told(answer.progress.ended);
-    });
+    for (const event of eventsOf(writes, answers)) {
+      this.events.add(event);
+      if (event.kind === "tasks-ended" && this.#counters.has(event.job)) this.#counters.set(event.job, event.counters);
+      if (event.kind !== "job-ended") continue;
+      this.#counters.delete(event.job);
+      this.jobEnds.tell(event.job, event.state);
+    }
+    if (this.taskNews.size > 0) this.#tellOfTasks(writes);
     return lost;
   }
 
-  #handOver(port: WorkerPort, tasks: TasksOf, answer: Answer | undefined): void {
+  #tellOfTasks(writes: readonly Write[]): void {
+    for (const write of writes) {
+      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlier : [];
+      for (const { index } of ended) if ("job" in write) this.taskNews.tell(taskKey(write.job as JobId, index), undefined);
+    }
+  }
+
+  #handOver(port: WorkerPort, tasks: TasksOf & { worker: WorkerId }, answer: Answer | undefined): void {
     const job = this.state.jobs.get(tasks.job);
-    if (job === undefined) return;
+    const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
+    // A worker that joined again during the commit has said that it does not have them: they went back to the line.
+    const wanted = claims.some(
+      ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
+    );
+    if (job === undefined || !wanted) return;
     port.tasks(job.job, tasks, answer?.op === "claim" ? answer.entries : undefined);
   }
 

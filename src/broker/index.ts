@@ -1,19 +1,33 @@
 /** A broker: store, dispatch and doors put together. */
+import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { DEFAULT_SETTINGS, type Settings } from "../dispatch/index.js";
 import { errnoOf, LaboroError } from "../model/errors.js";
 import type { Store } from "../store/contract.js";
 import { openSqliteStore } from "../store/sqlite/index.js";
-import { keptToken, writeAccess } from "./access.js";
+import { type Access, keptToken, writeAccess } from "./access.js";
+import { Certificates } from "./certificates.js";
 import { Core } from "./core.js";
+import { Entry } from "./entry.js";
+import { inUrl, joinUrl } from "./join-url.js";
 import { type Log, SILENT } from "./log.js";
+import { isLoopback } from "./loopback.js";
 import { MainDoor } from "./main-door.js";
+import type { Role } from "./roles.js";
+import { keptTokens } from "./tokens.js";
 
 export interface BrokerOptions {
   /** The data directory. */
   readonly dir: string;
+  /** The address to listen on; 127.0.0.1 if absent. Any that other machines can reach means TLS. */
   readonly host?: string;
-  /** 0 takes any free port. */
+  /** 0 takes any free port. If absent it is 5429, or any free one where that is taken. */
   readonly port?: number;
+  /** Names and addresses under which other machines reach this one; the first goes into the join URL. */
+  readonly advertise?: readonly string[];
+  /** `auto`: on loopback a certificate is made when somebody speaks TLS, elsewhere at once. `off` goes with loopback only. */
+  readonly tls?: "auto" | "on" | "off";
+  /** The admin's. */
   readonly token?: string;
   readonly heartbeatMs?: number;
   readonly settings?: Partial<Settings>;
@@ -25,8 +39,18 @@ export interface BrokerOptions {
 
 export interface Broker {
   readonly url: string;
+  /** The admin's. */
   readonly token: string;
+  /** SHA-256 of the CA's certificate, where the URL is https. */
+  readonly ca?: string;
   readonly core: Core;
+  /** The default port was taken, and this one was used instead. */
+  readonly moved: boolean;
+  tokenOf(role: Role): string | undefined;
+  /** All that somebody of this role needs to come in, in one line; a worker if absent. */
+  joinUrl(role?: Role): string;
+  /** A link that lets a browser in once. */
+  newEntry(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
   /** In order: doors closed, decisions on disk, store closed. Workers keep their tasks for the next start. */
   stop(): Promise<void>;
 }
@@ -36,9 +60,63 @@ const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
 
 export async function startBroker(options: BrokerOptions): Promise<Broker> {
-  const { dir, host = "127.0.0.1", port = DEFAULT_PORT, log = SILENT } = options;
+  const { dir, host = "127.0.0.1", log = SILENT, tls = "auto", advertise = [] } = options;
+  const local = isLoopback(host);
+  if (tls === "off" && !local) {
+    throw new LaboroError("LABORO_BAD_INPUT", `other machines can reach ${host}: it is not opened without TLS`);
+  }
+  const { core, store } = await openCore(options, log);
+  const token = options.token ?? keptToken(dir);
+  const close = async (): Promise<void> => {
+    await core.stop();
+    await store.close();
+  };
+  try {
+    const tokens = keptTokens(dir, token);
+    const certificates = new Certificates(dir, [...advertise, ...(isWildcard(host) ? [] : [host])]);
+    const ca = local && tls !== "on" ? undefined : await certificates.fingerprint();
+    const entry = new Entry(token);
+    const newEntry = (role: Role = "admin") => {
+      const { code, expires } = entry.newCode(role);
+      return { code, expires, url: `${url}/enter?code=${code}` };
+    };
+    const door = new MainDoor(core, {
+      tokens,
+      entry,
+      face: { version: versionOf(), doors: () => [{ name: "main", url }], newEntry },
+      log,
+      broker: `broker-${core.state.epoch}`,
+      heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
+      outputWindow: OUTPUT_WINDOW,
+      ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
+    });
+    const { port, moved } = await listen(door, host, options.port, log);
+    const name = advertise[0] ?? (isWildcard(host) ? hostname() : host);
+    const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
+    const access: Access = ca === undefined ? { url, token } : { url, token, ca };
+    writeAccess(dir, access);
+    return {
+      ...access,
+      core,
+      moved,
+      tokenOf: (role) => tokens.ofRole(role),
+      joinUrl: (role = "worker") => joinUrl({ ...access, token: tokens.ofRole(role) ?? token }),
+      newEntry,
+      stop: async () => {
+        await core.stop();
+        await door.close();
+        await store.close();
+      },
+    };
+  } catch (cause) {
+    await close();
+    throw cause;
+  }
+}
+
+async function openCore(options: BrokerOptions, log: Log): Promise<{ core: Core; store: Store }> {
   const store: Store = openSqliteStore({
-    dir,
+    dir: options.dir,
     log: (line) => log.warn({}, line),
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: options.allowNetworkFilesystem }),
   });
@@ -51,30 +129,42 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     await store.close();
     throw cause;
   });
-  const token = options.token ?? keptToken(dir);
-  const door = new MainDoor(core, {
-    token,
-    log,
-    broker: `broker-${core.state.epoch}`,
-    heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
-    outputWindow: OUTPUT_WINDOW,
-  });
-  const address = await door.listen(host, port).catch(async (cause: unknown) => {
-    await core.stop();
-    await store.close();
-    const why = errnoOf(cause) === "EADDRINUSE" ? "something else listens there" : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on ${host}:${port}: ${why}`, { cause });
-  });
-  const url = `http://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
-  writeAccess(dir, { url, token });
-  return {
-    url,
-    token,
-    core,
-    stop: async () => {
-      await core.stop();
-      await door.close();
-      await store.close();
-    },
-  };
+  return { core, store };
+}
+
+/** On the port that is asked for; nobody asked for the default one, so it may be another. */
+async function listen(
+  door: MainDoor,
+  host: string,
+  port: number | undefined,
+  log: Log,
+): Promise<{ port: number; moved: boolean }> {
+  try {
+    return { port: (await door.listen(host, port ?? DEFAULT_PORT)).port, moved: false };
+  } catch (cause) {
+    const taken = errnoOf(cause) === "EADDRINUSE";
+    if (taken && port === undefined) {
+      const moved = await door.listen(host, 0);
+      log.warn({ port: moved.port }, `port ${DEFAULT_PORT} is taken: listening on ${moved.port} instead`);
+      return { port: moved.port, moved: true };
+    }
+    const why = taken ? "something else listens there" : String(cause);
+    throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on ${host}:${port ?? DEFAULT_PORT}: ${why}`, { cause });
+  }
+}
+
+const isWildcard = (host: string): boolean => host === "0.0.0.0" || host === "::" || host === "";
+
+async function shown(certificates: Certificates, log: Log): ReturnType<Certificates["shown"]> {
+  try {
+    return await certificates.shown();
+  } catch (cause) {
+    log.error({ error: String(cause) }, "there is no certificate for who speaks TLS");
+    throw cause;
+  }
+}
+
+function versionOf(): string {
+  const file = new URL("../../package.json", import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }

@@ -1,55 +1,65 @@
-/** The main door: HTTP on one port, and on it the WebSocket of our own link. */
-import { createServer, type IncomingMessage, type Server } from "node:http";
+/**
+ * The main door: HTTP, plain and with TLS, on one port; on it the API, a page for people, and the WebSocket of our own link. What is
+ * only for HTTP is loaded when it is first asked for, because most brokers are started to run one batch.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
-import { WebSocketServer } from "ws";
-import { LaboroError } from "../model/errors.js";
-import { ClientSession } from "../protocols/laboro/broker-client.js";
-import { WorkerSession, type WorkerSessionOptions } from "../protocols/laboro/broker-worker.js";
-import { type CloseReason, Connection, SERVER_OPTIONS } from "../protocols/laboro/connection.js";
-import {
-  type FromClient,
-  type FromWorker,
-  LINK_VERSION,
-  SUBPROTOCOL,
-  type ToClient,
-  type ToWorker,
-} from "../protocols/laboro/messages.js";
-import { tokenMatches } from "./access.js";
+import type { LaboroError } from "../model/errors.js";
+import type { Pair } from "./certificates.js";
 import type { Core } from "./core.js";
-import type { Log } from "./log.js";
-import { Operations } from "./operations.js";
+import type { Entry } from "./entry.js";
+import { sharePort } from "./first-byte.js";
+import { Gate, isEncrypted, isRefusal, type Refusal } from "./gate.js";
+import { type LinkOptions, Links } from "./links.js";
+import type { BrokerFace } from "./operations/operation.js";
+import type { Tokens } from "./tokens.js";
 
-const LINK_PATH = "/node/persistent";
-/** Who opens a link says who it is within this time. */
-const FIRST_WORD_MS = 10_000;
+/** How long a goodbye is waited for. */
+const GOODBYE_MS = 200;
 
-type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
+const LIMITS = {
+  headersTimeout: 10_000,
+  requestTimeout: 120_000,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 2_000,
+} as const;
 
-export interface DoorOptions extends WorkerSessionOptions {
-  readonly token: string;
-  readonly log: Log;
+export interface DoorOptions extends LinkOptions {
+  readonly tokens: Tokens;
+  readonly entry: Entry;
+  readonly face: BrokerFace;
+  /** What is shown to who speaks TLS; absent where nobody may. */
+  readonly certificate?: () => Promise<Pair>;
 }
+
+type Answering = typeof import("../api/index.js");
 
 export class MainDoor {
   readonly #core: Core;
-  readonly #operations: Operations;
   readonly #options: DoorOptions;
+  readonly #gate: Gate;
+  readonly #links: Links;
   readonly #server: Server;
-  readonly #links = new WebSocketServer(SERVER_OPTIONS);
-  readonly #open = new Set<Caller>();
+  readonly #connected = new Set<Socket>();
+  #api: ReturnType<Answering["createApi"]> | undefined;
+  #closing = false;
 
   constructor(core: Core, options: DoorOptions) {
     this.#core = core;
-    this.#operations = new Operations(core);
     this.#options = options;
-    this.#server = createServer((request, response) => {
-      const found = request.url === "/healthz";
-      response.writeHead(found ? 200 : 404, { "content-type": "text/plain" });
-      response.end(found ? "ok\n" : "not found\n");
+    this.#gate = new Gate(options.tokens, options.entry);
+    this.#links = new Links(core, this.#gate, options.face, options);
+    this.#server = createServer(LIMITS, (request, response) => void this.#answer(request, response));
+    this.#server.on("upgrade", (request, socket, head) => this.#links.upgrade(request, socket, head));
+    this.#server.on("clientError", (error, socket) => {
+      if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
+      else socket.destroy();
     });
-    this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
-    this.#server.on("clientError", (_error, socket) => socket.destroy());
+    if (options.certificate !== undefined) sharePort(this.#server, options.certificate);
+    this.#server.on("connection", (socket: Socket) => {
+      this.#connected.add(socket);
+      socket.once("close", () => this.#connected.delete(socket));
+    });
   }
 
   listen(host: string, port: number): Promise<AddressInfo> {
@@ -64,107 +74,80 @@ export class MainDoor {
   }
 
   close(): Promise<void> {
-    for (const connection of this.#open) connection.close(1001, "the broker is stopping");
+    this.#closing = true;
+    this.#links.close();
     return new Promise((resolve) => {
       this.#server.close(() => resolve());
       this.#server.closeAllConnections();
       // A peer that does not say goodbye is not waited for.
       setTimeout(() => {
-        for (const socket of this.#links.clients) socket.terminate();
-      }, 200);
+        this.#links.terminate();
+        for (const socket of this.#connected) socket.destroy();
+      }, GOODBYE_MS);
     });
   }
 
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    socket.on("error", () => socket.destroy());
-    const refusal = this.#refusal(request);
-    if (refusal !== undefined) {
-      refuse(socket, refusal);
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = request.url?.split("?", 1)[0] ?? "/";
+    response.on("error", () => response.destroy());
+    try {
+      if (path === "/healthz" || path === "/readyz") this.#sayHow(path, response);
+      else if (path.startsWith("/api/")) await this.#answerApi(request, response);
+      else await this.#answerPage(path, request, response);
+    } catch (cause) {
+      this.#options.log.error({ error: String(cause) }, "a request could not be answered");
+      if (response.headersSent) response.destroy();
+      else say(response, 500, { code: "LABORO_INTERNAL", message: "this could not be answered; the log has the reason" });
+    }
+  }
+
+  #sayHow(path: string, response: ServerResponse): void {
+    const refusing = path === "/healthz" ? undefined : this.#closing ? "stopping" : this.#core.refusing?.code;
+    response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain" });
+    response.end(`${refusing ?? "ok"}\n`);
+  }
+
+  async #answerApi(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const admitted = this.#gate.admit(request, true);
+    if (isRefusal(admitted)) {
+      await refuse(response, admitted);
       return;
     }
-    this.#links.handleUpgrade(request, socket, head, (webSocket) => {
-      const { log } = this.#options;
-      const transport = request.socket as Socket;
-      transport.setNoDelay(true);
-      const silent = setTimeout(
-        () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
-        FIRST_WORD_MS,
-      );
-      const connection: Caller = new Connection(
-        webSocket,
-        { from: "caller", transport, log },
-        {
-          onMessages: (batch) => {
-            clearTimeout(silent);
-            this.#firstFrame(connection, batch);
-          },
-          onClose: () => {
-            clearTimeout(silent);
-            this.#open.delete(connection);
-          },
-        },
-      );
-      this.#open.add(connection);
+    this.#api ??= (await import("../api/index.js")).createApi(this.#core, this.#options.face, this.#options.log);
+    await this.#api(request, response, admitted.role);
+  }
+
+  async #answerPage(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const misplaced = this.#gate.refusalOfPlace(request);
+    if (misplaced !== undefined) {
+      await refuse(response, misplaced);
+      return;
+    }
+    const { answerPage } = await import("../api/pages.js");
+    const admitted = this.#gate.admit(request, true);
+    await answerPage(request, response, path, {
+      core: this.#core,
+      face: this.#options.face,
+      role: isRefusal(admitted) ? undefined : admitted.role,
+      enter: (code) => this.#options.entry.exchange(code, isEncrypted(request)),
     });
   }
-
-  #refusal(request: IncomingMessage): Refusal | undefined {
-    if (request.url !== LINK_PATH) return { status: "404 Not Found", why: "there is nothing here" };
-    const offered = request.headers["sec-websocket-protocol"]?.split(",").map((name) => name.trim()) ?? [];
-    if (!offered.includes(SUBPROTOCOL))
-      return { status: "426 Upgrade Required", why: `this door speaks ${SUBPROTOCOL}` };
-    const [scheme, given] = request.headers.authorization?.split(" ") ?? [];
-    if (scheme === "Bearer" && tokenMatches(this.#options.token, given)) return undefined;
-    return { status: "401 Unauthorized", why: "the token is not known here" };
-  }
-
-  /** The first message says who calls; the session takes the connection from there. */
-  #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[]): void {
-    const [first, ...rest] = batch;
-    if (first?.type === "JOIN") {
-      const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
-      const session = new WorkerSession(this.#core, link, first, this.#options);
-      session.onMessages(rest as FromWorker[]);
-    } else if (first?.type === "HELLO") {
-      const { broker, heartbeatMs } = this.#options;
-      const link = connection.handOver<FromClient, ToClient>(this.#listener(connection, () => session));
-      const session = new ClientSession(this.#core, this.#operations, link);
-      if (first.version !== LINK_VERSION) {
-        throw new LaboroError(
-          "LABORO_VERSION",
-          `the client speaks link version ${first.version}, this broker ${LINK_VERSION}`,
-        );
-      }
-      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs });
-      link.startHeartbeat(heartbeatMs);
-      session.onMessages(rest as FromClient[]);
-    } else {
-      throw new LaboroError("LABORO_BAD_MESSAGE", `${first?.type ?? "nothing"} came first, expected JOIN or HELLO`);
-    }
-  }
-
-  #listener<In>(
-    connection: Caller,
-    session: () => { onMessages(batch: readonly In[]): void; onClose(reason: CloseReason): void },
-  ): { onMessages: (batch: readonly In[]) => void; onClose: (reason: CloseReason) => void } {
-    return {
-      onMessages: (batch) => session().onMessages(batch),
-      onClose: (reason) => {
-        this.#open.delete(connection);
-        session().onClose(reason);
-      },
-    };
-  }
 }
 
-interface Refusal {
-  readonly status: string;
-  readonly why: string;
+async function refuse(response: ServerResponse, { status, code, why, after }: Refusal): Promise<void> {
+  await after;
+  if (status === 401) response.setHeader("www-authenticate", 'Bearer realm="laboro"');
+  say(response, status, { code, message: why });
 }
 
-function refuse(socket: Duplex, { status, why }: Refusal): void {
-  const body = `${why}\n`;
-  const length = Buffer.byteLength(body);
-  const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
-  socket.end(head + body);
+function say(response: ServerResponse, status: number, error: Pick<LaboroError, "code" | "message">): void {
+  const body = JSON.stringify({ error: { code: error.code, message: error.message } });
+  // What of the request's body has not come yet is not wanted.
+  response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", connection: "close" });
+  response.end(body);
+}
+
+function statusOf(error: NodeJS.ErrnoException): string {
+  if (error.code === "HPE_HEADER_OVERFLOW") return "431 Request Header Fields Too Large";
+  return error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "408 Request Timeout" : "400 Bad Request";
 }

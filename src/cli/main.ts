@@ -1,37 +1,40 @@
-/** `laboro`: one file a verb. */
-import { readFileSync } from "node:fs";
-import { Command, CommanderError } from "commander";
-import { asLaboroError } from "../model/errors.js";
-import { serve } from "./serve.js";
-import { worker } from "./worker.js";
+/** `laboro`: finds the verb, loads it, and turns whatever it throws into a line and an exit code. */
+import { CommanderError } from "commander";
+import { EXIT, exitCodeOfUsage, isVerbose, reportFailure } from "./failures.js";
+import { makeProgram } from "./program.js";
 
-/** 2 for a mistake in the command, 3 where the broker cannot be reached, 1 for the rest. */
-function exitCodeOf(code: string): number {
-  if (code === "LABORO_BAD_INPUT") return 2;
-  return code === "LABORO_BROKER_UNREACHABLE" || code === "LABORO_BROKER_GONE" ? 3 : 1;
+/** Options that every verb has may stand before it, too. */
+const LEADING = new Set(["--broker", "--data", "--verbose"]);
+
+// A reader that has seen enough (`| head`) is no failure.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") process.exit(process.exitCode ?? EXIT.ok);
+    throw error;
+  });
 }
 
-const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
-  version: string;
-};
-
-const program = new Command("laboro")
-  .description("Hands out work: a broker keeps it, workers do it, clients ask for it.")
-  .version(version)
-  .exitOverride()
-  .showHelpAfterError("(laboro --help lists what there is)")
-  .addCommand(serve())
-  .addCommand(worker());
-for (const command of program.commands) command.exitOverride();
-
+const args = withVerb(process.argv.slice(2));
 try {
-  await program.parseAsync();
+  const program = await makeProgram(args.slice(0, 2));
+  await program.parseAsync(args, { from: "user" });
 } catch (cause) {
-  if (cause instanceof CommanderError) {
-    process.exitCode = cause.exitCode === 0 ? 0 : 2;
-  } else {
-    const { code, message } = asLaboroError(cause);
-    console.error(`laboro: ${message} (${code})`);
-    process.exitCode = exitCodeOf(code);
+  process.exitCode = cause instanceof CommanderError ? exitCodeOfUsage(cause) : reportFailure(cause, isVerbose(args));
+}
+
+/** `laboro` alone, or with options only, is `laboro status`. */
+function withVerb(given: readonly string[]): string[] {
+  const own = new Set(["-h", "--help", "-V", "--version"]);
+  const leading: string[] = [];
+  let at = 0;
+  for (let word = given[at]; word !== undefined; word = given[at]) {
+    if (!LEADING.has(word.replace(/=.*/s, ""))) break;
+    const length = word === "--verbose" || word.includes("=") ? 1 : 2;
+    leading.push(...given.slice(at, at + length));
+    at += length;
   }
+  const [verb, ...rest] = given.slice(at);
+  if (verb === undefined) return ["status", ...leading];
+  if (own.has(verb)) return [verb, ...rest];
+  return verb.startsWith("-") ? ["status", ...leading, verb, ...rest] : [verb, ...leading, ...rest];
 }

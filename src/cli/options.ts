@@ -1,20 +1,11 @@
-/** What several verbs share: where data is, how much to say, how to read a value. */
-import { homedir } from "node:os";
-import { join } from "node:path";
-import { InvalidArgumentError } from "commander";
+/** What the verbs share that run for long: a log, signals, options that may be repeated. */
 import { pino } from "pino";
 import type { Log } from "../broker/log.js";
 
-export const defaultDataDir = (): string => process.env.LABORO_DATA ?? join(homedir(), ".local", "share", "laboro");
+export { wholeNumber } from "./numbers.js";
 
 /** One JSON line a message, on standard error. */
 export const logger = (): Log => pino({ base: null }, pino.destination({ dest: 2, sync: true }));
-
-export function wholeNumber(text: string): number {
-  const value = Number(text);
-  if (/^\d+$/.test(text) && Number.isSafeInteger(value)) return value;
-  throw new InvalidArgumentError("expected a whole number");
-}
 
 export function collect(text: string, before: readonly string[]): readonly string[] {
   return [...before, text];

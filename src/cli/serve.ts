@@ -1,53 +1,109 @@
 /** `laboro serve`: a broker in the foreground. */
-import { Command } from "commander";
+import { isIP } from "node:net";
+import { join, resolve } from "node:path";
+import { Command, InvalidArgumentError } from "commander";
 import { DEFAULT_PORT, startBroker } from "../broker/index.js";
-import { LaboroError } from "../model/errors.js";
-import { defaultDataDir, logger, onSignals, wholeNumber } from "./options.js";
+import { writePrivate } from "../broker/private-file.js";
+import { dataDirectory } from "../client/find-broker.js";
+import { parseDuration } from "./duration.js";
+import { collect, logger, onSignals } from "./options.js";
+import { remark, say } from "./print.js";
 
 interface Options {
-  readonly data: string;
-  readonly listen: string;
+  readonly data?: string;
+  readonly listen?: Address;
+  readonly advertise: readonly string[];
   readonly allowNetworkFilesystem?: boolean;
   readonly heartbeat?: number;
   readonly grace?: number;
 }
 
+interface Address {
+  readonly host: string;
+  /** Absent where nobody asked for one: then a busy default moves to a free one. */
+  readonly port?: number;
+}
+
+/** What a worker needs to come in, for those that can read this file. */
+const JOIN_FILE = "join.url";
+
 export function serve(): Command {
   return new Command("serve")
-    .description("Run a broker. It keeps its jobs in the data directory and goes on where it was when started again.")
-    .option("--data <dir>", "the data directory", defaultDataDir())
-    .option("--listen <addr:port>", "where to listen; port 0 takes any free one", `127.0.0.1:${DEFAULT_PORT}`)
-    .option("--heartbeat <ms>", "time between signs of life on a link; three missed end it", wholeNumber)
-    .option("--grace <ms>", "how long a worker may be away before its tasks go to others", wholeNumber)
+    .description(
+      "Run a broker. It keeps its jobs in the data directory and goes on where it was when started again. " +
+        "It listens on this machine alone unless --listen opens it wider, which is always with TLS and a token.",
+    )
+    .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
+    .option(
+      "--listen <addr[:port]>",
+      `where to listen; port 0 takes any free one (default: 127.0.0.1:${DEFAULT_PORT})`,
+      parseAddress,
+    )
+    .option("--advertise <host>", "the name by which other machines reach this one; may be repeated", collect, [])
+    .option(
+      "--heartbeat <duration>",
+      "time between signs of life on a link; three missed end it (default: 2s)",
+      parseTime,
+    )
+    .option(
+      "--grace <duration>",
+      "how long a worker may be away before its tasks go to others (default: 30s)",
+      parseTime,
+    )
     .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
-    .addHelpText("after", "\nExample:\n  laboro serve --data ./broker --listen 127.0.0.1:0")
+    .option("--verbose", "say more when something fails")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro serve\n  laboro serve --listen 0.0.0.0 --advertise head.cluster\n  laboro serve --data ./broker --listen 127.0.0.1:0",
+    )
     .action(run);
 }
 
 async function run(options: Options): Promise<void> {
-  const { host, port } = addressOf(options.listen);
+  const dir = resolve(dataDirectory(options));
+  const { listen, advertise, heartbeat, grace } = options;
   const broker = await startBroker({
-    dir: options.data,
-    host,
-    port,
+    dir,
+    ...listen,
+    advertise,
     log: logger(),
-    ...(options.heartbeat === undefined ? {} : { heartbeatMs: options.heartbeat }),
-    ...(options.grace === undefined ? {} : { settings: { graceMs: options.grace } }),
+    ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
+    ...(grace === undefined ? {} : { settings: { graceMs: grace } }),
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     // Nothing can be promised any more: the next start finds what was.
     onFailed: () => process.exit(1),
   });
-  console.log(`listening on ${broker.url}`);
-  console.log(`a worker joins with: laboro worker --data ${options.data}`);
   onSignals(() => void broker.stop().then(() => process.exit(0)));
+  if (broker.moved) remark(`port ${DEFAULT_PORT} is taken, so another one is used`);
+  const file = join(dir, JOIN_FILE);
+  const url = broker.joinUrl();
+  writePrivate(file, `${url}\n`);
+  // Not as an argument: those are for everyone on the machine to see.
+  say(
+    `listening on ${broker.url}`,
+    "a worker joins with",
+    `  laboro worker --join @${quoted(file)}`,
+    "where it can read that file, and elsewhere with",
+    `  LABORO_BROKER=${quoted(url)} laboro worker`,
+  );
 }
 
-function addressOf(text: string): { host: string; port: number } {
-  const found = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:]*)):(?<port>\d+)$/.exec(text);
-  const port = Number(found?.groups?.port);
+/** For a shell, if need be. */
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** ADDRESS, ADDRESS:PORT, [V6]:PORT or a bare address of version 6. */
+function parseAddress(text: string): Address {
+  if (isIP(text) === 6) return { host: text };
+  const found = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:[\]]+))(?::(?<port>\d{1,5}))?$/.exec(text);
   const host = found?.groups?.v6 ?? found?.groups?.host;
-  if (host === undefined || host === "" || port > 65535) {
-    throw new LaboroError("LABORO_BAD_INPUT", `--listen: expected ADDRESS:PORT, got ${text}`);
+  const port = found?.groups?.port;
+  if (host === undefined || Number(port ?? 0) > 65_535) {
+    throw new InvalidArgumentError("expected ADDRESS or ADDRESS:PORT");
   }
-  return { host, port };
+  return port === undefined ? { host } : { host, port: Number(port) };
+}
+
+/** A bare number is milliseconds. */
+function parseTime(text: string): number {
+  return /^\d+$/.test(text) ? Number(text) : parseDuration(text);
 }

@@ -1,17 +1,21 @@
 /** What a program asks a broker: jobs, their results and output, and services. */
+
+import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import { LaboroError } from "../model/errors.js";
-import type { Job, JobEnd } from "../model/job.js";
+import type { JobEnd } from "../model/job.js";
 import type { Submission } from "../model/job-input.js";
 import type { OutputStream, TaskResult } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
-import type { JobPage, OutputPage, OutputPiece, ResultPage } from "../store/contract.js";
+import type { OutputPiece } from "../store/contract.js";
 import { ClientLink } from "./link.js";
 
 export interface ConnectOptions {
   /** One broker, or the brokers of a group. */
   readonly broker: string | readonly string[];
   readonly token: string;
+  /** Of the CA that a broker's certificate must come from, as its join URL has it. */
+  readonly caFingerprint?: string | undefined;
   readonly name?: string;
   readonly connectTimeoutMs?: number;
 }
@@ -25,22 +29,8 @@ export interface RequestOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface WorkerInfo {
-  readonly id: string;
-  readonly name: string;
-  readonly protocol: string;
-  readonly pool: string;
-  readonly tags: readonly string[];
-  readonly services: readonly string[];
-  readonly connected: boolean;
-  readonly draining: boolean;
-  readonly standing: string;
-  readonly total: Readonly<Record<string, number>>;
-  readonly free: Readonly<Record<string, number>>;
-  readonly tasks: number;
-  readonly stock: number;
-  readonly requests: number;
-}
+export type JobInfo = OperationOutput<"job">;
+export type WorkerInfo = OperationOutput<"workers">["workers"][number];
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -52,6 +42,7 @@ export async function connect(options: ConnectOptions): Promise<Client> {
     token: options.token,
     name: options.name ?? `client:${process.pid}`,
     connectTimeoutMs: options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS,
+    ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
   });
   await link.ready();
   return new Client(link);
@@ -66,7 +57,7 @@ export class Client {
 
   /** Durable when it resolves. */
   async submit(submission: Submission): Promise<JobHandle> {
-    const { job } = (await this.ask("submit", submission)) as { job: number };
+    const { job } = await this.ask("submit", submission);
     return new JobHandle(this, job);
   }
 
@@ -74,12 +65,13 @@ export class Client {
     return new JobHandle(this, id);
   }
 
-  async jobs(options: { readonly before?: number; readonly limit?: number } = {}): Promise<JobPage> {
-    return (await this.ask("jobs", options)) as JobPage;
+  /** Newest first, a page at a time. */
+  jobs(options: OperationInput<"jobs"> = {}): Promise<OperationOutput<"jobs">> {
+    return this.ask("jobs", options);
   }
 
   async workers(): Promise<readonly WorkerInfo[]> {
-    return ((await this.ask("workers", {})) as { workers: WorkerInfo[] }).workers;
+    return (await this.ask("workers", {})).workers;
   }
 
   async drain(worker: string): Promise<void> {
@@ -98,7 +90,9 @@ export class Client {
     return (await this.#link.question(make, signal)) as Uint8Array;
   }
 
-  /** An operation of the broker by name. */
+  /** An operation of the broker by name; docs/reference/api.md lists them. */
+  ask<Name extends OperationName>(operation: Name, input: OperationInput<Name>): Promise<OperationOutput<Name>>;
+  ask(operation: string, input: unknown): Promise<unknown>;
   ask(operation: string, input: unknown): Promise<unknown> {
     return this.#link.question((id) => ({ type: "ASK", id, operation, input }));
   }
@@ -121,7 +115,8 @@ export class JobHandle {
   async wait(): Promise<JobEnd> {
     for (;;) {
       try {
-        return ((await this.#client.ask("wait", { job: this.id })) as { state: JobEnd }).state;
+        const { state } = await this.#client.ask("wait", { job: this.id });
+        if (state !== undefined) return state;
       } catch (cause) {
         // Waiting changes nothing, so it may be asked again.
         const code = cause instanceof LaboroError ? cause.code : undefined;
@@ -130,16 +125,16 @@ export class JobHandle {
     }
   }
 
-  async info(): Promise<Job> {
-    return (await this.#client.ask("job", { job: this.id })) as Job;
+  info(): Promise<JobInfo> {
+    return this.#client.ask("job", { job: this.id });
   }
 
   /** In order of index, fetched page by page. Cancelled tasks that never ran have none. */
   async *results(): AsyncGenerator<TaskResult> {
     let from: number | undefined = 0;
     while (from !== undefined) {
-      const page = (await this.#client.ask("results", { job: this.id, from })) as ResultPage;
-      yield* page.results;
+      const page: OperationOutput<"tasks"> = await this.#client.ask("tasks", { job: this.id, from });
+      yield* page.tasks;
       from = page.next;
     }
   }
@@ -148,7 +143,8 @@ export class JobHandle {
   async *output(index: number, options: { attempt?: number; stream?: OutputStream } = {}): AsyncGenerator<OutputPiece> {
     let from: number | undefined = 0;
     while (from !== undefined) {
-      const page = (await this.#client.ask("output", { job: this.id, index, from, ...options })) as OutputPage;
+      const input: OperationInput<"output"> = { job: this.id, index, from, ...options };
+      const page: OperationOutput<"output"> = await this.#client.ask("output", input);
       yield* page.pieces;
       from = page.next;
     }
@@ -162,7 +158,7 @@ export class JobHandle {
   }
 
   async explain(index: number): Promise<string> {
-    return ((await this.#client.ask("explain", { job: this.id, index })) as { why: string }).why;
+    return (await this.#client.ask("explain", { job: this.id, index })).why;
   }
 
   async hold(): Promise<void> {
@@ -176,5 +172,10 @@ export class JobHandle {
   /** Durable when it resolves: these tasks, or all, end cancelled whatever arrives. */
   async cancel(tasks?: readonly Range[], reason?: string): Promise<void> {
     await this.#client.ask("cancel", { job: this.id, ...(tasks && { tasks }), ...(reason && { reason }) });
+  }
+
+  /** Run finished tasks again: those that failed or were cancelled, unless other ends are named. Gives how many. */
+  async rerun(options: { ends?: readonly JobEnd[]; tasks?: readonly Range[] } = {}): Promise<number> {
+    return (await this.#client.ask("rerun", { job: this.id, ...options })).count;
   }
 }

@@ -2,7 +2,7 @@
 export { type Broker, type BrokerOptions, startBroker } from "../broker/index.js";
 export type { Log } from "../broker/log.js";
 export { type ErrorCode, LaboroError } from "../model/errors.js";
-export type { Job, JobEnd } from "../model/job.js";
+export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
 export type { TaskResult } from "../model/outcome.js";
 export type { Recipe } from "../model/recipe.js";
@@ -14,4 +14,12 @@ export {
   type Worker,
   type WorkerOptions,
 } from "../worker/index.js";
-export { Client, type ConnectOptions, connect, JobHandle, type RequestOptions, type WorkerInfo } from "./client.js";
+export {
+  Client,
+  type ConnectOptions,
+  connect,
+  JobHandle,
+  type JobInfo,
+  type RequestOptions,
+  type WorkerInfo,
+} from "./client.js";

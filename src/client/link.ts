@@ -21,6 +21,8 @@ interface Question {
 export interface ClientLinkOptions {
   readonly urls: readonly string[];
   readonly token: string;
+  /** The CA of `https:` brokers, where they are known by its fingerprint. */
+  readonly caFingerprint?: string | undefined;
   readonly name: string;
   /** Give up when no broker answers within this time; the link is tried for ever if absent. */
   readonly connectTimeoutMs?: number;
@@ -41,6 +43,7 @@ export class ClientLink {
       from: "client",
       urls: options.urls,
       token: options.token,
+      ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       onOpen: (link) => link.send({ type: "HELLO", version: LINK_VERSION, name: options.name }),
       onMessages: (batch, link) => {
         for (const message of batch) this.#receive(message, link);
@@ -52,6 +55,8 @@ export class ClientLink {
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
         this.#lastError = error;
+        // Somebody else is there; trying again would not change that.
+        if (error.code === "LABORO_BAD_CERTIFICATE") this.close(error);
       },
     });
     const { connectTimeoutMs } = options;

@@ -33,6 +33,8 @@ export function onCommitted(
         if (write.op === "replace") for (const piece of write.pieces) lost.add(piece.id);
       }
       if (answer.progress !== undefined) onProgress(state, out, write.job, answer.progress, now);
+    } else if (answer.op === "release" && answer.job !== undefined && answer.progress !== undefined) {
+      onProgress(state, out, answer.job, answer.progress, now);
     } else if (answer.op === "cancel" && write.op === "cancel" && answer.progress !== undefined) {
       onProgress(state, out, write.job, answer.progress, now);
     }

@@ -4,8 +4,9 @@
  */
 import { sizeOf } from "../model/ranges.js";
 import { isReady } from "./queue.js";
+import { mayUse } from "./reservation.js";
 import { fitCount, isCapable } from "./signature.js";
-import { GONE, type JobState, type State, type WorkerState } from "./state.js";
+import { GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
 
 export function check(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
@@ -22,17 +23,34 @@ export function check(state: State): void {
     const oldest = Math.min(...[...signature.fitting].map((worker) => worker.lastUse));
     if (signature.fitting.size > 0)
       same(`${where}: least recently used on top`, signature.fitting.peek()?.lastUse, oldest);
-    same(`${where}: active`, state.active.has(signature), signature.jobs.size > 0 || signature.requests.size > 0);
-    if (signature.reservation !== undefined) {
-      same(`${where}: reservation`, signature.reservation.worker.reservedFor, signature);
-      same(`${where}: reserved worker is capable`, signature.capable.has(signature.reservation.worker), true);
-    }
-    if (!state.halted && signature.requests.size > 0)
-      same(`${where}: requests wait beside a free slot`, signature.fitting.size, 0);
+    const waits = signature.jobs.size > 0 || signature.requests.size > 0;
+    same(`${where}: active`, state.active.has(signature), waits && signature.capable.size > 0);
+    checkReservation(state, signature);
+    checkNothingIdle(state, signature);
   }
   for (const request of state.requests.values()) {
     same(`request ${request.id} at its worker`, request.worker?.requests.has(request) ?? true, true);
     same(`request ${request.id} waits`, request.signature.requests.has(request), request.worker === undefined);
+  }
+}
+
+function checkReservation(state: State, signature: Signature): void {
+  const { reservation, key } = signature;
+  if (reservation === undefined) return;
+  same(`signature ${key}: reservation`, reservation.reservedFor, signature);
+  same(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
+  same(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
+  if (!state.halted) same(`signature ${key}: the reserved worker has no room yet`, fitCount(reservation, signature), 0);
+}
+
+/** Work conservation: nothing waits beside a worker that has room for it, unless that is kept for something wider. */
+function checkNothingIdle(state: State, signature: Signature): void {
+  if (signature.requests.size > 0)
+    same(`${signature.key}: requests wait beside a free slot`, signature.fitting.size, 0);
+  const next = signature.jobs.peek();
+  if (state.halted || next === undefined) return;
+  for (const worker of signature.fitting) {
+    if (mayUse(worker, next)) throw new Error(`job ${next.id} waits although ${worker.profile.name} has room for it`);
   }
 }
 
@@ -90,11 +108,14 @@ function checkWorker(state: State, worker: WorkerState): void {
   same(`${where}: stock`, worker.stock, stock);
   same(`${where}: out`, worker.out, out);
   same(`${where}: has stock`, state.stocked.has(worker), stock > 0);
+  same(`${where}: reserved`, worker.reservedFor?.reservation ?? worker, worker);
+  same(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);
   if (!worker.connected) return;
   for (const [name, total] of Object.entries(worker.profile.total)) {
     const free = worker.free[name] ?? 0;
-    if (free < 0) throw new Error(`${where}: ${free} ${name} free`);
-    same(`${where}: free ${name}`, free, total - (used[name] ?? 0));
+    // Only a worker that has made itself smaller under its requests can have less than nothing.
+    if (free < 0 && worker.requests.size <= total) throw new Error(`${where}: ${free} ${name} free`);
+    same(`${where}: free ${name}`, Math.abs(free - total + (used[name] ?? 0)) < 1e-6, true);
   }
 }
 

@@ -7,6 +7,7 @@ import { addWaiting, requeue } from "./queue.js";
 import { fitCount, occupy } from "./signature.js";
 import {
   type Claim,
+  firstReaching,
   GONE,
   type JobState,
   newParcelId,
@@ -35,9 +36,7 @@ export function enterClaim(
   if (beside === undefined) {
     worker.claims.set(job.id, [claim]);
   } else {
-    let at = beside.length;
-    while (at > 0 && (beside[at - 1] as Claim).first > claim.first) at--;
-    beside.splice(at, 0, claim);
+    beside.splice(firstReaching(beside, claim.first), 0, claim);
   }
   job.claims.add(claim);
   job.out += open;
@@ -46,18 +45,28 @@ export function enterClaim(
   return claim;
 }
 
-/** Move as many tasks as fit from stock into the worker's room. */
-export function placeFromStock(state: State, claim: Claim): void {
-  const count = Math.min(claim.stock, fitCount(claim.worker, claim.job.signature));
+/** Move as many tasks as fit, and no more than `most`, from stock into the worker's room. */
+export function placeFromStock(state: State, claim: Claim, most = claim.stock): void {
+  const count = Math.min(most, claim.stock, fitCount(claim.worker, claim.job.signature));
   if (count <= 0) return;
   occupy(claim.worker, claim.job.job.requirement.needs, count);
   claim.placed += count;
   addStock(state, claim, -count);
 }
 
+/** All of the claim counts as stock; its room is not given back, the caller reckons that anew. */
+export function unplace(state: State, claim: Claim): void {
+  const { placed } = claim;
+  claim.placed = 0;
+  addStock(state, claim, placed);
+}
+
 /** After room came free: the stock handed out first takes it first. */
 export function promote(state: State, worker: WorkerState): void {
-  for (const claim of worker.stocked) placeFromStock(state, claim);
+  for (const claim of worker.stocked) {
+    if ((worker.free.slots ?? 0) <= worker.profile.reserveRequests) return;
+    placeFromStock(state, claim);
+  }
 }
 
 function addStock(state: State, claim: Claim, count: number): void {
@@ -97,8 +106,8 @@ export function dropClaim(state: State, claim: Claim): void {
   job.claims.delete(claim);
   const beside = worker.claims.get(job.id);
   if (beside === undefined) return;
-  const at = beside.indexOf(claim);
-  if (at >= 0) beside.splice(at, 1);
+  const at = firstReaching(beside, claim.first);
+  if (beside[at] === claim) beside.splice(at, 1);
   if (beside.length === 0) worker.claims.delete(job.id);
 }
 

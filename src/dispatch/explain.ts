@@ -2,6 +2,7 @@
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { Requirement } from "../model/recipe.js";
+import { mayUse } from "./reservation.js";
 import { claimOf, type JobState, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
@@ -33,9 +34,12 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], job.job.requirement);
   if (signature.reservation !== undefined) {
-    return `it needs more room than any worker has free; ${signature.reservation.worker.profile.name} is kept for it`;
+    return `it needs more room than any worker has free; ${signature.reservation.profile.name} is kept for it`;
   }
-  if (signature.fitting.size > 0) return "it is about to be handed out";
+  const [fitting] = signature.fitting;
+  if (fitting !== undefined && !mayUse(fitting, job))
+    return `${fitting.profile.name} has room, but keeps it for a wider task`;
+  if (fitting !== undefined) return "it is about to be handed out";
   return `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
 }
 

@@ -20,6 +20,13 @@ export class IndexedHeap<T> {
     return this.#items[0];
   }
 
+  /** The item that is on top once the top is gone. */
+  runnerUp(): T | undefined {
+    const left = this.#items[1];
+    const right = this.#items[2];
+    return right !== undefined && this.#before(right, left as T) ? right : left;
+  }
+
   /** Put an item in, or to its right place after what orders it has changed. */
   place(item: T): void {
     const at = this.#places.get(item);

@@ -1,10 +1,9 @@
 export { onCommitted } from "./answers.js";
+export { onCancel, onCancelHeard } from "./cancel.js";
 export { check } from "./check.js";
 export { type Call, Decisions, type Send, type TasksOf } from "./decisions.js";
 export { explain } from "./explain.js";
 export {
-  onCancel,
-  onCancelHeard,
   onGranted,
   onHold,
   onHoldHeard,
@@ -13,18 +12,17 @@ export {
   onOpened,
   onProgress,
 } from "./jobs.js";
+export type { Holding, Reconciled } from "./reconcile.js";
 export { onForget, onReply, onRequest, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
 export { createState, newParcelId, type State, type WorkerProfile, type WorkerState } from "./state.js";
 export { nextAlarm, onHalt, onResume, onTime } from "./time.js";
 export {
-  type Holding,
   onDrain,
   onProfile,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
-  type Reconciled,
   restoreClaim,
 } from "./workers.js";

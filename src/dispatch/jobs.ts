@@ -1,19 +1,35 @@
 /** The life of a job: added, granted more of its tasks, held, cancelled, ended. */
 import type { JobId, ParcelId } from "../model/ids.js";
-import type { Job, JobEnd } from "../model/job.js";
-import { countOf, type Ranges, sizeOf, union, within, without } from "../model/ranges.js";
+import type { After, Job, JobEnd } from "../model/job.js";
+import { countOf } from "../model/ranges.js";
 import type { Held, Parcel, Progress } from "../store/contract.js";
+import { onCancel, workersOf } from "./cancel.js";
 import { dropClaim } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { placeWork } from "./place.js";
-import { addWaiting, refill, relinquish, requeue } from "./queue.js";
-import { reindex, signatureFor } from "./signature.js";
-import { type JobState, newParcelId, type State, type Waiting } from "./state.js";
+import { Line } from "./line.js";
+import { placeWork, useRoom } from "./place.js";
+import { addWaiting, refill, relinquish, replaceWaiting, requeue } from "./queue.js";
+import { signatureFor } from "./signature.js";
+import type { JobState, State, WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
-import { cancelAt, restoreClaim } from "./workers.js";
+import { restoreClaim } from "./workers.js";
 
-/** Take up what the store has kept. Workers that hold tasks have the grace period, from now, to come back. */
-export function onOpened(state: State, out: Decisions, held: Held, now: number): void {
+/** How many ends of jobs are remembered. */
+const ENDS_KEPT = 10_000;
+
+/**
+ * Take up what the store has kept. Workers that hold tasks have the grace period, from now, to come back. `ends` says how the
+ * jobs ended that others wait for: the broker may have died before it drew the consequence.
+ */
+export function onOpened(
+  state: State,
+  out: Decisions,
+  held: Held,
+  now: number,
+  ends: ReadonlyMap<JobId, JobEnd> = new Map(),
+): void {
+  state.now = now;
+  for (const [job, end] of ends) state.ends.set(job, end);
   for (const job of held.jobs) enterJob(state, job);
   for (const job of state.jobs.values()) for (const { job: other } of job.job.after) waitFor(state, job, other);
   for (const one of held.parcels) {
@@ -27,6 +43,7 @@ export function onOpened(state: State, out: Decisions, held: Held, now: number):
     refill(state, out, job);
     relinquish(state, out, job);
   }
+  for (const job of [...state.jobs.values()]) heedEnds(state, out, job);
 }
 
 /** A job was stored. `finished` are the jobs of its `after` that have ended as it wants. */
@@ -38,16 +55,28 @@ export function onJobAdded(
   finished: ReadonlySet<JobId>,
   now: number,
 ): void {
-  const entered = enterJob(state, job);
+  state.now = now;
+  const entered = state.jobs.get(job.id) ?? enterJob(state, job);
   for (const { job: other } of job.after) if (!finished.has(other)) waitFor(state, entered, other);
   if (parcel !== undefined) {
     entered.more = parcel.last + 1 < job.count;
     addWaiting(state, out, entered, parcel, now);
   }
+  heedEnds(state, out, entered);
   refill(state, out, entered);
   placeWork(state, out, now);
   relinquish(state, out, entered);
 }
+
+/** A job that it waits for may have ended, and not as wanted, while this one was on its way to the store. */
+function heedEnds(state: State, out: Decisions, job: JobState): void {
+  for (const after of job.job.after) {
+    const end = state.ends.get(after.job);
+    if (end !== undefined && !isWanted(after, end)) cancelDependant(state, out, job, after.job, end);
+  }
+}
+
+const isWanted = ({ any }: After, end: JobEnd): boolean => any || end === "succeeded";
 
 function enterJob(state: State, job: Job): JobState {
   const entered: JobState = {
@@ -56,7 +85,7 @@ function enterJob(state: State, job: Job): JobState {
     signature: signatureFor(state, job.requirement, false),
     held: job.held,
     cancels: job.cancels,
-    waiting: [],
+    waiting: new Line(),
     ready: 0,
     later: new Set(),
     out: 0,
@@ -68,6 +97,7 @@ function enterJob(state: State, job: Job): JobState {
     failed: job.counters.failed,
   };
   state.jobs.set(job.id, entered);
+  state.ends.delete(job.id);
   state.priorities.set(job.priority, (state.priorities.get(job.priority) ?? 0) + 1);
   return entered;
 }
@@ -120,54 +150,12 @@ export function onHoldHeard(state: State, out: Decisions, id: JobId, held: boole
   if (job === undefined) return;
   job.held = held;
   requeue(state, job);
-  if (held) for (const claim of job.claims) retractClaims(out, claim.worker, [claim]);
-  else placeWork(state, out, now);
-}
-
-/** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
-export function onCancel(state: State, out: Decisions, id: JobId, ranges: Ranges, reason?: string): void {
-  if (!state.jobs.has(id)) return;
-  out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
-  onCancelHeard(state, out, id, ranges);
-}
-
-/** The same, where another broker has stored it. */
-export function onCancelHeard(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
-  const job = state.jobs.get(id);
-  if (job === undefined) return;
-  job.cancels = union(job.cancels, ranges);
-  dropCancelled(state, out, job);
-  requeue(state, job);
-  for (const worker of new Set([...job.claims].map((claim) => claim.worker))) cancelAt(state, out, worker, id);
-}
-
-function dropCancelled(state: State, out: Decisions, job: JobState): void {
-  const carve = (waiting: Waiting): Waiting[] | undefined => {
-    const cancelled = countOf(within(waiting, job.cancels));
-    if (cancelled === 0) return undefined;
-    const { attempt, failures, crashes, notBefore, avoid } = waiting;
-    const history = { attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
-    const pieces = without(waiting, job.cancels).map((range) => ({
-      ...range,
-      ...history,
-      id: newParcelId(state),
-      job: job.id,
-    }));
-    out.writes.push({ op: "replace", job: job.id, parcel: waiting.parcel, pieces, earlier: [], cancelled });
-    return pieces.map(({ id, first, last }) => ({ parcel: id, first, last, ...history }));
-  };
-  const kept = job.waiting.flatMap((waiting) => carve(waiting) ?? [waiting]);
-  job.waiting.splice(0, job.waiting.length, ...kept);
-  job.ready = kept.reduce((sum, waiting) => sum + sizeOf(waiting), 0);
-  for (const waiting of [...job.later]) {
-    const pieces = carve(waiting);
-    if (pieces === undefined) continue;
-    job.later.delete(waiting);
-    for (const piece of pieces) {
-      job.later.add(piece);
-      state.timers.place({ at: piece.notBefore, kind: "retry", job, waiting: piece });
-    }
+  if (held) {
+    for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(id) ?? []);
+  } else {
+    refill(state, out, job);
   }
+  placeWork(state, out, now);
 }
 
 /** The store has recorded ends of tasks, and perhaps of the job. */
@@ -186,58 +174,66 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
 }
 
 function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: number): void {
-  for (const claim of [...job.claims]) {
-    dropClaim(state, claim);
-    reindex(claim.worker);
-  }
-  job.waiting.length = 0;
-  job.ready = 0;
+  const freed = workersOf(job);
+  for (const claim of [...job.claims]) dropClaim(state, claim);
+  replaceWaiting(job, []);
+  job.later.clear();
   requeue(state, job);
   state.jobs.delete(job.id);
+  rememberEnd(state, job.id, end);
+  for (const other of job.blockedBy) state.waitingFor.get(other)?.delete(job);
+  for (const worker of freed) useRoom(state, out, worker);
   const { priority } = job.job;
   const left = (state.priorities.get(priority) ?? 1) - 1;
   if (left > 0) {
     state.priorities.set(priority, left);
   } else {
     state.priorities.delete(priority);
-    state.servedAt.delete(priority);
   }
-  for (const waiting of state.waitingFor.get(job.id) ?? []) dependencyEnded(state, out, waiting, job.id, end);
+  const waiting = state.waitingFor.get(job.id) ?? [];
   state.waitingFor.delete(job.id);
+  for (const one of waiting) dependencyEnded(state, out, one, job.id, end);
   placeWork(state, out, now);
+}
+
+function rememberEnd(state: State, id: JobId, end: JobEnd): void {
+  state.ends.set(id, end);
+  const [oldest] = state.ends.keys();
+  if (state.ends.size > ENDS_KEPT && oldest !== undefined) state.ends.delete(oldest);
 }
 
 function dependencyEnded(state: State, out: Decisions, job: JobState, other: JobId, end: JobEnd): void {
   job.blockedBy.delete(other);
-  const any = job.job.after.some((after) => after.job === other && after.any);
-  if (any || end === "succeeded") {
+  if (job.job.after.every((after) => after.job !== other || isWanted(after, end))) {
     requeue(state, job);
     refill(state, out, job);
-    return;
+  } else {
+    cancelDependant(state, out, job, other, end);
   }
+}
+
+function cancelDependant(state: State, out: Decisions, job: JobState, other: JobId, end: JobEnd): void {
   const all = [{ first: 0, last: job.job.count - 1 }];
-  onCancel(
-    state,
-    out,
-    job.id,
-    all,
-    `job ${other}, which it waits for, ${end === "failed" ? "failed" : "was cancelled"}`,
-  );
+  const why = `job ${other}, which it waits for, ${end === "failed" ? "failed" : "was cancelled"}`;
+  onCancel(state, out, job.id, all, why);
 }
 
 /** The store says that these parcels are another broker's now: forget them without a word. */
 export function onParcelLost(state: State, out: Decisions, lost: ReadonlySet<ParcelId>, now: number): void {
+  const freed = new Set<WorkerState>();
   for (const job of state.jobs.values()) {
     for (const claim of [...job.claims]) {
       if (!lost.has(claim.parcel)) continue;
       dropClaim(state, claim);
-      reindex(claim.worker);
+      freed.add(claim.worker);
     }
-    const kept = job.waiting.filter((waiting) => !lost.has(waiting.parcel));
-    job.waiting.splice(0, job.waiting.length, ...kept);
-    job.ready = kept.reduce((sum, waiting) => sum + sizeOf(waiting), 0);
+    replaceWaiting(
+      job,
+      [...job.waiting].filter((waiting) => !lost.has(waiting.parcel)),
+    );
     for (const waiting of job.later) if (lost.has(waiting.parcel)) job.later.delete(waiting);
     requeue(state, job);
   }
+  for (const worker of freed) useRoom(state, out, worker);
   placeWork(state, out, now);
 }

@@ -1,20 +1,25 @@
 /**
  * Who gets what. Two questions meet here: work has come, which worker takes it (`placeWork`), and room has come, which work
  * takes it (`fillWorker`). Both ask for the best job by priority, share and age, and for the least recently used worker.
+ * After either, no worker has room for work that waits, unless it is kept for a wider task.
  */
 
-import { enterClaim, placeFromStock } from "./claims.js";
+import { enterClaim, placeFromStock, promote } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { refill, requeue, takeWaiting } from "./queue.js";
-import { giveRequests } from "./requests.js";
-import { mayUse, reserveRoom } from "./reservation.js";
-import { fitCount, goesBefore, reindex, unreserve } from "./signature.js";
+import { giveRequests, placeRequests } from "./requests.js";
+import { mayUse, reserveRoom, unreserve } from "./reservation.js";
+import { charge } from "./share.js";
+import { fitCount, goesBefore, reindex } from "./signature.js";
 import { type JobState, newParcelId, type Signature, type State, type WorkerState } from "./state.js";
-import { beginWindow, retractFor, stockRoom } from "./stock.js";
+import { beginWindow, retractFor, retractForIdle, stockRoom } from "./stock.js";
 
-/** Work has begun to wait: hand it to whoever has room. */
+/** Work has begun to wait, or workers have changed: hand it to whoever has room. */
 export function placeWork(state: State, out: Decisions, now: number): void {
+  state.now = now;
+  placeRequests(state, out);
   if (state.halted) return;
+  state.unsettled = false;
   const blocked = new Set<Signature>();
   for (;;) {
     const job = bestPlaceable(state, blocked);
@@ -26,7 +31,10 @@ export function placeWork(state: State, out: Decisions, now: number): void {
       retractFor(state, out, job);
       continue;
     }
-    hand(state, out, job, worker, shareOf(job, worker, hasRival(state, job)), now);
+    hand(state, out, job, worker, shareOf(state, job, worker), now);
+    // A worker that was kept for a wide task may be what the blocked ones waited for.
+    if (state.unsettled) blocked.clear();
+    state.unsettled = false;
   }
 }
 
@@ -44,7 +52,7 @@ function bestPlaceable(state: State, blocked: ReadonlySet<Signature>): JobState 
 /** The worker used longest ago that has room for a task of this job and is not kept for a wider one. */
 function leastRecentlyUsed(job: JobState): WorkerState | undefined {
   const { fitting } = job.signature;
-  const avoid = job.waiting[0]?.avoid;
+  const avoid = job.waiting.front?.avoid;
   const passed: WorkerState[] = [];
   let found: WorkerState | undefined;
   let avoided: WorkerState | undefined;
@@ -65,15 +73,27 @@ function leastRecentlyUsed(job: JobState): WorkerState | undefined {
   return found ?? avoided;
 }
 
-/** Room has come free at a worker: waiting requests first, then tasks, then stock. */
+/** Room may have come free at a worker: waiting requests first, then its stock, then waiting tasks, then new stock. */
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
-  if (!worker.connected || worker.draining) return;
-  giveRequests(state, out, worker);
-  if (state.halted) return;
-  for (let job = bestFor(state, worker); job !== undefined; job = bestFor(state, worker)) {
-    hand(state, out, job, worker, shareOf(job, worker, hasRival(state, job)), now);
+  state.now = now;
+  useRoom(state, out, worker);
+  if (worker.connected && !worker.draining && !state.halted) {
+    for (let job = bestFor(state, worker); job !== undefined; job = bestFor(state, worker)) {
+      hand(state, out, job, worker, shareOf(state, job, worker), now);
+    }
+    fillStock(state, out, worker, now);
+    retractForIdle(state, out, worker);
   }
-  fillStock(state, out, worker, now);
+  if (worker.out === 0) worker.windowStart = -1;
+  if (state.unsettled) placeWork(state, out, now);
+}
+
+/** What the worker's room goes to before any new task: waiting requests, then the stock that it has. */
+export function useRoom(state: State, out: Decisions, worker: WorkerState): void {
+  reindex(worker);
+  giveRequests(state, out, worker);
+  promote(state, worker);
+  reindex(worker);
 }
 
 /** The job that goes next among those with a task for which this worker has room now. */
@@ -83,7 +103,7 @@ function bestFor(state: State, worker: WorkerState): JobState | undefined {
     const job = signature.jobs.peek();
     if (job === undefined || !worker.capableOf.has(signature)) continue;
     if (fitCount(worker, signature) === 0) {
-      if (signature.wide && signature.fitting.size === 0) reserveRoom(state, job);
+      reserveRoom(state, job);
       continue;
     }
     if (mayUse(worker, job) && (best === undefined || goesBefore(job, best))) best = job;
@@ -92,21 +112,25 @@ function bestFor(state: State, worker: WorkerState): JobState | undefined {
   return best !== undefined && mayUse(worker, best) ? best : undefined;
 }
 
-/** Another job of equal priority waits: then tasks go out one by one, in turn. */
-function hasRival(state: State, job: JobState): boolean {
-  if (job.signature.jobs.size > 1) return true;
+/** Another job that this worker could serve is no less urgent: then tasks go out one by one, in turn. */
+function hasRival(state: State, job: JobState, worker: WorkerState): boolean {
+  const { priority } = job.job;
+  const next = job.signature.jobs.runnerUp();
+  if (next !== undefined && next.job.priority === priority) return true;
   for (const signature of state.active) {
     const other = signature.jobs.peek();
-    if (other !== undefined && other !== job && other.job.priority >= job.job.priority) return true;
+    if (other === undefined || other === job || other.job.priority < priority) continue;
+    if (worker.capableOf.has(signature)) return true;
   }
   return false;
 }
 
 /** How many tasks to hand over in one piece: this worker's even share, so that the next one gets as many. */
-function shareOf(job: JobState, worker: WorkerState, rival: boolean): number {
-  if (rival) return 1;
-  const workers = Math.max(1, job.signature.fitting.size);
-  const even = Math.ceil(job.ready / workers);
+function shareOf(state: State, job: JobState, worker: WorkerState): number {
+  if (hasRival(state, job, worker)) return 1;
+  const { maxRunning } = job.job.limits;
+  const ready = maxRunning === undefined ? job.ready : Math.min(job.ready, maxRunning - job.out);
+  const even = Math.ceil(ready / Math.max(1, job.signature.fitting.size));
   return Math.min(fitCount(worker, job.signature), even);
 }
 
@@ -121,7 +145,7 @@ function fillStock(state: State, out: Decisions, worker: WorkerState, now: numbe
     }
     if (best === undefined) return;
     const room = stockRoom(state, worker, best);
-    hand(state, out, best, worker, hasRival(state, best) ? Math.ceil(room / 8) : room, now);
+    hand(state, out, best, worker, hasRival(state, best, worker) ? Math.ceil(room / 8) : room, now);
   }
 }
 
@@ -130,30 +154,23 @@ function hand(state: State, out: Decisions, job: JobState, worker: WorkerState, 
   const { maxRunning } = job.job.limits;
   let left = Math.min(most, maxRunning === undefined ? most : maxRunning - job.out);
   if (worker.windowStart < 0) beginWindow(worker, now);
-  while (left > 0) {
-    const taken = takeWaiting(job, left);
+  for (let any = true; left > 0; any = false) {
+    const taken = takeWaiting(job, worker, left, any);
     if (taken === undefined) break;
     const { first, last, waiting } = taken;
     const attempt = waiting.attempt + 1;
     const parcel = newParcelId(state);
-    const claim = enterClaim(state, worker, job, {
-      parcel,
-      first,
-      last,
-      attempt,
-      failures: waiting.failures,
-      crashes: waiting.crashes,
-    });
+    const { failures, crashes } = waiting;
+    const claim = enterClaim(state, worker, job, { parcel, first, last, attempt, failures, crashes });
     placeFromStock(state, claim);
-    const worked = worker.profile.id;
-    out.writes.push({ op: "claim", from: waiting.parcel, parcel, first, last, attempt, worker: worked });
-    out.sends.push({ kind: "tasks", worker: worked, parcel, job: job.id, first, last, attempt });
+    const id = worker.profile.id;
+    out.writes.push({ op: "claim", from: waiting.parcel, parcel, first, last, attempt, worker: id });
+    out.sends.push({ kind: "tasks", worker: id, parcel, job: job.id, first, last, attempt });
     left -= last - first + 1;
-    job.served += (last - first + 1) * job.job.requirement.needs.slots;
+    charge(job, worker, last - first + 1);
   }
-  state.servedAt.set(job.job.priority, job.served);
   worker.lastUse = ++state.uses;
-  if (job.signature.reservation?.worker === worker) unreserve(job.signature);
+  if (job.signature.reservation === worker) unreserve(state, job.signature);
   reindex(worker);
   requeue(state, job);
   refill(state, out, job);

@@ -2,8 +2,9 @@
 import { type Range, sizeOf, within, without } from "../model/ranges.js";
 import type { Parcel } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
+import { joinLevel } from "./share.js";
 import { markActivity } from "./signature.js";
-import { type JobState, newParcelId, type State, type Waiting } from "./state.js";
+import { type JobState, newParcelId, type State, type Waiting, type WorkerState } from "./state.js";
 
 /** Whether anything of this job may be handed out now. */
 export const isReady = (job: JobState): boolean => job.ready > 0 && mayRun(job);
@@ -18,8 +19,9 @@ export function requeue(state: State, job: JobState): void {
   const { signature } = job;
   if (isReady(job)) {
     if (!signature.jobs.has(job)) {
-      // A newcomer begins where its rivals are: it is owed nothing for the time it was not waiting.
-      job.served = Math.max(job.served, state.servedAt.get(job.job.priority) ?? 0);
+      joinLevel(job);
+      // What made it ready may be a worker that takes other work; another may have room for it.
+      state.unsettled = true;
     }
     signature.jobs.place(job);
   } else {
@@ -55,9 +57,7 @@ function enqueue(state: State, job: JobState, waiting: Waiting, now: number): vo
     return;
   }
   job.ready += sizeOf(waiting);
-  // What has been out before goes first, so that a batch does not end with its oldest tasks.
-  if (waiting.attempt > 0) job.waiting.unshift(waiting);
-  else job.waiting.push(waiting);
+  job.waiting.add(waiting);
   requeue(state, job);
 }
 
@@ -65,27 +65,42 @@ function enqueue(state: State, job: JobState, waiting: Waiting, now: number): vo
 export function fallDue(state: State, job: JobState, waiting: Waiting): void {
   if (!job.later.delete(waiting)) return;
   job.ready += sizeOf(waiting);
-  job.waiting.unshift(waiting);
+  job.waiting.add(waiting);
   requeue(state, job);
 }
 
-/** Up to `most` tasks from the front, all of one parcel. */
-export function takeWaiting(job: JobState, most: number): (Range & { readonly waiting: Waiting }) | undefined {
-  const waiting = job.waiting[0];
+/** Up to `most` tasks for this worker, all of one parcel. `any`: even what has failed there, for want of others. */
+export function takeWaiting(
+  job: JobState,
+  worker: WorkerState,
+  most: number,
+  any: boolean,
+): (Range & { readonly waiting: Waiting }) | undefined {
+  const waiting = job.waiting.frontFor(worker.profile.id) ?? (any ? job.waiting.front : undefined);
   if (waiting === undefined || most < 1) return undefined;
   const first = waiting.first;
   const last = Math.min(waiting.last, first + most - 1);
   waiting.first = last + 1;
-  if (waiting.first > waiting.last) job.waiting.shift();
+  if (waiting.first > waiting.last) job.waiting.dropFront(waiting);
   job.ready -= last - first + 1;
   return { first, last, waiting };
+}
+
+/** Put other stretches in the place of all that waits. */
+export function replaceWaiting(job: JobState, kept: Iterable<Waiting>): void {
+  job.waiting.clear();
+  job.ready = 0;
+  for (const waiting of kept) {
+    job.waiting.add(waiting);
+    job.ready += sizeOf(waiting);
+  }
 }
 
 /** Ask for more before the line runs dry. */
 export function refill(state: State, out: Decisions, job: JobState): void {
   if (!job.more || job.leasing || state.halted) return;
-  if (job.cancels.length === 0 && (job.blockedBy.size > 0 || (state.shared && job.signature.capable.size === 0)))
-    return;
+  // What nobody here can do is left to others: leasing it would only be giving it back again.
+  if (job.blockedBy.size > 0 || (state.shared && job.signature.capable.size === 0)) return;
   if (job.ready > state.settings.leaseBlock / 2) return;
   job.leasing = true;
   out.writes.push({ op: "lease", job: job.id, most: state.settings.leaseBlock, parcel: newParcelId(state) });
@@ -97,7 +112,7 @@ export function relinquish(state: State, out: Decisions, job: JobState): void {
   const waiting = [...job.waiting, ...job.later];
   if (waiting.length === 0) return;
   for (const { parcel } of waiting) out.writes.push({ op: "release", parcel });
-  job.waiting.length = 0;
+  job.waiting.clear();
   job.later.clear();
   job.ready = 0;
   job.more = true;

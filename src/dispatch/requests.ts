@@ -64,13 +64,17 @@ export function onForget(state: State, out: Decisions, requestId: RequestId): vo
 /** No answer came in time. */
 export function expire(state: State, out: Decisions, request: RequestState): void {
   if (request.over) return;
-  const where = request.worker === undefined ? "no worker was free" : `${request.worker.profile.name} did not answer`;
-  const why = `service ${request.service}: ${where} before the deadline`;
+  const why = `service ${request.service}: ${whereItStood(request)} before the deadline`;
   out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_DEADLINE", why });
   endFor(state, out, request);
 }
 
-/** A worker is gone with the requests it had. */
+function whereItStood({ worker, signature }: RequestState): string {
+  if (worker !== undefined) return `${worker.profile.name} did not answer`;
+  return signature.capable.size === 0 ? "no worker offered it" : "no worker was free";
+}
+
+/** A worker, which is in no index any more, is gone with the requests it had. */
 export function loseRequests(state: State, out: Decisions, worker: WorkerState): void {
   for (const request of [...worker.requests]) {
     freeSlot(request, worker);
@@ -79,7 +83,7 @@ export function loseRequests(state: State, out: Decisions, worker: WorkerState):
     } else if (request.retry) {
       request.retry = false;
       const other = request.signature.fitting.peek();
-      if (other === undefined || other === worker) enqueue(state, request);
+      if (other === undefined) enqueue(state, request);
       else give(state, out, request, other);
     } else {
       const why = `${worker.profile.name} was lost while it had a request for ${request.service}`;
@@ -96,18 +100,34 @@ export function giveRequests(state: State, out: Decisions, worker: WorkerState):
     for (const signature of state.active) {
       if (signature.requests.size === 0 || !worker.capableOf.has(signature) || fitCount(worker, signature) === 0)
         continue;
-      const [first] = signature.requests;
+      const first = signature.requests.peek();
       if (first !== undefined && (oldest === undefined || first.id < oldest.id)) oldest = first;
     }
     if (oldest === undefined) return;
-    oldest.signature.requests.delete(oldest);
-    markActivity(state, oldest.signature);
+    dequeue(state, oldest);
     give(state, out, oldest, worker);
   }
 }
 
+/** Waiting requests for which any worker has room: after more has changed than one worker's room. */
+export function placeRequests(state: State, out: Decisions): void {
+  for (const signature of state.active) {
+    for (let request = signature.requests.peek(); request !== undefined; request = signature.requests.peek()) {
+      const worker = signature.fitting.peek();
+      if (worker === undefined) break;
+      dequeue(state, request);
+      give(state, out, request, worker);
+    }
+  }
+}
+
 function enqueue(state: State, request: RequestState): void {
-  request.signature.requests.add(request);
+  request.signature.requests.place(request);
+  markActivity(state, request.signature);
+}
+
+function dequeue(state: State, request: RequestState): void {
+  request.signature.requests.remove(request);
   markActivity(state, request.signature);
 }
 
@@ -134,8 +154,7 @@ function endFor(state: State, out: Decisions, request: RequestState): void {
     out.calls.push({ kind: "uncall", worker: request.worker.profile.id, request: request.id });
     return;
   }
-  request.signature.requests.delete(request);
-  markActivity(state, request.signature);
+  dequeue(state, request);
   forget(state, request);
 }
 

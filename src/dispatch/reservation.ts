@@ -2,33 +2,57 @@
  * A wide task would wait for ever while narrow ones take each slot as it frees. So a signature whose next task fits nowhere
  * keeps one worker back: of those that could ever hold it, the one with most free slots takes no work of equal or lower
  * priority until the task fits. One reservation a signature; a task wider than every worker reserves nothing.
+ *
+ * It is made when the wide job's turn has come, that is when no job of equal priority that could use the worker has had fewer
+ * slots; otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
+ * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
-import type { JobState, State, WorkerState } from "./state.js";
+import type { JobState, Signature, State, WorkerState } from "./state.js";
 
-export function reserveRoom(_state: State, job: JobState): void {
+export function reserveRoom(state: State, job: JobState): void {
   const { signature } = job;
-  if (!signature.wide || signature.fitting.size > 0) return;
-  if (signature.reservation !== undefined) {
-    signature.reservation.priority = job.job.priority;
-    return;
-  }
+  if (!signature.wide || signature.reservation !== undefined || signature.fitting.size > 0) return;
+  const worker = roomiestFree(signature);
+  if (worker === undefined || !itsTurn(state, job, worker)) return;
+  signature.reservation = worker;
+  worker.reservedFor = signature;
+}
+
+/** The capable worker with most free slots that is not kept for another signature. */
+function roomiestFree({ roomiest }: Signature): WorkerState | undefined {
   const passed: WorkerState[] = [];
-  for (let worker = signature.roomiest.peek(); worker !== undefined; worker = signature.roomiest.peek()) {
-    if (worker.reservedFor === undefined) {
-      signature.reservation = { worker, priority: job.job.priority };
-      worker.reservedFor = signature;
-      break;
-    }
-    // At most one worker a signature is kept back, so few are passed over here.
+  let worker = roomiest.peek();
+  // At most one worker a signature is kept back, so few are passed over here.
+  for (; worker?.reservedFor !== undefined; worker = roomiest.peek()) {
     passed.push(worker);
-    signature.roomiest.remove(worker);
+    roomiest.remove(worker);
   }
-  for (const worker of passed) signature.roomiest.place(worker);
+  for (const one of passed) roomiest.place(one);
+  return worker;
+}
+
+function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
+  for (const signature of state.active) {
+    const rival = signature.jobs.peek();
+    if (rival === undefined || rival === job || signature.reservation !== undefined) continue;
+    if (rival.job.priority === job.job.priority && rival.served < job.served && worker.capableOf.has(signature))
+      return false;
+  }
+  return true;
 }
 
 /** Whether a worker that may be kept for a wide task can take one of this job. */
 export function mayUse(worker: WorkerState, job: JobState): boolean {
   const reserved = worker.reservedFor;
-  if (reserved === undefined || reserved === job.signature || reserved.reservation === undefined) return true;
-  return job.job.priority > reserved.reservation.priority;
+  const next = reserved?.jobs.peek();
+  if (next === undefined || reserved === job.signature) return true;
+  return job.job.priority > next.job.priority;
+}
+
+/** The worker is anyone's again; the next `placeWork` looks at it. */
+export function unreserve(state: State, signature: Signature): void {
+  if (signature.reservation === undefined) return;
+  delete signature.reservation.reservedFor;
+  delete signature.reservation;
+  state.unsettled = true;
 }

@@ -2,13 +2,24 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
-import { giveBack, leaveClaim, promote, type Returning } from "./claims.js";
+import { giveBack, leaveClaim, type Returning } from "./claims.js";
 import type { Decisions, TasksOf } from "./decisions.js";
-import { fillWorker, placeWork } from "./place.js";
+import { fillWorker, placeWork, useRoom } from "./place.js";
 import { requeue } from "./queue.js";
+import { refund } from "./share.js";
 import { reindex } from "./signature.js";
-import { type Claim, claimOf, GONE, type JobState, STARTED, type State, type WorkerState } from "./state.js";
-import { measure, measureJob, retractForIdle } from "./stock.js";
+import {
+  type Claim,
+  claimOf,
+  claimsOf,
+  claimsWithin,
+  GONE,
+  type JobState,
+  STARTED,
+  type State,
+  type WorkerState,
+} from "./state.js";
+import { measure, measureJob } from "./stock.js";
 
 export interface Done extends Outcome {
   readonly job: JobId;
@@ -21,7 +32,11 @@ interface Tally {
   readonly results: TaskResult[];
   readonly returning: Returning[];
   readonly earlier: TaskResult[];
+  /** How long they took, together. */
+  lengths: number;
 }
+
+const newTally = (): Tally => ({ results: [], returning: [], earlier: [], lengths: 0 });
 
 export function onStarted(
   state: State,
@@ -41,31 +56,28 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   const worker = state.workers.get(id);
   if (worker === undefined) return done.length;
   const tallies = new Map<Claim, Tally>();
-  const lengths = new Map<JobState, { sum: number; count: number }>();
   let stale = 0;
+  let last: Claim | undefined;
+  let tally = newTally();
   for (const one of done) {
     const claim = claimOf(worker, one.job, one.index);
     if (claim === undefined || claim.attempt !== one.attempt) {
       stale++;
       continue;
     }
-    let tally = tallies.get(claim);
-    if (tally === undefined) {
-      tally = { results: [], returning: [], earlier: [] };
+    // Results of one claim mostly come together.
+    if (claim !== last) {
+      tally = tallies.get(claim) ?? newTally();
       tallies.set(claim, tally);
+      last = claim;
     }
+    tally.lengths += one.ended - one.started;
     judge(state, claim, one, tally, now);
-    const length = lengths.get(claim.job);
-    if (length === undefined) lengths.set(claim.job, { sum: one.ended - one.started, count: 1 });
-    else {
-      length.sum += one.ended - one.started;
-      length.count++;
-    }
   }
-  for (const [job, { sum, count }] of lengths) measureJob(job, Math.max(0, sum / count));
+  measureJobs(tallies);
   measure(worker, done.length - stale, now);
   recordTallies(state, out, tallies, now);
-  refillAfter(state, out, worker, now);
+  fillWorker(state, out, worker, now);
   return stale;
 }
 
@@ -73,7 +85,7 @@ function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number)
   const { job } = claim;
   const cancelled = contains(job.cancels, one.index);
   const good = succeeded(one);
-  const result: TaskResult = {
+  const result: { -readonly [K in keyof TaskResult]: TaskResult[K] } = {
     index: one.index,
     attempt: one.attempt,
     state: cancelled ? "cancelled" : good ? "succeeded" : "failed",
@@ -81,11 +93,11 @@ function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number)
     started: one.started,
     ended: one.ended,
     outputEnd: one.outputEnd,
-    ...(one.code === undefined ? {} : { code: one.code }),
-    ...(one.signal === undefined ? {} : { signal: one.signal }),
-    ...(one.timedOut === undefined ? {} : { timedOut: one.timedOut }),
-    ...(one.error === undefined ? {} : { error: one.error }),
   };
+  if (one.code !== undefined) result.code = one.code;
+  if (one.signal !== undefined) result.signal = one.signal;
+  if (one.timedOut !== undefined) result.timedOut = one.timedOut;
+  if (one.error !== undefined) result.error = one.error;
   if (!good && !cancelled && claim.failures < job.job.limits.retries) {
     const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
     const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
@@ -98,6 +110,17 @@ function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number)
     tally.results.push(result);
     leaveClaim(state, claim, one.index);
   }
+}
+
+function measureJobs(tallies: ReadonlyMap<Claim, Tally>): void {
+  const sums = new Map<JobState, { length: number; count: number }>();
+  for (const [{ job }, { lengths, results, returning }] of tallies) {
+    const sum = sums.get(job) ?? { length: 0, count: 0 };
+    sum.length += lengths;
+    sum.count += results.length + returning.length;
+    sums.set(job, sum);
+  }
+  for (const [job, { length, count }] of sums) measureJob(job, length / count);
 }
 
 function recordTallies(state: State, out: Decisions, tallies: ReadonlyMap<Claim, Tally>, now: number): void {
@@ -115,7 +138,7 @@ function recordTallies(state: State, out: Decisions, tallies: ReadonlyMap<Claim,
 export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly TasksOf[], now: number): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
-  for (const claims of worker.claims.values()) for (const claim of claims) claim.retracting = false;
+  for (const claim of claimsOf(worker)) claim.retracting = false;
   for (const [claim, indices] of byClaim(worker, tasks)) {
     const returning: Returning[] = [];
     const cancelled: number[] = [];
@@ -123,17 +146,20 @@ export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: r
       if (contains(claim.job.cancels, index)) cancelled.push(index);
       else returning.push({ index, failures: claim.failures, crashes: claim.crashes, notBefore: 0 });
     }
+    refund(claim.job, returning.length);
     giveBack(state, out, claim, { returning, cancelled }, now);
   }
-  refillAfter(state, out, worker, now);
+  useRoom(state, out, worker);
+  // Not `fillWorker`: it would take into stock again what was asked back for another worker.
   placeWork(state, out, now);
+  if (worker.out === 0) worker.windowStart = -1;
 }
 
-/** The worker's unstarted tasks among these, by the claim they are in. */
+/** Those of these tasks that the worker has, by the claim they are in. */
 function byClaim(worker: WorkerState, tasks: readonly TasksOf[]): Map<Claim, number[]> {
   const found = new Map<Claim, number[]>();
   for (const { job, first, last, attempt } of tasks) {
-    for (const claim of worker.claims.get(job) ?? []) {
+    for (const claim of claimsWithin(worker, job, { first, last })) {
       if (claim.attempt !== attempt) continue;
       for (let index = Math.max(first, claim.first); index <= Math.min(last, claim.last); index++) {
         if (claim.tasks[index - claim.first] === GONE) continue;
@@ -146,22 +172,9 @@ function byClaim(worker: WorkerState, tasks: readonly TasksOf[]): Map<Claim, num
   return found;
 }
 
-/** A worker has more room than before: use it, or find it something to do. */
-export function refillAfter(state: State, out: Decisions, worker: WorkerState, now: number): void {
-  promote(state, worker);
-  reindex(worker);
-  fillWorker(state, out, worker, now);
-  if (worker.out === 0) {
-    worker.windowStart = -1;
-    retractForIdle(state, out, worker);
-  }
-}
-
 /** The worker that had these tasks is lost. `crashed`: what had been started counts against the crash limit. */
 export function loseClaims(state: State, out: Decisions, worker: WorkerState, crashed: boolean, now: number): void {
-  for (const claims of [...worker.claims.values()]) {
-    for (const claim of [...claims]) loseClaim(state, out, claim, () => crashed, now);
-  }
+  for (const claim of claimsOf(worker)) loseClaim(state, out, claim, () => crashed, now);
 }
 
 /** Tasks of a claim are lost with their worker; `crashed` tells of which the loss counts. */

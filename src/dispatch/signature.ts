@@ -5,6 +5,8 @@
  */
 import type { Amounts, Requirement } from "../model/recipe.js";
 import { IndexedHeap } from "./heap.js";
+import { unreserve } from "./reservation.js";
+import { adoptLevels } from "./share.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
@@ -21,17 +23,15 @@ export function signatureFor(state: State, requirement: Requirement, forRequests
     forRequests,
     wide: !forRequests && isWide(requirement.needs),
     jobs: new IndexedHeap(goesBefore),
-    requests: new Set(),
+    requests: new IndexedHeap((a, b) => a.id < b.id),
     capable: new Set(),
     fitting: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
     roomiest: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
+    levels: new Map(),
   };
   state.signatures.set(key, signature);
   for (const worker of state.workers.values()) {
-    if (!isCapable(worker, signature)) continue;
-    worker.capableOf.add(signature);
-    signature.capable.add(worker);
-    reindexFor(worker, signature);
+    if (isCapable(worker, signature)) joinSignature(worker, signature);
   }
   return signature;
 }
@@ -81,13 +81,18 @@ export function fitCount(worker: WorkerState, signature: Signature): number {
     const need = needs[name] ?? 0;
     if (need === 0) continue;
     const room = (worker.free[name] ?? 0) - (name === "slots" ? kept : 0);
-    count = Math.min(count, Math.floor(room / need));
+    // The small addition undoes 0.3 / 0.1 = 2.9999999999999996.
+    count = Math.min(count, Math.floor(room / need + 1e-9));
   }
   return Math.max(0, count);
 }
 
 export function occupy(worker: WorkerState, needs: Amounts, times: number): void {
-  for (const name in needs) worker.free[name] = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
+  for (const name in needs) {
+    const free = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
+    // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
+    worker.free[name] = Number.isInteger(free) ? free : Math.round(free * 1e6) / 1e6;
+  }
 }
 
 /** After its free room, its last use or its connection changed: put the worker in the right places. */
@@ -104,47 +109,49 @@ function reindexFor(worker: WorkerState, signature: Signature): void {
 /** After what the worker offers changed: find its signatures anew. */
 export function reenlist(state: State, worker: WorkerState): void {
   for (const signature of state.signatures.values()) {
-    if (isCapable(worker, signature)) {
-      worker.capableOf.add(signature);
-      signature.capable.add(worker);
-      reindexFor(worker, signature);
-    } else {
-      leaveSignature(worker, signature);
-    }
+    if (isCapable(worker, signature)) joinSignature(worker, signature);
+    else leaveSignature(state, worker, signature);
+    markActivity(state, signature);
   }
 }
 
-/** Take the worker out of every index: it is away, drained or gone. */
-export function delist(worker: WorkerState): void {
-  for (const signature of worker.capableOf) leaveSignature(worker, signature);
+function joinSignature(worker: WorkerState, signature: Signature): void {
+  if (signature.capable.size === 0) adoptLevels(signature, worker);
+  worker.capableOf.add(signature);
+  signature.capable.add(worker);
+  reindexFor(worker, signature);
 }
 
-function leaveSignature(worker: WorkerState, signature: Signature): void {
+/** Take the worker out of every index: it is away, drained or gone. */
+export function delist(state: State, worker: WorkerState): void {
+  for (const signature of worker.capableOf) {
+    leaveSignature(state, worker, signature);
+    markActivity(state, signature);
+  }
+}
+
+function leaveSignature(state: State, worker: WorkerState, signature: Signature): void {
   worker.capableOf.delete(signature);
   signature.capable.delete(worker);
   signature.fitting.remove(worker);
   signature.roomiest.remove(worker);
-  if (signature.reservation?.worker === worker) unreserve(signature);
+  if (signature.reservation === worker) unreserve(state, signature);
 }
 
-export function unreserve(signature: Signature): void {
-  if (signature.reservation === undefined) return;
-  delete signature.reservation.worker.reservedFor;
-  delete signature.reservation;
-}
-
-/** Keep `active` true after a signature's jobs or requests changed. */
+/** Keep `active` true after a signature's jobs, requests or workers changed. */
 export function markActivity(state: State, signature: Signature): void {
-  if (signature.jobs.size > 0 || signature.requests.size > 0) {
+  const waits = signature.jobs.size > 0 || signature.requests.size > 0;
+  // Work that nobody here can do does not slow down the picks of others.
+  if (waits && signature.capable.size > 0) {
     state.active.add(signature);
   } else {
     state.active.delete(signature);
-    unreserve(signature);
+    unreserve(state, signature);
   }
 }
 
 function forgetIdle(state: State): void {
-  const inUse = new Set<Signature>(state.active);
+  const inUse = new Set<Signature>();
   for (const job of state.jobs.values()) inUse.add(job.signature);
   for (const request of state.requests.values()) inUse.add(request.signature);
   for (const signature of state.signatures.values()) {

@@ -3,11 +3,12 @@
  * draws a random number or touches a socket.
  */
 import type { Attempt, JobId, ParcelId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
-import type { Job } from "../model/job.js";
-import type { Ranges } from "../model/ranges.js";
+import type { Job, JobEnd } from "../model/job.js";
+import type { Range, Ranges } from "../model/ranges.js";
 import type { Amounts, Requirement } from "../model/recipe.js";
 import type { Epoch } from "../store/contract.js";
 import { IndexedHeap } from "./heap.js";
+import type { Line } from "./line.js";
 import type { Settings } from "./settings.js";
 
 /** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
@@ -28,8 +29,8 @@ export interface JobState {
   readonly signature: Signature;
   held: boolean;
   cancels: Ranges;
-  /** Ready to be handed out, front first. */
-  readonly waiting: Waiting[];
+  /** Ready to be handed out. */
+  readonly waiting: Line;
   ready: number;
   /** In backoff. */
   readonly later: Set<Waiting>;
@@ -39,7 +40,7 @@ export interface JobState {
   /** The store may have more tasks of it to grant. */
   more: boolean;
   leasing: boolean;
-  /** Slots given to this job so far, on the scale that its rivals of equal priority share. */
+  /** Slots given to this job so far, on the scale that its rivals of equal priority share (share.ts). */
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
@@ -90,6 +91,8 @@ export interface WorkerProfile {
   readonly resumable: boolean;
   /** It may hold tasks beyond its free slots. */
   readonly stocks: boolean;
+  /** When it will leave, by the broker's clock. */
+  readonly until?: number;
 }
 
 export interface WorkerState {
@@ -99,7 +102,10 @@ export interface WorkerState {
   draining: boolean;
   standing: Standing;
   readonly free: Record<string, number>;
+  /** Rises with each use; below 0, in order of joining, for one that was never used. */
   lastUse: number;
+  /** The share of the job that it served last, by priority. */
+  readonly levels: Map<number, number>;
   /** Sorted by job and first index, disjoint within a job. */
   readonly claims: Map<JobId, Claim[]>;
   /** Claims with stock, in the order they were handed out. */
@@ -126,14 +132,18 @@ export interface Signature {
   readonly wide: boolean;
   /** Jobs with something to hand out, the next one on top. */
   readonly jobs: IndexedHeap<JobState>;
-  readonly requests: Set<RequestState>;
+  /** Requests that wait, oldest on top. */
+  readonly requests: IndexedHeap<RequestState>;
   /** Workers whose whole room suffices. */
   readonly capable: Set<WorkerState>;
   /** Those with room for one now, least recently used on top. */
   readonly fitting: IndexedHeap<WorkerState>;
   /** The capable ones, most free slots on top; kept for wide signatures only. */
   readonly roomiest: IndexedHeap<WorkerState>;
-  reservation?: { readonly worker: WorkerState; priority: number };
+  /** The worker that is kept for the next task. */
+  reservation?: WorkerState;
+  /** Where a job that begins to wait begins in the order, by priority. */
+  readonly levels: Map<number, number>;
 }
 
 export interface RequestState {
@@ -163,7 +173,7 @@ export interface State {
   readonly jobs: Map<JobId, JobState>;
   readonly workers: Map<WorkerId, WorkerState>;
   readonly signatures: Map<string, Signature>;
-  /** Signatures with jobs or requests that wait. */
+  /** Signatures with jobs or requests that wait, and a worker that could take them. */
   readonly active: Set<Signature>;
   /** Workers that hold stock. */
   readonly stocked: Set<WorkerState>;
@@ -171,11 +181,16 @@ export interface State {
   readonly timers: IndexedHeap<Timer>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
-  /** The share that the job served last had, by priority: where a newcomer begins. */
-  readonly servedAt: Map<number, number>;
+  /** How jobs ended that ended lately: one may be named by a job that is only now being stored. */
+  readonly ends: Map<JobId, JobEnd>;
   /** How many jobs there are of each priority. */
   readonly priorities: Map<number, number>;
   uses: number;
+  joins: number;
+  /** The latest time that was told. */
+  now: number;
+  /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
+  unsettled: boolean;
   nextParcel: number;
   /** Nothing is handed out: the disk is full, or the broker is stopping. */
   halted: boolean;
@@ -197,9 +212,12 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     requests: new Map(),
     timers: new IndexedHeap((a, b) => a.at < b.at),
     waitingFor: new Map(),
-    servedAt: new Map(),
+    ends: new Map(),
     priorities: new Map(),
     uses: 0,
+    joins: 0,
+    now: 0,
+    unsettled: false,
     nextParcel: epoch * PARCELS_PER_EPOCH,
     halted: false,
   };
@@ -209,18 +227,37 @@ export function newParcelId(state: State): ParcelId {
   return state.nextParcel++ as ParcelId;
 }
 
+/** The position of the first of these claims, sorted and disjoint, that ends at `index` or later. */
+export function firstReaching(claims: readonly Claim[], index: TaskIndex): number {
+  let low = 0;
+  let high = claims.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((claims[middle] as Claim).last < index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /** Which of a worker's claims has this task, if the worker still has it. */
 export function claimOf(worker: WorkerState, job: JobId, index: TaskIndex): Claim | undefined {
   const claims = worker.claims.get(job);
   if (claims === undefined) return undefined;
-  let low = 0;
-  let high = claims.length - 1;
-  while (low <= high) {
-    const middle = (low + high) >>> 1;
-    const claim = claims[middle] as Claim;
-    if (index < claim.first) high = middle - 1;
-    else if (index > claim.last) low = middle + 1;
-    else return claim.tasks[index - claim.first] === GONE ? undefined : claim;
-  }
-  return undefined;
+  const claim = claims[firstReaching(claims, index)];
+  if (claim === undefined || claim.first > index) return undefined;
+  return claim.tasks[index - claim.first] === GONE ? undefined : claim;
 }
+
+/** A worker's claims that reach into these tasks, in task order. */
+export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Claim[] {
+  const claims = worker.claims.get(job) ?? [];
+  const found: Claim[] = [];
+  for (let at = firstReaching(claims, range.first); at < claims.length; at++) {
+    const claim = claims[at] as Claim;
+    if (claim.first > range.last) break;
+    found.push(claim);
+  }
+  return found;
+}
+
+export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.values()].flat();

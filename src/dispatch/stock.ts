@@ -1,6 +1,6 @@
 /**
  * Stock: tasks a worker holds beyond its room, so that the next one starts without a round trip. About 50 ms of the rate
- * measured at that worker, none of a job whose tasks are long or not yet known. Stock can be asked back: for an idle
+ * measured at that worker, none of a job whose tasks are wide, long or not yet known. Stock can be asked back: for an idle
  * worker, for a higher priority, for a hold, a cancel or a drain.
  */
 import { rangesOf } from "../model/ranges.js";
@@ -19,11 +19,13 @@ export function stockRoom(state: State, worker: WorkerState, job: JobState): num
   const { stockMs, stockTaskMs, maxStock } = state.settings;
   const { meanMs } = job;
   if (!worker.profile.stocks || meanMs === undefined || meanMs > stockTaskMs || worker.rate === 0) return 0;
-  // A task too wide for the slots kept for requests, or for what is there at all, never starts here.
+  // A wide task in stock would see each slot that frees taken by a narrow one, and no reservation would help it.
+  if (job.signature.wide) return 0;
   const atOnce = Math.max(1, worker.profile.total.slots / job.job.requirement.needs.slots);
   const byLength = (stockMs * atOnce) / Math.max(meanMs, 0.001);
-  const aim = Math.ceil(Math.min(stockMs * worker.rate, byLength));
-  return Math.max(0, Math.min(aim, maxStock) - worker.stock);
+  const aim = Math.min(Math.ceil(Math.min(stockMs * worker.rate, byLength)), maxStock);
+  // Filled up when half of it is gone: one by one, each task would be a claim of its own.
+  return worker.stock > aim / 2 ? 0 : aim - worker.stock;
 }
 
 /** The worker begins to be busy: its rate is measured from here. */
@@ -34,6 +36,7 @@ export function beginWindow(worker: WorkerState, now: number): void {
 
 /** Learn how fast the worker is while it is busy. */
 export function measure(worker: WorkerState, count: number, now: number): void {
+  if (worker.windowStart < 0) beginWindow(worker, now);
   worker.windowCount += count;
   const elapsed = now - worker.windowStart;
   if (elapsed >= 1) {
@@ -43,7 +46,10 @@ export function measure(worker: WorkerState, count: number, now: number): void {
   }
 }
 
-export function measureJob(job: JobState, meanMs: number): void {
+/** Lengths come from a worker's clock, which may have been set back. */
+export function measureJob(job: JobState, toldMs: number): void {
+  if (!Number.isFinite(toldMs)) return;
+  const meanMs = Math.max(0, toldMs);
   job.meanMs = job.meanMs === undefined ? meanMs : job.meanMs * 0.8 + meanMs * 0.2;
 }
 
@@ -64,39 +70,64 @@ export function retractFor(state: State, out: Decisions, job: JobState): void {
 
 /** A worker has room and nothing waits for it: it gets half of what another has in stock. */
 export function retractForIdle(state: State, out: Decisions, idle: WorkerState): void {
-  if (state.halted || !idle.connected || idle.draining || idle.reservedFor !== undefined) return;
+  if (state.stocked.size === 0 || idle.reservedFor !== undefined) return;
+  if ((idle.free.slots ?? 0) <= idle.profile.reserveRequests) return;
   let looked = 0;
   let most: WorkerState | undefined;
   for (const worker of state.stocked) {
     if (++looked > LOOK_AT) break;
     if (worker === idle || worker.stock <= (most?.stock ?? 0)) continue;
-    if (worker.stock < worker.rate * NOT_WORTH_MOVING_MS) continue;
-    for (const claim of worker.stocked) {
-      if (claim.retracting) break;
-      if (idle.capableOf.has(claim.job.signature) && fitCount(idle, claim.job.signature) > 0) most = worker;
-    }
+    if (worker.stock >= worker.rate * NOT_WORTH_MOVING_MS && hasFor(worker, idle)) most = worker;
   }
   if (most === undefined) return;
-  const claims = [...most.stocked].reverse();
   let want = Math.ceil(most.stock / 2);
-  for (const claim of claims) {
+  const asked: [Claim, number][] = [];
+  // What was handed out last would be started last.
+  for (const claim of [...most.stocked].reverse()) {
     if (want <= 0) break;
-    if (!idle.capableOf.has(claim.job.signature)) continue;
+    if (!fits(idle, claim)) continue;
     const tail = Math.min(want, claim.stock);
     want -= tail;
-    retractClaims(out, most, [claim], tail);
+    asked.push([claim, tail]);
   }
+  retract(out, most, asked);
 }
 
-/** Ask for the stock of these claims back; of each at most the last `most` tasks. */
-export function retractClaims(out: Decisions, worker: WorkerState, claims: readonly Claim[], most?: number): void {
+const fits = (worker: WorkerState, { job }: Claim): boolean =>
+  worker.capableOf.has(job.signature) && !job.held && fitCount(worker, job.signature) > 0;
+
+/** Whether the first of a worker's stock is of use to another; nothing while some of it is on its way back already. */
+function hasFor(worker: WorkerState, idle: WorkerState): boolean {
+  let looked = 0;
+  let found = false;
+  for (const claim of worker.stocked) {
+    if (claim.retracting) return false;
+    found ||= fits(idle, claim);
+    if (++looked === LOOK_AT) break;
+  }
+  return found;
+}
+
+/** Ask for all the stock of these claims back. */
+export function retractClaims(out: Decisions, worker: WorkerState, claims: Iterable<Claim>): void {
+  retract(
+    out,
+    worker,
+    Array.from(claims, (claim): [Claim, number] => [claim, claim.stock]),
+  );
+}
+
+/** Ask for the last so many unstarted tasks of each claim back. */
+function retract(out: Decisions, worker: WorkerState, asked: readonly [Claim, number][]): void {
+  if (!worker.connected) return;
   const tasks: TasksOf[] = [];
-  for (const claim of claims) {
-    if (claim.retracting || claim.stock === 0 || !worker.connected) continue;
-    claim.retracting = true;
-    const unstarted = openTasks(claim, UNSTARTED);
-    const back = unstarted.slice(-Math.min(claim.stock, most ?? claim.stock));
-    for (const range of rangesOf(back)) tasks.push({ job: claim.job.id, attempt: claim.attempt, ...range });
+  for (const [claim, most] of asked) {
+    const count = Math.min(claim.stock, most);
+    if (claim.retracting || count === 0) continue;
+    const back = rangesOf(openTasks(claim, UNSTARTED).slice(-count));
+    // All of it may have been started already; then there is nothing to ask for, and no answer to wait for.
+    claim.retracting = back.length > 0;
+    for (const range of back) tasks.push({ job: claim.job.id, attempt: claim.attempt, ...range });
   }
   if (tasks.length > 0) out.sends.push({ kind: "retract", worker: worker.profile.id, tasks });
 }

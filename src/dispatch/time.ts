@@ -1,7 +1,7 @@
 /** What falls due by the clock: ends of backoff, of deadlines and of grace. The caller sets one alarm, for the first of them. */
 import type { Decisions } from "./decisions.js";
 import { placeWork } from "./place.js";
-import { fallDue } from "./queue.js";
+import { fallDue, refill } from "./queue.js";
 import { expire } from "./requests.js";
 import type { State } from "./state.js";
 import { giveUp } from "./workers.js";
@@ -32,5 +32,6 @@ export function onHalt(state: State): void {
 
 export function onResume(state: State, out: Decisions, now: number): void {
   state.halted = false;
+  for (const job of state.jobs.values()) refill(state, out, job);
   placeWork(state, out, now);
 }

@@ -5,40 +5,21 @@
  *   gone        forgotten; its tasks wait for others
  * A worker that joins says what it holds. What it should have and does not have went nowhere, and returns to the line.
  */
-import type { Attempt, JobId, WorkerId } from "../model/ids.js";
-import { contains, type Range, rangesOf } from "../model/ranges.js";
+import type { WorkerId } from "../model/ids.js";
+import { contains, sizeOf } from "../model/ranges.js";
+import { ONE_SLOT } from "../model/recipe.js";
 import type { HeldParcel } from "../store/contract.js";
-import { enterClaim, openTasks, promote } from "./claims.js";
-import type { Decisions, TasksOf } from "./decisions.js";
-import { placeWork } from "./place.js";
+import { cancelAt } from "./cancel.js";
+import { dropClaim, enterClaim, openTasks, placeFromStock, unplace } from "./claims.js";
+import type { Decisions } from "./decisions.js";
+import { fillWorker, placeWork } from "./place.js";
 import { refill, relinquish } from "./queue.js";
+import { type Holding, type Reconciled, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
-import { loseClaim, loseClaims, refillAfter } from "./results.js";
-import { delist, reenlist } from "./signature.js";
-import {
-  type Claim,
-  claimOf,
-  GONE,
-  STARTED,
-  type State,
-  UNSTARTED,
-  type WorkerProfile,
-  type WorkerState,
-} from "./state.js";
+import { loseClaims } from "./results.js";
+import { delist, occupy, reenlist, reindex } from "./signature.js";
+import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
-
-export interface Holding extends Range {
-  readonly job: JobId;
-  readonly attempt: Attempt;
-  readonly state: "stock" | "running" | "finished";
-}
-
-export interface Reconciled {
-  /** Running or finished tasks that the worker goes on with. */
-  readonly keep: readonly { readonly job: JobId; readonly index: number; readonly attempt: Attempt }[];
-  /** Tasks that are no longer its own. */
-  readonly drop: readonly TasksOf[];
-}
 
 export function onWorkerJoined(
   state: State,
@@ -49,21 +30,21 @@ export function onWorkerJoined(
 ): Reconciled {
   const known = state.workers.get(profile.id);
   const sameLife = known === undefined || known.profile.session === profile.session;
-  if (known?.connected === true) loseRequests(state, out, known);
   const worker = known ?? enterWorker(state, profile);
   endGrace(state, worker);
   worker.connected = false;
-  delist(worker);
+  delist(state, worker);
+  loseRequests(state, out, worker);
   worker.profile = profile;
-  worker.draining = false;
+  // The operator's wish outlives a cut of the line, not the process that it was about.
+  if (!sameLife) worker.draining = false;
   const reconciled = reconcile(state, out, worker, held, sameLife, now);
   worker.connected = true;
-  resetRoom(worker);
-  promote(state, worker);
+  resetRoom(state, worker);
   worker.windowStart = worker.out > 0 ? now : -1;
   reenlist(state, worker);
   for (const job of worker.claims.keys()) cancelAt(state, out, worker, job);
-  refillAfter(state, out, worker, now);
+  fillWorker(state, out, worker, now);
   placeWork(state, out, now);
   enlistWork(state, out);
   return reconciled;
@@ -78,64 +59,17 @@ function enlistWork(state: State, out: Decisions): void {
   }
 }
 
-/** The whole room is free again: every task counts as stock until it is placed anew. */
-function resetRoom(worker: WorkerState): void {
+/** What the worker has may have changed: reckon its room anew. What runs takes it first, then stock in the order it was given. */
+function resetRoom(state: State, worker: WorkerState): void {
   for (const name of Object.keys(worker.free)) delete worker.free[name];
   Object.assign(worker.free, worker.profile.total);
-  for (const claims of worker.claims.values()) {
-    for (const claim of claims) {
-      worker.stock += claim.placed;
-      claim.stock += claim.placed;
-      claim.placed = 0;
-      claim.retracting = false;
-      if (claim.stock > 0) worker.stocked.add(claim);
-    }
+  occupy(worker, ONE_SLOT, worker.requests.size);
+  for (const claim of claimsOf(worker)) {
+    claim.retracting = false;
+    unplace(state, claim);
   }
-}
-
-function reconcile(
-  state: State,
-  out: Decisions,
-  worker: WorkerState,
-  held: readonly Holding[],
-  sameLife: boolean,
-  now: number,
-): Reconciled {
-  const keep: { job: JobId; index: number; attempt: Attempt }[] = [];
-  const drop: TasksOf[] = [];
-  const has = new Map<Claim, Set<number>>();
-  for (const { job, first, last, attempt, state: what } of held) {
-    const dropped: number[] = [];
-    for (let index = first; index <= last; index++) {
-      const claim = claimOf(worker, job, index);
-      if (claim === undefined || claim.attempt !== attempt) {
-        dropped.push(index);
-        continue;
-      }
-      const indices = has.get(claim);
-      if (indices === undefined) has.set(claim, new Set([index]));
-      else indices.add(index);
-      claim.tasks[index - claim.first] = what === "stock" ? UNSTARTED : STARTED;
-      if (what !== "stock") keep.push({ job, index, attempt });
-    }
-    for (const range of rangesOf(dropped)) drop.push({ job, attempt, ...range });
-  }
-  for (const claims of [...worker.claims.values()]) {
-    for (const claim of [...claims]) {
-      const indices = has.get(claim);
-      if (indices?.size === claim.open) continue;
-      // In the same life it never arrived; in a new one, what had been started died with the old one.
-      loseClaim(
-        state,
-        out,
-        claim,
-        () => !sameLife,
-        now,
-        (index) => indices?.has(index) !== true,
-      );
-    }
-  }
-  return { keep, drop };
+  for (const claim of [...worker.stocked]) placeFromStock(state, claim, openTasks(claim, STARTED).length);
+  for (const claim of [...worker.stocked]) placeFromStock(state, claim);
 }
 
 /** The connection is gone. */
@@ -146,11 +80,16 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
     removeWorker(state, out, worker, true, now);
     return;
   }
+  // A wish to drain it is kept for as long as its tasks would be.
+  if (worker.out === 0 && !worker.draining) {
+    removeWorker(state, out, worker, true, now);
+    return;
+  }
   worker.connected = false;
-  delist(worker);
+  delist(state, worker);
   loseRequests(state, out, worker);
-  if (worker.out === 0) removeWorker(state, out, worker, true, now);
-  else beginGrace(state, worker, now);
+  beginGrace(state, worker, now);
+  placeWork(state, out, now);
   enlistWork(state, out);
 }
 
@@ -167,7 +106,7 @@ export function giveUp(state: State, out: Decisions, worker: WorkerState, now: n
 
 function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed: boolean, now: number): void {
   worker.connected = false;
-  delist(worker);
+  delist(state, worker);
   endGrace(state, worker);
   loseRequests(state, out, worker);
   loseClaims(state, out, worker, crashed, now);
@@ -181,8 +120,10 @@ export function onDrain(state: State, out: Decisions, id: WorkerId): void {
   const worker = state.workers.get(id);
   if (worker === undefined || worker.draining) return;
   worker.draining = true;
-  delist(worker);
-  retractClaims(out, worker, [...worker.stocked]);
+  delist(state, worker);
+  retractClaims(out, worker, worker.stocked);
+  // A wide task may have waited for this worker and must look for another.
+  placeWork(state, out, state.now);
   enlistWork(state, out);
 }
 
@@ -191,8 +132,9 @@ export function onProfile(state: State, out: Decisions, profile: WorkerProfile, 
   const worker = state.workers.get(profile.id);
   if (worker?.connected !== true) return;
   worker.profile = profile;
+  resetRoom(state, worker);
   reenlist(state, worker);
-  refillAfter(state, out, worker, now);
+  fillWorker(state, out, worker, now);
   placeWork(state, out, now);
   enlistWork(state, out);
 }
@@ -203,7 +145,10 @@ export function restoreClaim(state: State, held: HeldParcel, now: number): void 
   const job = state.jobs.get(parcel.job);
   if (job === undefined || parcel.worker === undefined) return;
   const worker = state.workers.get(parcel.worker) ?? enterWorker(state, absentProfile(parcel.worker));
-  const tasks = new Uint8Array(parcel.last - parcel.first + 1);
+  // A task is in one parcel: what was known of it here is what this broker had before another adopted the worker.
+  for (const stale of claimsWithin(worker, parcel.job, parcel)) dropClaim(state, stale);
+  reindex(worker);
+  const tasks = new Uint8Array(sizeOf(parcel));
   for (let i = 0; i < tasks.length; i++) if (contains(settled, parcel.first + i)) tasks[i] = GONE;
   enterClaim(state, worker, job, { ...parcel, parcel: parcel.id }, tasks);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
@@ -225,6 +170,9 @@ function absentProfile(id: WorkerId): WorkerProfile {
   };
 }
 
+/** Below every use, so that the order of joining decides among workers that were never used. */
+const NEVER_USED = -(2 ** 52);
+
 function enterWorker(state: State, profile: WorkerProfile): WorkerState {
   const worker: WorkerState = {
     profile,
@@ -232,7 +180,8 @@ function enterWorker(state: State, profile: WorkerProfile): WorkerState {
     draining: false,
     standing: "good",
     free: { ...profile.total },
-    lastUse: 0,
+    lastUse: NEVER_USED + state.joins++,
+    levels: new Map(),
     claims: new Map(),
     stocked: new Set(),
     stock: 0,
@@ -256,16 +205,4 @@ function endGrace(state: State, worker: WorkerState): void {
   if (worker.grace === undefined) return;
   state.timers.remove(worker.grace);
   delete worker.grace;
-}
-
-/** Tell a worker to stop those of a job's tasks that were cancelled. */
-export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: JobId): void {
-  const job = state.jobs.get(id);
-  if (job === undefined || job.cancels.length === 0 || !worker.connected) return;
-  const tasks: TasksOf[] = [];
-  for (const claim of worker.claims.get(id) ?? []) {
-    const indices = openTasks(claim).filter((index) => contains(job.cancels, index));
-    for (const range of rangesOf(indices)) tasks.push({ job: id, attempt: claim.attempt, ...range });
-  }
-  if (tasks.length > 0) out.sends.push({ kind: "cancel", worker: worker.profile.id, tasks });
 }

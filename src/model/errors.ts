@@ -3,6 +3,7 @@
  * a test fails when this table and that page differ.
  */
 export const ERROR_CODES = {
+  LABORO_BAD_CERTIFICATE: "the certificate at this address is not one of the broker that was named",
   LABORO_BAD_INPUT: "a value given does not have the form that was expected",
   LABORO_BAD_MESSAGE: "a peer sent bytes that are not a message of this protocol",
   LABORO_BAD_TOKEN: "the token is missing or unknown to this broker",
@@ -20,8 +21,10 @@ export const ERROR_CODES = {
   LABORO_FORBIDDEN: "the token's role does not allow this",
   LABORO_INTERNAL: "a fault in laboro itself",
   LABORO_JOB_ENDED: "the job has ended, this change comes too late",
+  LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
   LABORO_NO_SUCH_JOB: "no job has this id",
   LABORO_NO_SUCH_TASK: "the job has no task with this index",
+  LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
   LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",

@@ -10,9 +10,13 @@ export function bad(what: string, expected: string, value: unknown): LaboroError
 
 function shown(value: unknown): string {
   if (value instanceof Uint8Array) return `${value.length} bytes`;
-  const text = typeof value === "string" ? JSON.stringify(value) : String(value);
+  const text = typeof value === "string" ? JSON.stringify(value) : Array.isArray(value) ? "a list" : asText(value);
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
+
+/** An object of somebody else's may have a `toString` that throws, or none. */
+const asText = (value: unknown): string =>
+  typeof value === "object" && value !== null ? "an object" : String(value);
 
 export function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) {
@@ -23,7 +27,7 @@ export function fields(value: unknown, what: string): Fields {
 
 export function onlyKnown(given: Fields, known: readonly string[], what: string): void {
   for (const name of Object.keys(given)) {
-    if (!known.includes(name)) throw bad(what, `one of ${known.join(", ")}`, name);
+    if (!known.includes(name)) throw bad(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
   }
 }
 
@@ -37,6 +41,11 @@ export function positive(value: unknown, what: string): number {
   throw bad(what, "a number above 0", value);
 }
 
+export function number(value: unknown, what: string): number {
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw bad(what, "a number", value);
+}
+
 export function text(value: unknown, what: string, longest = 1024): string {
   if (typeof value === "string" && value.length > 0 && value.length <= longest && !value.includes("\0")) return value;
   throw bad(what, `text of 1 to ${longest} characters without NUL`, value);
@@ -47,22 +56,44 @@ export function flag(value: unknown, what: string): boolean {
   throw bad(what, "true or false", value);
 }
 
+/** Bytes, text, or an object with base64: what has no bytes of its own, as JSON, writes the last. */
 export function bytes(value: unknown, what: string): Uint8Array {
   if (value instanceof Uint8Array) return value;
-  throw bad(what, "bytes", value);
+  if (typeof value === "string") return Buffer.from(value);
+  const decoded = fromBase64(value);
+  if (decoded !== undefined) return decoded;
+  throw bad(what, "text, bytes or {base64}", value);
 }
 
 /** For the command line of a process: no NUL. */
 export function word(value: unknown, what: string): Bytes {
   if (typeof value === "string" && !value.includes("\0")) return value;
-  if (value instanceof Uint8Array && !value.includes(0)) return value;
+  const given = value instanceof Uint8Array ? value : fromBase64(value);
+  if (given !== undefined && !given.includes(0)) return given;
   throw bad(what, "text or bytes without NUL", value);
+}
+
+function fromBase64(value: unknown): Uint8Array | undefined {
+  if (typeof value !== "object" || value === null || !("base64" in value)) return undefined;
+  const { base64, ...rest } = value;
+  if (typeof base64 !== "string" || Object.keys(rest).length > 0) return undefined;
+  const decoded = Buffer.from(base64, "base64");
+  // Buffer skips what it does not know; what it skipped is missing in the way back.
+  const given = base64.replace(/=+$/, "").replaceAll("-", "+").replaceAll("_", "/");
+  return decoded.toString("base64").replace(/=+$/, "") === given ? decoded : undefined;
 }
 
 export function list<T>(value: unknown, what: string, most: number, read: (item: unknown, what: string) => T): T[] {
   if (!Array.isArray(value)) throw bad(what, "a list", value);
   if (value.length > most) throw bad(what, `at most ${most} items`, value.length);
-  return value.map((item: unknown, i) => read(item, `${what}[${i}]`));
+  return value.map((item: unknown, i) => {
+    try {
+      return read(item, what);
+    } catch {
+      // Only what is wrong needs a name of its own: lists of millions are read here.
+      return read(item, `${what}[${i}]`);
+    }
+  });
 }
 
 export function optional<T>(value: unknown, what: string, read: (value: unknown, what: string) => T): T | undefined {

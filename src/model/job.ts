@@ -37,6 +37,8 @@ export interface JobRequest {
   readonly limits: Limits;
   readonly after: readonly After[];
   readonly held: boolean;
+  /** What makes it the same batch as another: a client that submits it again finds the one it began. */
+  readonly key?: string;
 }
 
 /** One entry a task, in task order: a line of the input file, a body for a service. */

@@ -16,7 +16,7 @@
  */
 import type { Attempt, JobId, ParcelId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Counters, Entries, Job, JobEnd, JobRequest } from "../model/job.js";
-import type { OutputStream, TaskResult } from "../model/outcome.js";
+import type { OutputStream, TaskEnd, TaskResult } from "../model/outcome.js";
 import type { Range, Ranges } from "../model/ranges.js";
 
 /** A stretch of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
@@ -110,6 +110,25 @@ export type Write =
    * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of parcels that nobody owns.
    */
   | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
+  /**
+   * Let finished tasks run again: their results become earlier attempts, the counters go back, and a job that had ended is
+   * open. `ends` names the ends that count, within `ranges` or the whole job; what never ran because it was cancelled counts
+   * as cancelled. They are no longer among the cancels (with the last of these goes the reason), and wait as parcels of this broker:
+   * one a run of neighbours with the same attempt, which is the last of which anything is kept, or 0; no failures and no
+   * crashes. `parcel` names the first, the numbers after it are free for the others. A task whose parcel still holds others
+   * that run is left as it is: its worker may yet send its result again.
+   */
+  | {
+      readonly op: "rerun";
+      readonly job: JobId;
+      readonly ends: readonly TaskEnd[];
+      readonly ranges?: Ranges;
+      readonly parcel: ParcelId;
+      /** How many parcel names are free from `parcel` on; more pieces than that are refused. */
+      readonly names: number;
+    }
+  /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
+  | { readonly op: "remove"; readonly job: JobId }
   /** Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end. */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
 
@@ -134,6 +153,18 @@ export type Answer =
   | { readonly op: "adopt"; readonly parcels: readonly HeldParcel[] }
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
+  /**
+   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: a matter for
+   * the one who asked (LABORO_BAD_INPUT), and no reason to undo the batch, which has others' writes in it.
+   */
+  | {
+      readonly op: "rerun";
+      readonly job?: Job;
+      readonly parcels: readonly Parcel[];
+      readonly count: number;
+      readonly refused?: string;
+    }
+  | { readonly op: "remove"; readonly removed: boolean }
   | { readonly op: "output" };
 
 /** A parcel with the tasks in it that have a result already. */
@@ -174,6 +205,26 @@ export interface OutputPage {
   readonly next?: number;
 }
 
+/** Which jobs to list; all that is given must hold. */
+export interface JobFilter {
+  /** Not ended, or ended in one of these ways; none of them, no job. */
+  readonly states?: readonly ("open" | JobEnd)[];
+  /** The whole name; `*` stands for any text, every other character for itself. */
+  readonly name?: string;
+  readonly pool?: string;
+  readonly key?: string;
+  readonly createdFrom?: number;
+  readonly createdBefore?: number;
+  /** One that has not ended is not among them. */
+  readonly endedBefore?: number;
+}
+
+/** Which results to list; all that is given must hold. */
+export interface ResultFilter {
+  readonly states?: readonly TaskEnd[];
+  readonly worker?: string;
+}
+
 export interface Store {
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
@@ -187,8 +238,11 @@ export interface Store {
   commit(writes: readonly Write[], now: number): Promise<readonly Answer[]>;
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first; `before` pages on. */
-  jobs(options: { readonly before?: JobId; readonly limit: number }): Promise<JobPage>;
-  results(job: JobId, options: { readonly from: TaskIndex; readonly limit: number }): Promise<ResultPage>;
+  jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
+  results(
+    job: JobId,
+    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
+  ): Promise<ResultPage>;
   /** The attempts of a task that were not its last. */
   earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */

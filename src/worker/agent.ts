@@ -8,26 +8,32 @@
  */
 import type { LaboroError } from "../model/errors.js";
 import type { SessionId } from "../model/ids.js";
-import type { Amounts } from "../model/recipe.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { Desk, type DeskParts } from "./desk.js";
+import { IdleWatch } from "./lifetime.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
 
 export interface AgentOptions {
   readonly urls: readonly string[];
   readonly token: string;
+  readonly caFingerprint?: string;
   readonly name: string;
   readonly session: SessionId;
   readonly pool: string;
   readonly tags: readonly string[];
-  readonly total: Amounts;
   readonly reserveRequests: number;
   /** How long a cancelled task has between SIGTERM and SIGKILL. */
   readonly cancelGraceMs: number;
+  /** Nothing to do for so long, and `onIdle` is called. */
+  readonly idleTimeoutMs?: number;
+  readonly onIdle: () => void;
+  readonly onJoined: () => void;
   readonly onRefused: (error: LaboroError) => void;
+  /** No broker answers, for the n-th time in a row. */
+  readonly onUnreachable: (error: LaboroError, rounds: number) => void;
   /** The broker asks the worker to stop. */
   readonly onStop: () => void;
 }
@@ -48,31 +54,50 @@ export class Agent {
   readonly #desk: Desk;
   readonly #calls: Calls;
   readonly #dial: Dial;
+  readonly #idle: IdleWatch | undefined;
+  #everJoined = false;
   #link: Link | undefined;
   #leaving = false;
 
   constructor(parts: DeskParts, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
     this.#parts = parts;
     this.#options = options;
-    this.#desk = new Desk(parts, options.total, options.cancelGraceMs, spooled);
-    this.#calls = new Calls(parts.services);
+    this.#desk = new Desk(parts, options.cancelGraceMs, spooled, () => this.#idle?.look());
+    this.#calls = new Calls(parts.services, () => this.#idle?.look());
+    const busy = (): boolean => !this.#desk.idle || this.#calls.count > 0;
+    if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
+    this.#idle?.look();
     this.#dial = dial<"worker">({
       from: "worker",
       urls: options.urls,
       token: options.token,
+      ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       log: parts.log,
       onOpen: (link) => this.#join(link),
       onMessages: (batch, link) => {
         for (const message of batch) this.#receive(message, link);
         this.#desk.pump();
+        if (batch.some(({ type }) => type === "TASKS" || type === "CALL")) this.#idle?.used();
+        else this.#idle?.look();
       },
       onDown: (reason) => this.#down(reason),
       onRefused: options.onRefused,
+      onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
     });
   }
 
   get joined(): boolean {
     return this.#link !== undefined;
+  }
+
+  /** Start what waits, should there be room for it now. */
+  lookAgain(): void {
+    this.#desk.pump();
+  }
+
+  /** The brokers to try from now on. */
+  setUrls(urls: readonly string[]): void {
+    this.#dial.setUrls(urls);
   }
 
   /** Tell the broker what is offered now. */
@@ -86,11 +111,15 @@ export class Agent {
    */
   async leave({ finish, graceMs, patienceMs }: LeaveOptions): Promise<void> {
     this.#leaving = true;
+    this.#idle?.stop();
     this.#link?.send({ type: "LEAVING" });
     this.#desk.beginClosing();
     if (!finish) this.#desk.returnRunning(graceMs);
+    // Somebody waits for each answer, so what is under way may end by itself, within the grace of an urgent stop.
+    await this.#calls.whenNone(finish ? undefined : graceMs);
     this.#calls.abortAll();
     await this.#desk.until(() => this.#desk.runningCount === 0);
+    await this.#calls.whenNone(graceMs);
     let patience = true;
     const timer = setTimeout(() => {
       patience = false;
@@ -103,28 +132,40 @@ export class Agent {
   }
 
   #join(link: Link): void {
-    const { name, session, pool, tags, total, reserveRequests } = this.#options;
+    const { name, session, pool, tags, reserveRequests } = this.#options;
+    const { directory, services, room, lifetime } = this.#parts;
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
-      worker: this.#parts.directory.id,
+      worker: directory.id,
       session,
       name,
-      total,
+      total: room.total,
       tags,
       pool,
-      services: this.#parts.services.names,
+      services: services.names,
       reserveRequests,
       held: this.#desk.held(),
+      ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.leftMs }),
     });
   }
 
   #welcome(welcome: Welcome, link: Link): void {
     this.#link = link;
+    this.#everJoined = true;
     link.startHeartbeat(welcome.heartbeatMs);
     if (this.#leaving) link.send({ type: "LEAVING" });
     this.#desk.resume(welcome, (message) => link.send(message));
     this.#parts.log.info({ broker: welcome.broker }, "joined the broker");
+    this.#options.onJoined();
+  }
+
+  /** With a wrong certificate at the first try it is the join URL that is wrong; later, something passing. */
+  #unreachable(error: LaboroError, rounds: number): void {
+    if (error.code === "LABORO_BAD_CERTIFICATE" && !this.#everJoined) {
+      this.#dial.stop();
+      this.#options.onRefused(error);
+    } else this.#options.onUnreachable(error, rounds);
   }
 
   #down(reason: CloseReason): void {

@@ -1,16 +1,28 @@
 /** Requests that this worker is answering. They belong to one connection: when it ends, nobody waits for them. */
 import type { ErrorCode } from "../model/errors.js";
+import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
 import type { Services } from "./services.js";
 
 type Call = Extract<ToWorker, { type: "CALL" }>;
 
+/** A reply travels in one frame, with a few words around it. */
+export const REPLY_LIMIT = FRAME_LIMIT - 1024;
+
 export class Calls {
   readonly #services: Services;
   readonly #underWay = new Map<number, AbortController>();
+  readonly #replied: () => void;
+  #waiting: (() => void)[] = [];
 
-  constructor(services: Services) {
+  /** `replied` is called after each reply. */
+  constructor(services: Services, replied: () => void = () => {}) {
     this.#services = services;
+    this.#replied = replied;
+  }
+
+  get count(): number {
+    return this.#underWay.size;
   }
 
   /** Every call gets a reply, an aborted one too: until then its slot is not free. */
@@ -21,7 +33,8 @@ export class Calls {
       // A connection later the same number may be another's.
       if (this.#underWay.get(id) !== aborter) return;
       this.#underWay.delete(id);
-      send({ type: "REPLY", id, ...served });
+      send({ type: "REPLY", id, ...(served.body.length > REPLY_LIMIT ? tooLarge(served.body.length) : served) });
+      this.#ended();
     };
     const answer = this.#services.call(service, body, aborter.signal);
     if (answer instanceof Promise) void answer.then(reply);
@@ -41,5 +54,30 @@ export class Calls {
   forgetAll(): void {
     this.abortAll();
     this.#underWay.clear();
+    this.#ended();
+  }
+
+  /** When nothing is under way any more, or after `ms`. */
+  whenNone(ms = Number.POSITIVE_INFINITY): Promise<void> {
+    if (this.#underWay.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = ms < LONGEST_TIMER_MS ? setTimeout(resolve, ms) : undefined;
+      this.#waiting.push(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  #ended(): void {
+    if (this.#underWay.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    this.#replied();
   }
 }
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+const tooLarge = (bytes: number): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
+  error: "LABORO_BODY_TOO_LARGE",
+  body: Buffer.from(`the reply has ${bytes} bytes, a frame holds ${FRAME_LIMIT}`),
+});

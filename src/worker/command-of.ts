@@ -2,28 +2,33 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JobId } from "../model/ids.js";
-import type { Bytes, Recipe } from "../model/recipe.js";
+import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
 import { expandLine, expandWords } from "./expand.js";
 import type { StockedTask } from "./ledger.js";
 import type { CommandSpec } from "./processes/index.js";
+import type { Place } from "./room.js";
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
 export class JobFiles {
   readonly #dir: string;
+  readonly #baseEnv: Readonly<Record<string, string>>;
   readonly #written = new Set<string>();
 
-  constructor(dir: string) {
+  /** `baseEnv` is for every task, unless its recipe says otherwise. */
+  constructor(dir: string, baseEnv: Readonly<Record<string, string>> = {}) {
     this.#dir = dir;
+    this.#baseEnv = baseEnv;
     // What an earlier process left is of jobs that nobody remembers here.
     rmSync(dir, { recursive: true, force: true });
     mkdirSync(dir, { recursive: true, mode: 0o700 });
   }
 
-  commandOf(recipe: ProcessRecipe, task: StockedTask, slot: number): CommandSpec {
+  commandOf(recipe: ProcessRecipe, given: StockedTask, place: Place): CommandSpec {
+    const task = withEntry(given, recipe);
     return {
       argv: this.#argv(recipe, task),
-      env: { ...recipe.env, ...taskEnvironment(task, slot) },
+      env: { ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, place) },
       ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
       ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(`${task.job}.stdin`, recipe.stdin) }),
     };
@@ -65,8 +70,16 @@ export class JobFiles {
   }
 }
 
-function taskEnvironment(task: StockedTask, slot: number): Record<string, Bytes> {
+/** In an array of numbers the entry is not sent: it follows from the index. */
+function withEntry(task: StockedTask, { array }: ProcessRecipe): StockedTask {
+  if (task.entry !== undefined || array === undefined) return task;
+  const number = numberAt(array, task.index);
+  return number === undefined ? task : { ...task, entry: String(number) };
+}
+
+function taskEnvironment(task: StockedTask, { slot, env }: Place): Record<string, Bytes> {
   return {
+    ...env,
     LABORO_JOB: String(task.job),
     LABORO_TASK: String(task.index),
     LABORO_ATTEMPT: String(task.attempt),

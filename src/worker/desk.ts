@@ -7,7 +7,6 @@
 import type { Log } from "../broker/log.js";
 import { asLaboroError } from "../model/errors.js";
 import type { JobId } from "../model/ids.js";
-import type { Amounts } from "../model/recipe.js";
 import {
   type DoneTask,
   type FromWorker,
@@ -22,14 +21,17 @@ import {
 import type { JobFiles } from "./command-of.js";
 import { attemptKey, Deliveries } from "./deliveries.js";
 import { Ledger, type StockedTask } from "./ledger.js";
+import type { Lifetime } from "./lifetime.js";
+import type { MemoryWatch } from "./memory.js";
 import type { Slots } from "./processes/index.js";
-import { Room } from "./room.js";
+import type { Place, Room } from "./room.js";
 import type { Services } from "./services.js";
 import { readSpooled, writeSpooled } from "./spool/entry.js";
 import type { WorkerDirectory } from "./spool/identity.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import { TaskOutput } from "./spool/task-output.js";
 import { type Run, type RunEnd, TaskRunner } from "./task-runner.js";
+import { TooLong } from "./too-long.js";
 
 export interface DeskParts {
   readonly directory: WorkerDirectory;
@@ -37,6 +39,11 @@ export interface DeskParts {
   readonly slots: Slots;
   readonly files: JobFiles;
   readonly services: Services;
+  readonly room: Room;
+  /** Tasks start only while it has enough. */
+  readonly memory?: MemoryWatch;
+  /** When the worker leaves: what may run longer is not begun. */
+  readonly lifetime?: Lifetime;
   readonly log: Log;
   readonly now: () => number;
 }
@@ -44,8 +51,7 @@ export interface DeskParts {
 interface Running {
   readonly task: TaskRef;
   readonly run: Run;
-  readonly needs: Amounts;
-  readonly slot: number;
+  readonly place: Place;
   /** Its end is reported, is of no interest (struck), or is told as given back (the worker leaves). */
   fate: "report" | "drop" | "return";
 }
@@ -60,7 +66,6 @@ export class Desk {
   readonly #cancelGraceMs: number;
   readonly #ledger = new Ledger();
   readonly #deliveries: Deliveries;
-  readonly #room: Room;
   readonly #runner: TaskRunner;
   readonly #recipes = new Map<JobId, JobRecipe>();
   readonly #running = new Map<string, Running>();
@@ -69,20 +74,37 @@ export class Desk {
   #started: TaskRef[] = [];
   #flushing = false;
   #watchers: (() => void)[] = [];
+  readonly #changed: () => void;
+  readonly #tooLong: TooLong | undefined;
 
-  constructor(parts: DeskParts, total: Amounts, cancelGraceMs: number, spooled: readonly UnacknowledgedResult[]) {
+  /** `changed` is called when a task has ended, was delivered, or the link went down. */
+  constructor(
+    parts: DeskParts,
+    cancelGraceMs: number,
+    spooled: readonly UnacknowledgedResult[],
+    changed: () => void = () => {},
+  ) {
     this.#parts = parts;
     this.#cancelGraceMs = cancelGraceMs;
-    this.#room = new Room(total);
+    this.#changed = changed;
     this.#runner = new TaskRunner(parts.slots, parts.files, parts.services, parts.now);
     this.#deliveries = new Deliveries(parts.directory.outputDirectory, ({ error }) =>
       parts.log.warn({ code: error.code }, `output is lost here: ${error.message}`),
     );
+    const { lifetime } = parts;
+    if (lifetime !== undefined) {
+      this.#tooLong = new TooLong({
+        lifetime,
+        limitOf: (job) => this.#recipes.get(job)?.limits.timeLimitMs,
+        take: (ofJob) => this.#ledger.takeStretches(ofJob),
+        giveBack: (tasks) => this.#giveBack(tasks),
+      });
+    }
     for (const one of spooled) this.#takeUp(one);
   }
 
   get idle(): boolean {
-    return this.#ledger.idle;
+    return this.#ledger.idle && this.#running.size === 0;
   }
 
   get runningCount(): number {
@@ -160,9 +182,14 @@ export class Desk {
   pump(): void {
     if (!this.#closing) {
       this.#doNoops();
+      this.#tooLong?.giveBack();
+      let short = false;
       const fits = (job: JobId): boolean => {
         const recipe = this.#recipes.get(job);
-        return recipe !== undefined && this.#room.fits(recipe.needs);
+        if (short || recipe === undefined || !this.#parts.room.fits(recipe.needs)) return false;
+        if (this.#tooLong?.has(job) === true) return false;
+        short = this.#parts.memory?.enough() === false;
+        return !short;
       };
       for (let task = this.#ledger.start(fits); task !== undefined; task = this.#ledger.start(fits)) this.#start(task);
     }
@@ -195,12 +222,14 @@ export class Desk {
   }
 
   close(): void {
+    this.#tooLong?.stop();
     this.#send = undefined;
     this.#deliveries.close();
   }
 
   #tellWatchers(): void {
     for (const resolve of this.#watchers.splice(0)) resolve();
+    this.#changed();
   }
 
   // The life of a task
@@ -222,8 +251,8 @@ export class Desk {
     const recipe = this.#recipes.get(stocked.job);
     if (recipe === undefined) return;
     const task: TaskRef = { job: stocked.job, index: stocked.index, attempt: stocked.attempt };
-    const slot = this.#room.take(recipe.needs);
-    const run = this.#runner.run(stocked, recipe, slot, {
+    const place = this.#parts.room.take(recipe.needs);
+    const run = this.#runner.run(stocked, recipe, place, {
       output: (stream, bytes) => {
         if (this.#deliveries.of(task) === undefined) {
           const settings = this.#deliveries.settingsFor(task, recipe.limits.outputCap);
@@ -233,7 +262,7 @@ export class Desk {
       },
       ended: (end) => this.#ended(task, end),
     });
-    this.#running.set(attemptKey(task), { task, run, needs: recipe.needs, slot, fate: "report" });
+    this.#running.set(attemptKey(task), { task, run, place, fate: "report" });
     this.#started.push(task);
   }
 
@@ -241,7 +270,7 @@ export class Desk {
     const running = this.#running.get(attemptKey(task));
     if (running === undefined) return;
     this.#running.delete(attemptKey(task));
-    this.#room.give(running.needs, running.slot);
+    this.#parts.room.give(running.place);
     if (running.fate === "report") this.#report(task, end);
     else this.#deliveries.discard(task);
     if (running.fate === "return") {

@@ -10,18 +10,25 @@ import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import { Agent } from "./agent.js";
 import { JobFiles } from "./command-of.js";
+import { Lifetime } from "./lifetime.js";
+import { MemoryWatch } from "./memory.js";
 import { openSlots } from "./processes/index.js";
+import { openPrograms, type ServiceProgram } from "./programs/index.js";
+import { Room } from "./room.js";
 import { type Handler, Services } from "./services.js";
-import { openWorkerDirectory } from "./spool/identity.js";
+import { openWorkerDirectory, type WorkerDirectory } from "./spool/identity.js";
 import { indexPath, spooledOutputs } from "./spool/output-index.js";
-import { ResultSpool } from "./spool/result-spool.js";
+import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 
+export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
 export type { CallContext, Handler } from "./services.js";
 
 export interface WorkerOptions {
   /** One broker, or the brokers of a group. */
   readonly broker: string | readonly string[];
   readonly token: string;
+  /** The CA of `https:` brokers, where they are known by its fingerprint: SHA-256 in hexadecimal digits. */
+  readonly caFingerprint?: string;
   /** Where the worker's identity and undelivered results are kept; a temporary one if absent. */
   readonly dir?: string;
   readonly name?: string;
@@ -32,13 +39,29 @@ export interface WorkerOptions {
   readonly tags?: readonly string[];
   readonly reserveRequests?: number;
   readonly services?: Readonly<Record<string, Handler>>;
+  /** Programs that are offered as services. */
+  readonly programs?: Readonly<Record<string, ServiceProgram>>;
+  /** Bytes of memory that must be available for a task to start. */
+  readonly minMemory?: number;
+  /** Where the kernel says what is available; /proc/meminfo if absent. */
+  readonly memoryFile?: string;
+  /** It stops in order after this time, and begins no task whose time limit is longer than what is left. */
+  readonly lifetimeMs?: number;
+  /** It stops in order when it had nothing to do for so long. */
+  readonly idleTimeoutMs?: number;
   readonly cancelGraceMs?: number;
   readonly log?: Log;
+  readonly onJoined?: () => void;
   /** The broker will not have this worker. */
   readonly onRefused?: (error: LaboroError) => void;
-  /** The broker has asked it to stop, and it has. */
-  readonly onStopped?: () => void;
+  /** No broker answers, for the n-th time in a row; it is tried again. */
+  readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
+  /** It has stopped, and not because `stop` was called. */
+  readonly onStopped?: (why: StopReason) => void;
 }
+
+/** The broker asked for it, its lifetime is over, or it was idle for too long. */
+export type StopReason = "broker" | "lifetime" | "idle";
 
 export interface StopOptions {
   /** Let what runs end by itself. Otherwise it is stopped and goes back to the queue, at no cost to it. */
@@ -53,6 +76,8 @@ export interface Worker {
   readonly name: string;
   readonly joined: boolean;
   serve(service: string, handler: Handler): void;
+  /** The brokers to try when the link is down. */
+  setBrokers(urls: readonly string[]): void;
   stop(options?: StopOptions): Promise<void>;
 }
 
@@ -60,46 +85,64 @@ const CANCEL_GRACE_MS = 5_000;
 const PATIENCE_MS = 5_000;
 
 export function startWorker(options: WorkerOptions): Worker {
-  const { log = SILENT } = options;
+  const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS, slots: count = 1 } = options;
+  // Refuses what contradicts itself before anything is opened.
+  const room = new Room({ ...options.resources, slots: count }, process.env);
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const directory = openWorkerDirectory(dir);
-  const { spool, results, damage } = ResultSpool.load(directory.resultsPath, {
-    onFailing: (error) =>
-      log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
+  const { spool, results } = openSpool(directory, log);
+  const env = environmentOfTasks();
+  const programs = openPrograms(options.programs ?? {}, {
+    ...{ count, env, log, now },
+    dir: join(dir, "requests"),
+    graceMs: cancelGraceMs,
   });
-  for (const { at, bytes, reason } of damage) log.warn({ at, bytes }, `the spool of results is damaged: ${reason}`);
-  removeStrayOutputs(directory.outputDirectory, new Set(results.map(({ key }) => key)));
   const services = new Services();
-  for (const [name, handler] of Object.entries(options.services ?? {})) services.set(name, handler);
-  const count = options.slots ?? 1;
-  const slots = openSlots({ count, now });
-  const files = new JobFiles(join(dir, "files"));
+  for (const [service, handler] of Object.entries({ ...programs.handlers, ...options.services })) {
+    services.set(service, handler);
+  }
+  const slots = openSlots({ count, now, env });
+  const files = new JobFiles(join(dir, "files"), room.hidden);
   const name = options.name ?? `${hostname()}:${process.pid}`;
+  const lifetime =
+    options.lifetimeMs === undefined ? undefined : new Lifetime(options.lifetimeMs, now, () => leave("lifetime"));
+  const memory = memoryWatch(options, log, () => agent.lookAgain());
   const agent = new Agent(
-    { directory, spool, slots, files, services, log, now },
+    {
+      ...{ directory, spool, slots, files, services, room, log, now },
+      ...(lifetime === undefined ? {} : { lifetime }),
+      ...(memory === undefined ? {} : { memory }),
+    },
     {
       urls: typeof options.broker === "string" ? [options.broker] : options.broker,
       token: options.token,
+      ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       name,
       session: SessionId(randomUUID()),
       pool: options.pool ?? DEFAULT_POOL,
       tags: options.tags ?? [],
-      total: { ...options.resources, slots: count },
       reserveRequests: options.reserveRequests ?? 0,
-      cancelGraceMs: options.cancelGraceMs ?? CANCEL_GRACE_MS,
+      cancelGraceMs,
+      ...(options.idleTimeoutMs === undefined ? {} : { idleTimeoutMs: options.idleTimeoutMs }),
+      onIdle: () => leave("idle"),
+      onJoined: () => options.onJoined?.(),
       onRefused: (error) => {
         log.error({ code: error.code }, error.message);
         options.onRefused?.(error);
       },
-      onStop: () => void stop({ finish: true }).then(() => options.onStopped?.()),
+      onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
+      onStop: () => leave("broker"),
     },
     results,
   );
   let stopping: Promise<void> | undefined;
   const stop = (how: StopOptions): Promise<void> => {
     stopping ??= (async () => {
-      const { finish = false, graceMs = CANCEL_GRACE_MS, patienceMs = PATIENCE_MS } = how;
+      const { finish = false, graceMs = cancelGraceMs, patienceMs = PATIENCE_MS } = how;
+      lifetime?.stop();
+      memory?.stop();
       await agent.leave({ finish, graceMs, patienceMs });
+      await programs.close();
       await slots.close();
       await spool.close();
       files.remove();
@@ -107,6 +150,12 @@ export function startWorker(options: WorkerOptions): Worker {
       if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
     })();
     return stopping;
+  };
+  const leave = (why: StopReason): void => {
+    if (stopping !== undefined) return;
+    log.info({ why }, "the worker stops");
+    // At the end of its lifetime there is no time left for tasks to end by themselves.
+    void stop({ finish: why !== "lifetime" }).then(() => options.onStopped?.(why));
   };
   return {
     id: directory.id,
@@ -118,8 +167,31 @@ export function startWorker(options: WorkerOptions): Worker {
       services.set(service, handler);
       agent.servicesChanged();
     },
+    setBrokers: (urls) => agent.setUrls(urls),
     stop: (how = {}) => stop(how),
   };
+}
+
+function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spool" | "results"> {
+  const { spool, results, damage } = ResultSpool.load(directory.resultsPath, {
+    onFailing: (error) =>
+      log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
+  });
+  for (const { at, bytes, reason } of damage) log.warn({ at, bytes }, `the spool of results is damaged: ${reason}`);
+  removeStrayOutputs(directory.outputDirectory, new Set(results.map(({ key }) => key)));
+  return { spool, results };
+}
+
+function memoryWatch(options: WorkerOptions, log: Log, lookAgain: () => void): MemoryWatch | undefined {
+  const { minMemory: least, memoryFile: file } = options;
+  if (least === undefined) return undefined;
+  return new MemoryWatch({ least, log, lookAgain, ...(file === undefined ? {} : { file }) });
+}
+
+/** The worker's own, but for the token: what a task prints of its environment ends up in its output. */
+function environmentOfTasks(): NodeJS.ProcessEnv {
+  const { LABORO_BROKER: _, ...env } = process.env;
+  return env;
 }
 
 /** Output of tasks that died with an earlier process, or whose result was acknowledged just before it ended. */

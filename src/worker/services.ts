@@ -1,5 +1,5 @@
 /** The services that a worker offers, as functions of this process. */
-import { asLaboroError, type ErrorCode } from "../model/errors.js";
+import { asLaboroError, type ErrorCode, LaboroError } from "../model/errors.js";
 
 export interface CallContext {
   /** Aborted when the asker no longer waits. */
@@ -53,5 +53,6 @@ function success(answer: Uint8Array | string | undefined): Served {
 
 function failure(cause: unknown): Served {
   const text = typeof cause === "string" ? cause : asLaboroError(cause).message;
-  return { error: "LABORO_SERVICE_FAILED", body: Buffer.from(text) };
+  const large = cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE";
+  return { error: large ? cause.code : "LABORO_SERVICE_FAILED", body: Buffer.from(text) };
 }

@@ -5,6 +5,7 @@ import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { JobFiles } from "./command-of.js";
 import type { StockedTask } from "./ledger.js";
 import type { Slots } from "./processes/index.js";
+import type { Place } from "./room.js";
 import type { Services } from "./services.js";
 
 /** How it went, but for the length of its output, which the receiver of the output knows. */
@@ -36,7 +37,7 @@ export class TaskRunner {
     this.#now = now;
   }
 
-  run(task: StockedTask, job: JobRecipe, slot: number, sink: RunSink): Run {
+  run(task: StockedTask, job: JobRecipe, place: Place, sink: RunSink): Run {
     const started = this.#now();
     let timedOut = false;
     let timer: NodeJS.Timeout | undefined;
@@ -49,7 +50,7 @@ export class TaskRunner {
       run = this.#start(
         task,
         job,
-        slot,
+        place,
         { output: (stream, bytes) => sink.output(stream, bytes), ended: end },
         started,
       );
@@ -71,16 +72,16 @@ export class TaskRunner {
     return run;
   }
 
-  #start(task: StockedTask, job: JobRecipe, slot: number, sink: RunSink, started: number): Run {
+  #start(task: StockedTask, job: JobRecipe, place: Place, sink: RunSink, started: number): Run {
     const { recipe } = job;
     if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
     if (recipe.kind === "noop") {
       setImmediate(() => sink.ended({ code: 0, started, ended: this.#now() }));
       return { stop: () => {} };
     }
-    const shell = this.#slots.slots[slot];
-    if (shell === undefined) throw new Error(`there is no slot ${slot}`);
-    const command = shell.run(this.#files.commandOf(recipe, task, slot), {
+    const shell = this.#slots.slots[place.slot];
+    if (shell === undefined) throw new Error(`there is no slot ${place.slot}`);
+    const command = shell.run(this.#files.commandOf(recipe, task, place), {
       output: (stream, bytes) => sink.output(stream, bytes),
       ended: (end) => sink.ended(end),
     });

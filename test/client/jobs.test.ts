@@ -22,7 +22,7 @@ describe("a job", () => {
     ]);
     expect(await job.text(1)).toBe("out 1\n");
     expect(await job.text(1, "stderr")).toBe("err\n");
-    expect((await job.info()).counters).toEqual({ succeeded: 1, failed: 2, cancelled: 0 });
+    expect((await job.info()).counters).toEqual({ succeeded: 1, failed: 2, cancelled: 0, running: 0, waiting: 0 });
   });
 
   it("puts entries into its arguments as they are, whatever is in them", async () => {
@@ -136,7 +136,7 @@ describe("a job", () => {
     await until(() => existsSync(join(dir, "started.1")), "two tasks run");
     await job.cancel();
     expect(await job.wait()).toBe("cancelled");
-    expect((await job.info()).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 10 });
+    expect((await job.info()).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 10, running: 0, waiting: 0 });
     const ran = await resultsOf(job);
     expect(ran.map(({ index, state, signal }) => [index, state, signal])).toEqual([
       [0, "cancelled", "SIGTERM"],
@@ -151,7 +151,7 @@ describe("a job", () => {
     await job.cancel([{ first: 10, last: 19 }]);
     worker();
     expect(await job.wait()).toBe("cancelled");
-    expect((await job.info()).counters).toEqual({ succeeded: 90, failed: 0, cancelled: 10 });
+    expect((await job.info()).counters).toEqual({ succeeded: 90, failed: 0, cancelled: 10, running: 0, waiting: 0 });
     expect((await resultsOf(job)).map(({ index }) => index)).not.toContain(15);
   });
 

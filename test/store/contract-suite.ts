@@ -1,12 +1,15 @@
 /** What every engine must do: one suite, run unchanged against each. */
 import { afterEach, beforeEach, describe } from "vitest";
 import { describeCancel } from "./suite/cancel.js";
+import { describeFilters } from "./suite/filters.js";
 import { describeJobs } from "./suite/jobs.js";
 import { Broker, type MakeStore, type StoreHarness } from "./suite/kit.js";
 import { describeOutput } from "./suite/output.js";
 import { describeParcels } from "./suite/parcels.js";
 import { describeRefusals } from "./suite/refusals.js";
+import { describeRemove } from "./suite/remove.js";
 import { describeReopen } from "./suite/reopen.js";
+import { describeRerun } from "./suite/rerun.js";
 import { describeResults } from "./suite/results.js";
 import { describeShared } from "./suite/shared.js";
 
@@ -31,8 +34,11 @@ export function describeStore(name: string, make: MakeStore, options: { readonly
       describe("results", () => describeResults(() => broker));
       describe("cancel", () => describeCancel(() => broker));
       describe("output", () => describeOutput(() => broker));
+      describe("filters", () => describeFilters(() => broker));
+      describe("rerun", () => describeRerun(() => broker));
     });
     describe("opening again", () => describeReopen(make));
+    describe("remove", () => describeRemove(make));
     describe("refusals", () => describeRefusals(make));
     if (options.shared) describe("two brokers", () => describeShared(make));
   });

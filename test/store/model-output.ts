@@ -31,7 +31,7 @@ export class ModelOutput {
 
   read(job: JobId, index: TaskIndex, options: OutputOptions): OutputPage {
     const { from, limit, stream } = options;
-    const attempt = options.attempt ?? this.#latest(job, index);
+    const attempt = options.attempt ?? this.latest(job, index);
     const pieces: { stream: OutputStream; offset: number; bytes: number[] }[] = [];
     let room = limit;
     // Byte by byte: slow and plain.
@@ -50,14 +50,24 @@ export class ModelOutput {
     return { pieces: finished(pieces) };
   }
 
-  #pieces(job: JobId, index: TaskIndex, attempt: Attempt): OutputPiece[] {
-    return this.#attempts.get(`${job}.${index}.${attempt}`) ?? [];
+  remove(job: JobId): void {
+    for (const { index, attempt } of this.attempts(job)) this.#attempts.delete(`${job}.${index}.${attempt}`);
   }
 
-  #latest(job: JobId, index: TaskIndex): Attempt {
-    const prefix = `${job}.${index}.`;
-    const attempts = [...this.#attempts.keys()].filter((key) => key.startsWith(prefix));
-    return Math.max(0, ...attempts.map((key) => Number(key.slice(prefix.length))));
+  /** The attempts of a job that have any. */
+  attempts(job: JobId): { readonly index: TaskIndex; readonly attempt: Attempt }[] {
+    const keys = [...this.#attempts.keys()].map((key) => key.split(".").map(Number));
+    return keys.flatMap(([of, index = 0, attempt = 0]) => (of === job ? [{ index, attempt }] : []));
+  }
+
+  /** The latest attempt of a task with any, or 0. */
+  latest(job: JobId, index: TaskIndex): Attempt {
+    const attempts = this.attempts(job).filter((one) => one.index === index);
+    return Math.max(0, ...attempts.map(({ attempt }) => attempt));
+  }
+
+  #pieces(job: JobId, index: TaskIndex, attempt: Attempt): OutputPiece[] {
+    return this.#attempts.get(`${job}.${index}.${attempt}`) ?? [];
   }
 }
 

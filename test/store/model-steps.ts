@@ -4,11 +4,13 @@
  */
 import * as fc from "fast-check";
 import { type ParcelId, WorkerId } from "../../src/model/ids.js";
+import { finishedCount } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
+import { ONE_SLOT } from "../../src/model/recipe.js";
 import type { Parcel, Write } from "../../src/store/contract.js";
 import type { ModelJob, ModelWorld, OwnedParcel } from "./model-store.js";
-import { newParcel, request } from "./suite/kit.js";
+import { newParcel, newParcels, request } from "./suite/kit.js";
 
 export interface Step {
   readonly kind: (typeof KINDS)[number];
@@ -22,7 +24,7 @@ export interface Step {
 // The more often a kind is listed, the more often it is drawn.
 const KINDS = [
   ..."submit lease lease claim claim claim settle settle settle replace replace".split(" "),
-  ..."release adopt hold cancel output output stale commit commit commit reopen".split(" "),
+  ..."release adopt hold cancel output output stale rerun rerun remove commit commit commit reopen".split(" "),
 ] as ReadonlyArray<
   | "submit"
   | "lease"
@@ -35,10 +37,15 @@ const KINDS = [
   | "cancel"
   | "output"
   | "stale"
+  | "rerun"
+  | "remove"
   | "commit"
   | "reopen"
 >;
 
+/** With what means something to one engine or another in a pattern. */
+export const NAMES = ["job", "job 1", "j*b", "j?b", "j[o]b", "j%b", "j_b", "JOB", "", "größer", "j\\ob", "a]b[c"];
+export const POOLS = ["default", "gpu", "Gpu"];
 const WORKERS = ["ann", "bob", "cleo"].map(WorkerId);
 
 export const steps: fc.Arbitrary<readonly Step[]> = fc.array(
@@ -65,7 +72,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
       return { op: "hold", job: id, held: flag };
     case "cancel": {
       const last = flag ? job.job.count : pick % 30;
-      const range = { first: Math.min(size, last), last };
+      const range = { first: pick % 4 === 0 ? 0 : Math.min(size, last), last };
       return { op: "cancel", job: id, ranges: [range], ...(pick % 3 === 0 ? { reason: `number ${pick}` } : {}) };
     }
     case "adopt":
@@ -82,6 +89,12 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
       return replace(step, world, chosen(parcels(world, "owned"), pick)?.parcel);
     case "output":
       return output(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
+    case "rerun":
+      // One with something to run again, where there is one.
+      return rerun(step, chosen(begunJobs(world), pick) ?? job);
+    case "remove":
+      // One that has ended, where there is one: most have not.
+      return { op: "remove", job: (chosen(endedJobs(world), pick) ?? job).job.id };
     case "stale":
       return stale(step, newParcel(), job);
     default:
@@ -90,10 +103,30 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
 }
 
 function submit({ size, pick, flag }: Step): Write {
-  const entries = flag ? Array.from({ length: size }, (_, i) => (i % 3 ? `${pick}.${i}` : Uint8Array.of(i, 255))) : [];
-  const job = request({ name: `job ${pick}`, count: size, held: pick % 5 === 0, priority: pick });
+  // Often few, so that jobs end.
+  const count = pick % 2 === 0 ? size : size % 5;
+  const entries = flag ? Array.from({ length: count }, (_, i) => (i % 3 ? `${pick}.${i}` : Uint8Array.of(i, 255))) : [];
+  const job = request({
+    name: NAMES[pick % NAMES.length] ?? "",
+    requirement: { pool: POOLS[size % POOLS.length] ?? "", tags: [], needs: ONE_SLOT },
+    count,
+    held: pick % 5 === 0,
+    priority: pick,
+    ...(pick % 3 === 0 ? { key: `key ${pick % 4}` } : {}),
+  });
   const write = { op: "submit", job, lease: pick % 50, parcel: newParcel() } as const;
   return flag ? { ...write, entries } : write;
+}
+
+function rerun({ pick, size, flag, state }: Step, { job }: ModelJob): Write {
+  const ends: TaskEnd[] = pick % 3 === 0 ? [state] : ["failed", "cancelled", ...(pick % 3 === 1 ? [] : [state])];
+  const ranges = [
+    { first: size, last: size + (pick % 20) },
+    { first: size - (pick % 7), last: size + 2 },
+  ];
+  const names = pick % 4 === 0 ? pick % 3 : 50;
+  const write = { op: "rerun", job: job.id, ends, parcel: newParcels(50), names } as const;
+  return flag ? write : { ...write, ranges };
 }
 
 function claim({ size, pick, flag }: Step, from: Parcel | undefined): Write | undefined {
@@ -192,6 +225,12 @@ function jobOf(world: ModelWorld, parcel: Parcel): ModelJob {
   if (known === undefined) throw new Error(`parcel ${parcel.id} is of no job`);
   return known;
 }
+
+const begunJobs = (world: ModelWorld): ModelJob[] =>
+  [...world.jobs.values()].filter(({ job }) => finishedCount(job.counters) > 0);
+
+const endedJobs = (world: ModelWorld): ModelJob[] =>
+  [...world.jobs.values()].filter(({ job }) => job.ended !== undefined);
 
 const tasksOf = ({ first, last }: Parcel): number[] => Array.from({ length: last - first + 1 }, (_, at) => first + at);
 

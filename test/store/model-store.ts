@@ -6,10 +6,20 @@
  * call is refused with the same error.
  */
 import { LaboroError } from "../../src/model/errors.js";
-import { type Attempt, JobId, type ParcelId, type TaskIndex } from "../../src/model/ids.js";
+import { type Attempt, JobId, ParcelId, type TaskIndex } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
-import type { TaskResult } from "../../src/model/outcome.js";
-import { contains, normalize, type Range, rangesOf, sizeOf, union, within, without } from "../../src/model/ranges.js";
+import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import {
+  contains,
+  countOf,
+  normalize,
+  type Range,
+  rangesOf,
+  sizeOf,
+  union,
+  within,
+  without,
+} from "../../src/model/ranges.js";
 import type {
   Answer,
   Epoch,
@@ -23,7 +33,9 @@ import type {
   Store,
   Write,
 } from "../../src/store/contract.js";
+import { type Run, tooManyPieces } from "../../src/store/rerun-pieces.js";
 import { checkWorld } from "./model-check.js";
+import { isWantedJob, isWantedResult } from "./model-filter.js";
 import { ModelOutput, type OutputOptions } from "./model-output.js";
 
 export interface ModelJob {
@@ -31,6 +43,8 @@ export interface ModelJob {
   readonly entries: Entries;
   readonly results: Map<TaskIndex, TaskResult>;
   readonly earlier: TaskResult[];
+  /** `index.attempt` with output when the job ended: nothing is running of them, even if the job goes on. */
+  readonly over: Set<string>;
 }
 
 /** A parcel and the broker that owns it; without one it was given back. */
@@ -48,6 +62,7 @@ export class ModelWorld {
   readonly parcels = new Map<ParcelId, OwnedParcel>();
   readonly output = new ModelOutput();
   #epoch = 0;
+  #lastJob = 0;
   #broken: LaboroError | undefined;
 
   /** Without `shared`, opening takes over everything, as the only broker on a data directory does. */
@@ -121,13 +136,17 @@ export class ModelWorld {
         return this.#hold(write);
       case "cancel":
         return this.#cancel(write, now);
+      case "rerun":
+        return this.#rerun(write, epoch);
+      case "remove":
+        return this.#remove(write);
       case "output":
         return { op: "output" };
     }
   }
 
   #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit"> {
-    const id = JobId(this.jobs.size + 1);
+    const id = JobId(++this.#lastJob);
     const { count } = write.job;
     const cursor = Math.min(write.lease, count);
     const job: Job = {
@@ -140,7 +159,7 @@ export class ModelWorld {
       counters: { succeeded: 0, failed: 0, cancelled: 0 },
       ...(count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
     };
-    this.jobs.set(id, { job, entries: write.entries ?? [], results: new Map(), earlier: [] });
+    this.jobs.set(id, { job, entries: write.entries ?? [], results: new Map(), earlier: [], over: new Set() });
     if (cursor === 0) return { op: "submit", job };
     return { op: "submit", job, parcel: this.#fresh(write.parcel, id, { first: 0, last: cursor - 1 }, epoch) };
   }
@@ -264,6 +283,66 @@ export class ModelWorld {
     return { op, progress: this.#progress(known, now) };
   }
 
+  #rerun({ op, job: id, ends, ranges, parcel, names }: Op<"rerun">, epoch: Epoch): AnswerTo<"rerun"> {
+    const known = this.jobs.get(id);
+    if (known === undefined) return { op, parcels: [], count: 0 };
+    const runs: Run[] = [];
+    const counters = { ...known.job.counters };
+    for (let index = 0; index < known.job.cursor; index++) {
+      if (ranges !== undefined && !ranges.some(({ first, last }) => first <= index && index <= last)) continue;
+      const end = this.#endOf(known, index);
+      if (end === undefined || !ends.includes(end)) continue;
+      counters[end]--;
+      const attempt = this.#lastAttempt(known, index);
+      const run = runs.at(-1);
+      if (run?.attempt === attempt && run.last + 1 === index) runs[runs.length - 1] = { ...run, last: index };
+      else runs.push({ first: index, last: index, attempt });
+    }
+    if (runs.length === 0) return { op, job: known.job, parcels: [], count: 0 };
+    if (runs.length > names) {
+      return { op, job: known.job, parcels: [], count: 0, refused: tooManyPieces(runs.length, names) };
+    }
+    for (const { first, last } of runs) {
+      for (let index = first; index <= last; index++) {
+        const result = known.results.get(index);
+        if (result !== undefined) known.earlier.push(result);
+        known.results.delete(index);
+      }
+    }
+    const cancels = known.job.cancels.flatMap((range) => without(range, normalize(runs)));
+    const { ended: _, reason, ...job } = known.job;
+    known.job = { ...job, counters, cancels, ...(reason === undefined || cancels.length === 0 ? {} : { reason }) };
+    const parcels = runs.map((run, at) => {
+      const piece = { ...run, id: ParcelId(parcel + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
+      this.#place(piece, epoch);
+      return piece;
+    });
+    return { op, job: known.job, parcels, count: countOf(runs) };
+  }
+
+  #remove({ op, job: id }: Op<"remove">): AnswerTo<"remove"> {
+    if (this.jobs.get(id)?.job.ended === undefined) return { op, removed: false };
+    this.jobs.delete(id);
+    this.output.remove(id);
+    for (const [name, { parcel }] of this.parcels) if (parcel.job === id) this.parcels.delete(name);
+    return { op, removed: true };
+  }
+
+  /** How a granted task ended; undefined for one in a parcel, whatever is known of it. */
+  #endOf({ job, results }: ModelJob, index: TaskIndex): TaskEnd | undefined {
+    for (const { parcel } of this.parcels.values()) {
+      if (parcel.job === job.id && parcel.first <= index && index <= parcel.last) return undefined;
+    }
+    return results.get(index)?.state ?? "cancelled";
+  }
+
+  #lastAttempt({ job, results, earlier }: ModelJob, index: TaskIndex): Attempt {
+    const result = results.get(index);
+    if (result !== undefined) return result.attempt;
+    const attempts = earlier.filter((end) => end.index === index).map(({ attempt }) => attempt);
+    return Math.max(this.output.latest(job.id, index), ...attempts);
+  }
+
   /** A parcel is nobody's; the cancelled tasks at its ends leave it. Gives how many. */
   #giveUp(parcel: Parcel): number {
     const left = without(parcel, this.#known(parcel.job).job.cancels);
@@ -282,6 +361,7 @@ export class ModelWorld {
     const { counters, count } = known.job;
     if (known.job.ended === undefined && finishedCount(counters) === count) {
       known.job = { ...known.job, ended: { at: now, state: jobEnd(counters) } };
+      for (const { index, attempt } of this.output.attempts(known.job.id)) known.over.add(`${index}.${attempt}`);
     }
     const { ended } = known.job;
     return ended === undefined ? { counters } : { counters, ended: ended.state };
@@ -350,17 +430,17 @@ class ModelStore implements Store {
     return this.#world.jobs.get(id)?.job;
   }
 
-  async jobs({ before, limit }: { readonly before?: JobId; readonly limit: number }): Promise<JobPage> {
+  async jobs({ before, limit, filter }: Parameters<Store["jobs"]>[0]): Promise<JobPage> {
     const all = [...this.#world.jobs.values()].map(({ job }) => job).reverse();
-    const wanted = all.filter(({ id }) => before === undefined || id < before);
+    const wanted = all.filter((job) => (before === undefined || job.id < before) && isWantedJob(job, filter));
     const jobs = wanted.slice(0, limit);
     const last = jobs.at(-1);
     return wanted.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(job: JobId, { from, limit }: { from: TaskIndex; limit: number }): Promise<ResultPage> {
+  async results(job: JobId, { from, limit, filter }: Parameters<Store["results"]>[1]): Promise<ResultPage> {
     const all = [...(this.#world.jobs.get(job)?.results.values() ?? [])].sort((a, b) => a.index - b.index);
-    const wanted = all.filter(({ index }) => index >= from);
+    const wanted = all.filter((result) => result.index >= from && isWantedResult(result, filter));
     const results = wanted.slice(0, limit);
     const next = wanted[limit]?.index;
     return next === undefined ? { results } : { results, next };
@@ -384,7 +464,7 @@ class ModelStore implements Store {
       const known = this.#world.jobs.get(id);
       const ended = [...(known?.results.values() ?? []), ...(known?.earlier ?? [])];
       const over =
-        known?.job.ended !== undefined || ended.some((end) => end.index === index && end.attempt === attempt);
+        known?.over.has(`${index}.${attempt}`) || ended.some((end) => end.index === index && end.attempt === attempt);
       return over ? 0 : this.#world.output.end(id, index, attempt);
     });
   }

@@ -1,9 +1,9 @@
 /** Runs random steps on the model and on an engine side by side: equal answers, equal reads, the model's invariant after each. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import type { Answer, Store, Write } from "../../src/store/contract.js";
+import type { Answer, JobFilter, ResultFilter, Store, Write } from "../../src/store/contract.js";
 import type { MakeStore } from "./contract-suite.js";
-import { type Step, steps, writeFor } from "./model-steps.js";
+import { NAMES, POOLS, type Step, steps, writeFor } from "./model-steps.js";
 import { ModelWorld } from "./model-store.js";
 import { NOW } from "./suite/kit.js";
 
@@ -54,6 +54,8 @@ async function runBoth(list: readonly Step[], handle: () => Store): Promise<void
       // The model takes them one by one, the engine as a batch.
       answers.push(...(await model.commit([write], now)));
       world.check();
+      // Only its answer tells a broker what it may hand out, and as which attempt.
+      if (write.op === "rerun") await commit();
     }
     await commit();
     await sameReads(engine, model, world);
@@ -64,21 +66,53 @@ async function runBoth(list: readonly Step[], handle: () => Store): Promise<void
   }
 }
 
+const JOB_FILTERS: readonly JobFilter[] = [
+  {},
+  { states: ["open"] },
+  { states: ["cancelled", "open"] },
+  { states: ["succeeded", "failed"], pool: "gpu" },
+  { states: [] },
+  { createdFrom: 14, createdBefore: 35 },
+  { endedBefore: 28, name: "j*" },
+  { key: "key 0" },
+  ...POOLS.map((pool) => ({ pool })),
+  ...[...NAMES, "*", "j*b", "*b", "j*", "j?*", "j[o]*", "j%*", "*_*", "*o*b*", "**", "*]*[*"].map((name) => ({ name })),
+];
+
+const RESULT_FILTERS: readonly ResultFilter[] = [
+  {},
+  { states: ["failed"] },
+  { states: ["cancelled", "failed"], worker: "bob" },
+  { states: ["succeeded", "failed", "failed"] },
+  { worker: "ann" },
+  { worker: "never heard of" },
+  { states: [] },
+];
+
 async function sameReads(engine: Store, model: Store, world: ModelWorld): Promise<void> {
-  for (const limit of [3, 1000]) expect(await engine.jobs({ limit })).toEqual(await model.jobs({ limit }));
+  for (const filter of JOB_FILTERS) {
+    for (const limit of [2, 1000]) {
+      expect(await engine.jobs({ limit, filter })).toEqual(await model.jobs({ limit, filter }));
+    }
+  }
   for (const { job } of world.jobs.values()) {
     const { id, count } = job;
     const all = { first: 0, last: count - 1 };
     const page = { from: 2, limit: 5 };
     expect(await engine.job(id)).toEqual(await model.job(id));
     expect(await engine.entries(id, all)).toEqual(await model.entries(id, all));
-    expect(await engine.results(id, { from: 0, limit: 99 })).toEqual(await model.results(id, { from: 0, limit: 99 }));
-    expect(await engine.results(id, page)).toEqual(await model.results(id, page));
+    for (const filter of RESULT_FILTERS) {
+      const whole = { from: 0, limit: 99, filter };
+      expect(await engine.results(id, whole)).toEqual(await model.results(id, whole));
+      expect(await engine.results(id, { ...page, filter })).toEqual(await model.results(id, { ...page, filter }));
+    }
     for (let index = 0; index < count; index++) {
       expect(await engine.earlier(id, index)).toEqual(await model.earlier(id, index));
       for (const options of [
         { from: 0, limit: 999 },
         { from: 4, limit: 9, stream: "stderr" as const },
+        { from: 0, limit: 999, attempt: 1 },
+        { from: 0, limit: 999, attempt: 2 },
       ]) {
         expect(await engine.output(id, index, options)).toEqual(await model.output(id, index, options));
       }

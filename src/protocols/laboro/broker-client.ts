@@ -2,8 +2,11 @@
  * A client, at the broker: REQUESTs go to services, ASKs to the broker's own operations. Both are answered in any order. When the
  * connection closes, nobody waits any more, and what is under way is forgotten; what was asked of the store still happens.
  */
+import { setMaxListeners } from "node:events";
 import type { Core } from "../../broker/core.js";
-import type { Operations } from "../../broker/operations.js";
+import { perform } from "../../broker/operations/index.js";
+import type { BrokerFace, Context } from "../../broker/operations/operation.js";
+import { mayDo, type Role } from "../../broker/roles.js";
 import { asLaboroError } from "../../model/errors.js";
 import type { RequestId } from "../../model/ids.js";
 import type { CloseReason, Connection } from "./connection.js";
@@ -11,16 +14,18 @@ import type { FromClient, ToClient } from "./messages.js";
 
 export class ClientSession {
   readonly #core: Core;
-  readonly #operations: Operations;
+  readonly #context: Context;
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, RequestId>();
   readonly #gone = new AbortController();
 
-  constructor(core: Core, operations: Operations, connection: Connection<FromClient, ToClient>) {
+  constructor(core: Core, broker: BrokerFace, role: Role, connection: Connection<FromClient, ToClient>) {
     this.#core = core;
-    this.#operations = operations;
+    this.#context = { role, broker, gone: this.#gone.signal };
     this.#connection = connection;
+    // As many may wait for its end as are asked at one time.
+    setMaxListeners(0, this.#gone.signal);
   }
 
   onMessages(batch: readonly FromClient[]): void {
@@ -55,6 +60,11 @@ export class ClientSession {
 
   #request(message: FromClient & { type: "REQUEST" }): void {
     const { id } = message;
+    if (!mayDo(this.#context.role, "client")) {
+      const body = Buffer.from(`a token of role ${this.#context.role} may not ask services`);
+      this.#connection.send({ type: "REPLIED", id, body, error: "LABORO_FORBIDDEN" });
+      return;
+    }
     let answered = false;
     const request = this.#core.request(message, (body, error) => {
       answered = true;
@@ -67,7 +77,7 @@ export class ClientSession {
 
   async #ask(id: number, operation: string, input: unknown): Promise<void> {
     try {
-      const value = await this.#operations.perform(operation, input, this.#gone.signal);
+      const value = await perform(this.#core, operation, input, this.#context);
       this.#connection.send({ type: "ANSWER", id, value });
     } catch (cause) {
       const { code, message } = asLaboroError(cause);

@@ -6,6 +6,7 @@
  *   leaving   the worker has said LEAVING: nothing new goes to it, its close is an orderly stop
  *   closed    the core has been told; late messages are dropped
  */
+import { now } from "../../broker/clock.js";
 import type { Core, WorkerPort } from "../../broker/core.js";
 import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
@@ -172,7 +173,7 @@ export class WorkerSession implements WorkerPort {
 }
 
 function profileOf(join: Join): WorkerProfile {
-  const { worker, session, name, total, tags, pool, services, reserveRequests } = join;
+  const { worker, session, name, total, tags, pool, services, reserveRequests, lifetimeMs } = join;
   return {
     id: worker,
     session,
@@ -185,5 +186,6 @@ function profileOf(join: Join): WorkerProfile {
     reserveRequests,
     resumable: true,
     stocks: true,
+    ...(lifetimeMs === undefined ? {} : { until: now() + lifetimeMs }),
   };
 }

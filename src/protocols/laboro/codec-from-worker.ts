@@ -53,6 +53,7 @@ export const FROM_WORKER: Forms<FromWorker> = {
       m.services,
       m.reserveRequests,
       m.held.map((held) => [held.job, held.first, held.last, held.attempt, HELD_STATES.indexOf(held.state)]),
+      ...(m.lifetimeMs === undefined ? [] : [m.lifetimeMs]),
     ],
     read: (row) => ({
       type: "JOIN",
@@ -66,6 +67,7 @@ export const FROM_WORKER: Forms<FromWorker> = {
       services: names(row[8], "services"),
       reserveRequests: count(row[9], "reserveRequests"),
       held: rows(row[10], "held", readHeld),
+      ...(absent(row[11]) ? {} : { lifetimeMs: amount(row[11], "lifetimeMs") }),
     }),
   },
   STARTED: {

@@ -1,7 +1,7 @@
 /** Recipes as maps on the wire. They go once a connection and job, so names beat bytes. */
 
-import type { Bytes, Recipe } from "../../model/recipe.js";
-import { amount, body, count, flag, listOf, name, record, textOrBytes, unlike } from "./codec-fields.js";
+import type { Bytes, Recipe, Stride } from "../../model/recipe.js";
+import { amount, body, count, countWithin, flag, listOf, name, record, textOrBytes, unlike } from "./codec-fields.js";
 import { ROWS_LIMIT } from "./codec-limits.js";
 import type { JobRecipe } from "./messages.js";
 
@@ -44,10 +44,22 @@ export function readLimits(value: unknown): JobRecipe["limits"] {
 }
 
 const surroundings = (fields: Fields) => ({
+  ...optional("array", fields.array, strides),
   ...optional("dir", fields.dir, textOrBytes),
   ...optional("env", fields.env, environment),
   ...optional("stdin", fields.stdin, body),
 });
+
+const strides = (value: unknown, what: string): Stride[] =>
+  listOf(value, what, ROWS_LIMIT).map((item) => {
+    const { first, last, step } = record(item, what);
+    const from = countWithin(first, "first", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+    return {
+      first: from,
+      last: countWithin(last, "last", from, Number.MAX_SAFE_INTEGER),
+      step: countWithin(step, "step", 1, Number.MAX_SAFE_INTEGER),
+    };
+  });
 
 const listOfBytes = (value: unknown, what: string): Bytes[] =>
   listOf(value, what, ROWS_LIMIT).map((item) => textOrBytes(item, what));

@@ -14,6 +14,7 @@ import { type ClientOptions, WebSocket } from "ws";
 import { errnoOf, LaboroError } from "../../model/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
+import { certificateError, learnCa, pinnedTo, plainFingerprint } from "./dial-tls.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
@@ -33,8 +34,11 @@ export type LinkOf<From extends Dialler> = Connection<Ends[From]["receives"], En
 
 export interface DialOptions<From extends Dialler> {
   readonly from: From;
+  /** `http:` or `https:`, or the same of a WebSocket. One with a fingerprint behind `#` is held to that. */
   readonly urls: readonly string[];
   readonly token?: string;
+  /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
+  readonly caFingerprint?: string;
   readonly onOpen: (connection: LinkOf<From>) => void;
   readonly onMessages: (batch: readonly Ends[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
@@ -102,8 +106,9 @@ class Dialling<From extends Dialler> implements Dial {
   }
 
   #attempt(): void {
-    const { token, socketOptions, connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
+    const { token, socketOptions, caFingerprint = "", connectTimeoutMs = CONNECT_TIMEOUT } = this.#options;
     const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const aborter = new AbortController();
     let broker = "the broker";
     let socket: WebSocket | undefined;
     let pending = true;
@@ -111,6 +116,7 @@ class Dialling<From extends Dialler> implements Dial {
       if (!pending) return;
       pending = false;
       cancelDeadline();
+      aborter.abort();
       then();
     };
     const giveUp = (error: LaboroError): void =>
@@ -119,29 +125,35 @@ class Dialling<From extends Dialler> implements Dial {
         if (isRefusal(error)) this.#refused(error);
         else this.#failed(error);
       });
-    const fail = (text: string): void =>
-      giveUp(new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${text}`));
+    const fail = (cause: unknown): void => giveUp(certificateError(cause, broker) ?? unreachable(broker, cause));
     const cancelDeadline = this.#after(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
     this.#abandon = () => settle(() => socket?.terminate());
 
+    const connect = (url: URL, tls: ClientOptions | undefined): void => {
+      if (!pending) return;
+      const opening = new WebSocket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, ...tls, headers });
+      socket = opening;
+      opening.on("error", fail);
+      opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
+      opening.on("upgrade", (response) => {
+        if (response.headers["sec-websocket-protocol"] !== SUBPROTOCOL) {
+          giveUp(new LaboroError("LABORO_VERSION", `${broker} does not speak ${SUBPROTOCOL}`));
+        }
+        opening.once("open", () => settle(() => this.#opened(opening, response.socket)));
+      });
+    };
     try {
-      const url = linkUrl(this.#urls[this.#position] ?? "");
+      const { url, fingerprint } = linkUrl(this.#urls[this.#position] ?? "", caFingerprint);
       broker = url.origin;
-      socket = new WebSocket(url, SUBPROTOCOL, { ...SOCKET_OPTIONS, ...socketOptions, headers });
+      if (fingerprint === undefined || pinnedTo(fingerprint) !== undefined) connect(url, pinnedTo(fingerprint ?? ""));
+      else
+        learnCa(url, fingerprint, aborter.signal)
+          .then(() => connect(url, pinnedTo(fingerprint)))
+          .catch(fail);
     } catch (cause) {
       // On the next turn: who called dial() has not got its Dial yet.
-      setImmediate(() => fail(cause instanceof Error ? cause.message : String(cause)));
-      return;
+      setImmediate(() => fail(cause));
     }
-    const opening = socket;
-    opening.on("error", (error) => fail(error.message || (errnoOf(error) ?? "cannot connect")));
-    opening.on("unexpected-response", (_request, response) => void refusalOf(response, broker).then(giveUp));
-    opening.on("upgrade", (response) => {
-      if (response.headers["sec-websocket-protocol"] !== SUBPROTOCOL) {
-        giveUp(new LaboroError("LABORO_VERSION", `${broker} does not speak ${SUBPROTOCOL}`));
-      }
-      opening.once("open", () => settle(() => this.#opened(opening, response.socket)));
-    });
   }
 
   #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
@@ -202,12 +214,25 @@ class Dialling<From extends Dialler> implements Dial {
   }
 }
 
-/** Where the link is at a broker. A token or a fingerprint in the URL is for others to use and never goes over the wire. */
-function linkUrl(base: string): URL {
-  const url = new URL(PATH, base.replace(/#.*$/, "").replace(/\/*$/, "/"));
+/** Where the link is at a broker, and the CA that it is held to. Neither a token nor a fingerprint in the URL goes over the wire. */
+function linkUrl(base: string, caFingerprint: string): { readonly url: URL; readonly fingerprint?: string } {
+  const [address = "", ownFingerprint = ""] = base.split("#", 2);
+  const url = new URL(PATH, address.replace(/\/*$/, "/"));
   url.username = "";
   url.password = "";
-  return url;
+  const wanted = ownFingerprint === "" ? caFingerprint : ownFingerprint;
+  if (wanted === "" || !/^(https|wss):$/.test(url.protocol)) return { url };
+  const fingerprint = plainFingerprint(wanted);
+  if (fingerprint !== undefined) return { url, fingerprint };
+  throw new LaboroError("LABORO_BAD_INPUT", `${shown(wanted)} is no SHA-256 fingerprint`);
+}
+
+const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
+
+function unreachable(broker: string, cause: unknown): LaboroError {
+  if (cause instanceof LaboroError) return cause;
+  const said = cause instanceof Error ? cause.message || errnoOf(cause) || "cannot connect" : String(cause);
+  return new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${said}`, { cause });
 }
 
 const realAfter: After = (ms, act) => {

@@ -62,6 +62,8 @@ export interface Join {
   /** Slots that only requests may use. */
   readonly reserveRequests: number;
   readonly held: readonly HeldTasks[];
+  /** How long it will be there yet; without an end if absent. */
+  readonly lifetimeMs?: number;
 }
 
 export type FromWorker =

@@ -34,6 +34,7 @@ export class Engine {
   readonly #begin: Statement;
   readonly #commit: Statement;
   #epoch: Epoch = 0;
+  #log: (line: string) => void = () => {};
 
   constructor(dir: string) {
     this.path = join(dir, "store.db");
@@ -60,6 +61,7 @@ export class Engine {
 
   /** Takes the next epoch and everything that is not finished. */
   begin(log: (line: string) => void): HeldRows {
+    this.#log = log;
     const held = prepareHeldParcel(this.#db);
     const { epoch, rows } = this.#inTransaction(() => {
       const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
@@ -67,6 +69,7 @@ export class Engine {
       return { epoch: next.epoch, rows: owned };
     });
     this.#epoch = epoch;
+    for (const line of this.output.removeLeft((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.notEnded();
     for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
     return { epoch, jobs, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
@@ -91,7 +94,7 @@ export class Engine {
         this.#ledger.write(now);
         return given;
       });
-      this.output.committed();
+      for (const line of this.output.committed()) this.#log(line);
       return answers;
     } catch (cause) {
       this.output.rolledBack();

@@ -4,10 +4,20 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { Answer, Held, JobPage, OutputPage, ResultPage, Store, Write } from "../contract.js";
+import type {
+  Answer,
+  Held,
+  JobFilter,
+  JobPage,
+  OutputPage,
+  ResultFilter,
+  ResultPage,
+  Store,
+  Write,
+} from "../contract.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import { entriesWithin } from "./entry-chunks.js";
-import type { SubmittedRow, TaskAttempt } from "./messages.js";
+import type { AnswerRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
 import type { OutputOptions } from "./output-table.js";
 import { unpackAnswers } from "./pack-answers.js";
 import { packWrites, transferable } from "./pack-writes.js";
@@ -56,7 +66,7 @@ class SqliteStore implements Store {
   async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
     const packed = packWrites(writes);
     const rows = unpackAnswers(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
-    return rows.map((row, at) => (row.op === "submit" ? submitted(writes[at], row, now) : row));
+    return rows.map((row, at) => answerFrom(row, writes[at], now));
   }
 
   async job(id: JobId): Promise<Job | undefined> {
@@ -64,16 +74,23 @@ class SqliteStore implements Store {
     return row === undefined ? undefined : jobFrom(row);
   }
 
-  async jobs(options: { readonly before?: JobId; readonly limit: number }): Promise<JobPage> {
+  async jobs(options: {
+    readonly before?: JobId;
+    readonly limit: number;
+    readonly filter?: JobFilter;
+  }): Promise<JobPage> {
     const rows = await this.#thread.call("jobs", { ...options, limit: options.limit + 1 });
     const jobs = rows.slice(0, options.limit).map(jobFrom);
     const last = jobs.at(-1);
     return rows.length > options.limit && last !== undefined ? { jobs, next: last.id } : { jobs };
   }
 
-  async results(job: JobId, options: { readonly from: TaskIndex; readonly limit: number }): Promise<ResultPage> {
-    const { from, limit } = options;
-    const found = await this.#thread.call("results", { job, from, limit: limit + 1 });
+  async results(
+    job: JobId,
+    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
+  ): Promise<ResultPage> {
+    const { limit } = options;
+    const found = await this.#thread.call("results", { ...options, job, limit: limit + 1 });
     const beyond = found[limit];
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
   }
@@ -113,6 +130,15 @@ class SqliteStore implements Store {
     this.#directory?.release();
     this.#directory = undefined;
   }
+}
+
+function answerFrom(row: AnswerRow, write: Write | undefined, now: number): Answer {
+  if (row.op === "submit") return submitted(write, row, now);
+  return row.op === "rerun" ? rerun(row) : row;
+}
+
+function rerun({ job, ...row }: RerunRow): Answer {
+  return job === undefined ? row : { ...row, job: jobFrom(job) };
 }
 
 function submitted(write: Write | undefined, row: SubmittedRow, now: number): Answer {

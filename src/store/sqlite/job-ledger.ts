@@ -64,22 +64,53 @@ export class JobLedger {
     if (line !== undefined) line.cancels = cancels;
   }
 
+  /** Takes finished tasks back. Says whether the job had ended, and is open now, within this batch. */
+  reopen(job: JobId, less: Counters, cancels: string): boolean {
+    const line = this.#line(job);
+    if (line === undefined) return false;
+    line.succeeded -= less.succeeded;
+    line.failed -= less.failed;
+    line.cancelled -= less.cancelled;
+    line.ended = null;
+    line.cancels = cancels;
+    return this.#notEndedNow(job);
+  }
+
+  /** The job is no longer there. */
+  remove(job: JobId): void {
+    this.#lines.delete(job);
+    this.#notEndedNow(job);
+  }
+
   /** The jobs that this batch has ended so far. */
   get endedNow(): readonly JobId[] {
     return this.#endedNow;
   }
 
   write(now: number): void {
-    for (const [job, line] of this.#lines) {
-      const { succeeded, failed, cancelled, ended } = line;
-      this.#write.run(succeeded, failed, cancelled, ended, ended === null ? null : now, job);
-    }
+    for (const [job, line] of this.#lines) this.#writeLine(job, line, now);
+  }
+
+  /** Writes one job before the others, for its row to be read. */
+  writeOne(job: JobId, now: number): void {
+    const line = this.#lines.get(job);
+    if (line !== undefined) this.#writeLine(job, line, now);
   }
 
   /** For the next batch, whatever became of this one. */
   clear(): void {
     this.#lines.clear();
     this.#endedNow.length = 0;
+  }
+
+  #writeLine(job: JobId, { succeeded, failed, cancelled, ended }: Line, now: number): void {
+    this.#write.run(succeeded, failed, cancelled, ended, ended === null ? null : now, job);
+  }
+
+  #notEndedNow(job: JobId): boolean {
+    const at = this.#endedNow.indexOf(job);
+    if (at >= 0) this.#endedNow.splice(at, 1);
+    return at >= 0;
   }
 
   #line(job: JobId): Line | undefined {

@@ -1,14 +1,17 @@
 import type { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
+import type { JobFilter } from "../contract.js";
 import type { Database, Statement } from "./database.js";
 import type { EntryChunk } from "./entry-chunks.js";
+import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";
 
 const COLUMNS = `
 id, created, request, has_entries AS hasEntries, held, cursor, cancels, reason, succeeded, failed, cancelled,
 ended_at AS endedAt, ended_state AS endedState`;
 const ONE = `SELECT ${COLUMNS} FROM job WHERE id = ?`;
-const PAGE = `SELECT ${COLUMNS} FROM job WHERE id < ? ORDER BY id DESC LIMIT ?`;
+export const pageOfJobs = (conditions: readonly string[]): string =>
+  `SELECT ${COLUMNS} FROM job WHERE ${["id < ?", ...conditions].join(" AND ")} ORDER BY id DESC LIMIT ?`;
 const OPEN = `SELECT ${COLUMNS} FROM job WHERE ended_at IS NULL ORDER BY id`;
 const ENTRIES = `
 SELECT first, last, bytes FROM entry_chunk
@@ -16,17 +19,25 @@ WHERE job = ?1 AND first <= ?3
   AND first >= (SELECT max(first) FROM entry_chunk WHERE job = ?1 AND first <= ?2)
 ORDER BY first`;
 
+/** A number that was given to a job, which is not there any more. Of a number never given, nothing is known. */
+const WAS_REMOVED = `
+SELECT 1 WHERE ?1 <= (SELECT seq FROM sqlite_sequence WHERE name = 'job') AND NOT EXISTS (SELECT 1 FROM job WHERE id = ?1)`;
+
 export class JobTable {
+  readonly #db: Database;
   readonly #one: Statement;
-  readonly #page: Statement;
+  /** By their conditions, of which there are a few. */
+  readonly #pages = new Map<string, Statement>();
   readonly #open: Statement;
   readonly #entries: Statement;
+  readonly #wasRemoved: Statement;
 
   constructor(db: Database) {
+    this.#db = db;
     this.#one = db.prepare(ONE);
-    this.#page = db.prepare(PAGE);
     this.#open = db.prepare(OPEN);
     this.#entries = db.prepare(ENTRIES);
+    this.#wasRemoved = db.prepare(WAS_REMOVED);
   }
 
   find(id: JobId): JobRow | undefined {
@@ -34,8 +45,11 @@ export class JobTable {
   }
 
   /** Newest first. */
-  page(before: JobId | undefined, limit: number): JobRow[] {
-    return this.#page.all(before ?? Number.MAX_SAFE_INTEGER, limit);
+  page(before: JobId | undefined, limit: number, filter: JobFilter = {}): JobRow[] {
+    const conditions = conditionsOf(filter);
+    const values = conditions.flatMap(({ value }) => (value === undefined ? [] : [value]));
+    const page = this.#pageWhere(conditions.map(({ sql }) => sql));
+    return page.all(before ?? Number.MAX_SAFE_INTEGER, ...values, limit);
   }
 
   notEnded(): JobRow[] {
@@ -45,5 +59,16 @@ export class JobTable {
   /** The chunks in which the entries of these tasks lie. */
   entries(job: JobId, range: Range): EntryChunk[] {
     return this.#entries.all(job, range.first, range.last);
+  }
+
+  wasRemoved(id: JobId): boolean {
+    return this.#wasRemoved.get(id) !== undefined;
+  }
+
+  #pageWhere(conditions: readonly string[]): Statement {
+    const sql = pageOfJobs(conditions);
+    const page = this.#pages.get(sql) ?? this.#db.prepare(sql);
+    this.#pages.set(sql, page);
+    return page;
   }
 }

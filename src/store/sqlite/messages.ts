@@ -7,7 +7,7 @@ import type { Attempt, JobId, ParcelId, TaskIndex } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
 import type { OutputStream, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { Answer, Epoch, HeldParcel, OutputPage, Parcel, Write } from "../contract.js";
+import type { Answer, Epoch, HeldParcel, JobFilter, OutputPage, Parcel, ResultFilter, Write } from "../contract.js";
 import type { EntryChunk } from "./entry-chunks.js";
 import type { PackedAnswers } from "./pack-answers.js";
 import type { PackedWrites } from "./pack-writes.js";
@@ -16,6 +16,9 @@ import type { PackedWrites } from "./pack-writes.js";
 export interface SubmitRow {
   readonly op: "submit";
   readonly request: Uint8Array;
+  readonly name: string;
+  readonly pool: string;
+  readonly key: string | null;
   readonly count: number;
   readonly held: boolean;
   readonly chunks?: readonly EntryChunk[];
@@ -29,8 +32,10 @@ export interface SubmittedRow {
   readonly parcel?: Parcel;
 }
 
+export type RerunRow = Omit<Extract<Answer, { op: "rerun" }>, "job"> & { readonly job?: JobRow };
+
 export type WriteRow = Exclude<Write, { op: "submit" }> | SubmitRow;
-export type AnswerRow = Exclude<Answer, { op: "submit" }> | SubmittedRow;
+export type AnswerRow = Exclude<Answer, { op: "submit" | "rerun" }> | SubmittedRow | RerunRow;
 
 /** A job as its row has it; the request is decoded on the other side. */
 export interface JobRow {
@@ -66,8 +71,8 @@ export interface Calls {
   open: { asks: Record<never, never>; gives: HeldRows };
   commit: { asks: { writes: PackedWrites; now: number }; gives: PackedAnswers };
   job: { asks: { id: JobId }; gives: JobRow | undefined };
-  jobs: { asks: { before?: JobId; limit: number }; gives: JobRow[] };
-  results: { asks: { job: JobId; from: TaskIndex; limit: number }; gives: TaskResult[] };
+  jobs: { asks: { before?: JobId; limit: number; filter?: JobFilter }; gives: JobRow[] };
+  results: { asks: { job: JobId; from: TaskIndex; limit: number; filter?: ResultFilter }; gives: TaskResult[] };
   earlier: { asks: { job: JobId; index: TaskIndex }; gives: TaskResult[] };
   entries: { asks: { job: JobId; range: Range }; gives: EntryChunk[] };
   output: {

@@ -11,6 +11,7 @@ import type { TaskAttempt } from "./messages.js";
 
 const KEEP = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
+const REMOVE = "DELETE FROM output WHERE job = ?";
 const LATEST = "SELECT max(attempt) AS attempt FROM output WHERE job = ? AND idx = ?";
 
 export interface OutputOptions {
@@ -24,14 +25,18 @@ export class OutputTable {
   readonly #segments: OutputSegments;
   readonly #keep: Statement;
   readonly #find: Statement;
+  readonly #remove: Statement;
   readonly #latest: Statement;
   /** Kept in this batch; the segments forget them once it is durable. */
   readonly #kept: TaskAttempt[] = [];
+  /** Removed in this batch; their segments go once it is durable. */
+  readonly #removed: JobId[] = [];
 
   constructor(db: Database, segments: OutputSegments) {
     this.#segments = segments;
     this.#keep = db.prepare(KEEP);
     this.#find = db.prepare(FIND);
+    this.#remove = db.prepare(REMOVE);
     this.#latest = db.prepare(LATEST);
   }
 
@@ -45,13 +50,27 @@ export class OutputTable {
     for (const { index, attempt } of this.#segments.unreleased(job)) this.#keepOne(job, index, attempt);
   }
 
-  committed(): void {
+  remove(job: JobId): void {
+    this.#remove.run(job);
+    this.#removed.push(job);
+  }
+
+  /** Gives a line for a person for each job whose segments could not be removed; the next start tries again. */
+  committed(): string[] {
     for (const { job, index, attempt } of this.#kept) this.#segments.release(job, index, attempt);
-    this.#kept.length = 0;
+    const lines = this.#removeSegments(this.#removed);
+    this.rolledBack();
+    return lines;
   }
 
   rolledBack(): void {
     this.#kept.length = 0;
+    this.#removed.length = 0;
+  }
+
+  /** After a start: removes segments that were left when a broker died between a removal's commit and this. */
+  removeLeft(wasRemoved: (job: JobId) => boolean): string[] {
+    return this.#removeSegments(this.#segments.jobs().filter(wasRemoved));
   }
 
   /** After a start: finds the attempts of a job that may go on. Gives a line for a person for each damaged stretch. */
@@ -75,6 +94,24 @@ export class OutputTable {
 
   storedEnd({ job, index, attempt }: TaskAttempt): number {
     return this.#segments.storedEnd(job, index, attempt);
+  }
+
+  /** The attempts of a job that have output and have not ended. */
+  unended(job: JobId): { readonly index: TaskIndex; readonly attempt: Attempt }[] {
+    return this.#segments.unreleased(job);
+  }
+
+  #removeSegments(jobs: readonly JobId[]): string[] {
+    const lines: string[] = [];
+    for (const job of jobs) {
+      try {
+        this.#segments.remove(job);
+      } catch (cause) {
+        // The job itself is gone already: all that is left to say is that its bytes are not.
+        lines.push(`output of job ${job} could not be removed: ${cause instanceof Error ? cause.message : cause}`);
+      }
+    }
+    return lines;
   }
 
   #keepOne(job: JobId, index: TaskIndex, attempt: Attempt): void {

@@ -209,7 +209,9 @@ function unpackOutput(packed: PackedWrites): OutputChunk[] {
 
 function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { op, job, lease, parcel } = write;
-  const row = { op, request: encodeRequest(job), count: job.count, held: job.held, lease, parcel };
+  const { name, count, held, key = null } = job;
+  const { pool } = job.requirement;
+  const row = { op, request: encodeRequest(job), name, pool, key, count, held, lease, parcel };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 

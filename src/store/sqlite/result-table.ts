@@ -2,24 +2,31 @@
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import type { ResultFilter } from "../contract.js";
 import type { Database, Statement } from "./database.js";
+import { ANY_STATE, type OfState, ofState, STATES, stateNumber } from "./task-states.js";
 import type { WorkerNames } from "./worker-names.js";
 
-const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
-const COLUMNS = "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
+export const RESULT_COLUMNS =
+  "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
 const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /** Rows in one statement: more of them cost no less a row. */
 const ROWS = 16;
 
 const insertInto = (table: "result" | "earlier", rows: number): string =>
-  `INSERT INTO ${table} (${COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
+  `INSERT INTO ${table} (${RESULT_COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
 
-const selectFrom = (table: "result" | "earlier"): string => `
+const selectFrom = (table: "result" | "earlier", indexed: string = table): string => `
 SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_end AS outputEnd, code, signal,
        timed_out AS timedOut, error
-FROM ${table} JOIN worker ON worker.id = ${table}.worker`;
+FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
-const PAGE = `${selectFrom("result")} WHERE job = ? AND idx >= ? ORDER BY idx LIMIT ?`;
+// The worker's name is found once and not looked up for every row.
+export const pageOfResults = ({ table, condition }: OfState): string => `
+${selectFrom("result", table)}
+WHERE job = ?1 AND idx >= ?2 AND (${condition})
+  AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
+ORDER BY idx LIMIT ?3`;
 const EARLIER = `${selectFrom("earlier")} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 interface ResultRow {
@@ -41,7 +48,8 @@ export class ResultTable {
   readonly #one: Statement;
   readonly #many: Statement;
   readonly #earlier: Statement;
-  readonly #page: Statement;
+  readonly #all: Statement;
+  readonly #withState: ReadonlyMap<TaskEnd, Statement>;
   readonly #earlierOf: Statement;
 
   constructor(db: Database, names: WorkerNames) {
@@ -49,7 +57,8 @@ export class ResultTable {
     this.#one = db.prepare(insertInto("result", 1));
     this.#many = db.prepare(insertInto("result", ROWS));
     this.#earlier = db.prepare(insertInto("earlier", 1));
-    this.#page = db.prepare(PAGE);
+    this.#all = db.prepare(pageOfResults(ANY_STATE));
+    this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(ofState(state)))]));
     this.#earlierOf = db.prepare(EARLIER);
   }
 
@@ -77,9 +86,13 @@ export class ResultTable {
     }
   }
 
-  page(job: JobId, from: TaskIndex, limit: number): TaskResult[] {
-    const rows: ResultRow[] = this.#page.all(job, from, limit);
-    return rows.map(resultFrom);
+  page(job: JobId, from: TaskIndex, limit: number, { states, worker }: ResultFilter = {}): TaskResult[] {
+    const read = (page: Statement | undefined): ResultRow[] => page?.all(job, from, limit, worker ?? null) ?? [];
+    if (states === undefined) return read(this.#all).map(resultFrom);
+    // Each state by its own index, in order; as many of each as are wanted of all.
+    const rows = [...new Set(states)].flatMap((state) => read(this.#withState.get(state)));
+    rows.sort((a, b) => a.index - b.index);
+    return rows.slice(0, limit).map(resultFrom);
   }
 
   earlier(job: JobId, index: TaskIndex): TaskResult[] {
@@ -113,7 +126,7 @@ export class ResultTable {
       job,
       result.index,
       result.attempt,
-      STATES.indexOf(result.state),
+      stateNumber(result.state),
       this.#names.numberOf(result.worker),
       result.started,
       result.ended,

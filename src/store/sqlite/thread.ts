@@ -36,9 +36,9 @@ function answer(request: Request): Calls[Request["call"]]["gives"] {
     case "job":
       return engine.jobs.find(request.asks.id);
     case "jobs":
-      return engine.jobs.page(request.asks.before, request.asks.limit);
+      return engine.jobs.page(request.asks.before, request.asks.limit, request.asks.filter);
     case "results":
-      return engine.results.page(request.asks.job, request.asks.from, request.asks.limit);
+      return engine.results.page(request.asks.job, request.asks.from, request.asks.limit, request.asks.filter);
     case "earlier":
       return engine.results.earlier(request.asks.job, request.asks.index);
     case "entries":

@@ -58,7 +58,12 @@ const done: fc.Arbitrary<DoneTask> = fc
   )
   .map(([task, end, rest]) => ({ ...task, ...end, ...rest }));
 
+const stride = fc
+  .tuple(fc.integer(), fc.nat(), fc.integer({ min: 1, max: 1_000 }))
+  .map(([first, length, step]) => ({ first, last: first + length, step }));
+
 const surroundings = {
+  array: fc.array(stride, { maxLength: 3 }),
   dir: textOrBytes,
   env: dictionary(key, textOrBytes, { maxKeys: 4 }),
   stdin: bytes,
@@ -112,19 +117,24 @@ const urls = fc.array(
 
 export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
   beat,
-  record({
-    type: type("JOIN"),
-    version: count,
-    worker: name.map(WorkerId),
-    session: name.map(SessionId),
-    name,
-    total: amounts,
-    tags: names,
-    pool: name,
-    services: names,
-    reserveRequests: count,
-    held: fc.array(held, { maxLength: 5 }),
-  }),
+  fc
+    .tuple(
+      record({
+        type: type("JOIN"),
+        version: count,
+        worker: name.map(WorkerId),
+        session: name.map(SessionId),
+        name,
+        total: amounts,
+        tags: names,
+        pool: name,
+        services: names,
+        reserveRequests: count,
+        held: fc.array(held, { maxLength: 5 }),
+      }),
+      record({ lifetimeMs: time }, { requiredKeys: [] }),
+    )
+    .map(([join, rest]) => ({ ...join, ...rest })),
   record({ type: type("STARTED"), tasks: fc.array(record(ref), { maxLength: 30 }) }),
   record({ type: type("DONE"), seq: count, tasks: fc.array(done, { maxLength: 30 }) }),
   record({ type: type("OUTPUT"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),

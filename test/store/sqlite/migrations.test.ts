@@ -35,6 +35,8 @@ describe("a data directory of an older laboro", () => {
     expect(await store.earlier(JobId(1), 1)).toMatchObject([{ code: 2, error: "no such file", state: "failed" }]);
     expect((await store.results(JobId(2), { from: 0, limit: 9 })).results).toMatchObject([{ index: 0, worker: "bob" }]);
     expect(await store.job(JobId(2))).toMatchObject({ name: "done", ended: { state: "succeeded" } });
+    expect((await store.jobs({ limit: 9, filter: { name: "d*", pool: "default" } })).jobs).toMatchObject([{ id: 2 }]);
+    expect((await store.jobs({ limit: 9, filter: { name: "sweep" } })).jobs).toMatchObject([{ id: 1 }]);
     const [parcel, out] = [ParcelId(1001), ParcelId(1002)];
     const answers = await store.commit(
       [
@@ -48,21 +50,49 @@ describe("a data directory of an older laboro", () => {
     await store.close();
   });
 
+  it("gets the columns of version 2, filled from what each job asked for", () => {
+    load("version-1.sql");
+    const db = new DatabaseSync(harness.database);
+    try {
+      migrate(db, MIGRATIONS.slice(0, 2));
+      expect(schemaVersion(db)).toBe(2);
+      expect(db.prepare("SELECT id, name, pool, key FROM job ORDER BY id").all()).toMatchObject([
+        { id: 1, name: "sweep", pool: "default", key: null },
+        { id: 2, name: "done", pool: "default", key: null },
+      ]);
+    } finally {
+      db.close();
+    }
+  });
+
+  it("stays at version 1 where a job's request cannot be read", () => {
+    load("version-1.sql");
+    const db = new DatabaseSync(harness.database);
+    try {
+      db.exec("UPDATE job SET request = X'DE0008' WHERE id = 2");
+      expect(() => migrate(db)).toThrow();
+      expect(schemaVersion(db)).toBe(1);
+      expect(() => db.prepare("SELECT pool FROM job")).toThrow("pool");
+    } finally {
+      db.close();
+    }
+  });
+
   it("is brought forward step by step, each step whole or not at all", () => {
     load("version-1.sql");
     const db = new DatabaseSync(harness.database);
     try {
-      const second = "ALTER TABLE job ADD COLUMN note TEXT; UPDATE job SET note = 'old'";
+      const next = "ALTER TABLE job ADD COLUMN note TEXT; UPDATE job SET note = 'old'";
       const broken = "ALTER TABLE job ADD COLUMN other TEXT; INSERT INTO nowhere VALUES (1)";
-      expect(() => migrate(db, [...MIGRATIONS, second, broken])).toThrow("nowhere");
-      expect(schemaVersion(db)).toBe(2);
+      expect(() => migrate(db, [...MIGRATIONS, next, broken])).toThrow("nowhere");
+      expect(schemaVersion(db)).toBe(MIGRATIONS.length + 1);
       expect(db.prepare("SELECT id, note FROM job").all()).toMatchObject([
         { id: 1, note: "old" },
         { id: 2, note: "old" },
       ]);
       expect(() => db.prepare("SELECT other FROM job")).toThrow("other");
-      migrate(db, [...MIGRATIONS, second, "ALTER TABLE job ADD COLUMN other TEXT"]);
-      expect(schemaVersion(db)).toBe(3);
+      migrate(db, [...MIGRATIONS, next, "ALTER TABLE job ADD COLUMN other TEXT"]);
+      expect(schemaVersion(db)).toBe(MIGRATIONS.length + 2);
     } finally {
       db.close();
     }

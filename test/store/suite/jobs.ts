@@ -19,6 +19,7 @@ export function describeJobs(broker: () => Broker): void {
       limits: { retries: 2, crashLimit: 1, maxFails: 0, maxRunning: 4, timeLimitMs: 90_000, outputCap: 1024 },
       after: [{ job: JobId(1), any: true }],
       held: true,
+      key: "nightly",
     });
     const { job } = await broker().submit(asked);
     expect(job).toEqual({

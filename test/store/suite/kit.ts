@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { type JobId, ParcelId, type TaskIndex, WorkerId } from "../../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Entries, type Job, type JobRequest } from "../../../src/model/job.js";
-import type { TaskResult } from "../../../src/model/outcome.js";
+import type { TaskEnd, TaskResult } from "../../../src/model/outcome.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
 import type { Answer, Held, OutputChunk, Parcel, Store, Write } from "../../../src/store/contract.js";
 
@@ -23,6 +23,13 @@ export const NOW = 1_700_000_000_000;
 let parcels = 0;
 /** Never the same twice, as brokers make them from their epoch. */
 export const newParcel = (): ParcelId => ParcelId(++parcels);
+
+/** The first of so many. */
+export const newParcels = (count: number): ParcelId => {
+  const first = newParcel();
+  parcels += count - 1;
+  return first;
+};
 
 export const request = (over: Partial<JobRequest> = {}): JobRequest => ({
   name: "sweep",
@@ -124,6 +131,11 @@ export class Broker {
       cancelled: 0,
       ...over,
     });
+  }
+
+  async rerun(job: JobId, ends: readonly TaskEnd[], over: Partial<Op<"rerun">> = {}): Promise<AnswerTo<"rerun">> {
+    const names = over.names ?? 100;
+    return this.write({ op: "rerun", job, ends, parcel: newParcels(names), names, ...over });
   }
 
   async job(job: { readonly id: JobId }): Promise<Job> {

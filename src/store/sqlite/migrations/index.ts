@@ -5,15 +5,22 @@
 import { LaboroError } from "../../../model/errors.js";
 import type { Database } from "../database.js";
 import { first } from "./001-first.js";
+import { filters } from "./002-filters.js";
 
-export const MIGRATIONS: readonly string[] = [first];
+/** Statements, or a function where what is stored has to be understood. */
+export type Migration = string | ((db: Database) => void);
 
-export function migrate(db: Database, migrations: readonly string[] = MIGRATIONS): void {
+export const MIGRATIONS: readonly Migration[] = [first, filters];
+
+export function migrate(db: Database, migrations: readonly Migration[] = MIGRATIONS): void {
   const version = schemaVersion(db);
-  for (const [at, sql] of migrations.entries()) {
+  for (const [at, migration] of migrations.entries()) {
     if (at < version) continue;
     try {
-      db.exec(`BEGIN IMMEDIATE; ${sql}; PRAGMA user_version = ${at + 1}; COMMIT`);
+      db.exec("BEGIN IMMEDIATE");
+      if (typeof migration === "string") db.exec(migration);
+      else migration(db);
+      db.exec(`PRAGMA user_version = ${at + 1}; COMMIT`);
     } catch (cause) {
       if (db.isTransaction) db.exec("ROLLBACK");
       throw cause;

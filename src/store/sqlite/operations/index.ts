@@ -12,7 +12,9 @@ import { prepareClaim } from "./claim.js";
 import { prepareHold } from "./hold.js";
 import { prepareLease } from "./lease.js";
 import { prepareRelease } from "./release.js";
+import { prepareRemove } from "./remove.js";
 import { prepareReplace } from "./replace.js";
+import { prepareRerun } from "./rerun.js";
 import { prepareSettle } from "./settle.js";
 import { prepareSubmit } from "./submit.js";
 
@@ -36,6 +38,8 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
   const adopt = prepareAdopt(db);
   const hold = prepareHold(db);
   const cancel = prepareCancel(db, ledger);
+  const rerun = prepareRerun(tables);
+  const remove = prepareRemove(db, ledger, output);
   // The bytes themselves were written before the transaction began.
   const outputWritten: Operation<"output"> = ({ op }) => ({ op });
 
@@ -59,6 +63,10 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
         return hold(write, batch);
       case "cancel":
         return cancel(write, batch);
+      case "rerun":
+        return rerun(write, batch);
+      case "remove":
+        return remove(write, batch);
       case "output":
         return outputWritten(write, batch);
     }

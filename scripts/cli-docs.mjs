@@ -1,0 +1,107 @@
+/**
+ * Writes docs/reference/cli.md from what the verbs themselves say: node scripts/cli-docs.mjs, after npm run build.
+ * With --check it writes nothing, and exits 1 where the page is not current.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+// The page is the same wherever it is made.
+process.env.HOME = "~";
+delete process.env.LABORO_DATA;
+delete process.env.LABORO_BROKER;
+
+const PAGE = fileURLToPath(new URL("../docs/reference/cli.md", import.meta.url));
+const { makeProgram } = await import("../dist/cli/program.js");
+
+const INTRODUCTION = `# The command line
+
+<!-- Made by scripts/cli-docs.mjs from the verbs' own help; change that, not this. -->
+
+\`laboro\` alone is \`laboro status\`. \`laboro VERB --help\` says what this page says.
+
+**Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.0-9,12\`. Tasks are counted from 0; numbers may be
+grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`. **\`--json\`** gives one document, whose fields are in [json.md](json.md).
+
+**The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
+\`~/.local/share/laboro\`). These options may stand before the verb, too.
+
+**Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted. A failure is one line,
+\`laboro: MESSAGE (CODE)\`, and one that says what to do; the codes are in [errors.md](errors.md). \`--verbose\` or \`LABORO_VERBOSE=1\` adds where it came from.
+
+On a terminal, tables fit its width and have colours unless \`NO_COLOR\` is set; piped they are never cut. Signs beyond ASCII appear in UTF-8 locales only.
+`;
+
+const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
+
+function optionRow(help, option) {
+  return `| \`${cell(option.flags)}\` | ${cell(help.optionDescription(option))} |`;
+}
+
+function section(command) {
+  const help = command.createHelp();
+  const lines = [
+    `### ${command.name()}`,
+    "",
+    command.description(),
+    "",
+    `    laboro ${command.name()} ${command.usage()}`,
+    "",
+  ];
+  const described = command.registeredArguments.filter((argument) => argument.description !== "");
+  const options = help.visibleOptions(command).filter((option) => option.long !== "--help");
+  if (described.length + options.length > 0) {
+    lines.push("| | |", "|---|---|");
+    for (const argument of described)
+      lines.push(`| \`${cell(help.argumentTerm(argument))}\` | ${cell(help.argumentDescription(argument))} |`);
+    for (const option of options) lines.push(optionRow(help, option));
+    lines.push("");
+  }
+  const after = [];
+  command.configureOutput({ writeOut: (text) => after.push(text) });
+  command.outputHelp();
+  const [more, shown] = afterOptions(after.join(""));
+  if (more !== "") lines.push(more, "");
+  if (shown !== "") lines.push("```", ...shown.split("\n").map((line) => line.replace(/^ {2}/, "")), "```", "");
+  return lines;
+}
+
+/** What stands behind the list of options: words, and examples. */
+function afterOptions(text) {
+  const options = text.lastIndexOf("-h, --help");
+  const rest = text.slice(text.indexOf("\n", options) + 1);
+  const at = /^Examples?:$/m.exec(rest);
+  if (at === null) return [rest.trim(), ""];
+  return [
+    rest.slice(0, at.index).trim(),
+    rest
+      .slice(at.index + at[0].length)
+      .trimEnd()
+      .replace(/^\n/, ""),
+  ];
+}
+
+const program = await makeProgram("all");
+const groups = new Map();
+for (const command of program.commands) {
+  groups.set(command.helpGroup(), [...(groups.get(command.helpGroup()) ?? []), command]);
+}
+const lines = [INTRODUCTION];
+for (const [group, commands] of groups) {
+  lines.push(`## ${group.replace(/:$/, "")}`, "");
+  for (const command of commands) lines.push(...section(command));
+}
+const page = `${lines.join("\n").trimEnd()}\n`;
+
+if (!process.argv.includes("--check")) writeFileSync(PAGE, page);
+else if (read(PAGE) !== page) {
+  console.error("docs/reference/cli.md is not current: npm run build && node scripts/cli-docs.mjs");
+  process.exitCode = 1;
+}
+
+function read(path) {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * What has happened lately, for who wants to follow. A ring in memory: a follower says which event it saw last, and gets what
+ * came after; where the ring has lost that already, it is told so and looks for itself.
+ *
+ * An event's number rises for ever: the broker's epoch, then a counter.
+ */
+import type { JobId, WorkerId } from "../model/ids.js";
+import type { Counters, JobEnd } from "../model/job.js";
+import type { Ranges } from "../model/ranges.js";
+import { now } from "./clock.js";
+
+export type EventBody =
+  | { readonly kind: "job-added"; readonly job: JobId; readonly name: string; readonly count: number }
+  | { readonly kind: "job-held" | "job-released" | "job-removed"; readonly job: JobId }
+  | { readonly kind: "job-cancelled"; readonly job: JobId; readonly tasks: Ranges; readonly reason?: string }
+  | { readonly kind: "job-rerun"; readonly job: JobId; readonly count: number }
+  | { readonly kind: "job-ended"; readonly job: JobId; readonly state: JobEnd; readonly counters: Counters }
+  /** `partly`: they were too scattered to be listed; the counters tell. */
+  | {
+      readonly kind: "tasks-ended";
+      readonly job: JobId;
+      readonly succeeded: Ranges;
+      readonly failed: Ranges;
+      readonly cancelled: Ranges;
+      readonly partly: boolean;
+      readonly counters: Counters;
+    }
+  | {
+      readonly kind: "worker-joined" | "worker-away" | "worker-gone" | "worker-draining";
+      readonly worker: WorkerId;
+      readonly name: string;
+    }
+  | { readonly kind: "broker-halted"; readonly code: string; readonly message: string }
+  | { readonly kind: "broker-resumed" };
+
+export type BrokerEvent = EventBody & { readonly id: number; readonly at: number };
+
+export interface EventPage {
+  readonly events: readonly BrokerEvent[];
+  /** Give this as `after` for what comes next. */
+  readonly last: number;
+  /** Between `after` and the first of these there were others, which are lost. */
+  readonly missed: boolean;
+}
+
+export const EVENTS_KEPT = 10_000;
+/** Stretches of tasks, in all events together. */
+const STRETCHES_KEPT = 200_000;
+const PER_EPOCH = 2 ** 32;
+
+export class Events {
+  readonly #kept: BrokerEvent[] = [];
+  readonly #most: number;
+  readonly #listeners = new Set<(event: BrokerEvent) => void>();
+  /** The event before the first that is kept. */
+  #before: number;
+  #last: number;
+  #stretches = 0;
+  /** Where the ring begins in the array: it is cut now and then, not at each event. */
+  #start = 0;
+
+  constructor(epoch: number, most = EVENTS_KEPT) {
+    this.#most = most;
+    this.#last = epoch * PER_EPOCH;
+    this.#before = this.#last;
+  }
+
+  get last(): number {
+    return this.#last;
+  }
+
+  add(body: EventBody): void {
+    const event: BrokerEvent = { id: ++this.#last, at: now(), ...body };
+    this.#kept.push(event);
+    this.#stretches += stretchesIn(event);
+    while (this.#kept.length - this.#start > this.#most || this.#stretches > STRETCHES_KEPT) this.#dropFirst();
+    for (const told of [...this.#listeners]) told(event);
+  }
+
+  onAdded(told: (event: BrokerEvent) => void): () => void {
+    this.#listeners.add(told);
+    return () => this.#listeners.delete(told);
+  }
+
+  /** What came after this event, as far as it is kept; 0 for all that is. */
+  after(after: number, limit: number, job?: number): EventPage {
+    const known = after === 0 || (after >= this.#before && after <= this.#last);
+    let at = this.#start + (known && after !== 0 ? after - this.#before : 0);
+    const events: BrokerEvent[] = [];
+    let last = after === 0 || !known ? this.#before : after;
+    for (; at < this.#kept.length && events.length < limit; at++) {
+      const event = this.#kept[at];
+      if (event === undefined) break;
+      last = event.id;
+      if (job === undefined || ("job" in event && event.job === job)) events.push(event);
+    }
+    return { events, last, missed: !known };
+  }
+
+  #dropFirst(): void {
+    const first = this.#kept[this.#start];
+    if (first === undefined) return;
+    this.#before = first.id;
+    this.#stretches -= stretchesIn(first);
+    this.#start++;
+    if (this.#start < this.#most) return;
+    this.#kept.splice(0, this.#start);
+    this.#start = 0;
+  }
+}
+
+function stretchesIn(event: EventBody): number {
+  if (event.kind === "job-cancelled") return event.tasks.length;
+  if (event.kind !== "tasks-ended") return 0;
+  return event.succeeded.length + event.failed.length + event.cancelled.length;
+}

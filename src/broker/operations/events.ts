@@ -1,0 +1,81 @@
+/** Following what happens. */
+import type { ReadBy } from "../../model/schema.js";
+import * as s from "../../model/schema.js";
+import type { EventPage } from "../events.js";
+import { nextNews } from "../watchers.js";
+import { END_STATES } from "./job-view.js";
+import { limit, rangesOut, waitMs } from "./members.js";
+import { operation } from "./operation.js";
+
+const PAGE = 1_000;
+const counters = s.object({ succeeded: s.count(), failed: s.count(), cancelled: s.count() });
+
+/** One object for all kinds; which members are there depends on the kind. */
+export const eventView = s.object({
+  id: s.count(),
+  at: s.described(s.number(), "milliseconds since 1970"),
+  kind: s.choice(
+    "job-added",
+    "job-held",
+    "job-released",
+    "job-cancelled",
+    "job-rerun",
+    "job-ended",
+    "job-removed",
+    "tasks-ended",
+    "worker-joined",
+    "worker-away",
+    "worker-gone",
+    "worker-draining",
+    "broker-halted",
+    "broker-resumed",
+  ),
+  job: s.optional(s.count()),
+  name: s.optional(s.text()),
+  count: s.optional(s.count()),
+  state: s.optional(s.choice(...END_STATES)),
+  tasks: s.optional(rangesOut),
+  reason: s.optional(s.text()),
+  succeeded: s.optional(rangesOut),
+  failed: s.optional(rangesOut),
+  cancelled: s.optional(rangesOut),
+  partly: s.optional(s.described(s.flag(), "the tasks were too scattered to be listed all")),
+  counters: s.optional(counters),
+  worker: s.optional(s.text()),
+  code: s.optional(s.text()),
+  message: s.optional(s.text(65_536)),
+});
+
+const input = s.object({
+  after: s.optional(s.described(s.count(), "the last event that was seen; 0 for all that are kept; from now on if absent")),
+  job: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "of this job only")),
+  limit: limit(PAGE),
+  waitMs,
+});
+
+export const events = operation({
+  name: "events",
+  role: "read",
+  method: "GET",
+  path: "/events",
+  summary: "What has happened since; over HTTP also as a stream (text/event-stream)",
+  input,
+  output: s.object({
+    events: s.list(eventView, PAGE),
+    last: s.described(s.count(), "give this as after for what comes next"),
+    missed: s.described(s.flag(), "others came before these and are no longer kept"),
+  }),
+  perform: async (core, given: ReadBy<typeof input>, { gone }): Promise<EventPage> => {
+    const after = given.after ?? core.events.last;
+    const deadline = Date.now() + given.waitMs;
+    let missed = false;
+    for (let from = after; ; ) {
+      const page = core.events.after(from, given.limit, given.job);
+      missed ||= page.missed;
+      const left = deadline - Date.now();
+      if (page.events.length > 0 || left <= 0 || gone.aborted || missed) return { ...page, missed };
+      from = page.last;
+      await nextNews((told: (event: unknown) => void) => core.events.onAdded(told), left, gone);
+    }
+  },
+});

@@ -1,0 +1,70 @@
+/**
+ * What can be asked of the broker itself, by name: one table for every door. The link carries these as ASK, HTTP has them below /api/v1,
+ * and the types of the SDK, the OpenAPI document and the table in docs/reference/api.md are made from it.
+ */
+import { LaboroError } from "../../model/errors.js";
+import type { ReadBy, Schema, WrittenFor } from "../../model/schema.js";
+import type { Core } from "../core.js";
+import { mayDo, type Needed, type Role } from "../roles.js";
+import { events } from "./events.js";
+import { clean, jobs, remove } from "./job-list.js";
+import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
+import type { AnyOperation, Context } from "./operation.js";
+import { output } from "./output.js";
+import { rerun } from "./rerun.js";
+import { request, services } from "./services.js";
+import { entry, status } from "./status.js";
+import { entries, explain, running, task, tasks } from "./tasks.js";
+import { drain, stop, workers } from "./workers.js";
+
+export const OPERATIONS = {
+  status,
+  submit,
+  jobs,
+  job: jobOperation,
+  wait,
+  tasks,
+  running,
+  task,
+  output,
+  explain,
+  entries,
+  hold,
+  release,
+  cancel,
+  rerun,
+  remove,
+  clean,
+  workers,
+  drain,
+  stop,
+  services,
+  request,
+  events,
+  entry,
+} as const;
+
+export type OperationName = keyof typeof OPERATIONS;
+/** What a caller writes. */
+export type OperationInput<Name extends OperationName> = WrittenFor<(typeof OPERATIONS)[Name]["input"]>;
+/** What comes back over the link; in JSON, bytes are text or `{base64}`. */
+export type OperationOutput<Name extends OperationName> = ReadBy<(typeof OPERATIONS)[Name]["output"]>;
+
+export const TABLE: ReadonlyMap<string, AnyOperation> = new Map(Object.entries(OPERATIONS) as [string, AnyOperation][]);
+
+/** Rejects with LABORO_BAD_INPUT, LABORO_FORBIDDEN, or what the operation itself refuses with. */
+export async function perform(core: Core, name: string, input: unknown, context: Context): Promise<object> {
+  const found = TABLE.get(name);
+  if (found === undefined) {
+    throw new LaboroError("LABORO_BAD_INPUT", `no operation ${name}; there are ${[...TABLE.keys()].join(", ")}`);
+  }
+  return found.perform(core, readFor(found, input, context.role) as never, context);
+}
+
+/** What was asked of an operation, for who may ask it. */
+export function readFor<In>(asked: { readonly name: string; readonly role: Needed; readonly input: Schema<In, unknown> }, input: unknown, role: Role): In {
+  if (!mayDo(role, asked.role)) {
+    throw new LaboroError("LABORO_FORBIDDEN", `${asked.name} needs the role ${asked.role}, this token has ${role}`);
+  }
+  return asked.input.read(input ?? {}, "");
+}

@@ -1,0 +1,133 @@
+/** Lists of jobs, and putting away those that have ended. */
+import { LaboroError } from "../../model/errors.js";
+import type { JobId } from "../../model/ids.js";
+import * as s from "../../model/schema.js";
+import type { JobFilter } from "../../store/contract.js";
+import { now } from "../clock.js";
+import type { Core } from "../core.js";
+import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
+import { existing, job, limit, nothing } from "./members.js";
+import { operation } from "./operation.js";
+
+const PAGE = 1_000;
+/** Jobs removed in one commit. */
+const REMOVED_AT_ONCE = 100;
+/** Jobs looked at for one page, where few of them are of the state that is asked for. */
+const MOST_LOOKED_AT = 20_000;
+
+const listInput = s.object({
+  before: s.optional(s.mapped(job, (id) => id)),
+  limit: limit(PAGE, 100),
+  state: s.optional(s.described(s.list(s.choice("open", ...OPEN_STATES, ...END_STATES), 8), "in one of these states")),
+  name: s.optional(s.described(s.text(), "its name; * stands for any text")),
+  pool: s.optional(s.text()),
+  key: s.optional(s.text()),
+  createdFrom: s.optional(s.described(s.number(), "milliseconds since 1970")),
+  createdBefore: s.optional(s.described(s.number(), "milliseconds since 1970")),
+});
+
+export const jobs = operation({
+  name: "jobs",
+  role: "read",
+  method: "GET",
+  path: "/jobs",
+  summary: "Jobs, newest first",
+  input: listInput,
+  output: s.object({
+    jobs: s.list(jobView, PAGE),
+    next: s.optional(s.described(s.count(), "give this as before for the next page; absent on the last one")),
+  }),
+  perform: async (core, given) => {
+    const found: JobView[] = [];
+    let before = given.before;
+    let looked = 0;
+    for (;;) {
+      const most = given.limit - found.length;
+      const page = await core.store.jobs({ limit: most, filter: filterOf(given), ...(before === undefined ? {} : { before }) });
+      const views = page.jobs.map((one) => viewOf(core, one));
+      found.push(...views.filter(({ state }) => isWanted(state, given.state)));
+      looked += page.jobs.length;
+      before = page.next;
+      if (before === undefined) return { jobs: found };
+      if (found.length >= given.limit || looked >= MOST_LOOKED_AT) return { jobs: found, next: before };
+    }
+  },
+});
+
+/** The store tells open jobs from ended ones; what an open one is doing is known here only. */
+function filterOf(given: s.ReadBy<typeof listInput>): JobFilter {
+  const { state, name, pool, key, createdFrom, createdBefore } = given;
+  const ended = END_STATES.filter((one) => state?.includes(one));
+  const wantsOpen = state?.some((one) => one === "open" || OPEN_STATES.some((live) => live === one)) === true;
+  return {
+    ...(state === undefined ? {} : { states: wantsOpen ? [...ended, "open"] : ended }),
+    ...(name === undefined ? {} : { name }),
+    ...(pool === undefined ? {} : { pool }),
+    ...(key === undefined ? {} : { key }),
+    ...(createdFrom === undefined ? {} : { createdFrom }),
+    ...(createdBefore === undefined ? {} : { createdBefore }),
+  };
+}
+
+function isWanted(state: JobState, wanted: readonly string[] | undefined): boolean {
+  if (wanted === undefined || wanted.includes(state)) return true;
+  return wanted.includes("open") && OPEN_STATES.some((one) => one === state);
+}
+
+export const remove = operation({
+  name: "remove",
+  role: "client",
+  method: "DELETE",
+  path: "/jobs/{job}",
+  summary: "Forget a job that has ended, with its results and output",
+  input: s.object({ job }),
+  output: nothing,
+  perform: (core, given) =>
+    core.whileEntering(given.job, async () => {
+      const found = await existing(core, given.job);
+      const answer = found.ended === undefined ? undefined : await core.ask({ op: "remove", job: given.job });
+      if (answer?.op === "remove" && answer.removed) return {};
+      throw new LaboroError("LABORO_JOB_OPEN", `job ${given.job} has not ended: cancel it first`);
+    }),
+});
+
+const cleanInput = s.object({
+  olderThanMs: s.optional(s.described(s.count(), "ended at least so long ago")),
+  states: s.withDefault(s.list(s.choice(...END_STATES), 3), [...END_STATES]),
+  keep: s.withDefault(s.described(s.count(), "leave the newest so many of them"), 0),
+});
+
+export const clean = operation({
+  name: "clean",
+  role: "admin",
+  method: "POST",
+  path: "/clean",
+  summary: "Forget jobs that have ended",
+  input: cleanInput,
+  output: s.object({ removed: s.count(), jobs: s.list(s.count(), 1_000_000) }),
+  perform: async (core, given) => {
+    const removed: JobId[] = [];
+    for (const ids of batched(await endedJobs(core, given))) {
+      const answers = await Promise.all(ids.map((id) => core.ask({ op: "remove", job: id })));
+      removed.push(...ids.filter((_, i) => answers[i]?.op === "remove" && answers[i].removed));
+    }
+    return { removed: removed.length, jobs: removed };
+  },
+});
+
+async function endedJobs(core: Core, given: s.ReadBy<typeof cleanInput>): Promise<JobId[]> {
+  const { olderThanMs, states, keep } = given;
+  const filter = { states, ...(olderThanMs === undefined ? {} : { endedBefore: now() - olderThanMs }) };
+  const found: JobId[] = [];
+  let before: JobId | undefined;
+  do {
+    const page = await core.store.jobs({ limit: PAGE, filter, ...(before === undefined ? {} : { before }) });
+    found.push(...page.jobs.map(({ id }) => id));
+    before = page.next;
+  } while (before !== undefined);
+  return found.slice(keep);
+}
+
+function* batched(ids: readonly JobId[]): Generator<readonly JobId[]> {
+  for (let at = 0; at < ids.length; at += REMOVED_AT_ONCE) yield ids.slice(at, at + REMOVED_AT_ONCE);
+}

@@ -1,0 +1,154 @@
+/** A job as the broker shows it. */
+import type { State } from "../../dispatch/index.js";
+import type { Counters, Job } from "../../model/job.js";
+import { finishedCount } from "../../model/job.js";
+import type { Bytes, Recipe } from "../../model/recipe.js";
+import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
+import { rangesOut } from "./members.js";
+
+export const OPEN_STATES = ["held", "blocked", "waiting", "running"] as const;
+export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
+const SUMMARY = 200;
+
+const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
+const words = s.optional(s.list(s.word(), 100_000));
+const size = s.optional(s.described(s.count(), "bytes; the content itself comes when asked for"));
+
+const recipeView = s.object({
+  kind: s.choice("command", "script", "call", "noop"),
+  summary: s.described(s.text(SUMMARY), "one line for a person"),
+  argv: words,
+  placeholders: s.optional(s.flag()),
+  shell: s.optional(s.flag()),
+  array: s.optional(s.list(stride, 10_000)),
+  dir: s.optional(s.word()),
+  env: s.optional(s.record(s.word())),
+  type: s.optional(s.text()),
+  args: words,
+  service: s.optional(s.text()),
+  stdinBytes: size,
+  contentBytes: size,
+  bodyBytes: size,
+  stdin: s.optional(s.bytes()),
+  content: s.optional(s.bytes()),
+  body: s.optional(s.bytes()),
+});
+
+export const jobView = s.object({
+  id: s.count(),
+  name: s.text(),
+  state: s.choice(...OPEN_STATES, ...END_STATES),
+  count: s.described(s.count(), "how many tasks it has"),
+  counters: s.object({
+    succeeded: s.count(),
+    failed: s.count(),
+    cancelled: s.count(),
+    running: s.described(s.count(), "at workers, running or next"),
+    waiting: s.count(),
+  }),
+  pool: s.text(),
+  tags: s.list(s.text(), 100),
+  service: s.optional(s.text()),
+  needs: s.record(s.number()),
+  priority: s.integer(-1000, 1000),
+  key: s.optional(s.text()),
+  held: s.flag(),
+  hasEntries: s.flag(),
+  created: s.described(s.number(), "milliseconds since 1970"),
+  ended: s.optional(s.described(s.number(), "milliseconds since 1970")),
+  reason: s.optional(s.described(s.text(), "why it was cancelled")),
+  cancels: s.described(rangesOut, "tasks that were asked to be cancelled"),
+  recipe: recipeView,
+  limits: s.object({
+    retries: s.count(),
+    crashLimit: s.count(),
+    maxFails: s.optional(s.count()),
+    maxRunning: s.optional(s.count()),
+    timeLimitMs: s.optional(s.positive()),
+    outputCap: s.count(),
+  }),
+  after: s.list(s.object({ job: s.count(), any: s.flag() }), 1000),
+});
+
+export type JobView = s.ReadBy<typeof jobView>;
+export type JobState = JobView["state"];
+
+export function viewOf(core: Core, job: Job, content = false): JobView {
+  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement } = job;
+  const { pool, tags, needs, service } = requirement;
+  const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
+  // What was decided since the store was asked counts too.
+  const done = later(job.counters, open === undefined ? undefined : core.countersOf(id));
+  const running = Math.min(open?.out ?? 0, count - finishedCount(done));
+  const waiting = count - finishedCount(done) - running;
+  return {
+    id,
+    name,
+    state: job.ended?.state ?? stateOf(core.state, job),
+    count,
+    counters: { ...done, running, waiting },
+    pool,
+    tags,
+    ...(service === undefined ? {} : { service }),
+    needs: { ...needs },
+    priority,
+    ...(key === undefined ? {} : { key }),
+    held: open?.held ?? held,
+    hasEntries,
+    created,
+    ...(job.ended === undefined ? {} : { ended: job.ended.at }),
+    ...(reason === undefined ? {} : { reason }),
+    cancels,
+    recipe: viewOfRecipe(job.recipe, content),
+    limits,
+    after: job.after,
+  };
+}
+
+const later = (stored: Counters, heard: Counters | undefined): Counters =>
+  heard !== undefined && finishedCount(heard) > finishedCount(stored) ? heard : stored;
+
+function stateOf(state: State, { id, held }: Job): (typeof OPEN_STATES)[number] {
+  const open = state.jobs.get(id);
+  if (open === undefined) return held ? "held" : "waiting";
+  if (open.held) return "held";
+  if (open.blockedBy.size > 0) return "blocked";
+  return open.out > 0 ? "running" : "waiting";
+}
+
+function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {
+  const view: Record<string, unknown> = { summary: summaryOf(recipe) };
+  for (const [name, value] of Object.entries(recipe) as [string, unknown][]) {
+    if (!(value instanceof Uint8Array) || name === "dir") view[name] = value;
+    else if (content) view[name] = value;
+    else view[`${name}Bytes`] = value.length;
+  }
+  return view as JobView["recipe"];
+}
+
+export function summaryOf(recipe: Recipe): string {
+  const line = oneLine(recipe).replaceAll(/\s+/g, " ").trim();
+  return line.length > SUMMARY ? `${line.slice(0, SUMMARY - 1)}…` : line || recipe.kind;
+}
+
+function oneLine(recipe: Recipe): string {
+  switch (recipe.kind) {
+    case "command":
+      return recipe.shell === true ? textOf(recipe.argv[0] ?? "") : recipe.argv.map(quoted).join(" ");
+    case "script":
+      return [`script${recipe.type}`, ...(recipe.args ?? []).map(quoted)].join(" ");
+    case "call":
+      return `call ${recipe.service}`;
+    case "noop":
+      return "noop";
+  }
+}
+
+const textOf = (one: Bytes): string => (typeof one === "string" ? one : Buffer.from(one).toString());
+
+/** As a shell would want it, for the eye. */
+function quoted(one: Bytes): string {
+  const text = textOf(one).slice(0, SUMMARY);
+  return /^[\w@%+=:,./{}#-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,117 @@
+/** Operations on jobs: submit, look, wait, hold, cancel, run again, remove. */
+import { newParcelId, onCancel, onHold } from "../../dispatch/index.js";
+import { LaboroError } from "../../model/errors.js";
+import type { JobEnd } from "../../model/job.js";
+import { jobRequest, submission } from "../../model/job-input.js";
+import * as s from "../../model/schema.js";
+import { now } from "../clock.js";
+import { endsOf, refuseUnwanted } from "../dependencies.js";
+import { nextNews } from "../watchers.js";
+import { END_STATES, jobView, viewOf } from "./job-view.js";
+import { durably, existing, job, nothing, open, ranges, tasksWithin } from "./members.js";
+import { operation } from "./operation.js";
+
+export const submit = operation({
+  name: "submit",
+  role: "client",
+  method: "POST",
+  path: "/jobs",
+  summary: "Submit a job; durable when answered",
+  input: submission,
+  output: s.object({ job: s.count() }),
+  bodyLimit: 64 * 1024 * 1024,
+  perform: async (core, given) => {
+    const { request, entries } = jobRequest(given);
+    const others = request.after.map((after) => after.job);
+    refuseUnwanted(request.after, others.length === 0 ? new Map() : await endsOf(core.store, core.state, others));
+    const { leaseBlock } = core.state.settings;
+    const parcel = newParcelId(core.state);
+    const more = entries === undefined ? {} : { entries };
+    const answer = await core.ask({ op: "submit", job: request, lease: leaseBlock, parcel, ...more });
+    if (answer.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
+    const { job: stored } = answer;
+    if (others.length === 0) core.jobStored(stored, answer.parcel, new Map());
+    else {
+      // One of the others may have ended while this one was stored; then it must not run as if that had succeeded.
+      await core.whileEntering(stored.id, async () => {
+        core.jobStored(stored, answer.parcel, await endsOf(core.store, core.state, others));
+      });
+    }
+    return { job: stored.id };
+  },
+});
+
+export const jobOperation = operation({
+  name: "job",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}",
+  summary: "One job",
+  input: s.object({
+    job,
+    content: s.withDefault(s.described(s.flag(), "with the bytes of its recipe: stdin, script, body"), false),
+  }),
+  output: jobView,
+  perform: async (core, given) => viewOf(core, await existing(core, given.job), given.content),
+});
+
+export const wait = operation({
+  name: "wait",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/wait",
+  summary: "Wait until a job has ended",
+  input: s.object({
+    job,
+    timeoutMs: s.optional(s.described(s.integer(0, 2 ** 31 - 1), "no longer than so many milliseconds")),
+  }),
+  output: s.object({ ended: s.flag(), state: s.optional(s.choice(...END_STATES)) }),
+  perform: async (core, given, { gone }) => {
+    const over = new AbortController();
+    const stop = AbortSignal.any([gone, over.signal]);
+    // Watched first, then looked: an end in between is seen by one of the two.
+    const news = nextNews((told: (end: JobEnd) => void) => core.jobEnds.watch(given.job, told), given.timeoutMs, stop);
+    try {
+      const found = core.state.jobs.has(given.job) ? undefined : await existing(core, given.job);
+      const end = found?.ended?.state ?? (await news);
+      return end === undefined ? { ended: false } : { ended: true, state: end };
+    } finally {
+      over.abort();
+    }
+  },
+});
+
+const holdOrRelease = (held: boolean) =>
+  operation({
+    name: held ? "hold" : "release",
+    role: "client",
+    method: "POST",
+    path: `/jobs/{job}/${held ? "hold" : "release"}`,
+    summary: held ? "Hand out nothing more of a job" : "Let a held job go on",
+    input: s.object({ job }),
+    output: nothing,
+    perform: async (core, given) => {
+      await open(core, given.job);
+      await durably(core, (out) => onHold(core.state, out, given.job, held, now()));
+      return {};
+    },
+  });
+
+export const hold = holdOrRelease(true);
+export const release = holdOrRelease(false);
+
+export const cancel = operation({
+  name: "cancel",
+  role: "client",
+  method: "POST",
+  path: "/jobs/{job}/cancel",
+  summary: "Cancel a job or some of its tasks; they end cancelled, whatever arrives",
+  input: s.object({ job, tasks: s.optional(ranges), reason: s.optional(s.text()) }),
+  output: nothing,
+  perform: async (core, given) => {
+    const found = await open(core, given.job);
+    const tasks = tasksWithin(found, given.tasks);
+    await durably(core, (out) => onCancel(core.state, out, given.job, tasks, given.reason));
+    return {};
+  },
+});

@@ -1,0 +1,43 @@
+/** What an operation is: its name, who may, where it lies in the HTTP API, what goes in and out, and what it does. */
+import type { ObjectSchema, ReadBy, Schema, Shape } from "../../model/schema.js";
+import type { Core } from "../core.js";
+import type { Needed, Role } from "../roles.js";
+
+/** What an operation may know of the broker beyond its core. */
+export interface BrokerFace {
+  readonly version: string;
+  doors(): readonly { readonly name: string; readonly url: string }[];
+  /** A link that lets a browser in once, with this role. */
+  newEntry(role: Role): { readonly code: string; readonly url: string; readonly expires: number };
+}
+
+export interface Context {
+  readonly role: Role;
+  /** Nobody waits for the answer any more. */
+  readonly gone: AbortSignal;
+  readonly broker: BrokerFace;
+}
+
+export type Method = "GET" | "POST" | "DELETE";
+
+export interface Operation<In extends ObjectSchema<Shape>, Out extends Schema<object, object>> {
+  readonly name: string;
+  readonly role: Needed;
+  readonly method: Method;
+  /** Below /api/v1; `{name}` is a member of the input. */
+  readonly path: string;
+  readonly summary: string;
+  readonly input: In;
+  readonly output: Out;
+  /** Bytes of a body over HTTP; 1 MiB if absent. */
+  readonly bodyLimit?: number;
+  perform(core: Core, input: ReadBy<In>, context: Context): Promise<ReadBy<Out>> | ReadBy<Out>;
+}
+
+export type AnyOperation = Omit<Operation<ObjectSchema<Shape>, Schema<object, object>>, "perform"> & {
+  perform(core: Core, input: never, context: Context): Promise<object> | object;
+};
+
+export const operation = <In extends ObjectSchema<Shape>, Out extends Schema<object, object>>(
+  definition: Operation<In, Out>,
+): Operation<In, Out> => definition;

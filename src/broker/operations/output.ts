@@ -1,0 +1,102 @@
+/** A task's output: page by page, or followed while it comes. */
+import type { JobId } from "../../model/ids.js";
+import * as s from "../../model/schema.js";
+import type { OutputPage } from "../../store/contract.js";
+import { now } from "../clock.js";
+import { type Core, taskKey } from "../core.js";
+import { nextNews } from "../watchers.js";
+import { index, job, limit, waitMs } from "./members.js";
+import { operation } from "./operation.js";
+import { placeOf, resultOf, withTask } from "./tasks.js";
+
+const PAGE = 1024 * 1024;
+
+const piece = s.object({
+  stream: s.choice("stdout", "stderr"),
+  offset: s.described(s.count(), "position in the attempt's output, both streams counted together"),
+  bytes: s.bytes(),
+});
+
+const input = s.object({
+  job,
+  index,
+  attempt: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the latest if absent")),
+  stream: s.optional(s.described(s.choice("stdout", "stderr"), "one of the two only")),
+  from: s.withDefault(s.described(s.count(), "from this offset on"), 0),
+  limit: limit(PAGE),
+  waitMs,
+});
+
+const page = s.object({
+  pieces: s.list(piece, PAGE),
+  attempt: s.optional(s.described(s.count(), "whose output it is, where that is known")),
+  next: s.optional(s.described(s.count(), "where the next page begins; absent where no more is stored")),
+  end: s.described(s.count(), "give this as from to follow"),
+  ended: s.described(s.flag(), "nothing more will come of this attempt"),
+});
+
+export const output = operation({
+  name: "output",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/tasks/{index}/output",
+  summary: "Output of a task; a jump in the offsets is what the cap dropped",
+  input,
+  output: page,
+  perform: async (core, given, { gone }) => {
+    await withTask(core, given);
+    const deadline = now() + given.waitMs;
+    for (;;) {
+      const over = new AbortController();
+      const stop = AbortSignal.any([gone, over.signal]);
+      // Watched first, then looked: bytes that come in between are seen by one of the two.
+      const news = nextNews(
+        (told: (news: undefined) => void) => core.taskNews.watch(taskKey(given.job, given.index), told),
+        Math.max(0, deadline - now()),
+        stop,
+      );
+      try {
+        const found = await look(core, given);
+        if (found.pieces.length > 0 || found.ended || now() >= deadline || gone.aborted) return found;
+        await news;
+      } finally {
+        over.abort();
+      }
+    }
+  },
+});
+
+async function look(core: Core, given: s.ReadBy<typeof input>): Promise<s.ReadBy<typeof page>> {
+  const { attempt, ended } = await attemptOf(core, given);
+  const { from, limit, stream } = given;
+  const found = await core.store.output(given.job, given.index, {
+    from,
+    limit,
+    ...(attempt === undefined ? {} : { attempt }),
+    ...(stream === undefined ? {} : { stream }),
+  });
+  return {
+    pieces: found.pieces,
+    ...(attempt === undefined ? {} : { attempt }),
+    ...(found.next === undefined ? {} : { next: found.next }),
+    end: endOf(found, from),
+    ended: ended && found.next === undefined,
+  };
+}
+
+/** The attempt that is meant, and whether it is over: asked before its output, so that nothing comes after the last look. */
+async function attemptOf(core: Core, given: { job: JobId; index: number; attempt?: number }): Promise<{ attempt?: number; ended: boolean }> {
+  const at = placeOf(core, given.job, given.index);
+  const attempt = given.attempt ?? at?.attempt;
+  if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
+  const result = await resultOf(core, given);
+  if (result !== undefined) return { attempt: attempt ?? result.attempt, ended: true };
+  // It waits, or was cancelled unrun: the latest attempt that wrote anything is the best there is.
+  const ended = given.attempt !== undefined || !core.state.jobs.has(given.job);
+  return attempt === undefined ? { ended } : { attempt, ended };
+}
+
+function endOf({ pieces, next }: OutputPage, from: number): number {
+  const last = pieces.at(-1);
+  return next ?? (last === undefined ? from : last.offset + last.bytes.length);
+}

@@ -1,0 +1,50 @@
+/** Letting ended tasks run again. */
+import { reserveParcels } from "../../dispatch/rerun.js";
+import { LaboroError } from "../../model/errors.js";
+import type { JobId } from "../../model/ids.js";
+import type { Job, JobEnd } from "../../model/job.js";
+import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
+import { endsOf, refuseUnwanted } from "../dependencies.js";
+import { END_STATES } from "./job-view.js";
+import { existing, job, ranges, tasksWithin } from "./members.js";
+import { operation } from "./operation.js";
+
+/** Names for the pieces in which tasks may run again. */
+const PIECES = 2 ** 20;
+
+const input = s.object({
+  job,
+  ends: s.withDefault(s.described(s.list(s.choice(...END_STATES), 3), "how they ended"), ["failed", "cancelled"]),
+  tasks: s.optional(ranges),
+});
+
+export const rerun = operation({
+  name: "rerun",
+  role: "client",
+  method: "POST",
+  path: "/jobs/{job}/rerun",
+  summary: "Run ended tasks of a job again: those that failed or were cancelled, or as asked for",
+  input,
+  output: s.object({ count: s.described(s.count(), "how many tasks run again") }),
+  perform: (core, given) => core.whileEntering(given.job, () => runAgain(core, given)),
+});
+
+async function runAgain(core: Core, given: s.ReadBy<typeof input>): Promise<{ count: number }> {
+  const found = await existing(core, given.job);
+  refuseUnwanted(found.after, await endsAround(core, found));
+  const tasks = given.tasks === undefined ? {} : { ranges: tasksWithin(found, given.tasks) };
+  const parcel = reserveParcels(core.state, PIECES);
+  const answer = await core.ask({ op: "rerun", job: given.job, ends: given.ends, ...tasks, parcel, names: PIECES });
+  if (answer.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
+  const { job: again, parcels, count } = answer;
+  if (again !== undefined && count > 0) core.jobReruns(again, parcels, await endsAround(core, again));
+  return { count };
+}
+
+/** A job that is there no more ended as was wanted: otherwise this one would not be let run again. */
+async function endsAround(core: Core, { after }: Job): Promise<Map<JobId, JobEnd>> {
+  const there: JobId[] = [];
+  for (const { job } of after) if ((await core.store.job(job)) !== undefined) there.push(job);
+  return there.length === 0 ? new Map() : endsOf(core.store, core.state, there);
+}

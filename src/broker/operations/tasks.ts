@@ -1,0 +1,195 @@
+/** Operations on the tasks of a job: their results, what runs, one task, why it waits, its entry. */
+import { explain as explainTask } from "../../dispatch/index.js";
+import { claimOf, GONE, STARTED } from "../../dispatch/state.js";
+import type { JobId } from "../../model/ids.js";
+import type { Job } from "../../model/job.js";
+import type { TaskResult } from "../../model/outcome.js";
+import { contains } from "../../model/ranges.js";
+import * as s from "../../model/schema.js";
+import { now } from "../clock.js";
+import type { Core } from "../core.js";
+import { END_STATES } from "./job-view.js";
+import { existing, index, job, limit, noSuchTask } from "./members.js";
+import { operation } from "./operation.js";
+
+const PAGE = 1_000;
+const ENTRIES_PAGE = 10_000;
+
+export const taskResult = s.object({
+  index,
+  attempt: s.described(s.count(), "how often it was handed out by then"),
+  state: s.choice(...END_STATES),
+  worker: s.described(s.text(), "the name of the worker"),
+  started: s.described(s.number(), "milliseconds since 1970, on the worker's clock"),
+  ended: s.number(),
+  code: s.optional(s.described(s.number(), "the exit code")),
+  signal: s.optional(s.described(s.text(), "the signal that ended it")),
+  timedOut: s.optional(s.flag()),
+  error: s.optional(s.described(s.text(65_536), "why it did not start, or what the service answered")),
+  outputEnd: s.described(s.count(), "how many bytes it wrote, both streams together"),
+});
+
+const from = s.withDefault(s.described(s.count(), "from this task on"), 0);
+const next = s.optional(s.described(s.count(), "give this as from for the next page; absent on the last one"));
+
+export const tasks = operation({
+  name: "tasks",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/tasks",
+  summary: "Results of the tasks that have ended, in order; cancelled ones that never ran have none",
+  input: s.object({
+    job,
+    from,
+    limit: limit(PAGE),
+    state: s.optional(s.described(s.list(s.choice(...END_STATES), 3), "ended in one of these ways")),
+    worker: s.optional(s.described(s.text(), "the name of the worker")),
+  }),
+  output: s.object({ tasks: s.list(taskResult, PAGE), next }),
+  perform: async (core, given) => {
+    await existing(core, given.job);
+    const filter = {
+      ...(given.state === undefined ? {} : { states: given.state }),
+      ...(given.worker === undefined ? {} : { worker: given.worker }),
+    };
+    const page = await core.store.results(given.job, { from: given.from, limit: given.limit, filter });
+    return { tasks: page.results, ...(page.next === undefined ? {} : { next: page.next }) };
+  },
+});
+
+const runningTask = s.object({
+  index,
+  attempt: s.count(),
+  worker: s.described(s.text(), "the worker's name"),
+  workerId: s.text(),
+  started: s.described(s.flag(), "false while it is in the worker's stock"),
+});
+
+export const running = operation({
+  name: "running",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/running",
+  summary: "Tasks that are at workers, running or next, in order",
+  input: s.object({ job, from, limit: limit(PAGE) }),
+  output: s.object({ tasks: s.list(runningTask, PAGE), next }),
+  perform: async (core, given) => {
+    if (!core.state.jobs.has(given.job)) await existing(core, given.job);
+    const found = runningFrom(core, given.job, given.from, given.limit + 1);
+    const beyond = found[given.limit];
+    return beyond === undefined ? { tasks: found } : { tasks: found.slice(0, given.limit), next: beyond.index };
+  },
+});
+
+function runningFrom(core: Core, id: JobId, first: number, most: number): s.ReadBy<typeof runningTask>[] {
+  const claims = [...(core.state.jobs.get(id)?.claims ?? [])].sort((a, b) => a.first - b.first);
+  const found: s.ReadBy<typeof runningTask>[] = [];
+  for (const { first: start, last, attempt, worker, tasks: states } of claims) {
+    const { name, id: workerId } = worker.profile;
+    for (let at = Math.max(first, start); at <= last && found.length < most; at++) {
+      const state = states[at - start];
+      if (state !== GONE) found.push({ index: at, attempt, worker: name, workerId, started: state === STARTED });
+    }
+  }
+  return found;
+}
+
+export const task = operation({
+  name: "task",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/tasks/{index}",
+  summary: "One task: where it is, how it ended, its earlier attempts",
+  input: s.object({ job, index }),
+  output: s.object({
+    job: s.count(),
+    index,
+    state: s.choice("waiting", "running", ...END_STATES),
+    attempt: s.described(s.count(), "the latest hand-out; 0 if there was none"),
+    worker: s.optional(s.text()),
+    why: s.described(s.text(), "one line for a person"),
+    result: s.optional(taskResult),
+    earlier: s.list(taskResult, 100_000),
+  }),
+  perform: async (core, given) => {
+    const found = await withTask(core, given);
+    const result = await resultOf(core, given);
+    const earlier = [...(await core.store.earlier(given.job, given.index))];
+    const same = { job: given.job, index: given.index, earlier };
+    if (result !== undefined) {
+      const { state, attempt, worker } = result;
+      return { ...same, state, attempt, worker, why: whyEnded(result), result };
+    }
+    const why = explainTask(core.state, given.job, given.index, now());
+    const attempt = earlier.at(-1)?.attempt ?? 0;
+    const at = placeOf(core, given.job, given.index);
+    if (at !== undefined) return { ...same, state: "running" as const, attempt: at.attempt, worker: at.worker, why };
+    const { cancels, reason } = found;
+    if (!contains(cancels, given.index)) return { ...same, state: "waiting" as const, attempt, why };
+    return { ...same, state: "cancelled" as const, attempt, why: reason ?? "it was cancelled before it ran" };
+  },
+});
+
+export const explain = operation({
+  name: "explain",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/tasks/{index}/explain",
+  summary: "Why a task is not running, in words",
+  input: s.object({ job, index }),
+  output: s.object({ why: s.text() }),
+  perform: async (core, given) => {
+    await withTask(core, given);
+    const result = await resultOf(core, given);
+    return { why: result === undefined ? explainTask(core.state, given.job, given.index, now()) : whyEnded(result) };
+  },
+});
+
+export const entries = operation({
+  name: "entries",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/entries",
+  summary: "The entries of a job's tasks, in order",
+  input: s.object({ job, from, limit: limit(ENTRIES_PAGE, PAGE) }),
+  output: s.object({ entries: s.list(s.word(), ENTRIES_PAGE), next }),
+  perform: async (core, given) => {
+    const { hasEntries, count } = await existing(core, given.job);
+    if (!hasEntries || given.from >= count) return { entries: [] };
+    const last = Math.min(count, given.from + given.limit) - 1;
+    const found = await core.store.entries(given.job, { first: given.from, last });
+    return last + 1 < count ? { entries: found, next: last + 1 } : { entries: found };
+  },
+});
+
+interface Task {
+  readonly job: JobId;
+  readonly index: number;
+}
+
+export async function withTask(core: Core, given: Task): Promise<Job> {
+  const found = await existing(core, given.job);
+  if (given.index >= found.count) throw noSuchTask(found);
+  return found;
+}
+
+export async function resultOf(core: Core, { job, index }: Task): Promise<TaskResult | undefined> {
+  const page = await core.store.results(job, { from: index, limit: 1 });
+  return page.results.find((one) => one.index === index);
+}
+
+/** Which worker has it, and as which attempt. */
+export function placeOf(core: Core, id: JobId, at: number): { attempt: number; worker: string } | undefined {
+  for (const { worker } of core.state.jobs.get(id)?.claims ?? []) {
+    const claim = claimOf(worker, id, at);
+    if (claim !== undefined) return { attempt: claim.attempt, worker: worker.profile.name };
+  }
+  return undefined;
+}
+
+function whyEnded({ state, code, signal, timedOut, error, worker }: TaskResult): string {
+  const how =
+    error ??
+    (timedOut === true ? "its time limit ended it" : signal !== undefined ? `${signal} ended it` : `exit code ${code}`);
+  return state === "succeeded" ? `it has succeeded on ${worker}` : `it has ${state} on ${worker}: ${how}`;
+}

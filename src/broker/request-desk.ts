@@ -1,0 +1,93 @@
+/** Requests under way: what was asked, by whom, and where its answer goes. Dispatch knows them by number only. */
+import { type Call, type Decisions, onForget, onReply, onRequest, type State } from "../dispatch/index.js";
+import type { ErrorCode } from "../model/errors.js";
+import { RequestId, type WorkerId } from "../model/ids.js";
+import { now } from "./clock.js";
+import type { WorkerPort } from "./core.js";
+import { ServiceFigures } from "./service-figures.js";
+
+export type Reply = (body: Uint8Array, error: ErrorCode | undefined) => void;
+
+type Decide = <T>(step: (out: Decisions) => T) => T;
+
+export interface Asking {
+  readonly service: string;
+  readonly pool: string;
+  readonly body: Uint8Array;
+  readonly timeoutMs: number;
+  readonly retry: boolean;
+}
+
+interface Asked {
+  readonly asking: Asking;
+  readonly since: number;
+  readonly reply: Reply;
+}
+
+const EMPTY = new Uint8Array(0);
+
+export class RequestDesk {
+  readonly figures = new ServiceFigures();
+  readonly #state: State;
+  readonly #decide: Decide;
+  readonly #portOf: (worker: WorkerId) => WorkerPort | undefined;
+  readonly #asked = new Map<RequestId, Asked>();
+  #numbers = 0;
+
+  constructor(state: State, decide: Decide, portOf: (worker: WorkerId) => WorkerPort | undefined) {
+    this.#state = state;
+    this.#decide = decide;
+    this.#portOf = portOf;
+  }
+
+  ask(asking: Asking, reply: Reply): RequestId {
+    const id = RequestId(++this.#numbers);
+    const { service, pool, timeoutMs, retry } = asking;
+    const since = now();
+    this.#asked.set(id, { asking, since, reply });
+    this.#decide((out) => onRequest(this.#state, out, { id, service, pool, deadline: since + timeoutMs, retry }));
+    return id;
+  }
+
+  forget(id: RequestId): void {
+    this.#decide((out) => onForget(this.#state, out, id));
+    this.#asked.delete(id);
+  }
+
+  replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
+    const wanted = this.#decide((out) => onReply(this.#state, out, worker, id, now()));
+    if (wanted) this.#answer(id, body, error);
+    else this.#asked.delete(id);
+  }
+
+  /** What dispatch wants done about a request. */
+  carryOut(call: Call): void {
+    if (call.kind === "refuse") {
+      this.#answer(call.request, new TextEncoder().encode(call.why), call.code);
+      return;
+    }
+    const port = this.#portOf(call.worker);
+    const asked = this.#asked.get(call.request);
+    if (port === undefined) return;
+    if (call.kind === "uncall") {
+      port.uncall(call.request);
+    } else if (asked !== undefined) {
+      const { service, body, timeoutMs } = asked.asking;
+      port.call(call.request, service, body, Math.max(1, asked.since + timeoutMs - now()));
+    }
+  }
+
+  stop(): void {
+    for (const id of [...this.#asked.keys()]) this.#answer(id, EMPTY, "LABORO_BROKER_STOPPING");
+  }
+
+  #answer(id: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
+    const asked = this.#asked.get(id);
+    if (asked === undefined) return;
+    this.#asked.delete(id);
+    const { asking, since, reply } = asked;
+    const ended = now();
+    this.figures.add(asking.service, asking.pool, ended, ended - since, error !== undefined);
+    reply(body, error);
+  }
+}

@@ -1,0 +1,85 @@
+/** The way from a verb to its broker: which one, how long to try, and what Ctrl-C means meanwhile. */
+import type { Command } from "commander";
+import { type Client, connect } from "../client/client.js";
+import { findBroker } from "../client/find-broker.js";
+import { LaboroError } from "../model/errors.js";
+import { EXIT } from "./failures.js";
+import { remark } from "./print.js";
+import { listens } from "./probe.js";
+
+/** What `addBrokerOptions` leaves in a verb's options. */
+export interface BrokerChoice {
+  readonly broker?: string;
+  readonly data?: string;
+  readonly verbose?: boolean;
+}
+
+const CONNECT_MS = 10_000;
+const PROBE_MS = 5_000;
+const PAUSE_MS = 100;
+
+export function addBrokerOptions(command: Command): Command {
+  return command
+    .option("--broker <url>", "the broker's join URL, or @FILE that holds it (default: $LABORO_BROKER)")
+    .option(
+      "--data <dir>",
+      "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
+    )
+    .option("--verbose", "say more when something fails");
+}
+
+/** Does the work with a connected client, which is closed whatever comes of it. */
+export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = await reach(choice, CONNECT_MS);
+  const interrupt = (): never => process.exit(EXIT.interrupted);
+  process.once("SIGINT", interrupt);
+  try {
+    return await work(client);
+  } finally {
+    process.off("SIGINT", interrupt);
+    client.close();
+  }
+}
+
+/** As long as it takes, up to the deadline: for scripts that have just started a broker. */
+export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {
+  const end = Date.now() + deadlineMs;
+  for (;;) {
+    try {
+      (await reach(choice, Math.max(1, end - Date.now()))).close();
+      return;
+    } catch (cause) {
+      if (!mayCome(cause) || Date.now() + PAUSE_MS > end) throw cause;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/** What a restart of the broker mends. */
+const mayCome = (cause: unknown): boolean =>
+  cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
+
+/** Asks again when the broker went away under the question, until nobody wants to know: for questions that change nothing. */
+export async function askPatiently(
+  client: Client,
+  operation: string,
+  input: unknown,
+  unwanted?: AbortSignal,
+): Promise<unknown> {
+  for (let told = false; ; told = true) {
+    try {
+      return await client.ask(operation, input);
+    } catch (cause) {
+      if (!mayCome(cause) || unwanted?.aborted === true) throw cause;
+      if (!told) remark("the broker is gone; waiting for it to come back");
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/** A client of the chosen broker. */
+export async function reach(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
+  const { urls, token, caFingerprint } = findBroker(choice);
+  await listens(urls, Math.min(timeoutMs, PROBE_MS));
+  return connect({ broker: urls, token, caFingerprint, connectTimeoutMs: timeoutMs });
+}

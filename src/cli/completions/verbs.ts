@@ -1,0 +1,70 @@
+/** What the shells are told about the verbs, read from commander's own definitions. */
+import type { Command } from "commander";
+
+/** What the broker has to be asked for. */
+export type Candidates = "jobs" | "workers" | "services";
+
+export interface OptionWords {
+  /** `--json`, and `-f` where there is a short one. */
+  readonly flags: readonly string[];
+  readonly description: string;
+  /** Set where a value follows: the only ones possible, files, directories, or anything. */
+  readonly value?: readonly string[] | "file" | "directory" | "any";
+}
+
+export interface VerbWords {
+  readonly name: string;
+  readonly summary: string;
+  readonly options: readonly OptionWords[];
+  /** What its words are; undefined where nothing can be said. */
+  readonly words?: Candidates | readonly string[];
+}
+
+export function describeVerbs(program: Command): readonly VerbWords[] {
+  return program.commands.map((command) => {
+    const words = wordsOf(command);
+    return {
+      name: command.name(),
+      summary: plainText(command.summary() || command.description()),
+      options: [...optionsOf(command), { flags: ["--help"], description: "print help" }],
+      ...(words === undefined ? {} : { words }),
+    };
+  });
+}
+
+function optionsOf(command: Command): OptionWords[] {
+  return command.options
+    .filter((option) => !option.hidden)
+    .map((option) => {
+      const flags = [option.long, option.short].filter((flag) => flag !== undefined && flag !== null);
+      const description = plainText(option.description);
+      if (!option.required && !option.optional) return { flags, description };
+      return { flags, description, value: option.argChoices ?? kindOf(option.flags) };
+    });
+}
+
+function kindOf(flags: string): "file" | "directory" | "any" {
+  const name = /<([^>]+)>/.exec(flags)?.[1] ?? "";
+  if (/^dir/.test(name)) return "directory";
+  return /file|path/.test(name) ? "file" : "any";
+}
+
+/** Told by the name of the first argument, which is the same in every verb. */
+function wordsOf(command: Command): Candidates | readonly string[] | undefined {
+  const [first] = command.registeredArguments;
+  if (first?.argChoices !== undefined) return first.argChoices;
+  switch (first?.name()) {
+    case "selector":
+    case "job.task":
+      return "jobs";
+    case "worker":
+      return "workers";
+    case "service":
+      return "services";
+    default:
+      return undefined;
+  }
+}
+
+/** Fit to stand between any quotes of any shell. */
+const plainText = (text: string): string => text.replace(/['"`$\\[\]:]/g, "").replaceAll("\n", " ");

@@ -1,0 +1,42 @@
+/** `laboro doctor`: check an installation, one line a check. */
+import { Command } from "commander";
+import { dataDirectory } from "../client/find-broker.js";
+import { addBrokerOptions, type BrokerChoice } from "./broker.js";
+import { checkBroker } from "./doctor/broker.js";
+import type { Check } from "./doctor/check.js";
+import { checkDataDirectory } from "./doctor/data-directory.js";
+import { checkMachine } from "./doctor/machine.js";
+import { EXIT } from "./failures.js";
+import { say, sayJson } from "./print.js";
+import { colourOf, paint, type Terminal, terminalOf } from "./screen/terminal.js";
+import { oneLine } from "./screen/text.js";
+
+interface Options extends BrokerChoice {
+  readonly json?: boolean;
+}
+
+export function doctor(): Command {
+  const command = new Command("doctor")
+    .description(
+      "Check this machine, the data directory and the way to the broker. Each line is ok, warn or FAIL and says what to do; " +
+        "the exit code is 1 if one failed.",
+    )
+    .option("--json", "one JSON document")
+    .addHelpText("after", "\nExamples:\n  laboro doctor\n  laboro doctor --broker @join.url")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(options: Options): Promise<void> {
+  const dir = dataDirectory(options);
+  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...(await checkBroker(options))];
+  const terminal = terminalOf();
+  if (options.json === true) sayJson({ checks });
+  else say(...checks.map((check) => lineOf(check, terminal)));
+  if (checks.some(({ state }) => state === "FAIL")) process.exitCode = EXIT.failed;
+}
+
+function lineOf({ state, what, remedy }: Check, terminal: Terminal): string {
+  const head = paint(terminal, colourOf(state), state.padEnd(4));
+  return `${head}  ${oneLine(what)}${remedy === undefined ? "" : `; ${oneLine(remedy)}`}`;
+}

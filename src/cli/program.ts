@@ -1,0 +1,38 @@
+/** The program that commander sees: every verb by name, and in full the ones that are needed. */
+import { readFileSync } from "node:fs";
+import { Command } from "commander";
+import { usageText } from "./failures.js";
+import { VERBS } from "./verbs.js";
+
+/** With the named verbs loaded, or all of them; the others are there for the help and for suggestions. */
+export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
+  const program = new Command("laboro")
+    .description("Hands out work: a broker keeps it, workers do it, clients ask for it.")
+    .usage("[verb] [options]")
+    .version(packageVersion(), "-V, --version", "print the version")
+    .helpOption("-h, --help", "print help")
+    .helpCommand("help [verb]", "print help about a verb")
+    .exitOverride()
+    // So that a verb may leave the options behind its own words to the command that it runs.
+    .enablePositionalOptions()
+    .showHelpAfterError(false)
+    .configureOutput({ outputError: (text, write) => write(usageText(text)) })
+    .addHelpText("after", "\nlaboro VERB --help says more about a verb and has examples.");
+  for (const verb of VERBS) {
+    const command = loaded === "all" || loaded.includes(verb.name) ? await verb.load() : new Command(verb.name);
+    program.addCommand(inherit(command, program).summary(verb.summary).helpGroup(verb.group));
+  }
+  return program;
+}
+
+/** Not copyInheritedSettings: that would also take away what a verb has decided about its arguments. */
+function inherit(command: Command, from: Command): Command {
+  command.exitOverride().configureOutput(from.configureOutput()).helpOption("-h, --help", "print help");
+  for (const child of command.commands) inherit(child, from);
+  return command;
+}
+
+export function packageVersion(): string {
+  const file = new URL("../../package.json", import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}

@@ -1,0 +1,49 @@
+/** `laboro rerun`: run finished tasks again. */
+import { Command, Option } from "commander";
+import type { TaskEnd } from "../model/outcome.js";
+import { ask } from "./ask.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
+import { changeJobs } from "./each-job.js";
+import { counted } from "./screen/figures.js";
+import { parseSelector } from "./selectors.js";
+import { OPEN_STATES, STATES } from "./states.js";
+
+interface Options extends BrokerChoice {
+  readonly failed?: boolean;
+  readonly all?: boolean;
+}
+
+export function rerun(): Command {
+  const command = new Command("rerun")
+    .description(
+      "Run finished tasks of a job again, with all that they were submitted with. Without an option those that failed or were " +
+        "cancelled; the job goes on under its number, and the output of earlier attempts is kept.",
+    )
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
+    .addOption(new Option("--failed", "only those that failed").conflicts("all"))
+    .addOption(new Option("--all", "those that succeeded, too"))
+    .addHelpText("after", "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(text: string, options: Options): Promise<void> {
+  const { jobs, tasks } = parseSelector(text);
+  const ends = endsOf(options);
+  await withBroker(options, (client) =>
+    changeJobs(client, jobs, {
+      states: options.all === true ? STATES : [...OPEN_STATES, "failed", "cancelled"],
+      what: "to rerun",
+      make: async (_, { id }) => {
+        const { count } = await ask(client, "rerun", { job: id, ends, ...(tasks && { tasks }) });
+        if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
+        return `job ${id} has no task that has ${ends.join(" or ")}`;
+      },
+    }),
+  );
+}
+
+function endsOf({ failed, all }: Options): readonly TaskEnd[] {
+  if (all === true) return ["failed", "cancelled", "succeeded"];
+  return failed === true ? ["failed"] : ["failed", "cancelled"];
+}

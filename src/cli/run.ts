@@ -1,0 +1,148 @@
+/** `laboro run`: submit, show progress and output, wait, exit truthfully. Without a broker it brings its own. */
+import { availableParallelism } from "node:os";
+import { resolve } from "node:path";
+import { Command } from "commander";
+import type { Client } from "../client/client.js";
+import { LaboroError } from "../model/errors.js";
+import { numberAt } from "../model/recipe.js";
+import { expandLine, expandWords } from "../worker/expand.js";
+import { addBrokerOptions, type BrokerChoice, reach } from "./broker.js";
+import { wholeNumber } from "./options.js";
+import { runBatch } from "./run/batch.js";
+import { HOME_DIR, type Home, openHome } from "./run/home.js";
+import { onInterrupt } from "./run/interrupt.js";
+import {
+  addSubmissionOptions,
+  makeSubmission,
+  type OwnSubmission,
+  type SubmissionOptions,
+} from "./submission/options.js";
+
+interface Options extends SubmissionOptions, BrokerChoice {
+  readonly tagOutput?: boolean;
+  readonly keepOrder?: boolean;
+  readonly dryRun?: boolean;
+  readonly jobs?: number;
+  readonly fresh?: boolean;
+  readonly joblog?: string;
+}
+
+const CONNECT_MS = 10_000;
+/** Whether a broker that was not named is there at all should be known at once. */
+const LOOK_MS = 1_000;
+
+export function run(): Command {
+  const command = new Command("run")
+    .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
+    .argument("[words...]", "the command, and after ::: its entries")
+    .passThroughOptions();
+  addSubmissionOptions(command)
+    .option("--jobs <n>", "tasks at once, on this machine (default: its cores)", wholeNumber)
+    .option("--keep-order", "show output in the order of the entries")
+    .option("--tag-output", "put the entry before each line of output")
+    .option("--joblog <file>", "write a line a task: times, exit code, command")
+    .option("--dry-run", "print what would run")
+    .option("--fresh", "begin anew, although the same batch was begun before");
+  return addBrokerOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  laboro run 'echo hello {}' ::: ada grace edsger
+  laboro run --jobs 4 --retries 2 -- convert {} {.}.png ::: *.jpg
+  laboro run --each-line urls.txt --keep-order -- fetch {}
+
+{} entry, {#} number, {.} entry without extension, {/} entry without folders.
+Interrupted, the same command goes on where it was.`,
+    )
+    .action(perform);
+}
+
+async function perform(words: readonly string[], options: Options): Promise<void> {
+  const submission = makeSubmission(words, options);
+  if (options.dryRun === true) {
+    for (const line of previewOf(submission)) process.stdout.write(`${line}\n`);
+    return;
+  }
+  if (options.jobs === 0) throw new LaboroError("LABORO_BAD_INPUT", "--jobs: expected at least 1");
+  const interrupt = onInterrupt();
+  const brokers = await chooseBroker(options);
+  try {
+    const settings = {
+      live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
+      fresh: options.fresh === true,
+      keepOrder: options.keepOrder === true,
+      tag: options.tagOutput === true,
+      ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
+    };
+    process.exitCode = await runBatch(brokers.reach, submission, settings, interrupt);
+  } finally {
+    interrupt.dispose();
+    await brokers.close(!interrupt.twice.aborted);
+  }
+}
+
+interface Brokers {
+  reach(): Promise<Client>;
+  close(finish: boolean): Promise<void>;
+}
+
+/** The broker that was named or that runs for this user; else one of our own. */
+async function chooseBroker(options: Options): Promise<Brokers> {
+  const named =
+    options.broker !== undefined || options.data !== undefined || process.env.LABORO_BROKER || process.env.LABORO_DATA;
+  const first = await reach(options, named ? CONNECT_MS : LOOK_MS).catch((cause: unknown) => {
+    if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
+    return undefined;
+  });
+  return first === undefined ? ownBrokers(options) : foreignBrokers(options, first);
+}
+
+function foreignBrokers(options: Options, first: Client): Brokers {
+  if (options.jobs !== undefined) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      "--jobs is for workers of this run; those of a broker have their own slots, see --max-running",
+    );
+  }
+  return { reach: async () => first, close: async () => first.close() };
+}
+
+function ownBrokers(options: Options): Brokers {
+  const dir = resolve(HOME_DIR);
+  const slots = options.jobs ?? availableParallelism();
+  let home: Home | undefined;
+  return {
+    reach: async () => {
+      await home?.close(false);
+      home = await openHome(dir, slots);
+      return home.client;
+    },
+    close: async (finish) => home?.close(finish),
+  };
+}
+
+/** What each task would run, as it could be typed. */
+function* previewOf(submission: OwnSubmission): Generator<string> {
+  const { recipe, entries } = submission;
+  const count = entries?.length ?? submission.count ?? 1;
+  for (let index = 0; index < count; index++) {
+    const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
+    const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
+    if (recipe.kind === "command") {
+      const [line = ""] = recipe.argv;
+      if (recipe.shell === true) yield Buffer.from(expandLine(line, index, entry)).toString();
+      else
+        yield expandWords(recipe.argv, index, entry)
+          .map((word) => quoted(Buffer.from(word).toString()))
+          .join(" ");
+    } else if (recipe.kind === "script")
+      yield `script ${expandWords(recipe.args ?? [], index, entry)
+        .map(String)
+        .join(" ")}`.trim();
+    else if (recipe.kind === "call")
+      yield `${recipe.service} ${entry === undefined ? "" : Buffer.from(entry).toString()}`.trim();
+  }
+}
+
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

@@ -1,0 +1,86 @@
+/** A bar on a terminal's last line: how far, how many failed, how fast, how long still. Nothing where there is no terminal. */
+import type { WriteStream } from "node:tty";
+
+export interface Standing {
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly cancelled: number;
+}
+
+const REDRAW_MS = 100;
+const BAR = 24;
+
+export class Progress {
+  readonly #stream: WriteStream | undefined;
+  readonly #total: number;
+  readonly #before: number;
+  readonly #started: number;
+  readonly #now: () => number;
+  readonly #ascii: boolean;
+  #standing: Standing = { succeeded: 0, failed: 0, cancelled: 0 };
+  #drawn = false;
+  #last = 0;
+
+  /** `before` tasks were done in an earlier run: they count as done, but say nothing of the speed. */
+  constructor(stream: WriteStream, total: number, before: number, now: () => number = Date.now) {
+    this.#stream = stream.isTTY && process.env.TERM !== "dumb" ? stream : undefined;
+    this.#total = total;
+    this.#before = before;
+    this.#now = now;
+    this.#started = now();
+    this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
+  }
+
+  update(standing: Standing): void {
+    this.#standing = standing;
+    if (this.#now() - this.#last >= REDRAW_MS) this.#draw();
+  }
+
+  /** Make room for other output on this line. */
+  clear(): void {
+    if (this.#drawn) this.#stream?.write("\r\x1b[K");
+    this.#drawn = false;
+    this.#last = 0;
+  }
+
+  #draw(): void {
+    if (this.#stream === undefined) return;
+    this.#last = this.#now();
+    this.#drawn = true;
+    const width = Math.max(20, (this.#stream.columns ?? 80) - 1);
+    this.#stream.write(
+      `\r\x1b[K${progressLine(this.#standing, this.#total, this.#before, this.#last - this.#started, this.#ascii).slice(0, width)}`,
+    );
+  }
+}
+
+export function progressLine(
+  standing: Standing,
+  total: number,
+  before: number,
+  elapsedMs: number,
+  ascii: boolean,
+): string {
+  const done = standing.succeeded + standing.failed + standing.cancelled;
+  const share = total === 0 ? 1 : Math.min(1, done / total);
+  const full = Math.round(share * BAR);
+  const bar = ascii ? "#".repeat(full) + "-".repeat(BAR - full) : "█".repeat(full) + "░".repeat(BAR - full);
+  const speed = ((done - before) / Math.max(1, elapsedMs)) * 1000;
+  const parts = [`${bar} ${done}/${total}`];
+  if (standing.failed > 0) parts.push(`${standing.failed} failed`);
+  if (done > before) {
+    parts.push(`${speed >= 10 ? Math.round(speed) : speed.toFixed(1)}/s`);
+    if (done < total) parts.push(`${duration(((total - done) / speed) * 1000)} left`);
+  }
+  return parts.join("  ");
+}
+
+/** 0.4 s, 12 s, 3 min 20 s, 2 h 5 min */
+export function duration(ms: number): string {
+  const seconds = ms / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}

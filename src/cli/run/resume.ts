@@ -1,0 +1,121 @@
+/**
+ * A batch has an identity: what it runs, where, and its name; not its entries. When the same batch is asked for again while an
+ * earlier one of that identity is not finished, it goes on instead of beginning anew, and tasks are matched by their entry: one
+ * that succeeded is not run again, whatever its index was.
+ */
+import { createHash } from "node:crypto";
+import type { Client } from "../../client/client.js";
+import type { Bytes } from "../../model/recipe.js";
+import { ask, type JobView, type OperationOutput, type TaskView } from "../ask.js";
+import type { OwnSubmission } from "../submission/options.js";
+
+export interface Begun {
+  readonly job: number;
+  /** How many tasks the job has. */
+  readonly count: number;
+  /** Its entries, where it has any: not always those that were asked for. */
+  readonly entries: OwnSubmission["entries"];
+  readonly resumed: boolean;
+  /** How much of what was asked for was done before, and how much is left. */
+  readonly before: number;
+  readonly left: number;
+  /** Tasks of the job that ended in an earlier run. */
+  readonly ended: ReadonlySet<number>;
+}
+
+/** Bytes in a recipe enter the hash as bytes, so that a changed script is another batch. */
+export function identityOf(submission: OwnSubmission): string {
+  const text = JSON.stringify([submission.recipe, submission.name ?? ""], (_key, value: unknown) =>
+    value instanceof Uint8Array ? `bytes:${Buffer.from(value).toString("base64")}` : value,
+  );
+  return createHash("sha256").update(text).digest("hex").slice(0, 32);
+}
+
+export async function begin(client: Client, submission: OwnSubmission, fresh: boolean): Promise<Begun> {
+  const keyed = { ...submission, key: identityOf(submission) };
+  const { jobs } = await ask(client, "jobs", { key: keyed.key, state: ["open"], limit: 1 });
+  const [open] = jobs;
+  if (open === undefined) return anew(client, keyed);
+  if (!fresh) return goOn(client, open, keyed);
+  await ask(client, "cancel", { job: open.id, reason: "a fresh one was asked for" });
+  return anew(client, keyed);
+}
+
+async function anew(client: Client, submission: OwnSubmission, before = 0): Promise<Begun> {
+  const { id } = await client.submit(submission);
+  const count = submission.entries?.length ?? submission.count ?? 1;
+  const { entries } = submission;
+  return { job: id, count, entries, resumed: before > 0, before, left: count, ended: new Set() };
+}
+
+async function goOn(client: Client, open: JobView, submission: OwnSubmission): Promise<Begun> {
+  const wanted = submission.entries;
+  const ended = await endedTasks(client, open.id);
+  if (wanted === undefined) {
+    // Numbers are part of the recipe, so the count is the same.
+    return attach(client, open, undefined, ended);
+  }
+  const had = await entriesOf(client, open.id);
+  const same = had.length === wanted.length && wanted.every((entry, i) => textOf(entry) === textOf(had[i] ?? ""));
+  if (same) return attach(client, open, had, ended);
+  const left = notYetDone(ended, had, wanted);
+  await ask(client, "cancel", { job: open.id, reason: "its batch goes on with other entries" });
+  if (left.length > 0) return anew(client, { ...submission, entries: left }, wanted.length - left.length);
+  const all = new Set(ended.map(({ index }) => index));
+  return { job: open.id, count: open.count, entries: had, resumed: true, before: wanted.length, left: 0, ended: all };
+}
+
+async function attach(
+  client: Client,
+  open: JobView,
+  entries: readonly Bytes[] | undefined,
+  done: readonly TaskView[],
+): Promise<Begun> {
+  if (open.held) await ask(client, "release", { job: open.id });
+  const ended = new Set(done.map(({ index }) => index));
+  return {
+    job: open.id,
+    count: open.count,
+    entries,
+    resumed: true,
+    before: ended.size,
+    left: open.count - ended.size,
+    ended,
+  };
+}
+
+async function endedTasks(client: Client, job: number): Promise<TaskView[]> {
+  const found: TaskView[] = [];
+  for (let from: number | undefined = 0; from !== undefined; ) {
+    const page: OperationOutput<"tasks"> = await ask(client, "tasks", { job, from });
+    found.push(...page.tasks);
+    from = page.next;
+  }
+  return found;
+}
+
+async function entriesOf(client: Client, job: number): Promise<Bytes[]> {
+  const found: Bytes[] = [];
+  for (let from: number | undefined = 0; from !== undefined; ) {
+    const page: OperationOutput<"entries"> = await ask(client, "entries", { job, from, limit: 10_000 });
+    found.push(...page.entries);
+    from = page.next;
+  }
+  return found;
+}
+
+/** Of these entries, those that have not succeeded in the earlier job; one that stands twice must have succeeded twice. */
+function notYetDone(ended: readonly TaskView[], had: readonly Bytes[], wanted: readonly Bytes[]): readonly Bytes[] {
+  const done = new Map<string, number>();
+  for (const { index, state } of ended) {
+    const entry = had[index];
+    if (state === "succeeded" && entry !== undefined) done.set(textOf(entry), (done.get(textOf(entry)) ?? 0) + 1);
+  }
+  return wanted.filter((entry) => {
+    const count = done.get(textOf(entry)) ?? 0;
+    if (count > 0) done.set(textOf(entry), count - 1);
+    return count === 0;
+  });
+}
+
+const textOf = (entry: Bytes): string => Buffer.from(entry).toString("latin1");

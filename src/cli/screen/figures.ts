@@ -1,0 +1,44 @@
+/** Amounts for people. */
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** 340ms, 4.2s, 3m10s, 2h05m, 3d04h: two places are enough to know how long. */
+export function shownDuration(ms: number): string {
+  // Clocks differ: what began a moment in the future began now.
+  const time = Math.max(0, ms);
+  if (time < SECOND) return `${Math.round(time)}ms`;
+  if (time < 10 * SECOND) return `${(Math.floor(time / 100) / 10).toFixed(1)}s`;
+  if (time < MINUTE) return `${Math.floor(time / SECOND)}s`;
+  if (time < HOUR) return pair(time, MINUTE, "m", SECOND, "s");
+  if (time < DAY) return pair(time, HOUR, "h", MINUTE, "m");
+  return pair(time, DAY, "d", HOUR, "h");
+}
+
+function pair(time: number, large: number, name: string, small: number, rest: string): string {
+  const whole = Math.floor(time / large);
+  const left = Math.floor((time - whole * large) / small);
+  return left === 0 ? `${whole}${name}` : `${whole}${name}${String(left).padStart(2, "0")}${rest}`;
+}
+
+export const ago = (then: number, now = Date.now()): string => `${shownDuration(now - then)} ago`;
+
+/** 900 B, 1.4 MiB */
+export function shownSize(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let amount = bytes;
+  let unit = 0;
+  while (amount >= 1024 && unit < units.length - 1) {
+    amount /= 1024;
+    unit++;
+  }
+  return `${unit === 0 || amount >= 100 ? Math.round(amount) : amount.toFixed(1)} ${units[unit]}`;
+}
+
+/** 1_000_000, in the form in which a selector takes it back. */
+export const shownCount = (count: number): string => String(count).replace(/\B(?=(\d{3})+$)/g, "_");
+
+export const counted = (count: number, one: string, many = `${one}s`): string =>
+  `${shownCount(count)} ${count === 1 ? one : many}`;

@@ -1,0 +1,47 @@
+/** Text from elsewhere (names, errors, commands), made fit for a line of a terminal. */
+import type { Terminal } from "./terminal.js";
+
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
+const UNSEEN = /[\p{Mn}\p{Me}\u200b-\u200f\u2028-\u202e\u2060-\u2064]/u;
+/** Escape sequences, and marks that turn the direction of writing, could make a line say something else. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
+const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+
+/** One line in which every control character is written out. */
+export function oneLine(text: string): string {
+  return text.replace(UNSAFE, (character) => {
+    if (character === "\n") return "\\n";
+    if (character === "\t") return "\\t";
+    const code = character.charCodeAt(0);
+    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}
+
+/** How many columns it takes. */
+export function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += UNSEEN.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
+  return width;
+}
+
+/** Cut to this many columns, with a sign that it was cut. */
+export function cut(text: string, width: number, terminal: Terminal): string {
+  if (widthOf(text) <= width) return text;
+  const sign = terminal.unicode ? "…" : "..";
+  const room = width - sign.length;
+  if (room < 1) return sign.slice(0, Math.max(width, 0));
+  let kept = "";
+  let used = 0;
+  for (const character of text) {
+    used += widthOf(character);
+    if (used > room) break;
+    kept += character;
+  }
+  return kept + sign;
+}
+
+export function pad(text: string, width: number, side: "left" | "right"): string {
+  const blanks = " ".repeat(Math.max(0, width - widthOf(text)));
+  return side === "left" ? text + blanks : blanks + text;
+}

@@ -1,0 +1,197 @@
+/** What `run` and `submit` take, and the submission that comes of it. */
+import type { Command } from "commander";
+import { LaboroError } from "../../model/errors.js";
+import type { Submission } from "../../model/job-input.js";
+import type { Bytes, Recipe } from "../../model/recipe.js";
+import { strideLength } from "../../model/recipe.js";
+import { parseDuration } from "../duration.js";
+import { collect, wholeNumber } from "../options.js";
+import { parseArray } from "./array.js";
+import { jsonItems, linesOf, parseWords, readInput } from "./entries.js";
+
+/** A submission as this program makes it: bytes are bytes, not a form of writing them. */
+export type OwnSubmission = Omit<Submission, "recipe" | "entries"> & {
+  readonly recipe: Recipe;
+  readonly entries?: readonly Bytes[];
+};
+
+export interface SubmissionOptions {
+  readonly array?: string;
+  readonly eachLine?: string;
+  readonly fromJson?: string;
+  readonly name?: string;
+  readonly dir?: string;
+  readonly env: readonly string[];
+  readonly stdin?: string;
+  readonly slots?: number;
+  readonly resource: readonly string[];
+  readonly priority?: number;
+  readonly timeLimit?: number;
+  readonly retries?: number;
+  readonly crashLimit?: number;
+  readonly maxFails?: number;
+  readonly maxRunning?: number;
+  readonly after: readonly string[];
+  readonly pool?: string;
+  readonly tag: readonly string[];
+  readonly script?: string;
+  readonly service?: string;
+  readonly output?: number;
+}
+
+export function addSubmissionOptions(command: Command): Command {
+  return command
+    .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
+    .option("--each-line <file>", "one task a line; - is standard input")
+    .option("--from-json <file>", "one task an item of a JSON array")
+    .option("--name <name>", "what to call the job")
+    .option("--dir <dir>", "where its tasks run (default: here)")
+    .option(
+      "--env <name=value>",
+      "set in the environment of its tasks; NAME alone takes it from here; may be repeated",
+      collect,
+      [],
+    )
+    .option("--stdin <file>", "what its tasks read from standard input")
+    .option("--slots <n>", "slots that one task needs", wholeNumber)
+    .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
+    .option("--priority <n>", "-1000 to 1000, the higher goes first", integer)
+    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
+    .option("--retries <n>", "tries again after a failure", wholeNumber)
+    .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", wholeNumber)
+    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", wholeNumber)
+    .option("--max-running <n>", "tasks at one time", wholeNumber)
+    .option(
+      "--after <job>",
+      "waits for the success of a job, or with any:JOB for its end; may be repeated",
+      collect,
+      [],
+    )
+    .option("--pool <name>", "workers of this pool only")
+    .option("--tag <tag>", "workers with this tag only; may be repeated", collect, [])
+    .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
+    .option("--service <name>", "call a service, the entries being the bodies")
+    .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
+}
+
+function integer(text: string): number {
+  const value = Number(text);
+  if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
+  throw new LaboroError("LABORO_BAD_INPUT", `expected a whole number, got ${text}`);
+}
+
+/** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
+export function makeSubmission(
+  words: readonly string[],
+  options: SubmissionOptions & { readonly outputCap?: number },
+): OwnSubmission {
+  const { command, entries: named } = parseWords(words);
+  const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
+  if (sources.length > 1)
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      "entries come from one place only: ::: , --each-line, --from-json or --array",
+    );
+  const entries = entriesOf(named, options);
+  if (entries?.length === 0)
+    throw new LaboroError("LABORO_BAD_INPUT", "there are no entries, so there is nothing to do");
+  const array = options.array === undefined ? undefined : parseArray(options.array);
+  const recipe = recipeOf(command, options, entries !== undefined || array !== undefined);
+  const numbered =
+    array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
+  if (array !== undefined && recipe.kind === "call")
+    throw new LaboroError("LABORO_BAD_INPUT", "--array does not go with --service");
+  const needs = needsOf(options);
+  return {
+    recipe: numbered,
+    ...(entries === undefined ? {} : { entries }),
+    ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
+    ...(needs === undefined ? {} : { needs }),
+    ...(options.name === undefined ? {} : { name: options.name }),
+    ...(options.pool === undefined ? {} : { pool: options.pool }),
+    ...(options.tag.length === 0 ? {} : { tags: options.tag }),
+    ...(options.priority === undefined ? {} : { priority: options.priority }),
+    ...(options.retries === undefined ? {} : { retries: options.retries }),
+    ...(options.crashLimit === undefined ? {} : { crashLimit: options.crashLimit }),
+    ...(options.maxFails === undefined ? {} : { maxFails: options.maxFails }),
+    ...(options.maxRunning === undefined ? {} : { maxRunning: options.maxRunning }),
+    ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
+    ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
+    ...(options.after.length === 0 ? {} : { after: options.after.map(afterOf) }),
+  };
+}
+
+function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptions): readonly Bytes[] | undefined {
+  if (named !== undefined) return named;
+  if (options.eachLine !== undefined) return linesOf(options.eachLine);
+  return options.fromJson === undefined ? undefined : jsonItems(options.fromJson);
+}
+
+function recipeOf(command: readonly string[], options: SubmissionOptions, hasEntries: boolean): Recipe {
+  if (options.service !== undefined) {
+    if (command.length > 1) throw new LaboroError("LABORO_BAD_INPUT", "--service takes one body, or entries");
+    const [body] = command;
+    return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
+  }
+  const surroundings = {
+    dir: options.dir ?? process.cwd(),
+    ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
+    ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin) }),
+  };
+  if (options.script !== undefined) {
+    const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
+    return {
+      kind: "script",
+      content: readInput(options.script),
+      type,
+      args: withEntry(command, hasEntries),
+      ...surroundings,
+    };
+  }
+  if (command.length === 0 || command[0] === "")
+    throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
+  // One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments.
+  const [line = ""] = command;
+  const shell = command.length === 1 && /[\s|&;<>()$`"'*?]/.test(line);
+  if (!shell) return { kind: "command", argv: withEntry(command, hasEntries), placeholders: true, ...surroundings };
+  const filled = hasEntries && !hasPlaceholder(line) ? `${line} {}` : line;
+  return { kind: "command", argv: [filled], placeholders: true, shell: true, ...surroundings };
+}
+
+const hasPlaceholder = (word: string): boolean => /\{[#./]?\}/.test(word);
+
+/** A command that names no place for the entry gets it as its last argument. */
+function withEntry(command: readonly string[], hasEntries: boolean): readonly string[] {
+  return hasEntries && !command.some(hasPlaceholder) ? [...command, "{}"] : command;
+}
+
+function environmentOf(given: readonly string[]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const text of given) {
+    const equals = text.indexOf("=");
+    const name = equals < 0 ? text : text.slice(0, equals);
+    const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
+    if (value === undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", `--env ${name}: there is no such variable here; give ${name}=VALUE`);
+    env[name] = value;
+  }
+  return env;
+}
+
+function needsOf(options: SubmissionOptions): Record<string, number> | undefined {
+  const needs: Record<string, number> = options.slots === undefined ? {} : { slots: options.slots };
+  for (const text of options.resource) {
+    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+    if (name === undefined || amount === undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", `--resource: expected NAME=AMOUNT, got ${text}`);
+    needs[name] = Number(amount);
+  }
+  return Object.keys(needs).length === 0 ? undefined : needs;
+}
+
+function afterOf(text: string): { job: number; any?: boolean } {
+  const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
+  if (job === undefined)
+    throw new LaboroError("LABORO_BAD_INPUT", `--after: expected a job's number, or any:NUMBER, got ${text}`);
+  return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };
+}

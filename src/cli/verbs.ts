@@ -1,0 +1,153 @@
+/**
+ * Every verb by name, with the line that `laboro --help` shows. A verb's own file is loaded only when it is asked for, so that none
+ * pays for the others at the start. To add one: a file in this folder that makes its Command, and a line here.
+ */
+import { existsSync } from "node:fs";
+import { Command } from "commander";
+
+export interface Verb {
+  readonly name: string;
+  readonly group: string;
+  readonly summary: string;
+  readonly load: () => Promise<Command>;
+}
+
+const WORK = "Give work:";
+const LOOK = "Look:";
+const CHANGE = "Change:";
+const WORKERS = "Workers:";
+const SERVICES = "Services:";
+const SETUP = "Set up:";
+
+const ALL: readonly (Verb | undefined)[] = [
+  whereBuilt("run", WORK, "run commands, show their output, wait, exit truthfully"),
+  whereBuilt("submit", WORK, "give a job and return its number at once"),
+  {
+    name: "status",
+    group: LOOK,
+    summary: "jobs and how far they are, or one job in full; laboro alone does this",
+    load: async () => (await import("./status.js")).status(),
+  },
+  {
+    name: "logs",
+    group: LOOK,
+    summary: "the output of tasks, live with -f",
+    load: async () => (await import("./logs.js")).logs(),
+  },
+  {
+    name: "wait",
+    group: LOOK,
+    summary: "wait until jobs have ended; exits 0 if all succeeded",
+    load: async () => (await import("./wait.js")).wait(),
+  },
+  {
+    name: "explain",
+    group: LOOK,
+    summary: "why a task is not running",
+    load: async () => (await import("./explain.js")).explain(),
+  },
+  {
+    name: "hold",
+    group: CHANGE,
+    summary: "hand out nothing more of a job",
+    load: async () => (await import("./hold.js")).hold(),
+  },
+  {
+    name: "release",
+    group: CHANGE,
+    summary: "hand out a held job's tasks again",
+    load: async () => (await import("./release.js")).release(),
+  },
+  {
+    name: "cancel",
+    group: CHANGE,
+    summary: "stop what runs of a job, and start nothing more of it",
+    load: async () => (await import("./cancel.js")).cancel(),
+  },
+  {
+    name: "rerun",
+    group: CHANGE,
+    summary: "run finished tasks again: those that failed, or all",
+    load: async () => (await import("./rerun.js")).rerun(),
+  },
+  {
+    name: "clean",
+    group: CHANGE,
+    summary: "forget jobs that have ended, with their output",
+    load: async () => (await import("./clean.js")).clean(),
+  },
+  {
+    name: "workers",
+    group: WORKERS,
+    summary: "who works, and how much room they have",
+    load: async () => (await import("./workers.js")).workers(),
+  },
+  {
+    name: "drain",
+    group: WORKERS,
+    summary: "give a worker nothing new; what it runs goes on",
+    load: async () => (await import("./drain.js")).drain(),
+  },
+  {
+    name: "stop",
+    group: WORKERS,
+    summary: "let a worker end what it runs, and go",
+    load: async () => (await import("./stop.js")).stop(),
+  },
+  {
+    name: "request",
+    group: SERVICES,
+    summary: "ask a service and print its answer",
+    load: async () => (await import("./request.js")).request(),
+  },
+  {
+    name: "services",
+    group: SERVICES,
+    summary: "which services there are, and who offers them",
+    load: async () => (await import("./services.js")).services(),
+  },
+  {
+    name: "serve",
+    group: SETUP,
+    summary: "run a broker",
+    load: async () => (await import("./serve.js")).serve(),
+  },
+  {
+    name: "worker",
+    group: SETUP,
+    summary: "run a worker",
+    load: async () => (await import("./worker.js")).worker(),
+  },
+  {
+    name: "open",
+    group: SETUP,
+    summary: "the dashboard, in a browser",
+    load: async () => (await import("./open.js")).open(),
+  },
+  {
+    name: "doctor",
+    group: SETUP,
+    summary: "check this installation and the way to the broker",
+    load: async () => (await import("./doctor.js")).doctor(),
+  },
+  {
+    name: "completion",
+    group: SETUP,
+    summary: "a script that completes verbs, options, jobs and workers",
+    load: async () => (await import("./completion.js")).completion(),
+  },
+];
+
+export const VERBS: readonly Verb[] = ALL.filter((verb) => verb !== undefined);
+
+/** A verb whose file `NAME.ts`, which exports a function NAME, may not be part of this build. */
+function whereBuilt(name: string, group: string, summary: string): Verb | undefined {
+  const file = new URL(`./${name}.js`, import.meta.url);
+  if (!existsSync(file)) return undefined;
+  const load = async (): Promise<Command> => {
+    const made: unknown = ((await import(file.href)) as Record<string, () => unknown>)[name]?.();
+    if (made instanceof Command) return made;
+    throw new Error(`${file.pathname} has no function ${name} that makes a command`);
+  };
+  return { name, group, summary, load };
+}

@@ -1,0 +1,78 @@
+/** `laboro workers`: who works. */
+import { Command } from "commander";
+import { ask, type WorkerView } from "./ask.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
+import { say, sayJson } from "./print.js";
+import { type Column, table } from "./screen/table.js";
+import { colourOf, terminalOf } from "./screen/terminal.js";
+
+interface Options extends BrokerChoice {
+  readonly json?: boolean;
+}
+
+export function workers(): Command {
+  const command = new Command("workers")
+    .description("List the workers that the broker knows, and how much room they have.")
+    .option("--json", "one JSON document")
+    .addHelpText(
+      "after",
+      "\nStates: ready has a free slot, busy has none, draining gets nothing new, away has lost its link and is waited for, " +
+        "\nsuspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
+    )
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: "WORKER", least: 8 },
+  { title: "STATE" },
+  { title: "SLOTS", align: "right" },
+  { title: "STOCK", align: "right", drop: 3 },
+  { title: "REQUESTS", align: "right", drop: 2 },
+  { title: "POOL", least: 6, drop: 4 },
+  { title: "HAS", least: 8, drop: 5 },
+  { title: "TAGS", least: 8, drop: 6 },
+  { title: "SERVICES", least: 8, drop: 1 },
+  { title: "PROTOCOL", drop: 7 },
+];
+
+async function run(options: Options): Promise<void> {
+  const answer = await withBroker(options, (client) => ask(client, "workers", {}));
+  if (options.json === true) {
+    sayJson(answer);
+    return;
+  }
+  if (answer.workers.length === 0) {
+    say("no worker is connected; laboro worker starts one");
+    return;
+  }
+  const sorted = [...answer.workers].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  say(...table(COLUMNS, sorted.map(rowOf), terminalOf()));
+}
+
+function rowOf(worker: WorkerView) {
+  const { slots = 0, ...others } = worker.total;
+  const state = stateOf(worker);
+  return [
+    worker.name,
+    { text: state, colour: colourOf(state) },
+    `${slots - (worker.free.slots ?? 0)}/${slots}`,
+    worker.stock === 0 ? "" : String(worker.stock),
+    worker.requests === 0 ? "" : String(worker.requests),
+    worker.pool === "default" ? "" : worker.pool,
+    Object.entries(others)
+      .map(([name, amount]) => `${name}=${worker.free[name] ?? 0}/${amount}`)
+      .join(" "),
+    worker.tags.join(","),
+    worker.services.join(","),
+    worker.protocol === "laboro" ? "" : worker.protocol,
+  ];
+}
+
+/** The one word that says most. */
+export function stateOf(worker: WorkerView): string {
+  if (!worker.connected) return "away";
+  if (worker.draining) return "draining";
+  if (worker.standing !== "good") return worker.standing;
+  return (worker.free.slots ?? 0) > 0 ? "ready" : "busy";
+}

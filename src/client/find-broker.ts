@@ -1,0 +1,138 @@
+/**
+ * Where the broker is, and what lets us in. The first of these that is there:
+ *   1. what was given in so many words: a join URL, or `@FILE`, a file that holds one
+ *   2. LABORO_BROKER in the environment, in the same two forms
+ *   3. `access.json` in the data directory, which a broker on this machine writes
+ *
+ * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several, of brokers of one group, stand
+ * with commas or spaces between them.
+ */
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../model/errors.js";
+import { plainFingerprint } from "../protocols/laboro/dial-tls.js";
+
+export interface FoundBroker {
+  /** Without token and fingerprint. */
+  readonly urls: readonly string[];
+  readonly token: string;
+  /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
+  readonly caFingerprint?: string;
+  /** Words for a person: where this was found. */
+  readonly source: string;
+}
+
+export interface WhereToLook {
+  /** What `--broker` or `--join` said. */
+  readonly broker?: string | undefined;
+  /** What `--data` said. */
+  readonly data?: string | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+export const dataDirectory = ({ data, env = process.env }: WhereToLook = {}): string =>
+  data ?? (env.LABORO_DATA || join(homedir(), ".local", "share", "laboro"));
+
+/** Throws LABORO_BAD_INPUT for what is there and cannot be used, LABORO_BROKER_UNREACHABLE where there is nothing. */
+export function findBroker(where: WhereToLook = {}): FoundBroker {
+  const { broker, env = process.env } = where;
+  if (broker !== undefined && broker !== "") return fromText(broker, "--broker");
+  if (env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") return fromText(env.LABORO_BROKER, "LABORO_BROKER");
+  return fromAccess(join(dataDirectory(where), "access.json"));
+}
+
+/** Throws LABORO_BAD_INPUT. The token never stands in the message: messages end up in logs. */
+export function parseJoinUrls(text: string, source: string): FoundBroker {
+  const all = text.split(/[\s,]+/).filter((part) => part !== "");
+  const found = all.map((part) => parseOne(part, source));
+  const [first] = found;
+  if (first === undefined) throw bad(source, `is empty, expected ${FORM}`);
+  for (const { token, caFingerprint } of found) {
+    if (token !== first.token || caFingerprint !== first.caFingerprint) {
+      throw bad(source, "names brokers with different tokens or fingerprints: those of one group have the same");
+    }
+  }
+  if (first.token === "") throw bad(source, `has no token, expected ${FORM}`);
+  return { ...first, urls: found.flatMap(({ urls }) => urls) };
+}
+
+const FORM = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
+
+function parseOne(text: string, source: string): FoundBroker {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
+    throw bad(source, `is no join URL, expected ${FORM}`);
+  }
+  if (url.protocol === "http:" && !isLoopback(url.hostname)) {
+    throw bad(source, `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`);
+  }
+  const token = decoded(url.username) ?? decoded(url.password) ?? "";
+  const urls = [`${url.protocol}//${url.host}`];
+  const given = url.hash.slice(1);
+  if (given === "") return { urls, token, source };
+  const caFingerprint = plainFingerprint(decoded(given) ?? "");
+  if (caFingerprint === undefined) {
+    throw bad(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
+  }
+  return { urls, token, caFingerprint, source };
+}
+
+function fromText(text: string, source: string): FoundBroker {
+  if (!text.startsWith("@")) return parseJoinUrls(text, source);
+  const file = text.slice(1);
+  try {
+    return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
+  } catch (cause) {
+    if (cause instanceof LaboroError) throw cause;
+    throw bad(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+  }
+}
+
+function fromAccess(file: string): FoundBroker {
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (cause) {
+    const why = errnoOf(cause) === "ENOENT" ? "is not there" : `cannot be read (${errnoOf(cause)})`;
+    throw unreachable(
+      `no broker was named, and ${file} ${why}: start one with laboro serve, or name one with --broker or LABORO_BROKER`,
+      cause,
+    );
+  }
+  const { url, token, ca } = fieldsOf(text);
+  if (typeof url !== "string" || typeof token !== "string") {
+    throw unreachable(`${file} does not say where the broker is: start it again, or name one with --broker`);
+  }
+  const parsed = parseOne(url, file);
+  if (ca === undefined) return { ...parsed, token };
+  const caFingerprint = typeof ca === "string" ? plainFingerprint(ca) : undefined;
+  // Without it any CA of the system would do: that is not what the broker wrote.
+  if (caFingerprint === undefined) throw bad(file, "has a ca that is no SHA-256 fingerprint");
+  return { ...parsed, token, caFingerprint };
+}
+
+function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return text === "" ? undefined : decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host);
+
+const bad = (source: string, text: string, cause?: unknown): LaboroError =>
+  new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`, { cause });
+
+const unreachable = (text: string, cause?: unknown): LaboroError =>
+  new LaboroError("LABORO_BROKER_UNREACHABLE", text, { cause });

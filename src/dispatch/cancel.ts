@@ -1,0 +1,71 @@
+/** Cancel is a durable intent: what is in a job's cancels ends cancelled, whatever arrives. */
+import type { JobId } from "../model/ids.js";
+import { contains, countOf, normalize, type Ranges, rangesOf, union, within, without } from "../model/ranges.js";
+import { openTasks } from "./claims.js";
+import type { Decisions, TasksOf } from "./decisions.js";
+import { placeWork } from "./place.js";
+import { replaceWaiting, requeue } from "./queue.js";
+import { type JobState, newParcelId, type State, type Waiting, type WorkerState } from "./state.js";
+
+/** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
+export function onCancel(state: State, out: Decisions, id: JobId, ranges: Ranges, reason?: string): void {
+  if (!state.jobs.has(id)) return;
+  out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
+  onCancelHeard(state, out, id, ranges);
+}
+
+/** The same, where another broker has stored it. */
+export function onCancelHeard(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
+  const job = state.jobs.get(id);
+  if (job === undefined) return;
+  job.cancels = union(job.cancels, within({ first: 0, last: job.job.count - 1 }, normalize(ranges)));
+  dropCancelled(state, out, job);
+  requeue(state, job);
+  for (const worker of workersOf(job)) cancelAt(state, out, worker, id);
+  // A worker that was kept for it is free for others.
+  placeWork(state, out, state.now);
+}
+
+export const workersOf = (job: JobState): Set<WorkerState> => new Set(Array.from(job.claims, (claim) => claim.worker));
+
+function dropCancelled(state: State, out: Decisions, job: JobState): void {
+  const carve = (waiting: Waiting): Waiting[] | undefined => {
+    const cancelled = countOf(within(waiting, job.cancels));
+    if (cancelled === 0) return undefined;
+    const { attempt, failures, crashes, notBefore, avoid } = waiting;
+    const history = { attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
+    const pieces = without(waiting, job.cancels).map((range) => ({
+      ...range,
+      ...history,
+      id: newParcelId(state),
+      job: job.id,
+    }));
+    out.writes.push({ op: "replace", job: job.id, parcel: waiting.parcel, pieces, earlier: [], cancelled });
+    return pieces.map(({ id, first, last }) => ({ parcel: id, first, last, ...history }));
+  };
+  replaceWaiting(
+    job,
+    [...job.waiting].flatMap((waiting) => carve(waiting) ?? [waiting]),
+  );
+  for (const waiting of [...job.later]) {
+    const pieces = carve(waiting);
+    if (pieces === undefined) continue;
+    job.later.delete(waiting);
+    for (const piece of pieces) {
+      job.later.add(piece);
+      state.timers.place({ at: piece.notBefore, kind: "retry", job, waiting: piece });
+    }
+  }
+}
+
+/** Tell a worker to stop those of a job's tasks that were cancelled. */
+export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: JobId): void {
+  const job = state.jobs.get(id);
+  if (job === undefined || job.cancels.length === 0 || !worker.connected) return;
+  const tasks: TasksOf[] = [];
+  for (const claim of worker.claims.get(id) ?? []) {
+    const indices = openTasks(claim).filter((index) => contains(job.cancels, index));
+    for (const range of rangesOf(indices)) tasks.push({ job: id, attempt: claim.attempt, ...range });
+  }
+  if (tasks.length > 0) out.sends.push({ kind: "cancel", worker: worker.profile.id, tasks });
+}

@@ -1,0 +1,209 @@
+/**
+ * A schema says once what a value must look like: it reads what somebody wrote, in words when it is wrong; it has a static type;
+ * and it can be published as JSON Schema. `Read` is what the reader gives, `Written` what a caller may write.
+ */
+import type { Fields } from "./input.js";
+import * as input from "./input.js";
+import type { Bytes } from "./recipe.js";
+
+export type JsonSchema = { readonly [name: string]: unknown };
+
+export interface Schema<Read, Written = Read> {
+  /** Throws LABORO_BAD_INPUT, with `what` as the name of the value. */
+  read(value: unknown, what: string): Read;
+  json(): JsonSchema;
+  /** The value that a text in a path or a query stands for; texts stand for themselves if absent. */
+  fromText?(text: string): unknown;
+  /** May be absent from an object. */
+  readonly absent?: boolean;
+  /** Never there: keeps the type apart. */
+  readonly written?: Written;
+}
+
+export type ReadBy<S> = S extends Schema<infer Read, unknown> ? Read : never;
+export type WrittenFor<S> = S extends Schema<unknown, infer Written> ? Written : never;
+
+/** A schema whose value may be left out of an object. */
+export type Left<Read, Written> = Schema<Read, Written> & { readonly absent: true };
+/** The same, where the reader puts a default in its place. */
+export type Filled<Read, Written> = Schema<Read, Written> & { readonly absent: true; readonly filled: true };
+
+export type Shape = Readonly<Record<string, Schema<unknown, unknown>>>;
+type Flat<T> = { [K in keyof T]: T[K] };
+type LeftOut<S extends Shape> = { [K in keyof S]: S[K] extends { filled: true } ? never : S[K] extends { absent: true } ? K : never }[keyof S];
+type MayLeave<S extends Shape> = { [K in keyof S]: S[K] extends { absent: true } ? K : never }[keyof S];
+export type ReadObject<S extends Shape> = Flat<
+  { readonly [K in keyof S as K extends LeftOut<S> ? never : K]: ReadBy<S[K]> } & {
+    readonly [K in keyof S as K extends LeftOut<S> ? K : never]?: ReadBy<S[K]>;
+  }
+>;
+export type WrittenObject<S extends Shape> = Flat<
+  { readonly [K in keyof S as K extends MayLeave<S> ? never : K]: WrittenFor<S[K]> } & {
+    readonly [K in keyof S as K extends MayLeave<S> ? K : never]?: WrittenFor<S[K]>;
+  }
+>;
+
+export interface ObjectSchema<S extends Shape> extends Schema<ReadObject<S>, WrittenObject<S>> {
+  readonly shape: S;
+}
+
+/** Anything else than the named members is refused. */
+export function object<S extends Shape>(shape: S): ObjectSchema<S> {
+  const names = Object.keys(shape);
+  return {
+    shape,
+    read: (value, what) => {
+      const given = input.fields(value, what || "input");
+      input.onlyKnown(given, names, what || "input");
+      return readMembers(shape, given, what) as ReadObject<S>;
+    },
+    json: () => {
+      const required = names.filter((name) => shape[name]?.absent !== true);
+      return {
+        type: "object",
+        properties: Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.json()])),
+        ...(required.length === 0 ? {} : { required }),
+        additionalProperties: false,
+      };
+    },
+  };
+}
+
+function readMembers(shape: Shape, given: Fields, what: string): Record<string, unknown> {
+  const read: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(shape)) {
+    const value = member.read(given[name], what === "" ? name : `${what}.${name}`);
+    if (value !== undefined) read[name] = value;
+  }
+  return read;
+}
+
+/** May be left out, or null. */
+export function optional<R, W>(schema: Schema<R, W>): Left<R, W> {
+  return {
+    ...schema,
+    absent: true,
+    // Only inside an object, whose type leaves the member out then.
+    read: (value, what) => input.optional(value, what, schema.read) as R,
+  };
+}
+
+export function withDefault<R, W>(schema: Schema<R, W>, value: R): Filled<R, W> {
+  return {
+    ...optional(schema),
+    filled: true,
+    read: (given, what) => input.optional(given, what, schema.read) ?? value,
+    json: () => ({ ...schema.json(), default: value }),
+  };
+}
+
+/** With a sentence for who reads the published schema. */
+export function described<S extends Schema<unknown, unknown>>(schema: S, description: string): S {
+  return { ...schema, json: () => ({ ...schema.json(), description }) };
+}
+
+export const integer = (least: number, most: number): Schema<number> => ({
+  read: (value, what) => input.integer(value, what, least, most),
+  json: () => ({ type: "integer", minimum: least, maximum: most }),
+  fromText: numberFrom,
+});
+
+export const count = (): Schema<number> => integer(0, Number.MAX_SAFE_INTEGER);
+
+export const positive = (): Schema<number> => ({
+  read: input.positive,
+  json: () => ({ type: "number", exclusiveMinimum: 0 }),
+  fromText: numberFrom,
+});
+
+/** A number of any size; times are these. */
+export const number = (): Schema<number> => ({
+  read: input.number,
+  json: () => ({ type: "number" }),
+  fromText: numberFrom,
+});
+
+function numberFrom(text: string): unknown {
+  return /^-?\d+(\.\d+)?(e\d{1,3})?$/.test(text) ? Number(text) : text;
+}
+
+export const text = (longest = 1024): Schema<string> => ({
+  read: (value, what) => input.text(value, what, longest),
+  json: () => ({ type: "string", minLength: 1, maxLength: longest }),
+});
+
+export const flag = (): Schema<boolean> => ({
+  read: input.flag,
+  json: () => ({ type: "boolean" }),
+  fromText: (given) => (given === "true" || given === "" ? true : given === "false" ? false : given),
+});
+
+export function choice<const T extends string>(...values: readonly T[]): Schema<T> {
+  const listed = values.length > 1 ? `${values.slice(0, -1).join(", ")} or ${values.at(-1)}` : `${values[0]}`;
+  return {
+    read: (value, what) => {
+      const found = values.find((one) => one === value);
+      if (found === undefined) throw input.bad(what, listed, value);
+      return found;
+    },
+    json: () => ({ type: "string", enum: values }),
+  };
+}
+
+export function list<R, W>(item: Schema<R, W>, most: number): Schema<readonly R[], readonly W[]> {
+  return {
+    read: (value, what) => input.list(value, what, most, item.read),
+    json: () => ({ type: "array", items: item.json(), maxItems: most }),
+    fromText: (given) => given.split(",").map((one) => item.fromText?.(one) ?? one),
+  };
+}
+
+/** Values under names that the caller chooses. */
+export function record<R, W>(member: Schema<R, W>): Schema<Readonly<Record<string, R>>, Readonly<Record<string, W>>> {
+  return {
+    read: (value, what) => {
+      const given = Object.entries(input.fields(value, what));
+      return Object.fromEntries(given.map(([name, one]) => [name, member.read(one, `${what}.${name}`)]));
+    },
+    json: () => ({ type: "object", additionalProperties: member.json() }),
+  };
+}
+
+/** What bytes are in JSON: text where they are UTF-8, base64 where they are not. Over the link they are bytes. */
+export type WrittenBytes = Bytes | { readonly base64: string };
+
+const BYTES_JSON: JsonSchema = {
+  anyOf: [
+    { type: "string" },
+    {
+      type: "object",
+      properties: { base64: { type: "string", contentEncoding: "base64" } },
+      required: ["base64"],
+      additionalProperties: false,
+    },
+  ],
+};
+
+export const bytes = (): Schema<Uint8Array, WrittenBytes> => ({ read: input.bytes, json: () => BYTES_JSON });
+
+/** For the command line of a process: no NUL. Text stays text. */
+export const word = (): Schema<Bytes, WrittenBytes> => ({ read: input.word, json: () => BYTES_JSON });
+
+/** One of several objects, told apart by their member `kind`. */
+export function kinds<S extends Readonly<Record<string, Schema<object, object>>>>(
+  variants: S,
+): Schema<ReadBy<S[keyof S]>, WrittenFor<S[keyof S]>> {
+  const kind = choice(...Object.keys(variants));
+  return {
+    read: (value, what) => {
+      const named = kind.read(input.fields(value, what).kind, `${what}.kind`);
+      return variants[named]?.read(value, what) as ReadBy<S[keyof S]>;
+    },
+    json: () => ({ oneOf: Object.values(variants).map((one) => one.json()) }),
+  };
+}
+
+/** A schema that reads something else out of what another has read. */
+export function mapped<R, W, To>(schema: Schema<R, W>, map: (value: R, what: string) => To): Schema<To, W> {
+  return { ...schema, read: (value, what) => map(schema.read(value, what), what) } as Schema<To, W>;
+}

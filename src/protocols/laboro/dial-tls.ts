@@ -1,0 +1,88 @@
+/**
+ * TLS to a broker that is known by the fingerprint of its CA: the SHA-256 of the CA's certificate, which is all that a join URL has
+ * room for. The certificate itself is taken from the chain that the server shows, in a first connection over which
+ * nothing is sent; the connection of the link is then made with it as the only CA, so that OpenSSL checks the whole chain
+ * and no CA of the system counts. The CA signs for its brokers alone, so the name in the certificate may be any:
+ * who reaches a broker through a tunnel or by an address of its own is not sent away.
+ */
+import { isIP } from "node:net";
+import { connect, type DetailedPeerCertificate } from "node:tls";
+import type { ClientOptions } from "ws";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+
+/** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
+const known = new Map<string, string>();
+
+/** 64 hexadecimal digits, with colons between the pairs or without; undefined for anything else. */
+export function plainFingerprint(text: string): string | undefined {
+  const digits = text.replaceAll(":", "").toLowerCase();
+  return /^[0-9a-f]{64}$/.test(digits) ? digits : undefined;
+}
+
+/** How `ws` connects to a broker with this CA; undefined where `learnCa` has not seen its certificate yet. */
+export function pinnedTo(fingerprint: string): ClientOptions | undefined {
+  const ca = known.get(fingerprint);
+  // No error, that is to say: a falsy answer.
+  return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => false };
+}
+
+/** Looks for the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
+export function learnCa(url: URL, fingerprint: string, signal: AbortSignal): Promise<void> {
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  return new Promise((resolve, reject) => {
+    // What is checked here is the fingerprint; the chain is, when the certificate is known.
+    const servername = isIP(host) === 0 ? host : "";
+    const socket = connect({ host, servername, port: Number(url.port || 443), rejectUnauthorized: false });
+    const stop = (): void => void socket.destroy();
+    signal.addEventListener("abort", stop, { once: true });
+    socket.once("error", reject);
+    socket.once("close", () => {
+      signal.removeEventListener("abort", stop);
+      reject(new Error("the connection ended before a certificate came"));
+    });
+    socket.once("secureConnect", () => {
+      const chain = chainOf(socket.getPeerCertificate(true));
+      const found = chain.find((certificate) => fingerprintOf(certificate) === fingerprint);
+      if (found === undefined) reject(notTheOne(url, fingerprint, chain));
+      else {
+        known.set(fingerprint, pemOf(found.raw));
+        resolve();
+      }
+      socket.destroy();
+    });
+  });
+}
+
+/** A failed check of a certificate as an error with its code; undefined for any other failure. */
+export function certificateError(cause: unknown, broker: string): LaboroError | undefined {
+  const errno = errnoOf(cause) ?? "";
+  if (!/CERT|SIGNATURE|INVALID_CA|ISSUER/.test(errno)) return undefined;
+  const text = cause instanceof Error ? cause.message : errno;
+  return new LaboroError("LABORO_BAD_CERTIFICATE", `the certificate of ${broker} does not hold: ${text}`, { cause });
+}
+
+function chainOf(leaf: DetailedPeerCertificate): DetailedPeerCertificate[] {
+  const chain: DetailedPeerCertificate[] = [];
+  // The chain ends at a certificate that is its own issuer, or with none.
+  for (let at: DetailedPeerCertificate | undefined = leaf; at?.raw !== undefined; at = at.issuerCertificate) {
+    if (chain.includes(at)) break;
+    chain.push(at);
+  }
+  return chain;
+}
+
+const fingerprintOf = (certificate: DetailedPeerCertificate): string | undefined =>
+  plainFingerprint(certificate.fingerprint256);
+
+function notTheOne(url: URL, expected: string, chain: readonly DetailedPeerCertificate[]): LaboroError {
+  const shown = chain.map((one) => fingerprintOf(one)?.slice(0, 16)).join(", ");
+  return new LaboroError(
+    "LABORO_BAD_CERTIFICATE",
+    `${url.host} is not the broker of this join URL: expected a CA with fingerprint ${expected.slice(0, 16)}…, its chain has ${shown || "none"}`,
+  );
+}
+
+function pemOf(der: Buffer): string {
+  const lines = der.toString("base64").match(/.{1,64}/g) ?? [];
+  return `-----BEGIN CERTIFICATE-----\n${lines.join("\n")}\n-----END CERTIFICATE-----\n`;
+}

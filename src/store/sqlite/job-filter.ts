@@ -1,0 +1,47 @@
+/** The conditions that a filter on jobs stands for, with their values. */
+import { LaboroError } from "../../model/errors.js";
+import type { JobFilter } from "../contract.js";
+
+export interface Condition {
+  readonly sql: string;
+  readonly value?: string | number;
+}
+
+export function conditionsOf(filter: JobFilter): Condition[] {
+  const { states, name, pool, key, createdFrom, createdBefore, endedBefore } = filter;
+  const conditions: Condition[] = [];
+  const add = (sql: string, value: string | number | undefined): void => {
+    if (value !== undefined) conditions.push({ sql, value });
+  };
+  if (states !== undefined) conditions.push(stateCondition(states));
+  if (name !== undefined) add(name.includes("*") ? "name GLOB ?" : "name = ?", name.includes("*") ? glob(name) : name);
+  add("pool = ?", pool);
+  add("key = ?", key);
+  add("created >= ?", createdFrom);
+  add("created < ?", createdBefore);
+  add("ended_at < ?", endedBefore);
+  return conditions;
+}
+
+/** Open jobs have an index of their own, which serves only a condition in its very words. */
+function stateCondition(states: NonNullable<JobFilter["states"]>): Condition {
+  if (states.length > 0 && states.every((state) => state === "open")) return { sql: "ended_at IS NULL" };
+  return {
+    sql: "coalesce(ended_state, 'open') IN (SELECT value FROM json_each(?))",
+    value: JSON.stringify(states),
+  };
+}
+
+/** SQLite refuses patterns of more than 50,000 bytes. */
+const LONGEST = 10_000;
+
+/** In GLOB a question mark and a bracket mean something too; in brackets they stand for themselves. */
+function glob(pattern: string): string {
+  if (pattern.length > LONGEST) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `a pattern for names of ${pattern.length} characters: at most ${LONGEST}`,
+    );
+  }
+  return pattern.replace(/[?[]/g, "[$&]");
+}

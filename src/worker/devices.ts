@@ -1,0 +1,99 @@
+/**
+ * The single devices behind a resource: `gpu=2` is two of them, and a task that needs one is told which. A need below 1 is
+ * a share of one device, which others may share; of a need such as 1.5 the whole part is whole devices.
+ */
+import { LaboroError } from "../model/errors.js";
+import type { Amounts } from "../model/recipe.js";
+
+/** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */
+export const MILLIONTHS = 1_000_000;
+export const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
+
+/** A resource with more is no set of devices but an amount, as megabytes are. */
+const MOST_DEVICES = 1024;
+
+/** What was taken: device numbers, each with how much of it. */
+export type Share = ReadonlyMap<number, number>;
+
+export class Devices {
+  /** What the tasks are told: `0`, `1`, or the names that this worker was given itself. */
+  readonly names: readonly string[];
+  readonly #free: number[];
+
+  /** `total` devices, the last perhaps a part of one. */
+  constructor(total: number, names?: readonly string[]) {
+    const count = Math.ceil(total);
+    this.names = (names ?? Array.from({ length: count }, (_, i) => String(i))).slice(0, count);
+    this.#free = this.names.map((_, i) => Math.min(MILLIONTHS, millionths(total) - i * MILLIONTHS));
+  }
+
+  /** What would be taken for this need; undefined where it does not fit now. */
+  find(need: number): Share | undefined {
+    const share = new Map<number, number>();
+    for (let whole = Math.floor(millionths(need) / MILLIONTHS); whole > 0; whole--) {
+      const at = this.#free.findIndex((free, i) => free === MILLIONTHS && !share.has(i));
+      if (at < 0) return undefined;
+      share.set(at, MILLIONTHS);
+    }
+    const part = millionths(need) % MILLIONTHS;
+    if (part === 0) return share;
+    const at = this.#tightest(part, share);
+    return at === undefined ? undefined : share.set(at, part);
+  }
+
+  /** The device with the least room that suffices, so that whole ones stay whole. */
+  #tightest(part: number, taken: Share): number | undefined {
+    let best: number | undefined;
+    for (const [at, free] of this.#free.entries()) {
+      if (free < part || taken.has(at)) continue;
+      if (best === undefined || free < (this.#free[best] ?? 0)) best = at;
+    }
+    return best;
+  }
+
+  take(share: Share): void {
+    for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) - part;
+  }
+
+  give(share: Share): void {
+    for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) + part;
+  }
+
+  /** As `CUDA_VISIBLE_DEVICES` has them. */
+  shown(share: Share): string {
+    return [...share.keys()]
+      .sort((a, b) => a - b)
+      .map((at) => this.names[at])
+      .join(",");
+  }
+}
+
+/**
+ * The devices of a worker, by resource. A worker that was itself started with CUDA_VISIBLE_DEVICES hands out those. Throws
+ * LABORO_BAD_INPUT where it has fewer of them than it says.
+ */
+export function devicesOf(total: Amounts, env: NodeJS.ProcessEnv): Map<string, Devices> {
+  const devices = new Map<string, Devices>();
+  for (const [name, amount] of Object.entries(total)) {
+    if (name === "slots" || amount <= 0 || amount > MOST_DEVICES) continue;
+    devices.set(
+      name,
+      new Devices(amount, name === "gpu" ? visibleDevices(amount, env.CUDA_VISIBLE_DEVICES) : undefined),
+    );
+  }
+  return devices;
+}
+
+function visibleDevices(amount: number, visible: string | undefined): readonly string[] | undefined {
+  if (visible === undefined || visible.trim() === "") return undefined;
+  const names = visible.split(",").map((name) => name.trim());
+  if (names.length >= amount) return names;
+  throw new LaboroError(
+    "LABORO_BAD_INPUT",
+    `gpu=${amount} was given, but CUDA_VISIBLE_DEVICES lets this worker see only ${names.length}: ${visible}`,
+  );
+}
+
+/** `LABORO_RESOURCE_GPU` */
+export const variableOf = (resource: string): string =>
+  `LABORO_RESOURCE_${resource.toUpperCase().replaceAll(/[^A-Z0-9]/g, "_")}`;

@@ -1,0 +1,77 @@
+/**
+ * How long a worker is there: until a fixed time, as under a batch system, and only as long as it has something to do.
+ */
+
+/** Node takes a longer one for 1 ms. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+export class Lifetime {
+  readonly #deadline: number;
+  readonly #now: () => number;
+  readonly #over: () => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(ms: number, now: () => number, over: () => void) {
+    this.#deadline = now() + ms;
+    this.#now = now;
+    this.#over = over;
+    this.#wait();
+  }
+
+  get leftMs(): number {
+    return Math.max(0, this.#deadline - this.#now());
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #wait(): void {
+    const left = this.leftMs;
+    this.#timer = setTimeout(
+      () => {
+        if (this.leftMs > 0) this.#wait();
+        else this.#over();
+      },
+      Math.min(Math.ceil(left), LONGEST_TIMER_MS),
+    );
+  }
+}
+
+/** Calls `tooLong` once there was nothing to do for `ms` at a stretch. */
+export class IdleWatch {
+  readonly #ms: number;
+  readonly #busy: () => boolean;
+  readonly #tooLong: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(ms: number, busy: () => boolean, tooLong: () => void) {
+    this.#ms = Math.min(ms, LONGEST_TIMER_MS);
+    this.#busy = busy;
+    this.#tooLong = tooLong;
+  }
+
+  /** Something has come or gone. */
+  look(): void {
+    if (this.#stopped) return;
+    if (this.#busy()) {
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+    } else {
+      this.#timer ??= setTimeout(this.#tooLong, this.#ms);
+    }
+  }
+
+  /** There was something, even if it is over already: the time counts anew. */
+  used(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.look();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+}

@@ -1,0 +1,96 @@
+/** Any program as a service. */
+import { mkdirSync, rmSync } from "node:fs";
+import type { Log } from "../../broker/log.js";
+import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
+import type { Handler } from "../services.js";
+import { FRAMINGS, type FramingName } from "./framing.js";
+import { KeptProcess } from "./kept-process.js";
+import { oneShot } from "./one-shot.js";
+import { Pool } from "./pool.js";
+
+/** Started for each call, or kept, with messages as lines or behind their length. */
+export type ServiceMode = "once" | FramingName;
+
+export const SERVICE_MODES: readonly ServiceMode[] = ["once", "lines", "length"];
+
+export interface ServiceProgram {
+  /** A line for /bin/sh. */
+  readonly command: string;
+  readonly mode?: ServiceMode;
+}
+
+export interface ProgramsOptions {
+  /** Calls at one time, over all services; of a kept program, processes. */
+  readonly count: number;
+  /** Made here, and removed at the end: the bodies of calls under way. */
+  readonly dir: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** Between SIGTERM and SIGKILL, for a program whose asker no longer waits. */
+  readonly graceMs: number;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+export interface Programs {
+  readonly handlers: Readonly<Record<string, Handler>>;
+  /** Resolves when no process and no file is left. */
+  close(): Promise<void>;
+}
+
+export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>, options: ProgramsOptions): Programs {
+  const entries = Object.entries(programs);
+  if (entries.length === 0) return { handlers: {}, close: () => Promise.resolve() };
+  const { count, dir, env, now } = options;
+  rmSync(dir, { recursive: true, force: true });
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const slots = openSlots({ count, env, now });
+  const shells = new Pool<SlotShell>(slots.slots);
+  const kept = new Set<KeptProcess>();
+  const handlers: Record<string, Handler> = {};
+  for (const [service, { command, mode = "once" }] of entries) {
+    handlers[service] =
+      mode === "once"
+        ? oneShot({ service, command, shells, dir, graceMs: options.graceMs })
+        : keptProgram(service, command, mode, slots, options, kept);
+  }
+  return {
+    handlers,
+    close: async () => {
+      await Promise.all([...kept].map((process) => process.close()));
+      await slots.close();
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** As many processes as calls at one time, each kept until it ends by itself or is put out of step. */
+function keptProgram(
+  service: string,
+  command: string,
+  mode: FramingName,
+  { guardian }: Slots,
+  { count, env, graceMs, log }: ProgramsOptions,
+  kept: Set<KeptProcess>,
+): Handler {
+  const pool = new Pool<KeptProcess>([], count, () => {
+    const process = new KeptProcess({
+      ...{ service, command, framing: FRAMINGS[mode], env, guardian, graceMs, log },
+      onGone: (gone) => {
+        kept.delete(gone);
+        pool.lost(gone);
+      },
+    });
+    kept.add(process);
+    return process;
+  });
+  return async (body, { signal }) => {
+    let process = await pool.borrow(signal);
+    // One that has just died is not given back: another comes in its place when it is gone.
+    while (!process.usable) process = await pool.borrow(signal);
+    try {
+      return await process.call(body, signal);
+    } finally {
+      if (process.usable) pool.giveBack(process);
+    }
+  };
+}

@@ -1,0 +1,76 @@
+/**
+ * A program that is started for each call: the body is its standard input, its standard output the answer. It runs in a shell of
+ * the same kind as tasks do, but never of theirs: the broker counts slots, not which shell is busy.
+ */
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { LaboroError } from "../../model/errors.js";
+import { REPLY_LIMIT } from "../calls.js";
+import type { SlotShell } from "../processes/index.js";
+import type { Handler } from "../services.js";
+import type { Pool } from "./pool.js";
+import { howItEnded, Tail } from "./tail.js";
+
+export interface OneShotOptions {
+  readonly service: string;
+  readonly command: string;
+  readonly shells: Pool<SlotShell>;
+  /** Where the bodies lie that are being answered. */
+  readonly dir: string;
+  readonly graceMs: number;
+}
+
+let files = 0;
+
+export function oneShot(options: OneShotOptions): Handler {
+  return async (body, { signal }) => {
+    const shell = await options.shells.borrow(signal);
+    const file = body.length === 0 ? undefined : join(options.dir, `body${++files}`);
+    try {
+      if (file !== undefined) writeFileSync(file, body, { mode: 0o600 });
+      return await run(options, shell, file, signal);
+    } finally {
+      options.shells.giveBack(shell);
+      if (file !== undefined) rmSync(file, { force: true });
+    }
+  };
+}
+
+function run(
+  options: OneShotOptions,
+  shell: SlotShell,
+  file: string | undefined,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  const { service, command, graceMs } = options;
+  return new Promise((resolve, reject) => {
+    const reply: Buffer[] = [];
+    const tail = new Tail();
+    let length = 0;
+    const spec = {
+      argv: ["/bin/sh", "-c", command],
+      env: { LABORO_SERVICE: service },
+      ...(file === undefined ? {} : { stdinFile: file }),
+    };
+    const running = shell.run(spec, {
+      output: (stream, bytes) => {
+        if (stream === "stdout") length += bytes.length;
+        if (stream === "stderr") tail.push(bytes);
+        else if (length <= REPLY_LIMIT) reply.push(bytes);
+        else running.kill();
+      },
+      ended: (end) => {
+        signal.removeEventListener("abort", stop);
+        if (length > REPLY_LIMIT) {
+          reject(
+            new LaboroError("LABORO_BODY_TOO_LARGE", `the reply of ${service} is larger than ${REPLY_LIMIT} bytes`),
+          );
+        } else if (end.code === 0) resolve(Buffer.concat(reply));
+        else reject(new LaboroError("LABORO_SERVICE_FAILED", tail.text || howItEnded(service, end)));
+      },
+    });
+    const stop = (): void => (graceMs > 0 ? running.terminate(graceMs) : running.kill());
+    if (signal.aborted) stop();
+    else signal.addEventListener("abort", stop, { once: true });
+  });
+}

@@ -1,0 +1,165 @@
+import { describe, expect, it } from "vitest";
+import { startBroker } from "../../src/client/index.js";
+import { until } from "../client/shop.js";
+import { laboro, openCliShop, sh, steady } from "./support/cli.js";
+
+describe("laboro status", () => {
+  it("of an empty broker says so, and laboro alone is the same", async () => {
+    const shop = await openCliShop();
+    const { code, stdout, stderr } = await shop.laboro(["status"]);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatchInlineSnapshot(`
+      "0 workers with 0 slots, 0 free; 0 tasks running, 0 waiting
+
+      there is no job yet; laboro run or laboro submit gives one
+      "
+    `);
+    expect((await shop.laboro([])).stdout).toBe(stdout);
+  });
+
+  it("lists open jobs first, then the few that ended last, and says how many are hidden", async () => {
+    const shop = await openCliShop();
+    const worker = shop.worker();
+    for (let i = 0; i < 8; i++) await (await shop.client.submit({ name: `done-${i}`, recipe: { kind: "noop" } })).wait();
+    await worker.stop({ graceMs: 0 });
+    await shop.client.submit({ name: "later", recipe: { kind: "noop" }, count: 12_000, held: true, pool: "big" });
+    const { stdout } = await shop.laboro(["status"]);
+    expect(steady(stdout, shop)).toMatchInlineSnapshot(`
+      "0 workers with 0 slots, 0 free; 0 tasks running, 12_000 waiting
+
+      JOB  NAME  STATE  DONE  POOL  AGE  TOOK
+        9  later  held  0/12_000  big  TIME
+        8  done-7  succeeded  1/1  TIME  TIME
+        7  done-6  succeeded  1/1  TIME  TIME
+        6  done-5  succeeded  1/1  TIME  TIME
+        5  done-4  succeeded  1/1  TIME  TIME
+        4  done-3  succeeded  1/1  TIME  TIME
+
+      3 other jobs are not shown; laboro status --all shows every one"
+    `);
+    expect((await shop.laboro(["status", "--all"])).stdout).toContain("done-0");
+    const filtered = await shop.laboro(["status", "--all", "--name", "done-*", "--state", "succeeded"]);
+    expect(filtered.stdout.match(/done-\d/g)).toHaveLength(8);
+    expect((await shop.laboro(["status", "--pool", "big"])).stdout).not.toContain("done");
+    expect((await shop.laboro(["status", "--name", "nothing"])).stdout).toContain("no job is like that");
+  });
+
+  it("of one job shows its progress, what failed and why", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "w1" });
+    const job = await shop.client.submit({
+      name: "mixed",
+      recipe: { ...sh('case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac'), dir: shop.dir },
+      count: 4,
+      priority: 2,
+      timeLimitMs: 90_000,
+    });
+    await job.wait();
+    const never = await shop.client.submit({ recipe: { kind: "command", argv: ["no-such-program", "a b"] } });
+    await never.wait();
+    const { code, stdout } = await shop.laboro(["status", "1"]);
+    expect(code).toBe(0);
+    expect(steady(stdout, shop)).toMatchInlineSnapshot(`
+      "job 1  mixed  failed, ended TIME ago
+        command  case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac
+        dir  DIR
+        priority  2
+        limits  TIME a task
+
+      4 of 4 tasks done: 2 succeeded, 2 failed
+
+      1.1 failed: exit code 3, after TIME on w1
+      1.2 failed: SIGKILL, after TIME on w1"
+    `);
+    expect(steady((await shop.laboro(["status", "last"])).stdout, shop)).toMatchInlineSnapshot(`
+      "job 2  no-such-program  failed, ended TIME ago
+        command  no-such-program 'a b'
+
+      1 of 1 task done: 1 failed
+
+      2.0 failed: cannot start "no-such-program": command not found, after TIME on w1"
+    `);
+  });
+
+  it("of one job shows what runs, and where", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
+    await shop.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
+    const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
+    await until(async () => ((await shown()).match(/ running$/gm) ?? []).length === 2, "two tasks run");
+    expect(await shown()).toMatchInlineSnapshot(`
+      "job 1  sleepers  running, given TIME ago
+        command  sleep 60
+
+      0 of 5 tasks done: 2 running, 3 waiting
+
+      TASK  WORKER  IS
+      1.0  w1  running
+      1.1  w1  running"
+    `);
+  });
+
+  it("fits a narrow terminal, with colours unless NO_COLOR says no", async () => {
+    const shop = await openCliShop();
+    const name = "a job with quite a long name for so narrow a terminal";
+    await shop.client.submit({ name, recipe: { kind: "noop" }, count: 3 });
+    const wide = await shop.laboro(["status"]);
+    expect(wide.stdout).toContain(name);
+    expect(wide.stdout).not.toContain("\u001b");
+    const narrow = await shop.laboro(["status"], { columns: 40 });
+    expect(narrow.stdout).toContain("\u001b[");
+    const plain = await shop.laboro(["status"], { columns: 40, env: { NO_COLOR: "1" } });
+    expect(steady(plain.stdout.slice(plain.stdout.indexOf("JOB")))).toMatchInlineSnapshot(`
+      "JOB  NAME  STATE  DONE  AGE
+        1  a job with qu…  waiting  0/3  TIME"
+    `);
+    for (const line of plain.stdout.slice(plain.stdout.indexOf("JOB")).split("\n")) expect(line.length).toBeLessThanOrEqual(40);
+    const ascii = await shop.laboro(["status"], { columns: 40, env: { LANG: "C" } });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
+    expect(ascii.stdout).toMatch(/^[\n\u001b -~]*$/);
+  });
+
+  it("is one JSON document with --json", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ name: "one", recipe: { kind: "noop" }, count: 2 });
+    const list = JSON.parse((await shop.laboro(["status", "--json"])).stdout);
+    expect(list).toMatchObject({ broker: { slots: { total: 0 } }, jobs: [{ id: 1, name: "one", state: "waiting" }], hidden: 0 });
+    const one = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
+    expect(one).toEqual(list.jobs[0]);
+    expect(JSON.parse((await shop.laboro(["status", "all", "--json"])).stdout)).toEqual({ jobs: [one] });
+  });
+
+  it("of a job that is not there is exit code 1", async () => {
+    const shop = await openCliShop();
+    expect(await shop.laboro(["status", "7"])).toMatchInlineSnapshot(`
+      {
+        "code": 1,
+        "stderr": "laboro: there is no job 7 (LABORO_NO_SUCH_JOB)
+        laboro status --all lists the jobs that there are
+      ",
+        "stdout": "",
+      }
+    `);
+    expect((await shop.laboro(["status", "last"])).stderr).toContain("there is no job yet");
+  });
+
+  it("waits for a broker that is just starting", async () => {
+    const { data, broker } = await openCliShop();
+    await broker.stop();
+    const asked = laboro(["status", "--wait", "10s"], { env: { LABORO_DATA: data } });
+    const again = await startBroker({ dir: data, port: 0 });
+    try {
+      expect((await asked).code).toBe(0);
+    } finally {
+      await again.stop();
+    }
+    expect((await laboro(["status", "--wait", "300ms"], { env: { LABORO_DATA: data } })).code).toBe(3);
+  });
+
+  it("ends quietly when its reader has seen enough", async () => {
+    const shop = await openCliShop();
+    for (let i = 0; i < 100; i++) await shop.client.submit({ name: "x".repeat(900), recipe: { kind: "noop" } });
+    const { code, stderr } = await shop.laboro(["status", "--all"], { pipe: "head -1" });
+    expect([code, stderr]).toEqual([0, ""]);
+  });
+});

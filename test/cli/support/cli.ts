@@ -1,0 +1,82 @@
+/** The real command line as a process, beside a real broker; what it says and how it ends. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { join } from "node:path";
+import { openShop, type Shop } from "../../client/shop.js";
+import { LABORO } from "../../support/launched.js";
+
+export interface Said {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CallOptions {
+  readonly env?: NodeJS.ProcessEnv;
+  readonly input?: string | Uint8Array;
+  /** On a pseudo-terminal of this many columns; both streams come as stdout then. */
+  readonly columns?: number;
+  /** A shell command that reads its output. */
+  readonly pipe?: string;
+  /** Called as soon as it runs, to send it a signal when the time has come. */
+  readonly started?: (child: ChildProcess, stdout: () => string) => void;
+}
+
+export interface CliShop extends Shop {
+  readonly data: string;
+  laboro(args: readonly string[], options?: CallOptions): Promise<Said>;
+}
+
+/** A broker in this process, and a command line that finds it by its data directory. */
+export async function openCliShop(options: Parameters<typeof openShop>[0] = {}): Promise<CliShop> {
+  const shop = await openShop(options);
+  const data = join(shop.dir, "data");
+  return {
+    ...shop,
+    data,
+    laboro: (args, call = {}) => laboro(args, { ...call, env: { LABORO_DATA: data, HOME: shop.dir, ...call.env } }),
+  };
+}
+
+/** Runs to the end. The environment is what is given and no more, so that a test means the same everywhere. */
+export function laboro(args: readonly string[], options: CallOptions = {}): Promise<Said> {
+  const { columns, input, started } = options;
+  const env = { PATH: process.env.PATH, LANG: "C.UTF-8", TERM: "xterm", ...options.env };
+  const [file = "", ...rest] = wordsFor([process.execPath, LABORO, ...args], options);
+  return new Promise((resolve, reject) => {
+    const child = spawn(file, rest, {
+      env: columns === undefined ? env : { ...env, COLUMNS: String(columns), SHELL: "/bin/sh" },
+      stdio: ["pipe", "pipe", "pipe"],
+    });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    child.on("error", reject);
+    started?.(child, () => stdout);
+    child.on("close", (code) => resolve({ code, stdout: stdout.replaceAll("\r\n", "\n"), stderr }));
+    // A command that does not read its input may be gone before all of it is written.
+    child.stdin.on("error", () => {});
+    child.stdin.end(input ?? "");
+  });
+}
+
+function wordsFor(words: readonly string[], { columns, pipe }: CallOptions): readonly string[] {
+  const line = words.map((word) => `'${word}'`).join(" ");
+  if (pipe !== undefined) return ["bash", "-c", `set -o pipefail; ${line} | ${pipe}`];
+  return columns === undefined ? words : ["script", "-qec", line, "/dev/null"];
+}
+
+/** Lengths of time, addresses and places are different each time; so are the blanks that line them up. */
+export function steady(text: string, shop?: CliShop): string {
+  const placed = shop === undefined ? text : text.replaceAll(shop.dir, "DIR").replaceAll(shop.broker.url, "URL");
+  return placed
+    .replace(/\b\d+(?:\.\d+)?(?:ms|s|m\d\ds|m|h\d\dm|h)\b/g, "TIME")
+    .replace(/ {2,}/g, "  ")
+    .trimEnd();
+}
+
+export const sh = (line: string) => ({ kind: "command", argv: [line], shell: true }) as const;

@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import { startBroker } from "../../src/client/index.js";
+import { until } from "../client/shop.js";
+import { openCliShop, sh, steady } from "./support/cli.js";
+
+describe("laboro wait", () => {
+  it("exits 0 when all have succeeded", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await shop.client.submit({ recipe: sh("sleep 0.2"), count: 3 });
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    const { code, stdout, stderr } = await shop.laboro(["wait", "1-2"]);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(steady(stdout)).toMatchInlineSnapshot(`
+      "job 1 succeeded: 3 succeeded in TIME
+      job 2 succeeded: 1 succeeded in TIME"
+    `);
+  });
+
+  it("exits 1 when some have failed, and says which, up to ten", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "w1", slots: 1 });
+    await shop.client.submit({ recipe: sh("test $LABORO_TASK -ge 12 || exit 4"), count: 14 });
+    const { code, stdout } = await shop.laboro(["wait", "last"]);
+    expect(code).toBe(1);
+    expect(steady(stdout)).toMatchInlineSnapshot(`
+      "1.0 failed: exit code 4, after TIME on w1
+      1.1 failed: exit code 4, after TIME on w1
+      1.2 failed: exit code 4, after TIME on w1
+      1.3 failed: exit code 4, after TIME on w1
+      1.4 failed: exit code 4, after TIME on w1
+      1.5 failed: exit code 4, after TIME on w1
+      1.6 failed: exit code 4, after TIME on w1
+      1.7 failed: exit code 4, after TIME on w1
+      1.8 failed: exit code 4, after TIME on w1
+      1.9 failed: exit code 4, after TIME on w1
+      and 2 more tasks failed
+      job 1 failed: 2 succeeded, 12 failed in TIME"
+    `);
+    const json = await shop.laboro(["wait", "last", "--json"]);
+    expect(json.code).toBe(1);
+    expect(JSON.parse(json.stdout)).toMatchObject({ jobs: [{ id: 1, state: "failed" }] });
+  });
+
+  it("exits 1 when a job was cancelled, with the reason", async () => {
+    const shop = await openCliShop();
+    const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 3 });
+    await job.cancel(undefined, "not needed");
+    const { code, stdout } = await shop.laboro(["wait", "1"]);
+    expect(code).toBe(1);
+    expect(steady(stdout)).toMatchInlineSnapshot(`"job 1 cancelled: 3 cancelled in TIME (not needed)"`);
+  });
+
+  it("gives up at its timeout", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    expect(await shop.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
+      {
+        "code": 1,
+        "stderr": "laboro: not all have ended within 300ms (LABORO_DEADLINE)
+        laboro services and laboro workers show who could answer
+      ",
+        "stdout": "",
+      }
+    `);
+  });
+
+  it("goes on over a restart of the broker", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    const port = Number(new URL(shop.broker.url).port);
+    const waited = shop.laboro(["wait", "last"]);
+    await until(() => shop.broker.core.jobEnds.size > 0, "it waits");
+    await shop.broker.stop();
+    const again = await startBroker({ dir: shop.data, port });
+    try {
+      shop.worker();
+      const { code, stdout } = await waited;
+      expect([code, steady(stdout)]).toEqual([0, "job 1 succeeded: 1 succeeded in TIME"]);
+    } finally {
+      await again.stop();
+    }
+  });
+
+  it("is interrupted with exit code 130", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    const watched = shop.broker.core.jobEnds;
+    const { code } = await shop.laboro(["wait", "last"], {
+      started: (child) => void until(() => watched.size > 0, "it waits").then(() => child.kill("SIGINT")),
+    });
+    expect(code).toBe(130);
+  });
+});

@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest";
+import { Workbench } from "./workbench.js";
+
+describe("explain", () => {
+  it("names the first demand that no worker meets", () => {
+    const broker = new Workbench();
+    broker.submit({ pool: "blue", tags: ["fast"], service: "echo", slots: 3, needs: { gpu: 2 } });
+    const why = (): string => broker.why("1.0");
+    expect(why()).toBe("no worker is connected");
+    broker.join("a", { slots: 8 });
+    expect(why()).toBe("no worker is in pool blue");
+    broker.join("b", { slots: 1, pool: "blue" });
+    expect(why()).toBe("no worker offers service echo");
+    broker.join("b", { slots: 1, pool: "blue", services: ["echo"] });
+    expect(why()).toBe("no worker has the tags fast");
+    broker.join("b", { slots: 1, pool: "blue", services: ["echo"], tags: ["fast"] });
+    expect(why()).toBe("it needs 2 gpu, the most that a worker has is 0");
+    broker.join("b", { slots: 1, room: { gpu: 2 }, pool: "blue", services: ["echo"], tags: ["fast"] });
+    expect(why()).toBe("it needs 3 slots, the most that a worker has is 1");
+    broker.join("c", { slots: 3, pool: "blue", services: ["echo"], tags: ["fast"] });
+    expect(why()).toBe("no single worker has all that it needs");
+    broker.join("d", { slots: 3, room: { gpu: 2 }, pool: "blue", services: ["echo"], tags: ["fast"] });
+    expect(why()).toBe("it is next in the stock of d");
+    broker.start("d", "1.0");
+    expect(why()).toBe("it runs on d");
+  });
+
+  it("tells of hold, backoff, limits, cancel and a halted broker", () => {
+    const broker = new Workbench({ retryBackoffMs: 2_500 });
+    broker.join("a");
+    broker.submit({ count: 5, retries: 1, maxRunning: 1 });
+    expect(broker.why("1.3")).toBe("its job may have 1 tasks out, and has");
+    broker.fail("a", "1.0");
+    expect(broker.why("1.0")).toBe("it failed 1 times; the next try is in 3 s");
+    broker.cancel(1, 1, 2);
+    expect(broker.why("1.1")).toBe("it was cancelled; worker a has not yet said that it is gone");
+    expect(broker.why("1.2")).toBe("it was cancelled");
+    broker.hold(1);
+    expect(broker.why("1.3")).toBe("its job is held");
+    broker.submit({ count: 2 });
+    broker.halt();
+    expect(broker.why("2.0")).toBe("the broker hands nothing out: its disk is full or it is stopping");
+  });
+
+  it("tells of workers that are busy, away, draining, and of tasks that do not exist", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.submit({ count: 3 });
+    expect(broker.why("1.2")).toBe("1 workers can take it, all are busy; 2 tasks of its job are ready");
+    broker.drain("a");
+    expect(broker.why("1.2")).toBe("every worker is draining or banned");
+    broker.away("a");
+    expect(broker.why("1.0")).toBe("worker a has it and is away; it is kept for it during the grace period");
+    expect(broker.why("1.7")).toBe("job 1 has tasks 0 to 2");
+    expect(broker.why("9.0")).toBe("its job has ended or does not exist");
+  });
+});

@@ -1,0 +1,39 @@
+import { describe, expect, it } from "vitest";
+import { Workbench } from "./workbench.js";
+
+describe("max-fails", () => {
+  it("cancels the rest of the job once more tasks than that have failed, and says why", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4 });
+    broker.submit({ count: 100, maxFails: 2 });
+    broker.fail("a", "1.0", "1.1");
+    expect(broker.job(1).cancels).toEqual([]);
+    broker.fail("a", "1.2");
+    expect(broker.job(1)).toMatchObject({ reason: "more than 2 tasks failed" });
+    broker.finish("a", broker.at("a"), { code: 143 });
+    expect(broker.job(1)).toMatchObject({
+      counters: { succeeded: 0, failed: 3, cancelled: 97 },
+      ended: { state: "failed" },
+    });
+  });
+
+  it("counts a task after its last retry only", () => {
+    const broker = new Workbench({ retryBackoffMs: 10 });
+    broker.join("a", { slots: 2 });
+    broker.submit({ count: 2, retries: 1, maxFails: 0 });
+    broker.fail("a", "1.0", "1.1");
+    expect(broker.job(1).cancels).toEqual([]);
+    broker.pass(10);
+    broker.fail("a", "1.0");
+    expect(broker.job(1).reason).toBe("more than 0 tasks failed");
+  });
+
+  it("counts tasks that reached the crash limit", () => {
+    const broker = new Workbench();
+    broker.submit({ count: 3, crashLimit: 1, maxFails: 0 });
+    broker.join("a", { resumable: false });
+    broker.start("a", "1.0");
+    broker.away("a");
+    expect(broker.job(1)).toMatchObject({ counters: { failed: 1, cancelled: 2 }, ended: { state: "failed" } });
+  });
+});

@@ -1,0 +1,128 @@
+import { describe, expect, it } from "vitest";
+import { Workbench } from "./workbench.js";
+
+/** Two workers of four slots, full of narrow tasks; many more wait. */
+function busy(narrow = {}): { broker: Workbench; narrow: number } {
+  const broker = new Workbench();
+  broker.join("a", { slots: 4 });
+  broker.join("b", { slots: 4 });
+  return { broker, narrow: broker.submit({ count: 200, ...narrow }) };
+}
+
+const finishOne = (broker: Workbench, name: string): void => void broker.finish(name, broker.at(name).slice(0, 1));
+
+describe("a wide task", () => {
+  it("gets through: one worker takes nothing of equal priority until it fits", () => {
+    const { broker } = busy();
+    const wide = broker.submit({ slots: 4 });
+    for (let i = 0; i < 4; i++) finishOne(broker, "a");
+    expect(broker.at("a")).toEqual([`${wide}.0`]);
+    expect(broker.at("b")).toHaveLength(4);
+  });
+
+  it("is waited for at the worker with most free slots", () => {
+    const { broker } = busy({ count: 8 });
+    broker.finish("b", broker.at("b").slice(0, 2));
+    broker.submit({ slots: 4, count: 2 });
+    expect(broker.worker("b").reservedFor).toBeDefined();
+    expect(broker.worker("a").reservedFor).toBeUndefined();
+  });
+
+  it("that is wider than every worker reserves nothing", () => {
+    const { broker, narrow } = busy();
+    const wide = broker.submit({ slots: 5 });
+    for (let i = 0; i < 20; i++) finishOne(broker, "a");
+    expect(broker.at("a")).toHaveLength(4);
+    expect(broker.at("a").every((task) => task.startsWith(`${narrow}.`))).toBe(true);
+    expect(broker.why(`${wide}.0`)).toBe("it needs 5 slots, the most that a worker has is 4");
+  });
+
+  it("leaves the kept worker to higher priorities and to requests", () => {
+    const { broker } = busy();
+    broker.join("a", { slots: 4, services: ["echo"] }, heldAt(broker, "a"));
+    broker.submit({ slots: 4 });
+    finishOne(broker, "a");
+    expect(broker.at("a")).toHaveLength(3);
+    broker.request("echo");
+    expect(broker.called).toEqual(["a 1"]);
+    finishOne(broker, "a");
+    const urgent = broker.submit({ priority: 1 });
+    expect(broker.at("a")).toContain(`${urgent}.0`);
+  });
+
+  for (const [how, end] of [
+    ["held", (broker: Workbench, wide: number) => broker.hold(wide)],
+    ["cancelled", (broker: Workbench, wide: number) => broker.cancel(wide)],
+  ] as const) {
+    it(`frees the kept worker at once when its job is ${how}`, () => {
+      const { broker } = busy();
+      const wide = broker.submit({ slots: 4 });
+      finishOne(broker, "a");
+      finishOne(broker, "a");
+      expect(broker.at("a")).toHaveLength(2);
+      end(broker, wide);
+      expect(broker.at("a")).toHaveLength(4);
+    });
+  }
+
+  it("frees the kept worker when it is placed on another", () => {
+    const { broker } = busy();
+    const wide = broker.submit({ slots: 4 });
+    finishOne(broker, "a");
+    expect(broker.at("a")).toHaveLength(3);
+    broker.join("c", { slots: 4 });
+    expect(broker.at("c")).toEqual([`${wide}.0`]);
+    expect(broker.at("a")).toHaveLength(4);
+  });
+
+  it("looks for another worker when the kept one leaves or is drained", () => {
+    for (const go of ["leave", "drain", "away"] as const) {
+      const { broker } = busy();
+      const wide = broker.submit({ slots: 4 });
+      finishOne(broker, "a");
+      expect(broker.worker("a").reservedFor).toBeDefined();
+      broker[go]("a");
+      for (let i = 0; i < 4; i++) finishOne(broker, "b");
+      expect(broker.at("b")).toEqual([`${wide}.0`]);
+    }
+  });
+
+  it("does not keep its worker at a priority that no longer waits", () => {
+    const { broker } = busy();
+    const high = broker.submit({ slots: 4, priority: 9 });
+    broker.submit({ slots: 4 });
+    finishOne(broker, "a");
+    const middle = broker.submit({ count: 3, priority: 5 });
+    expect(broker.at("a")).toHaveLength(3);
+    broker.hold(high);
+    expect(broker.at("a")).toContain(`${middle}.0`);
+  });
+
+  it("is not put into stock, where nothing would keep room for it", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2, stocks: true });
+    const wide = broker.submit({ count: 50, slots: 2 });
+    for (let i = 0; i < 10; i++) {
+      broker.now += 5;
+      finishOne(broker, "a");
+    }
+    expect(broker.worker("a").stock).toBe(0);
+    expect(broker.at("a")).toEqual([`${wide}.10`]);
+  });
+
+  it("says in explain who is kept for it, and for whom a worker is kept", () => {
+    const { broker, narrow } = busy();
+    const wide = broker.submit({ slots: 4 });
+    finishOne(broker, "a");
+    expect(broker.why(`${wide}.0`)).toBe("it needs more room than any worker has free; a is kept for it");
+    expect(broker.why(`${narrow}.100`)).toBe("a has room, but keeps it for a wider task");
+  });
+});
+
+function heldAt(broker: Workbench, name: string) {
+  return broker.sends.flatMap((send) =>
+    send.kind === "tasks" && send.worker === name
+      ? [{ job: send.job, first: send.first, last: send.last, attempt: send.attempt, state: "running" as const }]
+      : [],
+  );
+}

@@ -1,0 +1,337 @@
+/**
+ * One broker on a table: the real dispatch, the model store, and workers that do as the test says. Every step is committed at
+ * once, and every invariant of both is checked after it. Tasks are written "job.index".
+ */
+import {
+  type Call,
+  check,
+  createState,
+  DEFAULT_SETTINGS,
+  Decisions,
+  type Done,
+  explain,
+  type Holding,
+  newParcelId,
+  onCancel,
+  onCommitted,
+  onDone,
+  onDrain,
+  onForget,
+  onHalt,
+  onHold,
+  onJobAdded,
+  onOpened,
+  onReply,
+  onRequest,
+  onResume,
+  onRetracted,
+  onStarted,
+  onTime,
+  onWorkerAway,
+  onWorkerJoined,
+  onWorkerLeft,
+  type Reconciled,
+  restoreClaim,
+  type Send,
+  type Settings,
+  type State,
+  type TasksOf,
+  type WorkerProfile,
+  type WorkerState,
+} from "../../src/dispatch/index.js";
+import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
+import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
+import type { TaskResult } from "../../src/model/outcome.js";
+import { ModelWorld } from "../store/model-store.js";
+
+export interface JobWish extends Partial<Limits> {
+  readonly count?: number;
+  readonly slots?: number;
+  readonly needs?: Readonly<Record<string, number>>;
+  readonly priority?: number;
+  readonly pool?: string;
+  readonly tags?: readonly string[];
+  readonly service?: string;
+  readonly after?: readonly { readonly job: number; readonly any?: boolean }[];
+  readonly held?: boolean;
+}
+
+export type WorkerWish = Partial<Omit<WorkerProfile, "id" | "total">> & {
+  readonly slots?: number;
+  readonly room?: Readonly<Record<string, number>>;
+};
+
+export type Told = Partial<Omit<Done, "job" | "index" | "attempt">>;
+
+export class Workbench {
+  world: ModelWorld;
+  state: State;
+  now = 1_000_000;
+  /** Everything that was sent and called, in order. */
+  readonly sends: Send[] = [];
+  readonly calls: Call[] = [];
+  /** What each worker has been given and has not reported or lost: task name to attempt. */
+  readonly held = new Map<string, Map<string, number>>();
+  /** Every use of a worker, in order. */
+  readonly log: { readonly worker: string }[] = [];
+  /** Where in the log a worker began to be known, and as which. */
+  readonly joined = new Map<string, { readonly place: number; readonly order: number }>();
+  #requests = 0;
+  #joins = 0;
+
+  constructor(settings: Partial<Settings> = {}, world = new ModelWorld({ shared: false })) {
+    this.world = world;
+    const opened = world.begin();
+    this.state = createState({ ...DEFAULT_SETTINGS, ...settings }, opened.epoch, world.shared);
+    const ends = new Map<JobId, JobEnd>();
+    for (const { job } of world.jobs.values()) if (job.ended !== undefined) ends.set(job.id, job.ended.state);
+    this.step((out) => onOpened(this.state, out, opened, this.now, ends));
+  }
+
+  /** Decide, store, learn what the store said, and so on until nothing is left to store; then look whether all is right. */
+  step<T>(decide: (out: Decisions) => T): T {
+    let out = new Decisions();
+    const result = decide(out);
+    for (let rounds = 0; !out.empty; rounds++) {
+      if (rounds === 1_000) throw new Error("one step leads to another without end");
+      const answers = this.world.apply(out.writes, this.state.epoch, this.now);
+      this.sends.push(...out.sends);
+      this.calls.push(...out.calls);
+      for (const call of out.calls) if (call.kind === "call") this.log.push(call);
+      for (const send of out.sends) this.#receive(send);
+      const next = new Decisions();
+      const lost = onCommitted(this.state, next, out.writes, answers, this.now);
+      if (lost.size > 0 && !this.world.shared)
+        throw new Error(`the store knows nothing of parcels ${[...lost].join(", ")}`);
+      out = next;
+    }
+    check(this.state);
+    this.world.check();
+    return result;
+  }
+
+  #receive(send: Send): void {
+    if (send.kind !== "tasks") return;
+    this.log.push(send);
+    const held = this.held.get(send.worker) ?? new Map<string, number>();
+    this.held.set(send.worker, held);
+    for (let index = send.first; index <= send.last; index++) held.set(`${send.job}.${index}`, send.attempt);
+  }
+
+  // Workers
+
+  join(name: string, wish: WorkerWish = {}, held: readonly Holding[] = []): Reconciled {
+    const { slots = 1, room = {}, ...rest } = wish;
+    const profile: WorkerProfile = {
+      id: WorkerId(name),
+      session: SessionId(`${name} 1`),
+      name,
+      protocol: "laboro",
+      pool: "default",
+      tags: [],
+      services: [],
+      total: { ...room, slots },
+      reserveRequests: 0,
+      resumable: true,
+      stocks: false,
+      ...rest,
+    };
+    if (!this.state.workers.has(profile.id)) this.joined.set(name, { place: this.log.length, order: ++this.#joins });
+    if (this.world.shared) this.#adopt(profile.id);
+    return this.step((out) => onWorkerJoined(this.state, out, profile, held, this.now));
+  }
+
+  #adopt(worker: WorkerId): void {
+    const [answer] = this.world.apply([{ op: "adopt", worker }], this.state.epoch, this.now);
+    if (answer?.op === "adopt") for (const held of answer.parcels) restoreClaim(this.state, held, this.now);
+  }
+
+  away(name: string): void {
+    this.step((out) => onWorkerAway(this.state, out, WorkerId(name), this.now));
+  }
+
+  leave(name: string): void {
+    this.held.delete(name);
+    this.step((out) => onWorkerLeft(this.state, out, WorkerId(name), this.now));
+  }
+
+  drain(name: string): void {
+    this.step((out) => onDrain(this.state, out, WorkerId(name)));
+  }
+
+  worker(name: string): WorkerState {
+    const worker = this.state.workers.get(WorkerId(name));
+    if (worker === undefined) throw new Error(`there is no worker ${name}`);
+    return worker;
+  }
+
+  // Jobs
+
+  submit(wish: JobWish = {}): JobId {
+    const {
+      count = 1,
+      slots = 1,
+      needs,
+      priority = 0,
+      pool = "default",
+      tags = [],
+      service,
+      after,
+      held,
+      ...limits
+    } = wish;
+    const parcel = newParcelId(this.state);
+    const request = {
+      name: "job",
+      recipe: { kind: "noop" as const },
+      requirement: { pool, tags, needs: { ...needs, slots }, ...(service === undefined ? {} : { service }) },
+      count,
+      priority,
+      limits: { ...DEFAULT_LIMITS, ...limits },
+      after: (after ?? []).map(({ job, any }) => ({ job: JobId(job), any: any ?? false })),
+      held: held ?? false,
+    };
+    const lease = this.state.settings.leaseBlock;
+    const [answer] = this.world.apply([{ op: "submit", job: request, lease, parcel }], this.state.epoch, this.now);
+    if (answer?.op !== "submit") throw new Error("the submission was not answered");
+    this.step((out) => onJobAdded(this.state, out, answer.job, answer.parcel, new Set(), this.now));
+    return answer.job.id;
+  }
+
+  hold(job: number, held = true): void {
+    this.step((out) => onHold(this.state, out, JobId(job), held, this.now));
+  }
+
+  cancel(job: number, first = 0, last = this.job(job).count - 1): void {
+    this.step((out) => onCancel(this.state, out, JobId(job), [{ first, last }]));
+  }
+
+  job(id: number): Job {
+    const known = this.world.jobs.get(JobId(id));
+    if (known === undefined) throw new Error(`there is no job ${id}`);
+    return known.job;
+  }
+
+  result(task: string): TaskResult | undefined {
+    const { job, index } = parse(task);
+    return this.world.jobs.get(job)?.results.get(index);
+  }
+
+  why(task: string): string {
+    const { job, index } = parse(task);
+    return explain(this.state, job, index, this.now);
+  }
+
+  // What workers report
+
+  /** The tasks that a worker has, in the order it got them. */
+  at(name: string): string[] {
+    return [...(this.held.get(name)?.keys() ?? [])];
+  }
+
+  start(name: string, ...tasks: string[]): void {
+    onStarted(
+      this.state,
+      WorkerId(name),
+      tasks.map((task) => ({ ...parse(task), attempt: this.attempt(name, task) })),
+    );
+    check(this.state);
+  }
+
+  /** Ends of tasks in one message; of all that the worker has if none is named. Returns how many no longer counted. */
+  finish(name: string, tasks: readonly string[] = this.at(name), told: Told = {}): number {
+    const done = tasks.map(
+      (task): Done => ({
+        ...parse(task),
+        attempt: this.attempt(name, task),
+        code: 0,
+        started: this.now - 5,
+        ended: this.now,
+        outputEnd: 0,
+        ...told,
+      }),
+    );
+    for (const task of tasks) this.held.get(name)?.delete(task);
+    return this.report(name, done);
+  }
+
+  fail(name: string, ...tasks: string[]): void {
+    this.finish(name, tasks, { code: 1 });
+  }
+
+  report(name: string, done: readonly Done[]): number {
+    return this.step((out) => onDone(this.state, out, WorkerId(name), done, this.now));
+  }
+
+  /** Give tasks back unstarted. */
+  giveBack(name: string, ...tasks: string[]): void {
+    const back = tasks.map((task): TasksOf => {
+      const { job, index } = parse(task);
+      return { job, first: index, last: index, attempt: this.attempt(name, task) };
+    });
+    for (const task of tasks) this.held.get(name)?.delete(task);
+    this.step((out) => onRetracted(this.state, out, WorkerId(name), back, this.now));
+  }
+
+  attempt(name: string, task: string): number {
+    return this.held.get(name)?.get(task) ?? 1;
+  }
+
+  /** The tasks that workers were asked for back, newest message last. */
+  asked(kind: "retract" | "cancel"): string[][] {
+    return this.sends.flatMap((send) => (send.kind === kind ? [send.tasks.flatMap(namesOf)] : []));
+  }
+
+  // Requests
+
+  request(service: string, wish: { deadline?: number; retry?: boolean } = {}): number {
+    const id = RequestId(++this.#requests);
+    const deadline = wish.deadline ?? this.now + 60_000;
+    this.step((out) => onRequest(this.state, out, { id, service, deadline, retry: wish.retry ?? false }));
+    return id;
+  }
+
+  reply(name: string, request: number): boolean {
+    return this.step((out) => onReply(this.state, out, WorkerId(name), RequestId(request), this.now));
+  }
+
+  forget(request: number): void {
+    this.step((out) => onForget(this.state, out, RequestId(request)));
+  }
+
+  /** To whom requests went, or why they did not, in order: "a 1", "2 LABORO_DEADLINE". */
+  get called(): string[] {
+    return this.calls.flatMap((call) => {
+      if (call.kind === "call") return [`${call.worker} ${call.request}`];
+      return call.kind === "refuse" ? [`${call.request} ${call.code}`] : [];
+    });
+  }
+
+  // Time and trouble
+
+  pass(ms: number): void {
+    this.now += ms;
+    this.step((out) => onTime(this.state, out, this.now));
+  }
+
+  halt(): void {
+    onHalt(this.state);
+  }
+
+  resume(): void {
+    this.step((out) => onResume(this.state, out, this.now));
+  }
+
+  /** The broker dies; another opens on what it left. */
+  reopened(): Workbench {
+    return new Workbench(this.state.settings, this.world);
+  }
+}
+
+export const namesOf = ({ job, first, last }: TasksOf): string[] =>
+  Array.from({ length: last - first + 1 }, (_, i) => `${job}.${first + i}`);
+
+function parse(task: string): { job: JobId; index: number } {
+  const [job, index] = task.split(".");
+  return { job: JobId(Number(job)), index: Number(index) };
+}

@@ -1,0 +1,35 @@
+import { expect, it } from "vitest";
+import { RunLog, resultsOf } from "../support/batch.js";
+import { sites } from "../support/site.js";
+import { sleep, until } from "../support/wait.js";
+
+const newSite = sites();
+
+it("starts a task once and gets its result and whole output when the broker is killed and started again under it", async () => {
+  const site = newSite();
+  await site.startBroker();
+  await site.startWorker("one");
+  const client = await site.client();
+  const log = new RunLog(site.path("runs"));
+  // Lines before the kill, while no broker is there, and after it has come back.
+  const lines = "i=0; while [ $i -lt 40 ]; do echo out $i; echo err $i >&2; i=$((i+1)); sleep 0.05; done; exit 0";
+  const job = await client.submit({ recipe: log.recipe(lines), count: 1 });
+
+  await until("the task has started", () => log.count === 1);
+  await sleep(300);
+  await site.broker.end("SIGKILL");
+  await sleep(500);
+  await site.startBroker();
+  expect(await job.wait()).toBe("succeeded");
+
+  const results = await resultsOf(job);
+  const expected = (stream: string): string => Array.from({ length: 40 }, (_, i) => `${stream} ${i}\n`).join("");
+  console.log(
+    `broker killed under a running task: lost: ${1 - results.length}, run twice: ${log.count - 1}, started ${log.count} time`,
+  );
+  expect(log.runs()).toEqual([[0, 1]]);
+  expect(results).toMatchObject([{ index: 0, attempt: 1, code: 0, state: "succeeded", worker: "one" }]);
+  expect(await job.text(0)).toBe(expected("out"));
+  expect(await job.text(0, "stderr")).toBe(expected("err"));
+  expect(results[0]?.outputEnd).toBe(expected("out").length + expected("err").length);
+});

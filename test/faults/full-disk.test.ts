@@ -1,0 +1,161 @@
+import { execFileSync } from "node:child_process";
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { type Client, LaboroError } from "../../src/client/index.js";
+import { fill } from "../files/scratch.js";
+import { account, RunLog, resultsOf } from "../support/batch.js";
+import { type Site, sites } from "../support/site.js";
+import { sleep, until } from "../support/wait.js";
+
+const newSite = sites();
+
+/** Why no small disk can be mounted here, if so. */
+const noMount = ((): string | undefined => {
+  const probe = fs.mkdtempSync("/tmp/laboro-probe-");
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", probe], { stdio: "pipe" });
+    execFileSync("umount", [probe]);
+    return undefined;
+  } catch (cause) {
+    return String(cause).split("\n").slice(0, 2).join(" ");
+  } finally {
+    fs.rmdirSync(probe);
+  }
+})();
+const skipped = noMount === undefined ? "" : ` (skipped, cannot mount: ${noMount})`;
+
+/** A broker on a disk of its own; the workers' directories are elsewhere. */
+async function onSmallDisk(site: Site): Promise<Client> {
+  fs.mkdirSync(site.data);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m", "tmpfs", site.data]);
+  site.atEnd(() => void execFileSync("umount", ["-l", site.data]));
+  await site.startBroker();
+  return site.client();
+}
+
+const codeOf = (asked: Promise<unknown>): Promise<string | undefined> =>
+  asked.then(
+    () => undefined,
+    (cause: unknown) => (cause instanceof LaboroError ? cause.code : String(cause)),
+  );
+
+/** Fills the disk and submits until the broker has no room left even in the files that it has. */
+async function fillUp(site: Site, client: Client) {
+  const ballast = fill(site.data);
+  const taken: number[] = [];
+  const entries = Array.from({ length: 50 }, (_, i) => `entry ${i}`);
+  let code: string | undefined;
+  for (let i = 0; i < 2_000 && code === undefined; i++) {
+    code = await codeOf(client.submit({ recipe: { kind: "noop" }, entries }).then(({ id }) => taken.push(id)));
+  }
+  return { ballast, taken, code };
+}
+
+describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, () => {
+  it("refuses submissions with a code, keeps running work's results, and goes on by itself when there is room", async () => {
+    const site = newSite();
+    const client = await onSmallDisk(site);
+    await site.startWorker("one", { slots: 4 });
+    const log = new RunLog(site.path("runs"));
+    const go = site.path("go");
+    const running = await client.submit({
+      recipe: log.recipe(`while [ ! -e '${go}' ]; do sleep 0.02; done; echo out`),
+      count: 4,
+    });
+    const behind = await client.submit({ recipe: log.recipe(), count: 200, priority: -1 });
+    await until("four run", () => log.count === 4);
+
+    const { ballast, taken, code } = await fillUp(site, client);
+    expect(code).toBe("LABORO_DISK_FULL");
+    expect(site.broker.said).toContain("LABORO_DISK_FULL");
+
+    // The tasks end while nothing can be recorded: their worker keeps the results.
+    fs.writeFileSync(go, "");
+    const spool = site.path("one/results");
+    const keys = Array.from({ length: 4 }, (_, i) => `${running.id}.${i}.1`);
+    await until("the worker has spooled them", () => {
+      const text = fs.readFileSync(spool, "latin1");
+      return keys.every((key) => text.includes(key));
+    });
+    await sleep(1_500);
+    expect(await resultsOf(running)).toEqual([]);
+    expect(site.broker.over).toBe(false);
+
+    fs.rmSync(ballast);
+    expect(await running.wait()).toBe("succeeded");
+    expect(await behind.wait()).toBe("succeeded");
+    for (const id of taken) expect(await client.job(id).wait()).toBe("succeeded");
+    const first = await account(client, running.id, 4, log);
+    const second = await account(client, behind.id, 200);
+    const runs = log.runs().length;
+    console.log(
+      `disk full under a batch: lost: ${first.lost.length + second.lost.length}, run twice: ${runs - 204}, submissions taken before: ${taken.length}`,
+    );
+    expect([...first.lost, ...second.lost]).toEqual([]);
+    expect(runs).toBe(204);
+    expect(await running.text(3)).toBe("out\n");
+    expect(await codeOf(client.submit({ recipe: { kind: "noop" } }))).toBeUndefined();
+  }, 60_000);
+
+  it("refuses a hold and a cancel with the same code, each time it is asked", async () => {
+    const site = newSite();
+    const client = await onSmallDisk(site);
+    const job = await client.submit({ recipe: { kind: "noop" }, count: 10 });
+    const { ballast, code } = await fillUp(site, client);
+    expect(code).toBe("LABORO_DISK_FULL");
+    const late = (): Promise<string> => sleep(3_000).then(() => "no answer within 3 s");
+    const answers: (string | undefined)[] = [];
+    for (let i = 0; i < 4; i++) {
+      const asked = i % 2 === 0 ? job.hold() : job.cancel([{ first: 0, last: 0 }]);
+      answers.push(await Promise.race([codeOf(asked), late()]));
+      await sleep(700);
+    }
+    fs.rmSync(ballast);
+    await until("it takes them again", async () => (await codeOf(job.hold())) === undefined);
+    expect((await job.info()).held).toBe(true);
+    console.log(`disk full, holds and cancels: answers: ${answers.join(", ")}`);
+    expect(answers).toEqual(Array.from({ length: 4 }, () => "LABORO_DISK_FULL"));
+  }, 60_000);
+
+  it("does not say that there is room before there is", async () => {
+    const site = newSite();
+    const client = await onSmallDisk(site);
+    const { ballast, taken } = await fillUp(site, client);
+    const codes: (string | undefined)[] = [];
+    for (let i = 0; i < 3; i++) {
+      await sleep(1_100);
+      codes.push(await codeOf(client.submit({ recipe: { kind: "noop" }, entries: ["a".repeat(50_000)] })));
+    }
+    expect(codes).toEqual(["LABORO_DISK_FULL", "LABORO_DISK_FULL", "LABORO_DISK_FULL"]);
+    expect(site.broker.said).not.toContain("room again");
+    fs.rmSync(ballast);
+    await until(
+      "it takes submissions again",
+      async () => (await codeOf(client.submit({ recipe: { kind: "noop" } }))) === undefined,
+    );
+    console.log(
+      `disk full for three submissions: refused: ${codes.filter((one) => one !== undefined).length}, taken before: ${taken.length}`,
+    );
+  }, 30_000);
+
+  it("refuses to start with a code, and starts once there is room", async () => {
+    const site = newSite();
+    const client = await onSmallDisk(site);
+    const job = await client.submit({ recipe: { kind: "noop" }, count: 10 });
+    await site.broker.end("SIGTERM");
+    const ballast = fill(site.data);
+    const refused = await site.launchBroker();
+    await refused.ended();
+    expect(refused.exitCode).not.toBe(0);
+    expect(refused.said).toContain("LABORO_DISK_FULL");
+    fs.rmSync(ballast);
+    await site.startBroker();
+    await site.startWorker("one");
+    expect(await job.wait()).toBe("succeeded");
+    const { lost } = await account(client, job.id, 10);
+    console.log(`broker started on a full disk, then again: lost: ${lost.length}`);
+    expect(lost).toEqual([]);
+    expect(fs.existsSync(join(site.data, "filler"))).toBe(false);
+  }, 30_000);
+});

@@ -1,0 +1,66 @@
+/** A batch of short commands that leave a trace of every run, and the account of it at the end. */
+import * as fs from "node:fs";
+import type { Client, JobHandle, Submission, TaskResult } from "../../src/client/index.js";
+import { again } from "./site.js";
+
+/** Every run appends "task attempt" to this file, in one write. */
+export class RunLog {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+    fs.writeFileSync(path, "");
+  }
+
+  /** Commands that do nothing but leave their trace. */
+  recipe(rest = ""): Submission["recipe"] {
+    const line = `echo "$LABORO_TASK $LABORO_ATTEMPT" >> '${this.path}'${rest === "" ? "" : `; ${rest}`}`;
+    return { kind: "command", argv: ["/bin/sh", "-c", line] };
+  }
+
+  /** [task, attempt] in the order of running. */
+  runs(): [task: number, attempt: number][] {
+    const lines = fs.readFileSync(this.path, "utf8").split("\n").slice(0, -1);
+    return lines.map((line) => line.split(" ").map(Number) as [number, number]);
+  }
+
+  get count(): number {
+    let lines = 0;
+    for (const byte of fs.readFileSync(this.path)) if (byte === 10) lines++;
+    return lines;
+  }
+}
+
+export interface Account {
+  readonly results: readonly TaskResult[];
+  /** Tasks without exactly one result that says succeeded. */
+  readonly lost: readonly number[];
+  /** Tasks that never left a trace. */
+  readonly unrun: readonly number[];
+  readonly runTwice: readonly number[];
+}
+
+export async function resultsOf(job: JobHandle): Promise<TaskResult[]> {
+  return again(async () => {
+    const results: TaskResult[] = [];
+    for await (const result of job.results()) results.push(result);
+    return results;
+  });
+}
+
+export async function account(client: Client, job: number, count: number, log?: RunLog): Promise<Account> {
+  const results = await resultsOf(client.job(job));
+  const recorded = new Map<number, number>();
+  for (const { index, state } of results) {
+    if (state === "succeeded") recorded.set(index, (recorded.get(index) ?? 0) + 1);
+  }
+  const ran = new Map<number, number>();
+  for (const [task] of log?.runs() ?? []) ran.set(task, (ran.get(task) ?? 0) + 1);
+  const all = Array.from({ length: count }, (_, index) => index);
+  return {
+    results,
+    lost: all.filter((index) => recorded.get(index) !== 1),
+    unrun: log === undefined ? [] : all.filter((index) => !ran.has(index)),
+    runTwice: all.filter((index) => (ran.get(index) ?? 0) > 1),
+  };
+}

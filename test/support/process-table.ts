@@ -1,0 +1,53 @@
+/** The process table, read from /proc. */
+import * as fs from "node:fs";
+
+export interface ProcessRow {
+  readonly pid: number;
+  readonly parent: number;
+  readonly group: number;
+  readonly state: string;
+  readonly command: string;
+}
+
+/** Undefined for a process that is gone. */
+export function processRow(pid: number): ProcessRow | undefined {
+  const stat = textOf(`/proc/${pid}/stat`);
+  if (stat === "") return undefined;
+  // "pid (name) state ppid pgrp …", and the name may hold anything.
+  const [state = "", parent, group] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const command = textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim();
+  return { pid, parent: Number(parent), group: Number(group), state, command };
+}
+
+/** There and not a zombie. */
+export function isRunning(pid: number): boolean {
+  const row = processRow(pid);
+  return row !== undefined && row.state !== "Z" && row.state !== "X";
+}
+
+/** Running processes whose environment had this text when they were started. */
+export function processesWith(environment: string): ProcessRow[] {
+  const found: ProcessRow[] = [];
+  for (const name of fs.readdirSync("/proc")) {
+    if (!/^\d+$/.test(name) || !textOf(`/proc/${name}/environ`).includes(environment)) continue;
+    const row = processRow(Number(name));
+    if (row !== undefined && row.state !== "Z" && row.state !== "X") found.push(row);
+  }
+  return found;
+}
+
+/** Resident memory in MiB: now, and the most it ever was. */
+export function memoryOf(pid: number): { readonly now: number; readonly most: number } {
+  const status = textOf(`/proc/${pid}/status`);
+  const field = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) / 1024;
+  return { now: field("VmRSS"), most: field("VmHWM") };
+}
+
+/** Empty where the process ended meanwhile, or is another user's. */
+function textOf(path: string): string {
+  try {
+    return fs.readFileSync(path, "latin1");
+  } catch {
+    return "";
+  }
+}

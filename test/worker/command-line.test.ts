@@ -1,0 +1,108 @@
+import { writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { LABORO, type Launched } from "../support/launched.js";
+import { freePort, type Site, sites } from "../support/site.js";
+import { until } from "../support/wait.js";
+
+const newSite = sites();
+
+function launch(site: Site, ...options: string[]): Launched {
+  return site.launch("worker", [LABORO, "worker", "--dir", site.path("worker"), "--name", "w", ...options]);
+}
+
+async function endOf(worker: Launched): Promise<{ code: number | null; said: string }> {
+  await worker.ended();
+  return { code: worker.exitCode, said: worker.said };
+}
+
+/** As `--join @FILE` takes it. */
+function joinFile(site: Site, token = site.token): string {
+  const file = site.path("join");
+  writeFileSync(file, `${site.url.replace("://", `://${token}@`)}\n`, { mode: 0o600 });
+  return `@${file}`;
+}
+
+describe("laboro worker", () => {
+  it("joins by a file, works, answers requests, and says why it stopped", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const worker = launch(site, "--join", joinFile(site), "--slots", "2", "--service", "upper=tr a-z A-Z");
+    await worker.says("joined the broker");
+    const client = await site.client();
+    const job = await client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 5 });
+    expect(await job.wait()).toBe("succeeded");
+    expect(Buffer.from(await client.request("upper", "abc")).toString()).toBe("ABC");
+    expect(await client.workers()).toMatchObject([{ name: "w", total: { slots: 2 }, services: ["upper"] }]);
+    worker.signal("SIGTERM");
+    expect(await endOf(worker)).toMatchObject({
+      code: 0,
+      said: expect.stringContaining("w has stopped: SIGTERM came"),
+    });
+    expect(worker.said).not.toContain(site.token);
+  });
+
+  it("waits for a broker that is not there yet, and says so once", async () => {
+    const site = newSite();
+    const worker = launch(site, "--data", site.data);
+    await worker.says("waiting for one");
+    await site.startBroker();
+    await worker.says("joined the broker");
+    expect(worker.said.split("waiting for one")).toHaveLength(2);
+  });
+
+  it("follows its broker to another port", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const worker = launch(site, "--data", site.data);
+    await worker.says("joined the broker");
+    await site.broker.end("SIGTERM");
+    await worker.says("tried again until it answers");
+    const elsewhere = site.launch("another", [
+      LABORO,
+      "serve",
+      "--data",
+      site.data,
+      "--listen",
+      `127.0.0.1:${await freePort()}`,
+    ]);
+    await elsewhere.says("listening on");
+    await until("it has joined again", () => worker.said.split("joined the broker").length === 3);
+  });
+
+  it("ends with 3 where the broker refuses it, and with --no-wait where there is none", async () => {
+    const site = newSite();
+    const none = await endOf(launch(site, "--data", site.data, "--no-wait"));
+    expect(none).toMatchObject({ code: 3, said: expect.stringContaining("LABORO_BROKER_UNREACHABLE") });
+    const deaf = site.path("deaf");
+    writeFileSync(deaf, `http://token@127.0.0.1:${await freePort()}`);
+    const nobody = await endOf(launch(site, "--join", `@${deaf}`, "--no-wait"));
+    expect(nobody).toMatchObject({ code: 3, said: expect.stringContaining("LABORO_BROKER_UNREACHABLE") });
+    await site.startBroker();
+    const refused = await endOf(launch(site, "--join", joinFile(site, "wrong")));
+    expect(refused).toMatchObject({ code: 3, said: expect.stringContaining("LABORO_BAD_TOKEN") });
+  });
+
+  it("ends with 0 when its lifetime is over or it was idle for too long", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const lived = await endOf(launch(site, "--data", site.data, "--lifetime", "1s"));
+    expect(lived).toMatchObject({ code: 0, said: expect.stringContaining("its lifetime of 1s is over") });
+    const idle = await endOf(launch(site, "--data", site.data, "--idle-timeout", "500ms"));
+    expect(idle).toMatchObject({ code: 0, said: expect.stringContaining("it had nothing to do for 500ms") });
+  });
+
+  it.each([
+    ["--slots", "0"],
+    ["--lifetime", "90"],
+    ["--min-memory", "much"],
+    ["--resource", "gpu"],
+    ["--service", "noname"],
+    ["--service-mode", "telepathy"],
+    ["--join", "node1:5429"],
+    ["--name", "a b"],
+  ])("ends with 2 for %s %s", async (option, value) => {
+    const site = newSite();
+    const { code, said } = await endOf(launch(site, option, value));
+    expect([code, said.includes(option) || said.includes("--broker")]).toEqual([2, true]);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import type { StopReason } from "../../src/worker/index.js";
+import { openShop, resultsOf, until } from "../client/shop.js";
+
+const sleep = (seconds: number) => ({ kind: "command", argv: ["sleep", String(seconds)] }) as const;
+
+describe("a worker with a lifetime", () => {
+  it("stops when it is over, and gives its tasks back at no cost", async () => {
+    const { client, worker } = await openShop();
+    const job = await client.submit({ recipe: sleep(1.5), crashLimit: 1 });
+    let why: StopReason | undefined;
+    const first = worker({
+      name: "short",
+      lifetimeMs: 700,
+      onStopped: (reason) => {
+        why = reason;
+      },
+    });
+    await until(() => first.joined, "it has joined");
+    await until(async () => (await client.workers()).some(({ tasks }) => tasks === 1), "it has the task");
+    await until(() => why === "lifetime", "its lifetime is over");
+    worker({ name: "long" });
+    expect(await job.wait()).toBe("succeeded");
+    expect(await resultsOf(job)).toMatchObject([{ worker: "long", attempt: 2 }]);
+  });
+
+  it("tells the broker until when it is there", async () => {
+    const { broker, worker } = await openShop();
+    const timed = worker({ lifetimeMs: 3_600_000 });
+    const endless = worker();
+    await until(() => timed.joined && endless.joined, "both have joined");
+    const profileOf = (id: typeof timed.id) => broker.core.state.workers.get(id)?.profile;
+    const left = (profileOf(timed.id)?.until ?? 0) - Date.now();
+    expect(left).toBeGreaterThan(3_590_000);
+    expect(left).toBeLessThanOrEqual(3_600_100);
+    expect(profileOf(endless.id)).not.toHaveProperty("until");
+  });
+
+  it("begins no task whose time limit is longer than what is left", async () => {
+    const { client, worker } = await openShop();
+    const short = worker({ name: "short", lifetimeMs: 4_000 });
+    await until(() => short.joined, "it has joined");
+    const long = await client.submit({ recipe: sleep(0), timeLimitMs: 60_000 });
+    const brief = await client.submit({ recipe: sleep(0), timeLimitMs: 1_000 });
+    const boundless = await client.submit({ recipe: sleep(0) });
+    expect([await brief.wait(), await boundless.wait()]).toEqual(["succeeded", "succeeded"]);
+    expect((await long.info()).ended).toBeUndefined();
+    worker({ name: "long" });
+    expect(await long.wait()).toBe("succeeded");
+    expect(await resultsOf(long)).toMatchObject([{ worker: "long" }]);
+  });
+});
+
+describe("a worker with an idle timeout", () => {
+  it("stops when it had nothing for so long, and not while a task or a request runs", async () => {
+    const { client, worker } = await openShop();
+    const ended: { why: StopReason; at: number }[] = [];
+    const slow = (): Promise<string> => new Promise((resolve) => setTimeout(() => resolve("done"), 900));
+    worker({
+      idleTimeoutMs: 400,
+      services: { slow },
+      onStopped: (why) => void ended.push({ why, at: Date.now() }),
+    });
+    const job = await client.submit({ recipe: sleep(0.9) });
+    expect(await job.wait()).toBe("succeeded");
+    expect(Buffer.from(await client.request("slow")).toString()).toBe("done");
+    const done = Date.now();
+    expect(ended).toEqual([]);
+    await until(() => ended.length > 0, "it has stopped");
+    expect(ended[0]?.why).toBe("idle");
+    expect((ended[0]?.at ?? 0) - done).toBeGreaterThan(350);
+  });
+
+  it("stops without ever having seen a broker", async () => {
+    const { worker } = await openShop();
+    let why: StopReason | undefined;
+    worker({
+      broker: "http://127.0.0.1:1",
+      idleTimeoutMs: 50,
+      onStopped: (reason) => {
+        why = reason;
+      },
+    });
+    await until(() => why === "idle", "it has stopped");
+  });
+});
