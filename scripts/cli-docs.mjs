@@ -33,10 +33,6 @@ On a terminal, tables fit its width and have colours unless \`NO_COLOR\` is set;
 
 const cell = (text) => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
-function optionRow(help, option) {
-  return `| \`${cell(option.flags)}\` | ${cell(help.optionDescription(option))} |`;
-}
-
 function section(command) {
   const help = command.createHelp();
   const lines = [
@@ -53,7 +49,7 @@ function section(command) {
     lines.push("| | |", "|---|---|");
     for (const argument of described)
       lines.push(`| \`${cell(help.argumentTerm(argument))}\` | ${cell(help.argumentDescription(argument))} |`);
-    for (const option of options) lines.push(optionRow(help, option));
+    for (const option of options) lines.push(`| \`${cell(option.flags)}\` | ${cell(help.optionDescription(option))} |`);
     lines.push("");
   }
   const after = [];

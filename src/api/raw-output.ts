@@ -7,7 +7,6 @@ import type { Core } from "../broker/core.js";
 import { readFor } from "../broker/operations/index.js";
 import type { Context } from "../broker/operations/operation.js";
 import { output } from "../broker/operations/output.js";
-import { LaboroError } from "../model/errors.js";
 import type { Fields } from "../model/input.js";
 import { answerRange, type ByteRange } from "./range.js";
 
@@ -28,8 +27,8 @@ export async function answerRawOutput(
   reply.type("application/octet-stream").header("accept-ranges", "bytes");
   if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
   if (range === "outside") {
-    reply.header("content-range", `bytes */${total}`).code(416);
-    throw new LaboroError("LABORO_BAD_INPUT", `range: there are ${total} bytes`);
+    const error = { code: "LABORO_BAD_INPUT", message: `range: there are ${total} bytes` };
+    return reply.code(416).header("content-range", `bytes */${total}`).type("application/json").send(JSON.stringify({ error }));
   }
   const { first: from, last } = range ?? { first: 0, last: total - 1 };
   if (range !== undefined) reply.code(206).header("content-range", `bytes ${from}-${last}/${total}`);

@@ -125,6 +125,7 @@ export class MainDoor {
     }
     const { answerPage } = await import("../api/pages.js");
     const admitted = this.#gate.admit(request, true);
+    if (isRefusal(admitted)) await admitted.after;
     await answerPage(request, response, path, {
       core: this.#core,
       face: this.#options.face,

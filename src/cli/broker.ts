@@ -1,5 +1,6 @@
 /** The way from a verb to its broker: which one, how long to try, and what Ctrl-C means meanwhile. */
 import type { Command } from "commander";
+import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import { type Client, connect } from "../client/client.js";
 import { findBroker } from "../client/find-broker.js";
 import { LaboroError } from "../model/errors.js";
@@ -60,12 +61,12 @@ const mayCome = (cause: unknown): boolean =>
   cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
 
 /** Asks again when the broker went away under the question, until nobody wants to know: for questions that change nothing. */
-export async function askPatiently(
+export async function askPatiently<Name extends OperationName>(
   client: Client,
-  operation: string,
-  input: unknown,
+  operation: Name,
+  input: OperationInput<Name>,
   unwanted?: AbortSignal,
-): Promise<unknown> {
+): Promise<OperationOutput<Name>> {
   for (let told = false; ; told = true) {
     try {
       return await client.ask(operation, input);

@@ -1,7 +1,6 @@
 /** `laboro cancel`: stop what runs, start nothing more. */
 import { Command } from "commander";
 import { countOf, type Ranges } from "../model/ranges.js";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { changeJobs } from "./each-job.js";
 import { counted } from "./screen/figures.js";
@@ -33,7 +32,7 @@ async function run(text: string, options: Options): Promise<void> {
       states: OPEN_STATES,
       what: "to cancel: none is open",
       make: async (_, { id }) => {
-        await ask(client, "cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
+        await client.ask("cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
         return `${whatOf(id, tasks)} cancelled`;
       },
     }),

@@ -2,7 +2,6 @@
 import { Command } from "commander";
 import { LaboroError } from "../model/errors.js";
 import type { TaskEnd } from "../model/outcome.js";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { parseDuration } from "./duration.js";
 import { changeJobs } from "./each-job.js";
@@ -49,7 +48,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
         states: ENDED_STATES,
         what: "to clean: none of them has ended",
         make: async (_, { id }) => {
-          await ask(client, "remove", { job: id });
+          await client.ask("remove", { job: id });
           return `job ${id} is forgotten`;
         },
       });
@@ -60,7 +59,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
       ...(keep === undefined ? {} : { keep }),
       ...(states === undefined ? {} : { states }),
     };
-    const { removed } = await ask(client, "clean", input);
+    const { removed } = await client.ask("clean", input);
     say(
       removed === 0
         ? "there is no job to clean"

@@ -1,7 +1,6 @@
 /** `laboro completion`: a script for the shell, made from what the verbs themselves say they take. */
 import { Argument, Command, Option } from "commander";
 import type { Client } from "../client/client.js";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, reach } from "./broker.js";
 import { bashScript } from "./completions/bash.js";
 import { fishScript } from "./completions/fish.js";
@@ -70,13 +69,13 @@ const tooLate = (): Promise<readonly string[]> =>
 async function candidates(client: Client, what: Candidates): Promise<readonly string[]> {
   switch (what) {
     case "jobs": {
-      const { jobs } = await ask(client, "jobs", { limit: MOST });
+      const { jobs } = await client.ask("jobs", { limit: MOST });
       return ["last\tthe newest job", "all\tevery job", ...jobs.map(({ id, name }) => `${id}\t${plain(name)}`)];
     }
     case "workers":
-      return (await ask(client, "workers", {})).workers.map(({ name }) => plain(name));
+      return (await client.ask("workers", {})).workers.map(({ name }) => plain(name));
     case "services":
-      return (await ask(client, "services", {})).services.map(({ name }) => plain(name));
+      return (await client.ask("services", {})).services.map(({ name }) => plain(name));
   }
 }
 

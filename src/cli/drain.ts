@@ -1,6 +1,5 @@
 /** `laboro drain`: give a worker nothing new. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { workerNamed } from "./named-worker.js";
 import { say } from "./print.js";
@@ -20,7 +19,7 @@ export function drain(): Command {
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
     const { id, name: known, tasks, stock } = await workerNamed(client, name);
-    await ask(client, "drain", { worker: id });
+    await client.ask("drain", { worker: id });
     say(`worker ${known} gets nothing new; it runs ${counted(Math.max(0, tasks - stock), "task")}`);
   });
 }

@@ -1,7 +1,7 @@
 /** The same change to every job that a selector names; one that is refused does not keep the others from it. */
 import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
-import type { JobView } from "./ask.js";
+import type { JobView } from "./answers.js";
 import { EXIT, reportFailure } from "./failures.js";
 import { say } from "./print.js";
 import { selectJobs } from "./selected.js";

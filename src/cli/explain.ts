@@ -1,6 +1,5 @@
 /** `laboro explain`: why a task is not running. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { say, sayJson } from "./print.js";
 import { selectJob } from "./selected.js";
@@ -24,7 +23,7 @@ async function run(text: string, options: Options): Promise<void> {
   const { job: selector, index } = parseTaskSelector(text);
   await withBroker(options, async (client) => {
     const { id } = await selectJob(client, selector);
-    const answer = await ask(client, "explain", { job: id, index });
+    const answer = await client.ask("explain", { job: id, index });
     if (options.json === true) sayJson(answer);
     else say(`task ${index} of job ${id}: ${answer.why}`);
   });

@@ -1,6 +1,5 @@
 /** `laboro hold`: hand out nothing more of a job. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { changeJobs } from "./each-job.js";
 import { parseJobSelector } from "./selectors.js";
@@ -22,7 +21,7 @@ async function run(text: string, options: BrokerChoice): Promise<void> {
       states: OPEN_STATES,
       what: "to hold: none is open",
       make: async (_, { id }) => {
-        await ask(client, "hold", { job: id });
+        await client.ask("hold", { job: id });
         return `job ${id} is held; laboro release ${id} lets it go on`;
       },
     }),

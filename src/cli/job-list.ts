@@ -1,5 +1,5 @@
 /** The list of jobs: what is open first, then what ended last. */
-import type { JobView } from "./ask.js";
+import type { JobView } from "./answers.js";
 import { shownCount, shownDuration } from "./screen/figures.js";
 import { type Cell, type Column, table } from "./screen/table.js";
 import { colourOf, type Terminal } from "./screen/terminal.js";

@@ -1,6 +1,6 @@
 /** One job in full: what it is, how far, what failed and what runs. */
 import type { Client } from "../client/client.js";
-import { ask, type JobView, type OperationOutput } from "./ask.js";
+import type { JobView, OperationOutput } from "./answers.js";
 import { formatDuration } from "./duration.js";
 import { failureLines, progressText } from "./outcomes.js";
 import { ago, counted, shownCount, shownSize } from "./screen/figures.js";
@@ -19,7 +19,7 @@ export async function jobPageLines(client: Client, job: JobView, terminal: Termi
   const failures = await failureLines(client, job, MOST_FAILURES);
   if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
   if (job.counters.running > 0) {
-    const { tasks } = await ask(client, "running", { job: job.id, limit: MOST_RUNNING });
+    const { tasks } = await client.ask("running", { job: job.id, limit: MOST_RUNNING });
     if (tasks.length > 0) lines.push("", ...runningLines(job, tasks, terminal));
   }
   return lines;
@@ -30,7 +30,7 @@ const fitted = (line: string, terminal: Terminal): string =>
 
 function headLines(job: JobView, terminal: Terminal): string[] {
   const state = paint(terminal, colourOf(job.state), job.state);
-  const when = job.ended === undefined ? `given ${ago(job.created)}` : `ended ${ago(job.ended)}`;
+  const when = job.ended === undefined ? `submitted ${ago(job.created)}` : `ended ${ago(job.ended)}`;
   const head = `job ${job.id}  ${oneLine(job.name)}  ${state}, ${when}`;
   const facts = factsOf(job).map(([name, value]) => fitted(`  ${name.padEnd(9)} ${oneLine(value)}`, terminal));
   return [head, ...facts];

@@ -4,7 +4,7 @@ import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
 import type { OutputStream } from "../model/outcome.js";
 import { countOf, type Ranges } from "../model/ranges.js";
-import type { JobView } from "./ask.js";
+import type { JobView } from "./answers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { wholeNumber } from "./numbers.js";
 import { followJob } from "./output/follow.js";

@@ -1,11 +1,11 @@
 /** The worker that a person means: by its name, or by the id that no other has. */
 import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
-import { ask, type WorkerView } from "./ask.js";
+import type { WorkerView } from "./answers.js";
 import { suggestion } from "./suggest.js";
 
 export async function workerNamed(client: Client, name: string): Promise<WorkerView> {
-  const { workers } = await ask(client, "workers", {});
+  const { workers } = await client.ask("workers", {});
   const found = workers.filter((worker) => worker.id === name);
   if (found.length === 0) found.push(...workers.filter((worker) => worker.name === name));
   // One that went and came back under another id may still be known as away.

@@ -3,7 +3,6 @@ import { spawn } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { remark, say } from "./print.js";
 
@@ -19,7 +18,7 @@ export function open(): Command {
 }
 
 async function run(options: BrokerChoice & { readonly print?: boolean }): Promise<void> {
-  const { url } = await withBroker(options, (client) => ask(client, "entry", {}));
+  const { url } = await withBroker(options, (client) => client.ask("entry", {}));
   say(url);
   const attended = process.stdout.isTTY === true && options.print !== true;
   const browser = attended ? browserOf(process.env) : undefined;

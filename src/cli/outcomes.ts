@@ -1,6 +1,6 @@
 /** How a task went, in a few words. */
 import type { Client } from "../client/client.js";
-import { ask, type JobView, type TaskView } from "./ask.js";
+import type { JobView, TaskView } from "./answers.js";
 import { counted, shownCount, shownDuration } from "./screen/figures.js";
 import { oneLine } from "./screen/text.js";
 
@@ -26,7 +26,7 @@ export function resultLine(job: number, result: TaskView): string {
 export async function failureLines(client: Client, job: JobView, most: number): Promise<string[]> {
   const { failed } = job.counters;
   if (failed === 0) return [];
-  const page = await ask(client, "tasks", { job: job.id, state: ["failed"], limit: most });
+  const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit: most });
   const lines = page.tasks.map((result) => resultLine(job.id, result));
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${shownMore(more)} failed`] : lines;
@@ -37,7 +37,7 @@ const shownMore = (count: number): string => counted(count, "more task", "more t
 /** "job 3 succeeded: 100 tasks in 4m10s" */
 export function endLine(job: JobView): string {
   const reason = job.reason === undefined ? "" : ` (${oneLine(job.reason)})`;
-  const took = job.ended === undefined ? "" : ` in ${shownDuration(job.ended - job.created)}`;
+  const took = job.ended === undefined ? "" : `, in ${shownDuration(job.ended - job.created)}`;
   return `job ${job.id} ${job.state}: ${progressText(job)}${took}${reason}`;
 }
 

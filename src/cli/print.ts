@@ -12,7 +12,13 @@ export function remark(...lines: readonly string[]): void {
 
 /** Bytes that are text become text, others base64: JSON knows no bytes. */
 export function sayJson(value: unknown): void {
-  say(JSON.stringify(value, (_name, item: unknown) => (item instanceof Uint8Array ? shownBytes(item) : item), 2));
+  say(JSON.stringify(value, asJson, 2));
+}
+
+/** Looks at the item itself: what it is given for a Buffer has been through the Buffer's own toJSON. */
+function asJson(this: unknown, name: string, item: unknown): unknown {
+  const own = (this as Record<string, unknown>)[name];
+  return own instanceof Uint8Array ? shownBytes(own) : item;
 }
 
 function shownBytes(bytes: Uint8Array): string | { readonly base64: string } {

@@ -1,6 +1,6 @@
 /** The program that commander sees: every verb by name, and in full the ones that are needed. */
 import { readFileSync } from "node:fs";
-import { Command } from "commander";
+import { Command, type Option } from "commander";
 import { usageText } from "./failures.js";
 import { VERBS } from "./verbs.js";
 
@@ -27,9 +27,27 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
 
 /** Not copyInheritedSettings: that would also take away what a verb has decided about its arguments. */
 function inherit(command: Command, from: Command): Command {
-  command.exitOverride().configureOutput(from.configureOutput()).helpOption("-h, --help", "print help");
+  command
+    .exitOverride()
+    .configureOutput(from.configureOutput())
+    .helpOption("-h, --help", "print help")
+    .configureHelp({ ...command.configureHelp(), optionDescription });
   for (const child of command.commands) inherit(child, from);
   return command;
+}
+
+/** A default is not worth a word where the description has one itself, or where it is that nothing was given. */
+function optionDescription(option: Option): string {
+  const { description, argChoices, defaultValue, defaultValueDescription } = option;
+  const worded = description.includes("(default: ");
+  const takesValue = option.required || option.optional;
+  const parts = [
+    argChoices === undefined ? "" : `one of ${argChoices.join(", ")}`,
+    worded || !takesValue || defaultValue === undefined || (Array.isArray(defaultValue) && defaultValue.length === 0)
+      ? ""
+      : `default: ${defaultValueDescription ?? String(defaultValue)}`,
+  ].filter((part) => part !== "");
+  return parts.length === 0 ? description : `${description} (${parts.join("; ")})`;
 }
 
 export function packageVersion(): string {

@@ -1,6 +1,5 @@
 /** `laboro release`: hand out a held job's tasks again. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { changeJobs } from "./each-job.js";
 import { parseJobSelector } from "./selectors.js";
@@ -22,7 +21,7 @@ async function run(text: string, options: BrokerChoice): Promise<void> {
       states: OPEN_STATES,
       what: "to release: none is open",
       make: async (_, { id, held }) => {
-        await ask(client, "release", { job: id });
+        await client.ask("release", { job: id });
         return held ? `job ${id} goes on` : `job ${id} was not held`;
       },
     }),

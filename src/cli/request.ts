@@ -39,7 +39,8 @@ async function run(service: string, body: string | undefined, options: Options):
     const answer = await client
       .request(service, bytes, { timeoutMs, retry, ...(pool && { pool }) })
       .catch((cause: unknown) => {
-        if (!(cause instanceof LaboroError)) throw cause;
+        // Its own words alone would not say whose they are.
+        if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;
         throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
       });
     process.stdout.write(answer);

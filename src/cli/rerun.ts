@@ -1,7 +1,6 @@
 /** `laboro rerun`: run finished tasks again. */
 import { Command, Option } from "commander";
 import type { TaskEnd } from "../model/outcome.js";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { changeJobs } from "./each-job.js";
 import { counted } from "./screen/figures.js";
@@ -35,7 +34,7 @@ async function run(text: string, options: Options): Promise<void> {
       states: options.all === true ? STATES : [...OPEN_STATES, "failed", "cancelled"],
       what: "to rerun",
       make: async (_, { id }) => {
-        const { count } = await ask(client, "rerun", { job: id, ends, ...(tasks && { tasks }) });
+        const { count } = await client.ask("rerun", { job: id, ends, ...(tasks && { tasks }) });
         if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
         return `job ${id} has no task that has ${ends.join(" or ")}`;
       },

@@ -2,7 +2,7 @@
 import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
 import type { Range } from "../model/ranges.js";
-import { ask, type JobView } from "./ask.js";
+import type { JobView } from "./answers.js";
 import { type JobSelector, namesOne, shownRanges } from "./selectors.js";
 import type { JobFilter } from "./states.js";
 
@@ -32,17 +32,17 @@ export async function listJobs(client: Client, filter: JobFilter = {}, range?: R
   const found: JobView[] = [];
   let before = range === undefined ? undefined : range.last + 1;
   for (;;) {
-    const page = await ask(client, "jobs", { ...filter, limit: PAGE, ...(before === undefined ? {} : { before }) });
+    const page = await client.ask("jobs", { ...filter, limit: PAGE, ...(before === undefined ? {} : { before }) });
     for (const job of page.jobs) if (range === undefined || job.id >= range.first) found.push(job);
     before = page.next;
     if (before === undefined || (range !== undefined && before <= range.first)) return found;
   }
 }
 
-export const jobNumbered = (client: Client, job: number): Promise<JobView> => ask(client, "job", { job });
+export const jobNumbered = (client: Client, job: number): Promise<JobView> => client.ask("job", { job });
 
 async function lastJob(client: Client): Promise<JobView> {
-  const [last] = (await ask(client, "jobs", { limit: 1 })).jobs;
+  const [last] = (await client.ask("jobs", { limit: 1 })).jobs;
   if (last !== undefined) return last;
   throw new LaboroError("LABORO_NO_SUCH_JOB", "there is no job yet: give one with laboro run or laboro submit");
 }

@@ -83,7 +83,7 @@ async function run(options: Options): Promise<void> {
     `listening on ${broker.url}`,
     "a worker joins with",
     `  laboro worker --join @${quoted(file)}`,
-    "where it can read that file, and elsewhere with",
+    "where it can read that file, and otherwise with",
     `  LABORO_BROKER=${quoted(url)} laboro worker`,
   );
 }

@@ -1,6 +1,5 @@
 /** `laboro services`: what can be asked for. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { say, sayJson } from "./print.js";
 import { shownCount, shownDuration } from "./screen/figures.js";
@@ -34,7 +33,7 @@ const COLUMNS: readonly Column[] = [
 ];
 
 async function run(options: Options): Promise<void> {
-  const answer = await withBroker(options, (client) => ask(client, "services", {}));
+  const answer = await withBroker(options, (client) => client.ask("services", {}));
   if (options.json === true) {
     sayJson(answer);
     return;

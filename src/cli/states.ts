@@ -1,7 +1,7 @@
 /** The states of a job as options name them: `--state failed,cancelled`. */
 import { InvalidArgumentError } from "commander";
 import type { OperationInput } from "../broker/operations/index.js";
-import type { JobView } from "./ask.js";
+import type { JobView } from "./answers.js";
 import { suggestion } from "./suggest.js";
 
 export type JobState = JobView["state"];

@@ -1,7 +1,7 @@
 /** `laboro status`, and `laboro` alone: the jobs, or one of them in full. */
 import { Command } from "commander";
 import type { Client } from "../client/client.js";
-import { ask, type JobView, type OperationOutput } from "./ask.js";
+import type { JobView, OperationOutput } from "./answers.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "./broker.js";
 import { parseDuration } from "./duration.js";
 import { jobTable } from "./job-list.js";
@@ -64,7 +64,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
 }
 
 async function showList(client: Client, options: Options): Promise<void> {
-  const [broker, { jobs, hidden, more }] = await Promise.all([ask(client, "status", {}), jobsToShow(client, options)]);
+  const [broker, { jobs, hidden, more }] = await Promise.all([client.ask("status", {}), jobsToShow(client, options)]);
   if (options.json === true) {
     sayJson({ broker, jobs, hidden });
     return;
@@ -95,7 +95,7 @@ async function jobsToShow(client: Client, options: Options): Promise<Shown> {
   }
   const [open, ended] = await Promise.all([
     listJobs(client, { ...filter, state: ["open"] }),
-    ask(client, "jobs", { ...filter, state: [...ENDED_STATES], limit: LOOKED_AT }),
+    client.ask("jobs", { ...filter, state: [...ENDED_STATES], limit: LOOKED_AT }),
   ]);
   // What ended last, not what was submitted last: a long job that has just ended is news.
   const recent = [...ended.jobs].sort((a, b) => (b.ended ?? 0) - (a.ended ?? 0)).slice(0, RECENT);
@@ -114,7 +114,9 @@ function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): str
   const { workers, slots, tasks, refusing, requests } = broker;
   const away = workers.away === 0 ? "" : `, ${shownCount(workers.away)} away`;
   const parts = [
-    `${counted(workers.connected, "worker")}${away} with ${counted(slots.total, "slot")}, ${shownCount(slots.free)} free`,
+    workers.connected === 0
+      ? `no worker is connected${away}`
+      : `${counted(workers.connected, "worker")}${away} with ${counted(slots.total, "slot")}, ${shownCount(slots.free)} free`,
     `${counted(tasks.running, "task")} running, ${shownCount(tasks.waiting)} waiting`,
     requests.running + requests.waiting === 0
       ? ""

@@ -1,6 +1,5 @@
 /** `laboro stop`: end a worker. */
 import { Command } from "commander";
-import { ask } from "./ask.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { workerNamed } from "./named-worker.js";
 import { say } from "./print.js";
@@ -21,7 +20,7 @@ export function stop(): Command {
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
     const { id, name: known, tasks, stock } = await workerNamed(client, name);
-    await ask(client, "stop", { worker: id });
+    await client.ask("stop", { worker: id });
     say(`worker ${known} stops when it has ended what it runs: ${counted(Math.max(0, tasks - stock), "task")}`);
   });
 }

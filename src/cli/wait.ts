@@ -54,12 +54,24 @@ async function run(text: string, options: Options): Promise<void> {
 /** Resolves when all have ended, however long the broker itself is away. */
 async function allEnded(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
   const over = new AbortController();
-  const waits = jobs.map((job) => askPatiently(client, "wait", { job }, over.signal));
+  const ended = new Set<number>();
+  const waits = jobs.map(async (job) => {
+    await askPatiently(client, "wait", { job }, over.signal);
+    ended.add(job);
+  });
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     if (timeoutMs === undefined) return;
-    const text = `not all have ended within ${formatDuration(timeoutMs)}`;
-    timer = setTimeout(() => reject(new LaboroError("LABORO_DEADLINE", text)), timeoutMs);
+    timer = setTimeout(
+      () =>
+        reject(
+          tooLate(
+            jobs.filter((job) => !ended.has(job)),
+            timeoutMs,
+          ),
+        ),
+      timeoutMs,
+    );
   });
   try {
     await Promise.race([Promise.all(waits), late]);
@@ -69,4 +81,11 @@ async function allEnded(client: Client, jobs: readonly number[], timeoutMs: numb
     // Of a question that nobody waits for any more, the end does not matter.
     for (const wait of waits) wait.catch(() => {});
   }
+}
+
+function tooLate(open: readonly number[], timeoutMs: number): LaboroError {
+  const [first] = open;
+  const which = open.length === 1 ? `job ${first} has` : `jobs ${open.join(", ")} have`;
+  const text = `${which} not ended within ${formatDuration(timeoutMs)}; laboro status ${first} says how far it is`;
+  return new LaboroError("LABORO_DEADLINE", text);
 }

@@ -1,6 +1,6 @@
 /** `laboro workers`: who works. */
 import { Command } from "commander";
-import { ask, type WorkerView } from "./ask.js";
+import type { WorkerView } from "./answers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { say, sayJson } from "./print.js";
 import { type Column, table } from "./screen/table.js";
@@ -37,7 +37,7 @@ const COLUMNS: readonly Column[] = [
 ];
 
 async function run(options: Options): Promise<void> {
-  const answer = await withBroker(options, (client) => ask(client, "workers", {}));
+  const answer = await withBroker(options, (client) => client.ask("workers", {}));
   if (options.json === true) {
     sayJson(answer);
     return;

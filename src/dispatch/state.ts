@@ -53,6 +53,9 @@ export const UNSTARTED = 0;
 export const STARTED = 1;
 export const GONE = 2;
 
+/** A plain list where there are few: a typed array costs more to make than to use. */
+export type TaskStates = Uint8Array | number[];
+
 /** Tasks handed to one worker in one piece: a parcel of the store. */
 export interface Claim {
   readonly parcel: ParcelId;
@@ -64,7 +67,7 @@ export interface Claim {
   readonly failures: number;
   readonly crashes: number;
   /** One of the three states above for each task, from `first` on. */
-  readonly tasks: Uint8Array;
+  readonly tasks: TaskStates;
   /** Tasks not gone; = placed + stock. */
   open: number;
   /** Those that hold their share of the worker's room. */

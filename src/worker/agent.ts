@@ -48,6 +48,9 @@ export interface LeaveOptions {
 
 type Link = LinkOf<"worker">;
 
+/** How long the answer of a call that was aborted is waited for: a handler need not heed it. */
+const ABORTED_MS = 1_000;
+
 export class Agent {
   readonly #parts: DeskParts;
   readonly #options: AgentOptions;
@@ -119,7 +122,7 @@ export class Agent {
     await this.#calls.whenNone(finish ? undefined : graceMs);
     this.#calls.abortAll();
     await this.#desk.until(() => this.#desk.runningCount === 0);
-    await this.#calls.whenNone(graceMs);
+    await this.#calls.whenNone(Math.min(graceMs, ABORTED_MS));
     let patience = true;
     const timer = setTimeout(() => {
       patience = false;
@@ -129,6 +132,12 @@ export class Agent {
     clearTimeout(timer);
     this.#dial.stop(1000, "the worker stops");
     this.#desk.close();
+  }
+
+  /** What `leave` lets end by itself gets no more than this. */
+  hurry(graceMs: number): void {
+    this.#desk.returnRunning(graceMs);
+    void this.#calls.whenNone(graceMs).then(() => this.#calls.abortAll());
   }
 
   #join(link: Link): void {

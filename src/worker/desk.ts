@@ -5,7 +5,6 @@
  * DONE follows the last OUTPUT, so until that is sent the task counts as running.
  */
 import type { Log } from "../broker/log.js";
-import { asLaboroError } from "../model/errors.js";
 import type { JobId } from "../model/ids.js";
 import {
   type DoneTask,
@@ -20,13 +19,13 @@ import {
 } from "../protocols/laboro/messages.js";
 import type { JobFiles } from "./command-of.js";
 import { attemptKey, Deliveries } from "./deliveries.js";
+import { Endings } from "./endings.js";
 import { Ledger, type StockedTask } from "./ledger.js";
 import type { Lifetime } from "./lifetime.js";
 import type { MemoryWatch } from "./memory.js";
 import type { Slots } from "./processes/index.js";
 import type { Place, Room } from "./room.js";
 import type { Services } from "./services.js";
-import { readSpooled, writeSpooled } from "./spool/entry.js";
 import type { WorkerDirectory } from "./spool/identity.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
 import { TaskOutput } from "./spool/task-output.js";
@@ -67,6 +66,7 @@ export class Desk {
   readonly #ledger = new Ledger();
   readonly #deliveries: Deliveries;
   readonly #runner: TaskRunner;
+  readonly #endings: Endings;
   readonly #recipes = new Map<JobId, JobRecipe>();
   readonly #running = new Map<string, Running>();
   #send: Send | undefined;
@@ -100,7 +100,8 @@ export class Desk {
         giveBack: (tasks) => this.#giveBack(tasks),
       });
     }
-    for (const one of spooled) this.#takeUp(one);
+    this.#endings = new Endings(parts, this.#ledger, this.#deliveries, () => this.#flushSoon());
+    for (const one of spooled) this.#endings.takeUp(one);
   }
 
   get idle(): boolean {
@@ -271,7 +272,7 @@ export class Desk {
     if (running === undefined) return;
     this.#running.delete(attemptKey(task));
     this.#parts.room.give(running.place);
-    if (running.fate === "report") this.#report(task, end);
+    if (running.fate === "report") this.#endings.report(task, end);
     else this.#deliveries.discard(task);
     if (running.fate === "return") {
       const range = { job: task.job, attempt: task.attempt, first: task.index, last: task.index };
@@ -282,65 +283,9 @@ export class Desk {
     this.#tellWatchers();
   }
 
-  /** Spool the result; DONE goes when the task's output has gone. */
-  #report(task: TaskRef, end: RunEnd): void {
-    const output = this.#deliveries.of(task);
-    const done: DoneTask = { ...end, ...task, outputEnd: output?.end() ?? 0 };
-    void this.#spool(done, output);
-    if (output === undefined) this.#ledger.finish(done);
-    else this.#deliverThenFinish(done, output);
-  }
-
-  #deliverThenFinish(done: DoneTask, output: TaskOutput): void {
-    this.#deliveries.open(done, output, () => {
-      if (this.#ledger.finish(done)) this.#flushSoon();
-    });
-    this.#deliveries.pump();
-  }
-
-  async #spool(done: DoneTask, output: TaskOutput | undefined): Promise<void> {
-    try {
-      const packed = output?.pack();
-      if (output !== undefined && packed === undefined) await output.persist();
-      // It may have been delivered while its output went to the disk.
-      if (this.#ledger.has(done)) this.#parts.spool.append(attemptKey(done), writeSpooled(done, packed));
-    } catch (cause) {
-      const { code, message } = asLaboroError(cause);
-      this.#parts.log.warn({ code, task: attemptKey(done) }, `a result is not spooled: ${message}`);
-    }
-  }
-
-  /** A result that an earlier life of this worker could not deliver. */
-  #takeUp(spooled: UnacknowledgedResult): void {
-    const entry = readSpooled(spooled.payload);
-    if (entry === undefined) {
-      this.#parts.log.warn({ key: spooled.key }, "a spooled result cannot be read and is given up");
-      this.#parts.spool.acknowledged(spooled.key);
-      return;
-    }
-    const { done, packed } = entry;
-    this.#ledger.resume(done);
-    const output = this.#spooledOutput(done, packed);
-    if (output === undefined) this.#ledger.finish(done);
-    else this.#deliverThenFinish(done, output);
-  }
-
-  #spooledOutput(task: TaskRef, packed: Uint8Array | undefined): TaskOutput | undefined {
-    const settings = this.#deliveries.settingsFor(task);
-    try {
-      return packed === undefined ? TaskOutput.load(settings) : TaskOutput.unpack(packed, settings);
-    } catch (cause) {
-      // The result counts without its output; the offsets show that some is missing.
-      const { code, message } = asLaboroError(cause);
-      this.#parts.log.warn({ code, task: attemptKey(task) }, `spooled output is lost: ${message}`);
-      return undefined;
-    }
-  }
-
   /** The broker has it, or nobody wants it. */
   #delivered(task: TaskRef): void {
-    this.#parts.spool.acknowledged(attemptKey(task));
-    this.#deliveries.discard(task);
+    this.#endings.delivered(task);
     if (this.#ledger.idle) this.#tellWatchers();
   }
 

@@ -2,7 +2,8 @@
  * Placeholders in the arguments of a command:
  *   {}   the task's entry          {.}  the entry without its last extension
  *   {#}  the task's number         {/}  the entry without the folders before it
- * In a line for the shell what replaces them is quoted for it; a word of its own is replaced as it is.
+ * A word of its own is replaced as it is. In a line for the shell what replaces them is quoted for the place where it stands: bare,
+ * between single quotes, or between double ones. So `cat {}`, `cat '{}'` and `cat "{}.txt"` all mean the file of that name.
  */
 import type { TaskIndex } from "../model/ids.js";
 import type { Bytes } from "../model/recipe.js";
@@ -17,16 +18,46 @@ export function expandWords(argv: readonly Bytes[], index: TaskIndex, entry: Byt
 }
 
 export function expandLine(line: Bytes, index: TaskIndex, entry: Bytes | undefined): Bytes {
-  return replace(line, index, entry, (value) => `'${value.replaceAll("'", "'\\''")}'`);
+  const text = latin(line);
+  let quotes: Quotes = "";
+  let seen = 0;
+  return replace(line, index, entry, (value, at) => {
+    quotes = quotesAt(text, seen, at, quotes);
+    seen = at;
+    return QUOTED[quotes](value);
+  });
 }
 
-function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote: (value: string) => string): Bytes {
+/** What the place in the line is enclosed by. */
+type Quotes = "" | "'" | '"';
+
+const QUOTED: Readonly<Record<Quotes, (value: string) => string>> = {
+  "": (value) => (/^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`),
+  "'": (value) => value.replaceAll("'", "'\\''"),
+  '"': (value) => value.replace(/[\\"$`]/g, "\\$&"),
+};
+
+/** The quotes that are open at `to`, where `quotes` were open at `from`. */
+function quotesAt(line: string, from: number, to: number, quotes: Quotes): Quotes {
+  let open = quotes;
+  for (let i = from; i < to; i++) {
+    const character = line[i];
+    if (character === "\\" && open !== "'") i++;
+    else if (open === "" && (character === "'" || character === '"')) open = character;
+    else if (character === open) open = "";
+  }
+  return open;
+}
+
+type Quote = (value: string, at: number) => string;
+
+function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote: Quote): Bytes {
   const text = latin(word);
   if (!text.includes("{")) return word;
   const value = entry === undefined ? String(index) : latin(entry);
-  const replaced = text.replace(PLACEHOLDER, (found) => {
+  const replaced = text.replace(PLACEHOLDER, (found, at: number) => {
     if (found === "{#}") return String(index);
-    return quote(found === "{.}" ? withoutExtension(value) : found === "{/}" ? baseName(value) : value);
+    return quote(found === "{.}" ? withoutExtension(value) : found === "{/}" ? baseName(value) : value, at);
   });
   return Buffer.from(replaced, "latin1");
 }

@@ -78,6 +78,7 @@ export interface Worker {
   serve(service: string, handler: Handler): void;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
+  /** Called again without `finish`, it waits no longer for what runs. */
   stop(options?: StopOptions): Promise<void>;
 }
 
@@ -137,11 +138,12 @@ export function startWorker(options: WorkerOptions): Worker {
   );
   let stopping: Promise<void> | undefined;
   const stop = (how: StopOptions): Promise<void> => {
+    if (stopping !== undefined && how.finish !== true) agent.hurry(how.graceMs ?? cancelGraceMs);
     stopping ??= (async () => {
       const { finish = false, graceMs = cancelGraceMs, patienceMs = PATIENCE_MS } = how;
-      lifetime?.stop();
       memory?.stop();
       await agent.leave({ finish, graceMs, patienceMs });
+      lifetime?.stop();
       await programs.close();
       await slots.close();
       await spool.close();
@@ -152,10 +154,11 @@ export function startWorker(options: WorkerOptions): Worker {
     return stopping;
   };
   const leave = (why: StopReason): void => {
-    if (stopping !== undefined) return;
-    log.info({ why }, "the worker stops");
+    const first = stopping === undefined;
+    if (first) log.info({ why }, "the worker stops");
     // At the end of its lifetime there is no time left for tasks to end by themselves.
-    void stop({ finish: why !== "lifetime" }).then(() => options.onStopped?.(why));
+    const stopped = stop({ finish: why !== "lifetime" });
+    if (first) void stopped.then(() => options.onStopped?.(why));
   };
   return {
     id: directory.id,

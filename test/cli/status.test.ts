@@ -9,7 +9,7 @@ describe("laboro status", () => {
     const { code, stdout, stderr } = await shop.laboro(["status"]);
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatchInlineSnapshot(`
-      "0 workers with 0 slots, 0 free; 0 tasks running, 0 waiting
+      "no worker is connected; 0 tasks running, 0 waiting
 
       there is no job yet; laboro run or laboro submit gives one
       "
@@ -20,12 +20,13 @@ describe("laboro status", () => {
   it("lists open jobs first, then the few that ended last, and says how many are hidden", async () => {
     const shop = await openCliShop();
     const worker = shop.worker();
-    for (let i = 0; i < 8; i++) await (await shop.client.submit({ name: `done-${i}`, recipe: { kind: "noop" } })).wait();
+    for (let i = 0; i < 8; i++)
+      await (await shop.client.submit({ name: `done-${i}`, recipe: { kind: "noop" } })).wait();
     await worker.stop({ graceMs: 0 });
     await shop.client.submit({ name: "later", recipe: { kind: "noop" }, count: 12_000, held: true, pool: "big" });
     const { stdout } = await shop.laboro(["status"]);
     expect(steady(stdout, shop)).toMatchInlineSnapshot(`
-      "0 workers with 0 slots, 0 free; 0 tasks running, 12_000 waiting
+      "no worker is connected; 0 tasks running, 12_000 waiting
 
       JOB  NAME  STATE  DONE  POOL  AGE  TOOK
         9  later  held  0/12_000  big  TIME
@@ -49,7 +50,7 @@ describe("laboro status", () => {
     shop.worker({ name: "w1" });
     const job = await shop.client.submit({
       name: "mixed",
-      recipe: { ...sh('case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac'), dir: shop.dir },
+      recipe: { ...sh("case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac"), dir: shop.dir },
       count: 4,
       priority: 2,
       timeLimitMs: 90_000,
@@ -88,7 +89,7 @@ describe("laboro status", () => {
     const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
     await until(async () => ((await shown()).match(/ running$/gm) ?? []).length === 2, "two tasks run");
     expect(await shown()).toMatchInlineSnapshot(`
-      "job 1  sleepers  running, given TIME ago
+      "job 1  sleepers  running, submitted TIME ago
         command  sleep 60
 
       0 of 5 tasks done: 2 running, 3 waiting
@@ -111,9 +112,10 @@ describe("laboro status", () => {
     const plain = await shop.laboro(["status"], { columns: 40, env: { NO_COLOR: "1" } });
     expect(steady(plain.stdout.slice(plain.stdout.indexOf("JOB")))).toMatchInlineSnapshot(`
       "JOB  NAME  STATE  DONE  AGE
-        1  a job with qu…  waiting  0/3  TIME"
+        1  a job with q…  waiting  0/3  TIME"
     `);
-    for (const line of plain.stdout.slice(plain.stdout.indexOf("JOB")).split("\n")) expect(line.length).toBeLessThanOrEqual(40);
+    for (const line of plain.stdout.slice(plain.stdout.indexOf("JOB")).split("\n"))
+      expect(line.length).toBeLessThanOrEqual(40);
     const ascii = await shop.laboro(["status"], { columns: 40, env: { LANG: "C" } });
     // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
     expect(ascii.stdout).toMatch(/^[\n\u001b -~]*$/);
@@ -123,10 +125,22 @@ describe("laboro status", () => {
     const shop = await openCliShop();
     await shop.client.submit({ name: "one", recipe: { kind: "noop" }, count: 2 });
     const list = JSON.parse((await shop.laboro(["status", "--json"])).stdout);
-    expect(list).toMatchObject({ broker: { slots: { total: 0 } }, jobs: [{ id: 1, name: "one", state: "waiting" }], hidden: 0 });
+    expect(list).toMatchObject({
+      broker: { slots: { total: 0 } },
+      jobs: [{ id: 1, name: "one", state: "waiting" }],
+      hidden: 0,
+    });
     const one = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
     expect(one).toEqual(list.jobs[0]);
     expect(JSON.parse((await shop.laboro(["status", "all", "--json"])).stdout)).toEqual({ jobs: [one] });
+  });
+
+  it("has bytes as text in JSON, or as base64 where they are none", async () => {
+    const shop = await openCliShop();
+    const argv = ["echo", new Uint8Array([0x61, 0x62]), new Uint8Array([0xff])];
+    await shop.client.submit({ recipe: { kind: "command", argv } });
+    const { recipe } = JSON.parse((await shop.laboro(["status", "1", "--json"])).stdout);
+    expect(recipe.argv).toEqual(["echo", "ab", { base64: "/w==" }]);
   });
 
   it("of a job that is not there is exit code 1", async () => {

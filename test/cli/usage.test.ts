@@ -58,7 +58,9 @@ describe("help", () => {
   it("lists every verb in groups, and each verb has examples", async () => {
     const { code, stdout } = await laboro(["--help"]);
     expect(code).toBe(0);
-    const verbs = [...stdout.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, verb = ""]) => verb).filter((verb) => verb !== "help");
+    const verbs = [...stdout.matchAll(/^ {2}([a-z]+) {2,}/gm)]
+      .map(([, verb = ""]) => verb)
+      .filter((verb) => verb !== "help");
     expect(verbs.length).toBeGreaterThan(15);
     for (const verb of verbs) {
       const help = await laboro([verb, "--help"]);
@@ -76,7 +78,17 @@ describe("without a broker", () => {
   const nowhere = { LABORO_DATA: "/nonexistent/laboro" };
 
   it("every verb that needs one exits 3 and says what to do", async () => {
-    const verbs = ["status", "workers", "services", "wait last", "logs 1", "cancel all", "explain 1.0", "open", "request x"];
+    const verbs = [
+      "status",
+      "workers",
+      "services",
+      "wait last",
+      "logs 1",
+      "cancel all",
+      "explain 1.0",
+      "open",
+      "request x",
+    ];
     for (const verb of verbs) {
       const { code, stdout, stderr } = await laboro(verb.split(" "), { env: nowhere });
       expect([verb, code, stdout]).toEqual([verb, 3, ""]);

@@ -12,8 +12,8 @@ describe("laboro wait", () => {
     const { code, stdout, stderr } = await shop.laboro(["wait", "1-2"]);
     expect([code, stderr]).toEqual([0, ""]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
-      "job 1 succeeded: 3 succeeded in TIME
-      job 2 succeeded: 1 succeeded in TIME"
+      "job 1 succeeded: 3 succeeded, in TIME
+      job 2 succeeded: 1 succeeded, in TIME"
     `);
   });
 
@@ -35,7 +35,7 @@ describe("laboro wait", () => {
       1.8 failed: exit code 4, after TIME on w1
       1.9 failed: exit code 4, after TIME on w1
       and 2 more tasks failed
-      job 1 failed: 2 succeeded, 12 failed in TIME"
+      job 1 failed: 2 succeeded, 12 failed, in TIME"
     `);
     const json = await shop.laboro(["wait", "last", "--json"]);
     expect(json.code).toBe(1);
@@ -48,7 +48,7 @@ describe("laboro wait", () => {
     await job.cancel(undefined, "not needed");
     const { code, stdout } = await shop.laboro(["wait", "1"]);
     expect(code).toBe(1);
-    expect(steady(stdout)).toMatchInlineSnapshot(`"job 1 cancelled: 3 cancelled in TIME (not needed)"`);
+    expect(steady(stdout)).toMatchInlineSnapshot(`"job 1 cancelled: 3 cancelled, in TIME (not needed)"`);
   });
 
   it("gives up at its timeout", async () => {
@@ -57,8 +57,7 @@ describe("laboro wait", () => {
     expect(await shop.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
       {
         "code": 1,
-        "stderr": "laboro: not all have ended within 300ms (LABORO_DEADLINE)
-        laboro services and laboro workers show who could answer
+        "stderr": "laboro: job 1 has not ended within 300ms; laboro status 1 says how far it is (LABORO_DEADLINE)
       ",
         "stdout": "",
       }
@@ -76,7 +75,7 @@ describe("laboro wait", () => {
     try {
       shop.worker();
       const { code, stdout } = await waited;
-      expect([code, steady(stdout)]).toEqual([0, "job 1 succeeded: 1 succeeded in TIME"]);
+      expect([code, steady(stdout)]).toEqual([0, "job 1 succeeded: 1 succeeded, in TIME"]);
     } finally {
       await again.stop();
     }

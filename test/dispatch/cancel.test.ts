@@ -83,15 +83,15 @@ describe("cancel", () => {
     expect(broker.job(1)).toMatchObject({ counters: { failed: 1, cancelled: 1 }, ended: { state: "failed" } });
   });
 
-  it("of 200,000 tasks that wait one by one is no trouble", () => {
-    const broker = new Workbench({ leaseBlock: 400_000 });
-    broker.submit({ count: 400_000, held: true });
+  it("of 150,000 tasks that wait one by one is no trouble", () => {
+    const broker = new Workbench({ leaseBlock: 300_000 });
+    broker.submit({ count: 300_000, held: true });
     const { state } = broker;
     const job = state.jobs.get(JobId(1));
-    const odd = Array.from({ length: 200_000 }, (_, i) => ({ first: 2 * i + 1, last: 2 * i + 1 }));
+    const odd = Array.from({ length: 150_000 }, (_, i) => ({ first: 2 * i + 1, last: 2 * i + 1 }));
     onCancel(state, new Decisions(), JobId(1), odd);
-    expect(job?.waiting.length).toBe(200_000);
-    onCancel(state, new Decisions(), JobId(1), [{ first: 0, last: 199_999 }]);
-    expect(job?.ready).toBe(100_000);
+    expect(job?.waiting.length).toBe(150_000);
+    onCancel(state, new Decisions(), JobId(1), [{ first: 0, last: 149_999 }]);
+    expect(job?.ready).toBe(75_000);
   });
 });

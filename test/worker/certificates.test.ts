@@ -1,9 +1,14 @@
 import { X509Certificate } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { generate } from "selfsigned";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
+import { parseJoinUrls } from "../../src/client/find-broker.js";
+import { connect, startBroker } from "../../src/client/index.js";
 import { ClientLink } from "../../src/client/link.js";
 import type { LaboroError } from "../../src/model/errors.js";
 import { encodeFrame } from "../../src/protocols/laboro/codec.js";
@@ -102,7 +107,7 @@ describe("an https broker", () => {
     const unseen = await authority("unseen");
     await expect(greeted(url, unseen.fingerprint)).rejects.toMatchObject({
       code: "LABORO_BAD_CERTIFICATE",
-      message: expect.stringContaining("is not the broker of this join URL"),
+      message: expect.stringMatching(/^127\.0\.0\.1:\d+ is not the broker of this join URL/),
     });
     // One whose certificate is known already takes another way.
     await expect(greeted(url, ours.fingerprint)).rejects.toMatchObject({ code: "LABORO_BAD_CERTIFICATE" });
@@ -140,5 +145,20 @@ describe("an https broker", () => {
       });
     });
     expect(refused.code).toBe("LABORO_BAD_CERTIFICATE");
+  });
+
+  it("lets in a worker by its join URL", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "laboro-tls-"));
+    const broker = await startBroker({ dir, host: "0.0.0.0", port: 0, advertise: ["127.0.0.1"] });
+    const { urls, token, caFingerprint = "" } = parseJoinUrls(broker.joinUrl(), "the test");
+    expect(urls).toEqual([expect.stringMatching(/^https:/)]);
+    const worker = startWorker({ broker: urls, token, caFingerprint });
+    const client = await connect({ broker: broker.url, token: broker.token, caFingerprint });
+    const job = await client.submit({ recipe: { kind: "command", argv: ["true"] } });
+    expect(await job.wait()).toBe("succeeded");
+    client.close();
+    await worker.stop();
+    await broker.stop();
+    rmSync(dir, { recursive: true });
   });
 });

@@ -82,6 +82,20 @@ describe("laboro worker", () => {
     expect(refused).toMatchObject({ code: 3, said: expect.stringContaining("LABORO_BAD_TOKEN") });
   });
 
+  it("leaves no program behind when it is killed", async () => {
+    const site = newSite();
+    await site.startBroker();
+    const cat = ["--service-mode", "lines", "--service", "echo=cat"];
+    const worker = launch(site, "--join", joinFile(site), ...cat);
+    await worker.says("joined the broker");
+    const client = await site.client();
+    expect(Buffer.from(await client.request("echo", "x")).toString()).toBe("x");
+    const programs = (): number => site.processes().filter(({ command }) => /^cat\b/.test(command)).length;
+    expect(programs()).toBe(1);
+    await worker.end("SIGKILL");
+    await until("its program is gone", () => programs() === 0, 6_000);
+  });
+
   it("ends with 0 when its lifetime is over or it was idle for too long", async () => {
     const site = newSite();
     await site.startBroker();

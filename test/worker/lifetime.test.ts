@@ -24,6 +24,17 @@ describe("a worker with a lifetime", () => {
     expect(await resultsOf(job)).toMatchObject([{ worker: "long", attempt: 2 }]);
   });
 
+  it("lets tasks end on their own only as long as it lasts", async () => {
+    const { client, worker } = await openShop();
+    const job = await client.submit({ recipe: sleep(60) });
+    const short = worker({ lifetimeMs: 1_000 });
+    await until(async () => (await client.workers()).some(({ tasks }) => tasks === 1), "it has the task");
+    const begun = Date.now();
+    await short.stop({ finish: true });
+    expect(Date.now() - begun).toBeLessThan(10_000);
+    expect((await job.info()).ended).toBeUndefined();
+  });
+
   it("tells the broker until when it is there", async () => {
     const { broker, worker } = await openShop();
     const timed = worker({ lifetimeMs: 3_600_000 });

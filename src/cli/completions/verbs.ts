@@ -16,7 +16,7 @@ export interface VerbWords {
   readonly name: string;
   readonly summary: string;
   readonly options: readonly OptionWords[];
-  /** What its words are; undefined where nothing can be said. */
+  /** What its words are: none where it takes none, undefined where nothing can be said. */
   readonly words?: Candidates | readonly string[];
 }
 
@@ -52,8 +52,9 @@ function kindOf(flags: string): "file" | "directory" | "any" {
 /** Told by the name of the first argument, which is the same in every verb. */
 function wordsOf(command: Command): Candidates | readonly string[] | undefined {
   const [first] = command.registeredArguments;
-  if (first?.argChoices !== undefined) return first.argChoices;
-  switch (first?.name()) {
+  if (first === undefined) return [];
+  if (first.argChoices !== undefined) return first.argChoices;
+  switch (first.name()) {
     case "selector":
     case "job.task":
       return "jobs";
@@ -67,4 +68,4 @@ function wordsOf(command: Command): Candidates | readonly string[] | undefined {
 }
 
 /** Fit to stand between any quotes of any shell. */
-const plainText = (text: string): string => text.replace(/['"`$\\[\]:]/g, "").replaceAll("\n", " ");
+const plainText = (text: string): string => text.replace(/['"`$\\[\]]/g, "").replaceAll("\n", " ");

@@ -2,7 +2,6 @@
 import { statSync } from "node:fs";
 import { findBroker } from "../../client/find-broker.js";
 import { LaboroError } from "../../model/errors.js";
-import { ask } from "../ask.js";
 import { type BrokerChoice, reach } from "../broker.js";
 import { packageVersion } from "../program.js";
 import { counted, shownDuration } from "../screen/figures.js";
@@ -23,7 +22,7 @@ async function checkLink(choice: BrokerChoice): Promise<Check[]> {
     const client = await reach(choice, PATIENCE_MS);
     try {
       const asked = Date.now();
-      const status = await ask(client, "status", {});
+      const status = await client.ask("status", {});
       const took = Date.now() - asked;
       const here = asked + took / 2;
       return [

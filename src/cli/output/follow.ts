@@ -5,7 +5,7 @@
  */
 import type { Client } from "../../client/client.js";
 import { contains, countOf, type Ranges, within } from "../../model/ranges.js";
-import type { JobView, OperationOutput } from "../ask.js";
+import type { JobView, OperationOutput } from "../answers.js";
 import { askPatiently } from "../broker.js";
 import { jobNumbered } from "../selected.js";
 import { type PrintOptions, TaskPrinter } from "./task-printer.js";
@@ -50,7 +50,7 @@ class Following {
   async run(): Promise<void> {
     const { id } = this.#job;
     // From now on: what ends while we look is told of again, and known by then.
-    let after = (await this.#events({ job: id, limit: 1 })).last;
+    let after = (await askPatiently(this.#client, "events", { job: id, limit: 1 })).last;
     let look = true;
     for (;;) {
       if (look) await this.#printEnded(this.#wanted);
@@ -60,17 +60,13 @@ class Following {
         if (this.#live.size < MOST_AT_ONCE) this.#follow(task);
       }
       if (this.#failure !== undefined) throw this.#failure;
-      const page = await this.#events({ job: id, after, waitMs: LOOK_MS });
+      const page = await askPatiently(this.#client, "events", { job: id, after, waitMs: LOOK_MS });
       after = page.last;
       look = page.missed || page.events.some(({ partly }) => partly === true);
       for (const event of page.events) await this.#hear(event);
     }
     await this.#printEnded(this.#wanted);
     await Promise.all(this.#live);
-  }
-
-  async #events(input: object): Promise<OperationOutput<"events">> {
-    return (await askPatiently(this.#client, "events", input)) as OperationOutput<"events">;
   }
 
   async #hear({ kind, succeeded = [], failed = [], cancelled = [] }: Event): Promise<void> {

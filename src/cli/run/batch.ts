@@ -9,7 +9,7 @@
 import type { Client } from "../../client/client.js";
 import { LaboroError } from "../../model/errors.js";
 import { numberAt } from "../../model/recipe.js";
-import { ask, type TaskView } from "../ask.js";
+import type { TaskView } from "../answers.js";
 import { EXIT } from "../failures.js";
 import { shownDuration } from "../screen/figures.js";
 import type { OwnSubmission } from "../submission/options.js";
@@ -42,7 +42,7 @@ export async function runBatch(
 ): Promise<number> {
   const started = Date.now();
   let client = await reach();
-  const { last } = await ask(client, "events", { limit: 1, waitMs: 0 });
+  const { last } = await client.ask("events", { limit: 1, waitMs: 0 });
   const begun = await begin(client, submission, options.fresh);
   const { job, count, before, entries } = begun;
   if (begun.resumed) process.stderr.write(`going on with job ${job}: ${before} of ${before + begun.left} are done\n`);
@@ -85,7 +85,7 @@ export async function runBatch(
   await show.finish(client, job);
   progress.clear();
   log?.close();
-  const view = await ask(client, "job", { job });
+  const view = await client.ask("job", { job });
   standing = view.counters;
   sayFailures(failures, labelOf);
   sayEnd(job, view.count, standing, Date.now() - started, end === undefined);
@@ -123,10 +123,13 @@ function obeyInterrupt(
   const first = (): void => {
     progress.clear();
     process.stderr.write("stopping: what runs may end; Ctrl-C again stops it too\n");
-    void ask(now(), "hold", { job }).catch(() => {});
+    void now()
+      .ask("hold", { job })
+      .catch(() => {});
     // Held, it never ends: it is over when nothing of it is at a worker.
     timer = setInterval(() => {
-      void ask(now(), "running", { job, limit: 1 })
+      void now()
+        .ask("running", { job, limit: 1 })
         .then(({ tasks }) => tasks.length === 0 && over.abort())
         .catch(() => over.abort());
     }, 100);

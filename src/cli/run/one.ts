@@ -1,7 +1,7 @@
 /** The output of a single task as it comes, each stream to its own. */
 import type { Client } from "../../client/client.js";
 import { LaboroError } from "../../model/errors.js";
-import { ask, type OperationOutput } from "../ask.js";
+import type { OperationOutput } from "../answers.js";
 
 const WAIT_MS = 5_000;
 const PAUSE_MS = 100;
@@ -16,13 +16,14 @@ export async function showLive(now: () => Client, job: number, over: AbortSignal
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       continue;
     }
-    // A new attempt begins its output anew.
-    if (attempt !== undefined && page.attempt !== undefined && page.attempt !== attempt) {
+    // A new attempt begins its output anew. Between two of them the broker does not say whose the output is.
+    if (page.attempt !== undefined && page.attempt !== attempt) {
       attempt = page.attempt;
-      from = 0;
-      continue;
+      if (from > 0) {
+        from = 0;
+        continue;
+      }
     }
-    attempt = page.attempt ?? attempt;
     for (const { stream, bytes } of page.pieces) (stream === "stdout" ? process.stdout : process.stderr).write(bytes);
     from = page.next ?? page.end;
     if (page.ended) return;
@@ -32,7 +33,7 @@ export async function showLive(now: () => Client, job: number, over: AbortSignal
 /** Undefined while the broker is away: whoever watches the batch finds the next one. */
 async function nextPage(client: Client, job: number, from: number): Promise<OperationOutput<"output"> | undefined> {
   try {
-    return await ask(client, "output", { job, index: 0, from, waitMs: WAIT_MS });
+    return await client.ask("output", { job, index: 0, from, waitMs: WAIT_MS });
   } catch (cause) {
     if (cause instanceof LaboroError && /^LABORO_BROKER_/.test(cause.code)) return undefined;
     throw cause;

@@ -47,7 +47,8 @@ export class Progress {
     if (this.#stream === undefined) return;
     this.#last = this.#now();
     this.#drawn = true;
-    const width = Math.max(20, (this.#stream.columns ?? 80) - 1);
+    // A new pseudo-terminal may say that it has no columns at all.
+    const width = Math.max(20, (this.#stream.columns || 80) - 1);
     this.#stream.write(
       `\r\x1b[K${progressLine(this.#standing, this.#total, this.#before, this.#last - this.#started, this.#ascii).slice(0, width)}`,
     );

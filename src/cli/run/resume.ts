@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
-import { ask, type JobView, type OperationOutput, type TaskView } from "../ask.js";
+import type { JobView, OperationOutput, TaskView } from "../answers.js";
 import type { OwnSubmission } from "../submission/options.js";
 
 export interface Begun {
@@ -33,11 +33,11 @@ export function identityOf(submission: OwnSubmission): string {
 
 export async function begin(client: Client, submission: OwnSubmission, fresh: boolean): Promise<Begun> {
   const keyed = { ...submission, key: identityOf(submission) };
-  const { jobs } = await ask(client, "jobs", { key: keyed.key, state: ["open"], limit: 1 });
+  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
   const [open] = jobs;
   if (open === undefined) return anew(client, keyed);
   if (!fresh) return goOn(client, open, keyed);
-  await ask(client, "cancel", { job: open.id, reason: "a fresh one was asked for" });
+  await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
   return anew(client, keyed);
 }
 
@@ -59,7 +59,7 @@ async function goOn(client: Client, open: JobView, submission: OwnSubmission): P
   const same = had.length === wanted.length && wanted.every((entry, i) => textOf(entry) === textOf(had[i] ?? ""));
   if (same) return attach(client, open, had, ended);
   const left = notYetDone(ended, had, wanted);
-  await ask(client, "cancel", { job: open.id, reason: "its batch goes on with other entries" });
+  await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
   if (left.length > 0) return anew(client, { ...submission, entries: left }, wanted.length - left.length);
   const all = new Set(ended.map(({ index }) => index));
   return { job: open.id, count: open.count, entries: had, resumed: true, before: wanted.length, left: 0, ended: all };
@@ -71,7 +71,7 @@ async function attach(
   entries: readonly Bytes[] | undefined,
   done: readonly TaskView[],
 ): Promise<Begun> {
-  if (open.held) await ask(client, "release", { job: open.id });
+  if (open.held) await client.ask("release", { job: open.id });
   const ended = new Set(done.map(({ index }) => index));
   return {
     job: open.id,
@@ -87,7 +87,7 @@ async function attach(
 async function endedTasks(client: Client, job: number): Promise<TaskView[]> {
   const found: TaskView[] = [];
   for (let from: number | undefined = 0; from !== undefined; ) {
-    const page: OperationOutput<"tasks"> = await ask(client, "tasks", { job, from });
+    const page: OperationOutput<"tasks"> = await client.ask("tasks", { job, from });
     found.push(...page.tasks);
     from = page.next;
   }
@@ -97,7 +97,7 @@ async function endedTasks(client: Client, job: number): Promise<TaskView[]> {
 async function entriesOf(client: Client, job: number): Promise<Bytes[]> {
   const found: Bytes[] = [];
   for (let from: number | undefined = 0; from !== undefined; ) {
-    const page: OperationOutput<"entries"> = await ask(client, "entries", { job, from, limit: 10_000 });
+    const page: OperationOutput<"entries"> = await client.ask("entries", { job, from, limit: 10_000 });
     found.push(...page.entries);
     from = page.next;
   }

@@ -1,7 +1,7 @@
 /** Shows the output of tasks as they end, unmixed: in the order of their ends, or of their entries. */
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
-import { ask, type TaskView } from "../ask.js";
+import type { TaskView } from "../answers.js";
 import { LineWriter } from "../output/line-writer.js";
 
 export interface ShowOptions {
@@ -58,7 +58,7 @@ export class Show {
     const talkative = tasks.filter(({ outputEnd }) => outputEnd > 0);
     for (let at = 0; at < talkative.length; at += AT_ONCE) {
       const some = talkative.slice(at, at + AT_ONCE);
-      const pages = await Promise.all(some.map(({ index, attempt }) => ask(client, "output", { job, index, attempt })));
+      const pages = await Promise.all(some.map(({ index, attempt }) => client.ask("output", { job, index, attempt })));
       this.#clear();
       for (const [i, page] of pages.entries()) {
         const task = some[i];
@@ -82,7 +82,7 @@ export class Show {
 }
 
 const page = (client: Client, job: number, { index, attempt }: TaskView, from: number) =>
-  ask(client, "output", { job, index, attempt, from });
+  client.ask("output", { job, index, attempt, from });
 
 /** An entry as it can stand before a line. */
 export const shownEntry = (entry: Bytes): string =>

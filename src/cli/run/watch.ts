@@ -5,7 +5,7 @@
 import type { Client } from "../../client/client.js";
 import type { JobEnd } from "../../model/job.js";
 import type { Range } from "../../model/ranges.js";
-import { ask, type OperationOutput, type TaskView } from "../ask.js";
+import type { OperationOutput, TaskView } from "../answers.js";
 import type { Standing } from "./progress.js";
 
 const WAIT_MS = 5_000;
@@ -46,7 +46,7 @@ export class Watch {
         if (event.partly === true) await this.#tellFrom(client, { first: 0, last: Number.POSITIVE_INFINITY });
         else for (const range of ranges) await this.#tellFrom(client, range);
       }
-      const ended = await ask(client, "wait", { job: this.#job, timeoutMs: 0 });
+      const ended = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
       if (ended.ended) {
         await this.#tellFrom(client, { first: 0, last: Number.POSITIVE_INFINITY });
         return ended.state;
@@ -57,7 +57,7 @@ export class Watch {
 
   async #nextPage(client: Client): Promise<OperationOutput<"events">> {
     const after = this.#after;
-    return ask(client, "events", {
+    return client.ask("events", {
       job: this.#job,
       waitMs: WAIT_MS,
       ...(after === undefined ? { after: 0 } : { after }),
@@ -68,7 +68,7 @@ export class Watch {
     let from: number | undefined = range.first;
     while (from !== undefined && from <= range.last) {
       const limit = Math.min(1_000, range.last - from + 1);
-      const page: OperationOutput<"tasks"> = await ask(client, "tasks", { job: this.#job, from, limit });
+      const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from, limit });
       const news = page.tasks.filter(({ index }) => index <= range.last && !this.#told.has(index));
       for (const { index } of news) this.#told.add(index);
       if (news.length > 0) await this.#watched.ended(news);

@@ -55,6 +55,7 @@ export function learnCa(url: URL, fingerprint: string, signal: AbortSignal): Pro
 
 /** A failed check of a certificate as an error with its code; undefined for any other failure. */
 export function certificateError(cause: unknown, broker: string): LaboroError | undefined {
+  if (cause instanceof LaboroError) return undefined;
   const errno = errnoOf(cause) ?? "";
   if (!/CERT|SIGNATURE|INVALID_CA|ISSUER/.test(errno)) return undefined;
   const text = cause instanceof Error ? cause.message : errno;

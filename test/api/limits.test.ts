@@ -1,0 +1,83 @@
+import { connect } from "node:net";
+import { describe, expect, it } from "vitest";
+import { apiOf, ask, codeOf, openShop, post } from "./kit.js";
+
+describe("a body", () => {
+  it("that is too large is refused with its code", async () => {
+    const { broker } = await openShop();
+    const api = apiOf(broker);
+    const two = `{"reason":"${"x".repeat(2 * 1024 * 1024)}"}`;
+    const small = await api("/jobs/1/cancel", post(two));
+    expect([small.status, codeOf(small)]).toEqual([413, "LABORO_BODY_TOO_LARGE"]);
+    const declared = await api("/jobs", { method: "POST", headers: { "content-length": String(65 * 1024 * 1024), "content-type": "application/json" } }).catch(() => undefined);
+    if (declared !== undefined) expect(declared.status).toBe(413);
+    expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
+  });
+
+  it("of a submission may be large", async () => {
+    const { broker } = await openShop();
+    const api = apiOf(broker);
+    const entries = Array.from({ length: 200_000 }, (_, i) => `entry number ${i}`);
+    const answer = await api("/jobs", post({ recipe: { kind: "noop" }, entries, held: true }));
+    expect([answer.status, answer.json]).toEqual([200, { job: 1 }]);
+    expect((await api("/jobs/1/entries?from=199999")).json).toEqual({ entries: ["entry number 199999"] });
+  });
+
+  it("of a request to a service may be large, both ways", async () => {
+    const { broker, worker } = await openShop();
+    worker({ services: { echo: (body) => body } });
+    const body = Buffer.alloc(5_000_000, 0xfe);
+    const answer = await apiOf(broker)("/services/echo", { method: "POST", body, headers: { "content-type": "image/png" } });
+    expect(answer.status).toBe(200);
+    expect(answer.bytes.equals(body)).toBe(true);
+  });
+});
+
+describe("a connection", () => {
+  it("on which the headers do not end is closed", async () => {
+    const { broker } = await openShop();
+    const { port } = new URL(broker.url);
+    const begun = performance.now();
+    const said = await new Promise<string>((resolve) => {
+      let text = "";
+      const socket = connect(Number(port), "127.0.0.1", () => socket.write("GET /healthz HTTP/1.1\r\nhost: localhost\r\n"));
+      const drip = setInterval(() => socket.write("x: y\r\n"), 200);
+      socket.setEncoding("latin1").on("data", (part: string) => (text += part));
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        clearInterval(drip);
+        resolve(text);
+      });
+    });
+    expect(said).toContain("408");
+    expect(performance.now() - begun).toBeLessThan(16_000);
+  });
+
+  it("on which nothing comes is closed", async () => {
+    const { broker } = await openShop();
+    const { port } = new URL(broker.url);
+    const begun = performance.now();
+    await new Promise((resolve) => connect(Number(port), "127.0.0.1").on("error", () => {}).on("close", resolve).resume());
+    expect(performance.now() - begun).toBeLessThan(16_000);
+  });
+});
+
+describe("a broker that stops", () => {
+  it("does not wait for who waits", async () => {
+    const { broker, client } = await openShop();
+    const api = apiOf(broker);
+    const job = await client.submit({ recipe: { kind: "noop" } });
+    const polls = [api(`/jobs/${job.id}/wait`), api("/events?waitMs=60000"), api("/services/none", { method: "POST", body: "" })].map((one) =>
+      one.then(
+        ({ status }) => status,
+        () => "cut",
+      ),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const begun = performance.now();
+    await broker.stop();
+    expect(performance.now() - begun).toBeLessThan(2_000);
+    for (const outcome of await Promise.all(polls)) expect(["cut", 503, 200]).toContain(outcome);
+    await expect(ask(`${broker.url}/healthz`)).rejects.toThrow();
+  });
+});

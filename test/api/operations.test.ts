@@ -1,0 +1,151 @@
+/** Every operation, through both doors: the same scenario over HTTP and over the link, and each answer as its schema says. */
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { describe, expect, it } from "vitest";
+import { plain } from "../../src/api/json.js";
+import { type OperationName, OPERATIONS } from "../../src/broker/operations/index.js";
+import { apiOf, openShop, until } from "./kit.js";
+
+type Ask = (name: OperationName, input?: Readonly<Record<string, unknown>>) => Promise<Record<string, unknown>>;
+type Shop = Awaited<ReturnType<typeof openShop>>;
+
+const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
+
+function overHttp({ broker }: Shop): Ask {
+  const api = apiOf(broker);
+  return async (name, input = {}) => {
+    const { method, path } = OPERATIONS[name];
+    const left: Record<string, unknown> = { ...input };
+    const filled = path.replaceAll(/\{(\w+)\}/g, (_, member: string) => {
+      const value = left[member];
+      delete left[member];
+      return encodeURIComponent(String(value));
+    });
+    if (name === "request") {
+      const { body, ...query } = left;
+      const answer = await api(`${filled}?${new URLSearchParams(query as Record<string, string>)}`, {
+        method,
+        body: body ?? "",
+        headers: { "content-type": "text/plain" },
+      });
+      return answer.status === 200 ? { body: answer.text } : (answer.json as Record<string, unknown>);
+    }
+    const query = method === "POST" ? "" : `?${new URLSearchParams(left as Record<string, string>)}`;
+    const answer = await api(filled + query, method === "POST" ? { method, body: left } : { method });
+    return answer.json as Record<string, unknown>;
+  };
+}
+
+const overLink =
+  ({ client }: Shop): Ask =>
+  async (name, input = {}) => {
+    try {
+      return plain(await client.ask(name as string, input)) as Record<string, unknown>;
+    } catch (cause) {
+      const { code, message } = cause as { code: string; message: string };
+      return { error: { code, message } };
+    }
+  };
+
+describe.each([
+  ["HTTP", overHttp],
+  ["the link", overLink],
+])("over %s", (_door, through) => {
+  it("every operation is answered, and as its schema says", async () => {
+    const shop = await openShop();
+    const asked = new Set<OperationName>();
+    const raw = through(shop);
+    const ask: Ask = async (name, input) => {
+      asked.add(name);
+      const answer = await raw(name, input);
+      expect(answer.error, `${name}: ${JSON.stringify(answer.error)}`).toBeUndefined();
+      const fits = ajv.compile(OPERATIONS[name].output.json());
+      expect(fits(answer), `${name}: ${JSON.stringify(fits.errors)} in ${JSON.stringify(answer).slice(0, 500)}`).toBe(true);
+      return answer;
+    };
+
+    expect(await ask("status")).toMatchObject({ version: "0.1.0", jobs: { running: 0 }, slots: { total: 0 } });
+    const recipe = { kind: "command", argv: ["/bin/sh", "-c", 'echo "out {}"; echo err >&2; test {} != b'], placeholders: true };
+    const { job } = await ask("submit", { recipe, entries: ["a", "b", "c"], name: "first", key: "k1", held: true });
+    expect(await ask("job", { job })).toMatchObject({
+      id: job,
+      name: "first",
+      key: "k1",
+      state: "held",
+      count: 3,
+      counters: { waiting: 3, running: 0, succeeded: 0 },
+      recipe: { kind: "command", summary: expect.stringContaining("/bin/sh -c") },
+    });
+    expect(await ask("entries", { job, from: 1 })).toEqual({ entries: ["b", "c"] });
+    expect(await ask("explain", { job, index: 0 })).toEqual({ why: "its job is held" });
+    expect(await ask("task", { job, index: 2 })).toMatchObject({ state: "waiting", attempt: 0, earlier: [] });
+    expect(await ask("wait", { job, timeoutMs: 10 })).toEqual({ ended: false });
+    await ask("release", { job });
+    await ask("hold", { job });
+    await ask("release", { job });
+
+    const worker = shop.worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
+    expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
+    expect(await ask("tasks", { job })).toMatchObject({
+      tasks: [
+        { index: 0, state: "succeeded", code: 0, worker: "one" },
+        { index: 1, state: "failed", code: 1 },
+        { index: 2, state: "succeeded" },
+      ],
+    });
+    expect(await ask("running", { job })).toEqual({ tasks: [] });
+    expect(await ask("task", { job, index: 1 })).toMatchObject({ state: "failed", attempt: 1, worker: "one", why: expect.stringContaining("exit code 1") });
+    expect(await ask("output", { job, index: 0, stream: "stdout" })).toMatchObject({ pieces: [{ stream: "stdout", bytes: "out a\n" }], ended: true, attempt: 1 });
+    expect(await ask("workers")).toMatchObject({ workers: [{ name: "one", connected: true, total: { slots: 2 } }] });
+    expect(await ask("request", { service: "shout", body: "hey", timeoutMs: 5000 })).toEqual({ body: "HEY" });
+    expect(await ask("services")).toMatchObject({ services: [{ name: "shout", workers: 1, answered: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }] });
+
+    expect(await ask("rerun", { job })).toEqual({ count: 1 });
+    expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
+    expect(await ask("task", { job, index: 1 })).toMatchObject({ state: "failed", attempt: 2, earlier: [{ attempt: 1 }] });
+
+    const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
+    await until(async () => ((await ask("running", { job: long })).tasks as { started: boolean }[]).filter(({ started }) => started).length === 2, "both run");
+    expect(await ask("job", { job: long })).toMatchObject({ state: "running", counters: { running: 2, waiting: 0 } });
+    await ask("cancel", { job: long, reason: "enough" });
+    expect(await ask("wait", { job: long })).toEqual({ ended: true, state: "cancelled" });
+    expect(await ask("job", { job: long })).toMatchObject({ state: "cancelled", reason: "enough", ended: expect.any(Number) });
+
+    expect(await ask("jobs", { key: "k1" })).toMatchObject({ jobs: [{ id: job }] });
+    await ask("remove", { job });
+    expect(await ask("clean", { keep: 0 })).toEqual({ removed: 1, jobs: [long] });
+    expect(await ask("jobs")).toEqual({ jobs: [] });
+
+    const { events } = (await ask("events", { after: 0 })) as { events: { kind: string }[] };
+    const kinds = new Set(events.map(({ kind }) => kind));
+    for (const kind of ["job-added", "job-held", "job-released", "job-rerun", "job-cancelled", "job-ended", "job-removed", "tasks-ended", "worker-joined"]) {
+      expect(kinds).toContain(kind);
+    }
+    expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
+    expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
+    expect(await ask("entry")).toMatchObject({ url: expect.stringContaining("/enter?code=") });
+    expect([...asked].sort()).toEqual(Object.keys(OPERATIONS).sort());
+  });
+
+  it("what is not there, or comes too late, is refused with its code", async () => {
+    const shop = await openShop();
+    const ask = through(shop);
+    const { job } = await ask("submit", { recipe: { kind: "noop" }, count: 2 });
+    const code = async (name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> => {
+      const { error } = await ask(name, input);
+      return (error as { code: string } | undefined)?.code;
+    };
+    for (const name of ["job", "wait", "tasks", "running", "entries", "hold", "release", "cancel", "rerun", "remove"] as const) {
+      expect([name, await code(name, { job: 77 })]).toEqual([name, "LABORO_NO_SUCH_JOB"]);
+    }
+    for (const name of ["task", "output", "explain"] as const) {
+      expect([name, await code(name, { job, index: 2 })]).toEqual([name, "LABORO_NO_SUCH_TASK"]);
+    }
+    expect(await code("cancel", { job, tasks: [{ first: 0, last: 2 }] })).toBe("LABORO_NO_SUCH_TASK");
+    expect(await code("remove", { job })).toBe("LABORO_JOB_OPEN");
+    expect(await code("drain", { worker: "nobody" })).toBe("LABORO_NO_SUCH_WORKER");
+    await ask("cancel", { job });
+    await ask("wait", { job });
+    for (const name of ["hold", "release", "cancel"] as const) expect(await code(name, { job })).toBe("LABORO_JOB_ENDED");
+    expect(await code("request", { service: "none", timeoutMs: 20 })).toBe("LABORO_DEADLINE");
+  });
+});

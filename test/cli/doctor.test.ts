@@ -1,0 +1,68 @@
+import { chmodSync, truncateSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { laboro, openCliShop, steady } from "./support/cli.js";
+
+/** What depends on the machine. */
+const general = (text: string): string =>
+  text
+    .replace(/laboro [\d.]+ on Node [\d.]+/, "laboro VERSION on Node VERSION")
+    .replace(/it is laboro [\d.]+/, "it is laboro VERSION")
+    .replace(/[\d.]+ [GTM]iB are free/, "SPACE is free")
+    .replace(/\S+ files may/, "MANY files may")
+    .replace(/process \d+ on \S+,/, "process N on HOST,");
+
+describe("laboro doctor", () => {
+  it("looks at the machine, the data directory and the broker, one line each", async () => {
+    const shop = await openCliShop();
+    const { code, stdout, stderr } = await shop.laboro(["doctor"]);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(general(steady(stdout, shop))).toMatchInlineSnapshot(`
+      "ok  laboro VERSION on Node VERSION
+      ok  /bin/sh is there
+      ok  MANY files may be open at once (ulimit -Hn)
+      ok  the data directory DIR/data has mode 0700
+      ok  it lies on a local filesystem
+      ok  SPACE is free there
+      ok  only you can read access.json, tokens.json
+      ok  it is in use by process N on HOST, which checked it when it started
+      ok  the broker at URL answers in TIME (found by DIR/data/access.json)
+      ok  it is laboro VERSION, as here
+      ok  its clock agrees with this one
+      ok  it has 0 workers with 0 slots"
+    `);
+    const { checks } = JSON.parse((await shop.laboro(["doctor", "--json"])).stdout);
+    expect(checks).toHaveLength(stdout.trimEnd().split("\n").length);
+  });
+
+  it("finds a token that others can read, and a broker that does not answer", async () => {
+    const shop = await openCliShop();
+    await shop.broker.stop();
+    chmodSync(join(shop.data, "access.json"), 0o644);
+    const { code, stdout } = await shop.laboro(["doctor"]);
+    expect(code).toBe(1);
+    const failures = stdout.split("\n").filter((line) => line.startsWith("FAIL"));
+    expect(steady(failures.join("\n"), shop)).toMatchInlineSnapshot(`
+      "FAIL  others can read access.json; chmod 600 DIR/data/access.json, and start the broker with a new token
+      FAIL  no broker answers at URL: nothing listens there; is it running, is the address right, and does a firewall let its port through?"
+    `);
+    expect(stdout).toContain("no broker runs there; its database is whole");
+  });
+
+  it("finds a database that is damaged", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.broker.stop();
+    truncateSync(join(shop.data, "store.db"), 5_000);
+    const { code, stdout } = await shop.laboro(["doctor"]);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^FAIL .*store\.db.*restore it from a backup/m);
+  });
+
+  it("of nothing at all says how to begin", async () => {
+    const { code, stdout } = await laboro(["doctor"], { env: { LABORO_DATA: "/nonexistent/laboro" } });
+    expect(code).toBe(1);
+    expect(stdout).toContain("is not there; laboro serve makes it");
+    expect(stdout).toMatch(/^FAIL {2}no broker was named/m);
+  });
+});

@@ -1,0 +1,24 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../client/shop.js";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro drain", () => {
+  it("gives a worker nothing new", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "node17" });
+    await until(async () => (await shop.client.workers()).length === 1, "it has joined");
+    const said = await shop.laboro(["drain", "node17"]);
+    expect(said).toEqual({ code: 0, stdout: "worker node17 gets nothing new; it runs 0 tasks\n", stderr: "" });
+    expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    expect((await shop.laboro(["explain", "last"])).stdout).toContain("draining");
+  });
+
+  it("of a mistyped name suggests the one that was meant", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "node17" });
+    await until(async () => (await shop.client.workers()).length === 1, "it has joined");
+    const { code, stderr } = await shop.laboro(["drain", "noed17"]);
+    expect([code, stderr]).toEqual([2, "laboro: there is no worker noed17; did you mean node17? (LABORO_BAD_INPUT)\n"]);
+  });
+});

@@ -1,0 +1,36 @@
+import { describe, expect, it } from "vitest";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro hold", () => {
+  it("keeps a job from being handed out", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    expect(await shop.laboro(["hold", "last"])).toMatchInlineSnapshot(`
+      {
+        "code": 0,
+        "stderr": "",
+        "stdout": "job 1 is held; laboro release 1 lets it go on
+      ",
+      }
+    `);
+    expect((await shop.laboro(["explain", "1.0"])).stdout).toBe("task 0 of job 1: its job is held\n");
+  });
+
+  it("of all leaves alone what has ended", async () => {
+    const shop = await openCliShop();
+    expect((await shop.laboro(["hold", "all"])).stdout).toBe("there is no job to hold: none is open\n");
+    const job = await shop.client.submit({ recipe: { kind: "noop" } });
+    await job.cancel();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    const { code, stdout } = await shop.laboro(["hold", "all"]);
+    expect([code, stdout.match(/^job \d is held/gm)]).toEqual([0, ["job 2 is held", "job 3 is held"]]);
+  });
+
+  it("of a job that has ended is refused", async () => {
+    const shop = await openCliShop();
+    await (await shop.client.submit({ recipe: { kind: "noop" } })).cancel();
+    const { code, stderr } = await shop.laboro(["hold", "1"]);
+    expect([code, stderr]).toEqual([1, "laboro: job 1 has cancelled already (LABORO_JOB_ENDED)\n"]);
+  });
+});

@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../client/shop.js";
+import { openCliShop, sh } from "./support/cli.js";
+
+describe("laboro logs", () => {
+  it("prints the output of all tasks in order, each stream to its own", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 4 });
+    const job = await shop.client.submit({
+      recipe: sh('echo "out $LABORO_TASK"; echo "err $LABORO_TASK" >&2'),
+      count: 4,
+    });
+    await job.wait();
+    expect(await shop.laboro(["logs", "last"])).toEqual({
+      code: 0,
+      stdout: "out 0\nout 1\nout 2\nout 3\n",
+      stderr: "err 0\nerr 1\nerr 2\nerr 3\n",
+    });
+    expect(await shop.laboro(["logs", "1.1-2", "--tag", "--stream", "stdout"])).toEqual({
+      code: 0,
+      stdout: "1.1\tout 1\n1.2\tout 2\n",
+      stderr: "",
+    });
+  });
+
+  it("of one task is byte for byte what it wrote", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await (await shop.client.submit({ recipe: sh("printf 'a\\nb'") })).wait();
+    expect((await shop.laboro(["logs", "1"])).stdout).toBe("a\nb");
+  });
+
+  it("marks what the cap left out", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await (await shop.client.submit({ recipe: sh("seq 1 100000"), outputCap: 10_000 })).wait();
+    const { code, stdout, stderr } = await shop.laboro(["logs", "1.0"]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^1\n2\n3\n[\d\n]*\n99999\n100000\n$/);
+    expect(stderr).toMatchInlineSnapshot(`
+      "laboro: [1.0: 565 KiB of output were not kept here, see --output-cap]
+      "
+    `);
+  });
+
+  it("shows each attempt by its number, and the last without one", async () => {
+    const shop = await openCliShop({ settings: { retryBackoffMs: 20 } });
+    shop.worker();
+    const line = 'echo "try $LABORO_ATTEMPT"; test $LABORO_ATTEMPT = 3';
+    await (await shop.client.submit({ recipe: sh(line), retries: 2 })).wait();
+    expect((await shop.laboro(["logs", "1"])).stdout).toBe("try 3\n");
+    expect((await shop.laboro(["logs", "1.0", "--attempt", "2"])).stdout).toBe("try 2\n");
+  });
+
+  it("follows what runs until the job ends, and loses no task that came and went", async () => {
+    const shop = await openCliShop();
+    const recipe = sh('echo "begin $LABORO_TASK"; sleep 0.0$LABORO_TASK; echo "end $LABORO_TASK"');
+    await shop.client.submit({ recipe, count: 30 });
+    const followed = shop.laboro(["logs", "-f", "last", "--tag"]);
+    shop.worker({ slots: 3 });
+    const { code, stdout, stderr } = await followed;
+    expect([code, stderr]).toEqual([0, ""]);
+    const expected = Array.from({ length: 30 }, (_, i) => [`1.${i}\tbegin ${i}`, `1.${i}\tend ${i}`]).flat();
+    expect(stdout.trimEnd().split("\n").sort()).toEqual(expected.sort());
+  });
+
+  it("shows output while the task runs", async () => {
+    const shop = await openCliShop();
+    shop.worker({ cancelGraceMs: 100 });
+    const job = await shop.client.submit({ recipe: sh("printf 'half a line'; exec sleep 60") });
+    const { stdout } = await shop.laboro(["logs", "-f", "last"], {
+      started: (_, said) => void until(() => said().length > 0, "it comes").then(() => job.cancel()),
+    });
+    expect(stdout).toBe("half a line");
+  });
+
+  it("of some tasks ends when these have ended", async () => {
+    const shop = await openCliShop();
+    shop.worker({ cancelGraceMs: 100, slots: 4 });
+    await shop.client.submit({
+      recipe: sh('echo "task $LABORO_TASK"; test $LABORO_TASK = 1 || exec sleep 60'),
+      count: 3,
+    });
+    const { code, stdout } = await shop.laboro(["logs", "-f", "last.1"]);
+    expect([code, stdout]).toEqual([0, "task 1\n"]);
+  });
+
+  it("of a task that is not there says which there are", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" }, count: 3 });
+    const { code, stderr } = await shop.laboro(["logs", "1.3"]);
+    expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 0 to 2, not 3 (LABORO_NO_SUCH_TASK)\n"]);
+  });
+});

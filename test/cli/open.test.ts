@@ -1,0 +1,27 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { until } from "../client/shop.js";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro open", () => {
+  it("prints a link that is another one each time", async () => {
+    const shop = await openCliShop();
+    const [first, second] = [await shop.laboro(["open"]), await shop.laboro(["open"])];
+    expect(first.code).toBe(0);
+    expect(first.stdout).toMatch(new RegExp(`^${shop.broker.url}/enter\\?code=[\\w-]+\\n$`));
+    expect(second.stdout).not.toBe(first.stdout);
+  });
+
+  it("opens it in a browser where there is a terminal", async () => {
+    const shop = await openCliShop();
+    const browser = join(shop.dir, "browser");
+    writeFileSync(browser, '#!/bin/sh\necho "$1" > "$0.opened"\n', { mode: 0o755 });
+    const { stdout } = await shop.laboro(["open"], { columns: 80, env: { BROWSER: browser } });
+    await until(() => existsSync(`${browser}.opened`), "the browser was started");
+    await until(() => readFileSync(`${browser}.opened`, "utf8") === stdout, "it has the link");
+    const piped = await shop.laboro(["open", "--print"], { columns: 80, env: { BROWSER: browser } });
+    expect(piped.stdout).toContain("/enter?code=");
+    expect(readFileSync(`${browser}.opened`, "utf8")).toBe(stdout);
+  });
+});

@@ -1,0 +1,18 @@
+import { describe, expect, it } from "vitest";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro release", () => {
+  it("lets a held job go on", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const job = await shop.client.submit({ recipe: { kind: "noop" }, held: true });
+    expect(await shop.laboro(["release", "1"])).toEqual({ code: 0, stdout: "job 1 goes on\n", stderr: "" });
+    expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("says when there was nothing to release", async () => {
+    const shop = await openCliShop();
+    await shop.client.submit({ recipe: { kind: "noop" } });
+    expect((await shop.laboro(["release", "all"])).stdout).toBe("job 1 was not held\n");
+  });
+});

@@ -1,0 +1,82 @@
+/** A folder of its own for `laboro run`, with no broker anywhere near it. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach } from "vitest";
+import { LABORO } from "../../support/launched.js";
+
+export interface Said {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Place {
+  readonly dir: string;
+  run(...words: readonly string[]): Promise<Said>;
+  laboro(...words: readonly string[]): Promise<Said>;
+  /** While it runs. */
+  begin(
+    words: readonly string[],
+    terminal?: boolean,
+  ): { child: ChildProcess; said: Promise<Said>; output: () => string };
+  file(name: string): string;
+  lines(name: string): readonly string[];
+}
+
+const open: (() => void)[] = [];
+
+afterEach(() => {
+  for (const close of open.splice(0).reverse()) close();
+});
+
+export function openPlace(): Place {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
+  open.push(() => rmSync(dir, { recursive: true, force: true }));
+  const begin: Place["begin"] = (words, terminal = false) => {
+    const all = [process.execPath, LABORO, ...words];
+    const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
+    const [file = "", ...rest] = terminal ? ["script", "-qefc", line, "/dev/null"] : all;
+    const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
+    const child = spawn(file, rest, { cwd: dir, env, stdio: ["pipe", "pipe", "pipe"] });
+    open.push(() => child.kill("SIGKILL"));
+    let stdout = "";
+    let stderr = "";
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+    });
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    const said = new Promise<Said>((resolve, reject) => {
+      child.on("error", reject);
+      child.on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+    });
+    return { child, said, output: () => stdout + stderr };
+  };
+  const call = (words: readonly string[]): Promise<Said> => {
+    const { child, said } = begin(words);
+    child.stdin?.end();
+    return said;
+  };
+  const file = (name: string): string => join(dir, name);
+  return {
+    dir,
+    begin,
+    run: (...words) => call(["run", ...words]),
+    laboro: (...words) => call(words),
+    file,
+    lines: (name) => (existsSync(file(name)) ? readFileSync(file(name), "utf8").split("\n").slice(0, -1) : []),
+  };
+}
+
+/** Polls until it holds; fails after twenty seconds. */
+export async function until(holds: () => boolean, what: string): Promise<void> {
+  const deadline = Date.now() + 20_000;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

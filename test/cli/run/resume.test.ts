@@ -1,0 +1,114 @@
+import { describe, expect, it } from "vitest";
+import { openPlace, until } from "./place.js";
+
+/** Each task leaves a line when it begins and one when it is done. */
+const LINE = 'echo "{}" >> begun; sleep 0.2; echo "{}" >> done';
+const ENTRIES = Array.from({ length: 12 }, (_, i) => `e${i}`);
+
+describe("laboro run, interrupted", () => {
+  it("goes on after kill -9 with the same command, and runs nothing again that was done", async () => {
+    const place = openPlace();
+    const words = ["run", "--jobs", "2", LINE, ":::", ...ENTRIES];
+    const first = place.begin(words);
+    await until(() => place.lines("done").length >= 4, "some tasks are done");
+    first.child.kill("SIGKILL");
+    await first.said;
+    const done = new Set(place.lines("done"));
+    const { code, stderr } = await place.laboro(...words);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/^going on with job 1: \d+ of 12 are done\n/);
+    expect(new Set(place.lines("done"))).toEqual(new Set(ENTRIES));
+    const begun = place.lines("begun");
+    // What had run to its end and was recorded is not begun again; at most what was under way at the kill is.
+    const twice = ENTRIES.filter((entry) => begun.filter((line) => line === entry).length > 1);
+    expect(twice.length).toBeLessThanOrEqual(4);
+    expect(done.size).toBeGreaterThanOrEqual(4);
+    console.log(`killed at ${done.size} of 12, lost: 0, run twice: ${twice.length}`);
+  });
+
+  it("matches what is done by entry when the list has changed", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "--jobs", "1", LINE, ":::", "a", "b", "c", "d"]);
+    await until(() => place.lines("done").length >= 2, "two are done");
+    first.child.kill("SIGKILL");
+    await first.said;
+    const { code, stderr } = await place.laboro("run", "--jobs", "1", LINE, ":::", "d", "c", "b", "a", "new");
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/going on with job 2: [1-3] of 5 are done/);
+    expect(new Set(place.lines("done"))).toEqual(new Set(["a", "b", "c", "d", "new"]));
+    expect(place.lines("done").filter((line) => line === "a")).toHaveLength(1);
+  });
+
+  it("begins anew with --fresh, and after a batch that has ended", async () => {
+    const place = openPlace();
+    const words = ["run", "echo x >> ran", ":::", "1", "2"];
+    expect((await place.laboro(...words)).stderr).not.toContain("going on");
+    expect((await place.laboro(...words)).stderr).not.toContain("going on");
+    expect(place.lines("ran")).toHaveLength(4);
+    const first = place.begin(["run", "--jobs", "1", LINE, ":::", "a", "b"]);
+    await until(() => place.lines("begun").length > 0, "it runs");
+    first.child.kill("SIGKILL");
+    await first.said;
+    const { stderr, code } = await place.laboro("run", "--fresh", "--jobs", "1", LINE, ":::", "a", "b");
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/^2 tasks: 2 succeeded/);
+  });
+
+  it("lets tasks end at the first Ctrl-C, starts no other, and says how to go on", async () => {
+    const place = openPlace();
+    const words = ["run", "--jobs", "2", LINE, ":::", ...ENTRIES];
+    const first = place.begin(words);
+    await until(() => place.lines("begun").length >= 2, "two run");
+    first.child.kill("SIGINT");
+    const { code, stderr } = await first.said;
+    expect(code).toBe(130);
+    expect(stderr).toContain("what runs may end");
+    expect(stderr).toContain("the same command goes on");
+    // All that was begun has ended, and much was not begun.
+    expect([...place.lines("begun")].sort()).toEqual([...place.lines("done")].sort());
+    expect(place.lines("begun").length).toBeLessThan(12);
+    const second = await place.laboro(...words);
+    expect(second.code).toBe(0);
+    expect([...place.lines("done")].sort()).toEqual([...ENTRIES].sort());
+  });
+
+  it("stops tasks at the second Ctrl-C, on a terminal, where it draws a bar", async () => {
+    const place = openPlace();
+    const terminal = place.begin(["run", "--jobs", "2", "echo $$ >> pids; sleep 60", ":::", "a", "b", "c"], true);
+    await until(() => place.lines("pids").length >= 2, "two run");
+    terminal.child.stdin?.write("\x03");
+    await until(() => terminal.output().includes("what runs may end"), "the first is heard");
+    terminal.child.stdin?.write("\x03");
+    const { code } = await terminal.said;
+    expect(code).toBe(130);
+    await until(() => place.lines("pids").every((pid) => !isAlive(Number(pid))), "the tasks are gone");
+  });
+
+  it("draws a bar on a terminal only", async () => {
+    const place = openPlace();
+    const terminal = place.begin(["run", "--jobs", "1", "sleep 0.2; echo {}", ":::", "a", "b", "c"], true);
+    const { stdout, code } = await terminal.said;
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/█+░* \d\/3/);
+    expect((await place.run("sleep 0.2; echo {}", ":::", "a", "b")).stderr).not.toMatch(/[█░]/);
+  });
+
+  it("joins the broker of another run in the same directory, and takes over when that one ends", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "--jobs", "1", "echo {} >> first; sleep 0.5", ":::", "a", "b"]);
+    await until(() => place.lines("first").length >= 1, "the first runs");
+    const second = place.begin(["run", "--jobs", "1", "echo {} >> second; sleep 0.3", ":::", "c", "d", "e", "f"]);
+    expect(await first.said).toMatchObject({ code: 0 });
+    expect(await second.said).toMatchObject({ code: 0 });
+    expect(new Set(place.lines("second"))).toEqual(new Set(["c", "d", "e", "f"]));
+  });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

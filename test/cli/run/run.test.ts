@@ -1,0 +1,129 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { openPlace } from "./place.js";
+
+const sorted = (text: string): string[] => text.split("\n").filter(Boolean).sort();
+
+describe("laboro run", () => {
+  it("runs a line for each entry, shows the output, says how it went, and exits 0", async () => {
+    const { run } = openPlace();
+    const { code, stdout, stderr } = await run("echo hello {}", ":::", "ada", "grace", "edsger");
+    expect(sorted(stdout)).toEqual(["hello ada", "hello edsger", "hello grace"]);
+    expect(stderr).toMatch(/^3 tasks: 3 succeeded in \S+\n$/);
+    expect(code).toBe(0);
+  });
+
+  it("exits 1 when some failed, says which and why, and how to run them again", async () => {
+    const { run } = openPlace();
+    const { code, stderr } = await run("exit {}", ":::", "0", "3", "4");
+    expect(code).toBe(1);
+    expect(stderr).toContain("task 1 (3): exit code 3\n");
+    expect(stderr).toContain("task 2 (4): exit code 4\n");
+    expect(stderr).toMatch(
+      /3 tasks: 1 succeeded, 2 failed in \S+\nto run the failed ones again: laboro rerun 1 --failed\n$/,
+    );
+  });
+
+  it("keeps the order of the entries, and puts them before each line, when asked to", async () => {
+    const { run } = openPlace();
+    const { stdout } = await run(
+      "--keep-order",
+      "--tag-output",
+      "sleep 0.{}; echo a{}; echo b{}",
+      ":::",
+      "3",
+      "1",
+      "2",
+    );
+    expect(stdout).toBe("3\ta3\n3\tb3\n1\ta1\n1\tb1\n2\ta2\n2\tb2\n");
+  });
+
+  it("gives the entry as the last argument where the command has no place for it", async () => {
+    const { run } = openPlace();
+    expect((await run("--keep-order", "echo", "one", ":::", "a", "it's b")).stdout).toBe("one a\none it's b\n");
+  });
+
+  it("passes what follows -- to the program as it is", async () => {
+    const { run } = openPlace();
+    expect((await run("--", "printf", "%s|", "--name", "$HOME", "a b")).stdout).toBe("--name|$HOME|a b|");
+  });
+
+  it("takes entries from lines, from JSON, and from numbers", async () => {
+    const { run, file } = openPlace();
+    writeFileSync(file("lines"), "x y\nz\n");
+    writeFileSync(file("items.json"), '["p", {"q": 1}]');
+    expect((await run("--keep-order", "--each-line", "lines", "echo", "{}")).stdout).toBe("x y\nz\n");
+    expect((await run("--keep-order", "--from-json", "items.json", "echo", "{}")).stdout).toBe('p\n{"q":1}\n');
+    expect((await run("--keep-order", "--array", "1-9:4,20", "echo", "{}", "{#}")).stdout).toBe(
+      "1 0\n5 1\n9 2\n20 3\n",
+    );
+  });
+
+  it("ships a script", async () => {
+    const { run, file } = openPlace();
+    writeFileSync(file("work.sh"), '#!/bin/sh\necho "shipped $1"\n');
+    expect((await run("--script", "work.sh", ":::", "it")).stdout).toBe("shipped it\n");
+  });
+
+  it("prints what it would run, and runs nothing", async () => {
+    const { run } = openPlace();
+    const { stdout, code } = await run("--dry-run", "--", "cp", "{}", "{.}.bak", ":::", "a b.txt", "c");
+    expect(stdout).toBe("cp 'a b.txt' 'a b.bak'\ncp c c.bak\n");
+    expect(code).toBe(0);
+  });
+
+  it("writes a log with a line a task", async () => {
+    const { run, file } = openPlace();
+    await run("--joblog", "log", "exit {}", ":::", "0", "5");
+    const [head, ...rows] = readFileSync(file("log"), "utf8").trimEnd().split("\n");
+    expect(head?.split("\t")).toEqual([
+      "Seq",
+      "Host",
+      "Starttime",
+      "JobRuntime",
+      "Send",
+      "Receive",
+      "Exitval",
+      "Signal",
+      "Command",
+    ]);
+    expect(
+      rows
+        .map((row) => row.split("\t"))
+        .map(([seq, , , , , , code, , command]) => [seq, code, command])
+        .sort(),
+    ).toEqual([
+      ["1", "0", "0"],
+      ["2", "5", "5"],
+    ]);
+  });
+
+  it("tries again, and says when time was up", async () => {
+    const { run } = openPlace();
+    const retried = await run("--retries", "1", "echo try $LABORO_ATTEMPT; test $LABORO_ATTEMPT = 2");
+    expect(retried).toMatchObject({ code: 0 });
+    expect(retried.stdout).toContain("try 2\n");
+    const late = await run("--time-limit", "200ms", "--", "sleep", "30");
+    expect(late).toMatchObject({ code: 1 });
+    expect(late.stderr).toContain("time limit");
+  });
+
+  it.each([
+    [["--bogus", "x"], "--bogus"],
+    [[], "no command"],
+    [["--array", "9-1", "echo"], "--array"],
+    [["--array", "1-2000000000", "echo"], "--array"],
+    [["--each-line", "missing", "echo"], "missing"],
+    [["--slots", "-1", "echo"], "--slots"],
+    [["--time-limit", "soon", "echo"], "soon"],
+    [["echo", ":::"], "no entries"],
+    [["echo", ":::", "a", ":::", "b"], "one list"],
+    [["--after", "x", "echo"], "--after"],
+  ])("refuses %j with what was expected, and exit code 2", async (words, named) => {
+    const { run } = openPlace();
+    const { code, stderr } = await run(...words);
+    expect(stderr).toContain(named);
+    expect(stderr).toContain("LABORO_BAD_INPUT");
+    expect(code).toBe(2);
+  });
+});

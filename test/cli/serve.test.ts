@@ -1,0 +1,80 @@
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { LABORO } from "../support/launched.js";
+import { freePort, type Site, sites } from "../support/site.js";
+import { laboro, steady } from "./support/cli.js";
+
+const newSite = sites();
+
+const serve = (site: Site, ...args: string[]) =>
+  site.launch("the broker", [LABORO, "serve", "--data", site.data, ...args]);
+
+describe("laboro serve", () => {
+  it("says where it listens, and how a worker joins without the token in its arguments", async () => {
+    const site = newSite();
+    const broker = serve(site, "--listen", "127.0.0.1:0", "--heartbeat", "500ms", "--grace", "30s");
+    await broker.says("LABORO_BROKER=");
+    const said = broker.said.split("\n").filter((line) => !line.startsWith("{"));
+    expect(
+      steady(
+        said
+          .join("\n")
+          .replaceAll(site.dir, "DIR")
+          .replaceAll(/\/\/[\w-]+@/g, "//TOKEN@")
+          .replaceAll(/:\d{4,5}/g, ":PORT"),
+      ),
+    ).toMatchInlineSnapshot(`
+      "listening on http://127.0.0.1:PORT
+      a worker joins with
+        laboro worker --join @DIR/data/join.url
+      where it can read that file, and otherwise with
+        LABORO_BROKER=http://TOKEN@127.0.0.1:PORT laboro worker"
+    `);
+    expect(statSync(join(site.data, "join.url")).mode & 0o777).toBe(0o600);
+    const joined = site.launch("worker", [
+      LABORO,
+      "worker",
+      "--join",
+      `@${join(site.data, "join.url")}`,
+      "--name",
+      "w1",
+      "--dir",
+      site.path("w1"),
+    ]);
+    await joined.says("joined the broker");
+    const { stdout } = await laboro(["workers", "--data", site.data]);
+    expect(stdout).toMatch(/^w1 +ready/m);
+  });
+
+  it("opened to other machines speaks TLS, and its join URL holds the fingerprint", async () => {
+    const site = newSite();
+    const broker = serve(site, "--listen", "0.0.0.0:0", "--advertise", "localhost");
+    await broker.says("LABORO_BROKER=");
+    const url = readFileSync(join(site.data, "join.url"), "utf8");
+    expect(url).toMatch(/^https:\/\/[\w-]+@localhost:\d+#[0-9a-f]{64}\n$/);
+    const { code, stdout } = await laboro(["status"], { env: { LABORO_DATA: site.data } });
+    expect([code, stdout]).toEqual([0, expect.stringContaining("no worker is connected")]);
+  });
+
+  it("refuses a port that is taken, and an address that is none", async () => {
+    const site = newSite();
+    const port = await freePort();
+    const first = serve(site, "--listen", `127.0.0.1:${port}`);
+    await first.says("listening on");
+    const taken = await laboro(["serve", "--data", site.path("other"), "--listen", `127.0.0.1:${port}`]);
+    expect([taken.code, taken.stderr]).toEqual([
+      2,
+      expect.stringContaining("something else listens there (LABORO_BAD_INPUT)"),
+    ]);
+    const bad = await laboro(["serve", "--data", site.path("third"), "--listen", "127.0.0.1:99999"]);
+    expect([bad.code, bad.stderr]).toEqual([2, expect.stringContaining("expected ADDRESS or ADDRESS:PORT")]);
+  });
+
+  it("does not start where another broker is", async () => {
+    const site = newSite();
+    await serve(site, "--listen", "127.0.0.1:0").says("listening on");
+    const { code, stderr } = await laboro(["serve", "--data", site.data, "--listen", "127.0.0.1:0"]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining("(LABORO_DATA_IN_USE)")]);
+  });
+});

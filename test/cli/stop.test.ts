@@ -1,0 +1,31 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../client/shop.js";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro stop", () => {
+  it("lets a worker end", async () => {
+    const shop = await openCliShop();
+    let stopped = false;
+    shop.worker({
+      name: "node17",
+      onStopped: () => {
+        stopped = true;
+      },
+    });
+    await until(async () => (await shop.client.workers()).length === 1, "it has joined");
+    const { code, stdout } = await shop.laboro(["stop", "node17"]);
+    expect([code, stdout]).toEqual([0, "worker node17 stops when it has ended what it runs: 0 tasks\n"]);
+    await until(() => stopped, "it has stopped");
+  });
+
+  it("of two with one name asks which", async () => {
+    const shop = await openCliShop();
+    for (let i = 0; i < 2; i++) shop.worker({ name: "twin" });
+    await until(async () => (await shop.client.workers()).length === 2, "both have joined");
+    const { code, stderr } = await shop.laboro(["stop", "twin"]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^laboro: 2 workers are called twin: say which by its id, one of \S+, \S+ \(LABORO_BAD_INPUT\)\n$/,
+    );
+  });
+});
