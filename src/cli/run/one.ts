@@ -4,7 +4,7 @@ import { LaboroError } from "../../model/errors.js";
 import type { OperationOutput } from "../answers.js";
 
 const WAIT_MS = 5_000;
-const PAUSE_MS = 100;
+const PAUSE_MS = 20;
 
 /** Until the task has ended, or nobody wants it any more. `now` gives the client of the moment. */
 export async function showLive(now: () => Client, job: number, over: AbortSignal): Promise<void> {
@@ -12,13 +12,14 @@ export async function showLive(now: () => Client, job: number, over: AbortSignal
   let attempt: number | undefined;
   while (!over.aborted) {
     const page = await nextPage(now(), job, from);
-    if (page === undefined) {
+    // Between an attempt's end and its record, or the next attempt, the broker does not say whose the output is.
+    if (page === undefined || (page.attempt === undefined && page.pieces.length > 0)) {
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       continue;
     }
-    // A new attempt begins its output anew. Between two of them the broker does not say whose the output is.
     if (page.attempt !== undefined && page.attempt !== attempt) {
       attempt = page.attempt;
+      // A new attempt begins its output anew.
       if (from > 0) {
         from = 0;
         continue;
