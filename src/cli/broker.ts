@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import { type Client, connect } from "../client/client.js";
-import { findBroker } from "../client/find-broker.js";
+import { type FoundBroker, findBroker } from "../client/find-broker.js";
 import { LaboroError } from "../model/errors.js";
 import { EXIT } from "./failures.js";
 import { remark } from "./print.js";
@@ -78,9 +78,12 @@ export async function askPatiently<Name extends OperationName>(
   }
 }
 
+/** Only what says where it is: a verb may have options of its own by the names of other members. */
+export const brokerOf = ({ broker, data }: BrokerChoice): FoundBroker => findBroker({ broker, data });
+
 /** A client of the chosen broker. */
 export async function reach(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
-  const { urls, token, caFingerprint } = findBroker(choice);
+  const { urls, token, caFingerprint } = brokerOf(choice);
   await listens(urls, Math.min(timeoutMs, PROBE_MS));
   return connect({ broker: urls, token, caFingerprint, connectTimeoutMs: timeoutMs });
 }

@@ -28,7 +28,7 @@ export function doctor(): Command {
 }
 
 async function run(options: Options): Promise<void> {
-  const dir = dataDirectory(options);
+  const dir = dataDirectory({ data: options.data });
   const checks = [...checkMachine(), ...checkDataDirectory(dir), ...(await checkBroker(options))];
   const terminal = terminalOf();
   if (options.json === true) sayJson({ checks });

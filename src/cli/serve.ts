@@ -60,7 +60,7 @@ export function serve(): Command {
 }
 
 async function run(options: Options): Promise<void> {
-  const dir = resolve(dataDirectory(options));
+  const dir = resolve(dataDirectory({ data: options.data }));
   const { listen, advertise, heartbeat, grace } = options;
   const broker = await startBroker({
     dir,

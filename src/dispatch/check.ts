@@ -50,7 +50,8 @@ function checkNothingIdle(state: State, signature: Signature): void {
   const next = signature.jobs.peek();
   if (state.halted || next === undefined) return;
   for (const worker of signature.fitting) {
-    if (mayUse(worker, next)) throw new Error(`job ${next.id} waits although ${worker.profile.name} has room for it`);
+    if (mayUse(state, worker, next))
+      throw new Error(`job ${next.id} waits although ${worker.profile.name} has room for it`);
   }
 }
 

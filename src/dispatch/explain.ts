@@ -2,7 +2,7 @@
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { Requirement } from "../model/recipe.js";
-import { mayUse } from "./reservation.js";
+import { livesLongEnough, mayUse } from "./reservation.js";
 import { claimOf, type JobState, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
@@ -37,7 +37,9 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     return `it needs more room than any worker has free; ${signature.reservation.profile.name} is kept for it`;
   }
   const [fitting] = signature.fitting;
-  if (fitting !== undefined && !mayUse(fitting, job))
+  if (fitting !== undefined && !livesLongEnough(fitting, job, now))
+    return `${fitting.profile.name} has room, but ends before the time limit of this task would be over`;
+  if (fitting !== undefined && !mayUse(state, fitting, job))
     return `${fitting.profile.name} has room, but keeps it for a wider task`;
   if (fitting !== undefined) return "it is about to be handed out";
   return `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;

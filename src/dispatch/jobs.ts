@@ -82,7 +82,7 @@ function enterJob(state: State, job: Job): JobState {
   const entered: JobState = {
     id: job.id,
     job,
-    signature: signatureFor(state, job.requirement, false),
+    signature: signatureFor(state, job.requirement, false, job.limits.timeLimitMs),
     held: job.held,
     cancels: job.cancels,
     waiting: new Line(),

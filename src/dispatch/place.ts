@@ -24,7 +24,7 @@ export function placeWork(state: State, out: Decisions, now: number): void {
   for (;;) {
     const job = bestPlaceable(state, blocked);
     if (job === undefined) break;
-    const worker = leastRecentlyUsed(job);
+    const worker = leastRecentlyUsed(state, job);
     if (worker === undefined) {
       blocked.add(job.signature);
       reserveRoom(state, job);
@@ -50,14 +50,14 @@ function bestPlaceable(state: State, blocked: ReadonlySet<Signature>): JobState 
 }
 
 /** The worker used longest ago that has room for a task of this job and is not kept for a wider one. */
-function leastRecentlyUsed(job: JobState): WorkerState | undefined {
+function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined {
   const { fitting } = job.signature;
   const avoid = job.waiting.front?.avoid;
   const passed: WorkerState[] = [];
   let found: WorkerState | undefined;
   let avoided: WorkerState | undefined;
   for (let worker = fitting.peek(); worker !== undefined; worker = fitting.peek()) {
-    if (!mayUse(worker, job)) {
+    if (!mayUse(state, worker, job)) {
       passed.push(worker);
     } else if (worker.profile.id === avoid) {
       avoided = worker;
@@ -106,10 +106,10 @@ function bestFor(state: State, worker: WorkerState): JobState | undefined {
       reserveRoom(state, job);
       continue;
     }
-    if (mayUse(worker, job) && (best === undefined || goesBefore(job, best))) best = job;
+    if (mayUse(state, worker, job) && (best === undefined || goesBefore(job, best))) best = job;
   }
   // A reservation made on the way may concern this very worker.
-  return best !== undefined && mayUse(worker, best) ? best : undefined;
+  return best !== undefined && mayUse(state, worker, best) ? best : undefined;
 }
 
 /** Another job that this worker could serve is no less urgent: then tasks go out one by one, in turn. */

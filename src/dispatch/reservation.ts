@@ -41,12 +41,18 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/** Whether a worker that may be kept for a wide task can take one of this job. */
-export function mayUse(worker: WorkerState, job: JobState): boolean {
+/** Whether a worker with room can take a task of this job: it lives long enough, and is not kept for a wider one. */
+export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
+  if (!livesLongEnough(worker, job, state.now)) return false;
   const reserved = worker.reservedFor;
   const next = reserved?.jobs.peek();
   if (next === undefined || reserved === job.signature) return true;
   return job.job.priority > next.job.priority;
+}
+
+/** A worker that will end takes no task whose time limit reaches beyond that. */
+export function livesLongEnough({ profile }: WorkerState, { signature }: JobState, now: number): boolean {
+  return profile.until === undefined || now + (signature.timeLimitMs ?? 0) <= profile.until;
 }
 
 /** The worker is anyone's again; the next `placeWork` looks at it. */

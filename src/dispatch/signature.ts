@@ -12,8 +12,14 @@ import type { JobState, Signature, State, WorkerState } from "./state.js";
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
 
-export function signatureFor(state: State, requirement: Requirement, forRequests: boolean): Signature {
-  const key = keyOf(requirement, forRequests);
+/** `timeLimitMs` is the job's: it decides which workers live long enough. */
+export function signatureFor(
+  state: State,
+  requirement: Requirement,
+  forRequests: boolean,
+  timeLimitMs?: number,
+): Signature {
+  const key = keyOf(requirement, forRequests, timeLimitMs);
   const known = state.signatures.get(key);
   if (known !== undefined) return known;
   if (state.signatures.size >= MAX_IDLE_SIGNATURES) forgetIdle(state);
@@ -21,6 +27,7 @@ export function signatureFor(state: State, requirement: Requirement, forRequests
     key,
     requirement,
     forRequests,
+    ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
     wide: !forRequests && isWide(requirement.needs),
     jobs: new IndexedHeap(goesBefore),
     requests: new IndexedHeap((a, b) => a.id < b.id),
@@ -36,12 +43,14 @@ export function signatureFor(state: State, requirement: Requirement, forRequests
   return signature;
 }
 
-function keyOf(requirement: Requirement, forRequests: boolean): string {
+function keyOf(requirement: Requirement, forRequests: boolean, timeLimitMs?: number): string {
+  // All that a request can demand, and asked for at each one of them.
+  if (forRequests) return `${requirement.pool}\0${requirement.service}`;
   const needs = Object.entries(requirement.needs)
     .filter(([, amount]) => amount > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const tags = [...new Set(requirement.tags)].sort();
-  return JSON.stringify([forRequests, requirement.pool, tags, requirement.service ?? null, needs]);
+  return JSON.stringify([requirement.pool, tags, requirement.service ?? null, needs, timeLimitMs ?? null]);
 }
 
 const isWide = (needs: Amounts): boolean =>

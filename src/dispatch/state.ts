@@ -131,6 +131,8 @@ export interface Signature {
   readonly key: string;
   readonly requirement: Requirement;
   readonly forRequests: boolean;
+  /** A worker that ends sooner than this from now takes none of it. */
+  readonly timeLimitMs?: number;
   /** Needs more than one plain slot, so that room for it may have to be kept. */
   readonly wide: boolean;
   /** Jobs with something to hand out, the next one on top. */

@@ -13,6 +13,8 @@ import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } fr
 const LOOK_AT = 8;
 /** Stock that its holder gets to within this time is not worth moving. */
 const NOT_WORTH_MOVING_MS = 5;
+/** So many tasks may be in stock whatever the rate, as far as their length allows: with a thousand workers each has a small share. */
+const SHORT_RUN = 64;
 
 /** How many more tasks of this job the worker may hold beyond its room. */
 export function stockRoom(state: State, worker: WorkerState, job: JobState): number {
@@ -23,7 +25,9 @@ export function stockRoom(state: State, worker: WorkerState, job: JobState): num
   if (job.signature.wide) return 0;
   const atOnce = Math.max(1, worker.profile.total.slots / job.job.requirement.needs.slots);
   const byLength = (stockMs * atOnce) / Math.max(meanMs, 0.001);
-  const aim = Math.min(Math.ceil(Math.min(stockMs * worker.rate, byLength)), maxStock);
+  // A worker that was given little has shown little of its rate; tasks that are over at once need not wait for it to be known.
+  const byRate = Math.max(stockMs * worker.rate, SHORT_RUN);
+  const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxStock);
   // Filled up when half of it is gone: one by one, each task would be a claim of its own.
   return worker.stock > aim / 2 ? 0 : aim - worker.stock;
 }

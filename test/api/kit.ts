@@ -1,9 +1,29 @@
 /** A broker with its HTTP API, asked over real sockets. */
 import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
-import type { Broker } from "../../src/client/index.js";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach } from "vitest";
+import { type Broker, type BrokerOptions, startBroker } from "../../src/client/index.js";
 
 export { openShop, until } from "../client/shop.js";
+
+const brokers: { broker: Broker; dir: string }[] = [];
+afterEach(async () => {
+  for (const { broker, dir } of brokers.splice(0)) {
+    await broker.stop();
+    rmSync(dir, { recursive: true, force: true });
+  }
+});
+
+/** A broker without client or worker. */
+export async function openDoor(options: Partial<BrokerOptions> = {}): Promise<{ broker: Broker; dir: string }> {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-api-"));
+  const broker = await startBroker({ dir, port: 0, ...options });
+  brokers.push({ broker, dir });
+  return { broker, dir };
+}
 
 export interface Answer {
   readonly status: number;

@@ -34,31 +34,25 @@ describe("a body", () => {
 });
 
 describe("a connection", () => {
-  it("on which the headers do not end is closed", async () => {
+  it("on which the headers do not end, or nothing comes, is closed", async () => {
     const { broker } = await openShop();
-    const { port } = new URL(broker.url);
+    const port = Number(new URL(broker.url).port);
     const begun = performance.now();
-    const said = await new Promise<string>((resolve) => {
-      let text = "";
-      const socket = connect(Number(port), "127.0.0.1", () => socket.write("GET /healthz HTTP/1.1\r\nhost: localhost\r\n"));
-      const drip = setInterval(() => socket.write("x: y\r\n"), 200);
-      socket.setEncoding("latin1").on("data", (part: string) => (text += part));
-      socket.on("error", () => {});
-      socket.on("close", () => {
-        clearInterval(drip);
-        resolve(text);
+    const until = (first: string, drip: string): Promise<string> =>
+      new Promise((resolve) => {
+        let text = "";
+        const socket = connect(port, "127.0.0.1", () => socket.write(first));
+        const dripping = setInterval(() => socket.write(drip), 200);
+        socket.setEncoding("latin1").on("data", (part: string) => (text += part));
+        socket.on("error", () => {});
+        socket.on("close", () => {
+          clearInterval(dripping);
+          resolve(text);
+        });
       });
-    });
-    expect(said).toContain("408");
-    expect(performance.now() - begun).toBeLessThan(16_000);
-  });
-
-  it("on which nothing comes is closed", async () => {
-    const { broker } = await openShop();
-    const { port } = new URL(broker.url);
-    const begun = performance.now();
-    await new Promise((resolve) => connect(Number(port), "127.0.0.1").on("error", () => {}).on("close", resolve).resume());
-    expect(performance.now() - begun).toBeLessThan(16_000);
+    const [slow] = await Promise.all([until("GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "x: y\r\n"), until("", ""), until("\x16\x03\x01", "")]);
+    expect(slow).toContain("408");
+    expect(performance.now() - begun).toBeLessThan(20_000);
   });
 });
 

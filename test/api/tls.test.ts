@@ -8,21 +8,21 @@ import { describe, expect, it } from "vitest";
 import { Certificates } from "../../src/broker/certificates.js";
 import { joinUrl, readJoinUrl } from "../../src/broker/join-url.js";
 import { connect } from "../../src/client/index.js";
-import { ask, codeOf, openShop } from "./kit.js";
+import { ask, codeOf, openDoor } from "./kit.js";
 
 /** An address of this machine that others could reach, if it has one. */
 const outside = Object.values(networkInterfaces())
   .flat()
   .find((one) => one !== undefined && !one.internal && one.family === "IPv4")?.address;
 
-const caOf = (dir: string): string => readFileSync(join(dir, "data", "ca.pem"), "utf8");
+const caOf = (dir: string): string => readFileSync(join(dir, "ca.pem"), "utf8");
 
 describe("one port", () => {
   it("answers HTTP and HTTPS, and makes no certificate before it is needed", async () => {
-    const { broker, dir } = await openShop();
+    const { broker, dir } = await openDoor();
     expect(broker.url).toMatch(/^http:/);
     expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
-    expect(existsSync(join(dir, "data", "certificates.json"))).toBe(false);
+    expect(existsSync(join(dir, "certificates.json"))).toBe(false);
     const { port } = new URL(broker.url);
     await new Promise((resolve) => connectTls({ port: Number(port), rejectUnauthorized: false }, () => resolve(undefined)).on("close", resolve));
     const secure = `https://127.0.0.1:${port}`;
@@ -31,11 +31,11 @@ describe("one port", () => {
     const named = await ask(`https://localhost:${port}/healthz`, { ca: caOf(dir) });
     expect(named.text).toBe("ok\n");
     expect((await ask(`${broker.url}/api/v1/status`, { token: broker.token })).status).toBe(200);
-    expect(statSync(join(dir, "data", "certificates.json")).mode & 0o777).toBe(0o600);
+    expect(statSync(join(dir, "certificates.json")).mode & 0o777).toBe(0o600);
   });
 
   it("takes a link with TLS, held to the CA of its join URL", async () => {
-    const { broker } = await openShop({ tls: "on" });
+    const { broker } = await openDoor({ tls: "on" });
     expect(broker.url).toMatch(/^https:/);
     const { url, token, ca } = readJoinUrl(broker.joinUrl("client"));
     expect(ca).toBe(broker.ca);
@@ -47,9 +47,9 @@ describe("one port", () => {
   });
 
   it("sends away who speaks neither, and who says nothing of TLS that holds", async () => {
-    const { broker } = await openShop();
+    const { broker } = await openDoor();
     const port = Number(new URL(broker.url).port);
-    for (const bytes of [Buffer.from([0x16, 3, 1, 0xff, 0xff, 9, 9]), Buffer.from("\0\0\0\0\r\n\r\n"), Buffer.from([0x16]), Buffer.alloc(100_000, 0x16)]) {
+    for (const bytes of [Buffer.from([0x16, 3, 1, 0xff, 0xff, 9, 9]), Buffer.from("\0\0\0\0\r\n\r\n"), Buffer.alloc(100_000, 0x16)]) {
       await new Promise<void>((resolve) => {
         const socket = connectPlain(port, "127.0.0.1", () => socket.end(bytes));
         socket.on("error", () => {});
@@ -61,11 +61,10 @@ describe("one port", () => {
   });
 
   it("without TLS answers to names of this machine only", async () => {
-    const { broker } = await openShop();
-    for (const host of ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil", "127.0.0.1:80:80"]) {
+    const { broker } = await openDoor();
+    for (const host of ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil", "127.0.0.1:80:80"]) {
       const answer = await ask(`${broker.url}/api/v1/status`, { token: broker.token, headers: { host } });
-      expect([host, answer.status]).toEqual([host, host === "" ? expect.any(Number) : 421]);
-      expect(answer.status).not.toBe(200);
+      expect([host, answer.status]).toEqual([host, 421]);
     }
     for (const host of ["localhost", "127.0.0.1", "[::1]:99", "laboro.localhost:5429"]) {
       expect((await ask(`${broker.url}/api/v1/status`, { token: broker.token, headers: { host } })).status).toBe(200);
@@ -75,7 +74,7 @@ describe("one port", () => {
 
 describe.skipIf(outside === undefined)("an address that others can reach", () => {
   it("has TLS and a token always, and refuses plain HTTP from elsewhere", async () => {
-    const { broker, dir } = await openShop({ host: "0.0.0.0", advertise: ["broker.example", outside ?? ""] });
+    const { broker, dir } = await openDoor({ host: "0.0.0.0", advertise: ["broker.example", outside ?? ""] });
     expect(broker.url).toMatch(/^https:\/\/broker\.example:/);
     const { port } = new URL(broker.url);
     const plain = await ask(`http://${outside}:${port}/api/v1/status`, { token: broker.token });
@@ -86,18 +85,18 @@ describe.skipIf(outside === undefined)("an address that others can reach", () =>
     expect(local.status).toBe(200);
     const secure = await ask(`https://${outside}:${port}/api/v1/status`, { token: broker.token, ca: caOf(dir) });
     expect(secure.status).toBe(200);
-    const access = JSON.parse(readFileSync(join(dir, "data", "access.json"), "utf8")) as object;
+    const access = JSON.parse(readFileSync(join(dir, "access.json"), "utf8")) as object;
     expect(access).toEqual({ url: broker.url, token: broker.token, ca: broker.ca });
   });
 
   it("is not opened without TLS", async () => {
-    await expect(openShop({ host: "0.0.0.0", tls: "off" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+    await expect(openDoor({ host: "0.0.0.0", tls: "off" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
   });
 });
 
 describe("certificates", () => {
   it("are kept; the broker's own is made anew before it expires or for other names, the CA stays", async () => {
-    const { dir } = await openShop();
+    const { dir } = await openDoor();
     const first = new Certificates(dir, ["a.example"]);
     const ca = await first.fingerprint();
     const shown = await first.shown();

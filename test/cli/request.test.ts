@@ -30,7 +30,7 @@ describe("laboro request", () => {
     expect(await shop.laboro(["request", "nobody", "x", "--timeout", "200ms"])).toMatchInlineSnapshot(`
       {
         "code": 1,
-        "stderr": "laboro: service nobody: service nobody: no worker offered it before the deadline (LABORO_DEADLINE)
+        "stderr": "laboro: service nobody: no worker offered it before the deadline (LABORO_DEADLINE)
         laboro services and laboro workers show who could answer
       ",
         "stdout": "",

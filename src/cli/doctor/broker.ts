@@ -1,8 +1,7 @@
 /** The way to the broker, and the broker itself. */
 import { statSync } from "node:fs";
-import { findBroker } from "../../client/find-broker.js";
 import { LaboroError } from "../../model/errors.js";
-import { type BrokerChoice, reach } from "../broker.js";
+import { type BrokerChoice, brokerOf, reach } from "../broker.js";
 import { packageVersion } from "../program.js";
 import { counted, shownDuration } from "../screen/figures.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
@@ -18,7 +17,7 @@ export async function checkBroker(choice: BrokerChoice): Promise<Check[]> {
 
 async function checkLink(choice: BrokerChoice): Promise<Check[]> {
   try {
-    const { urls, source } = findBroker(choice);
+    const { urls, source } = brokerOf(choice);
     const client = await reach(choice, PATIENCE_MS);
     try {
       const asked = Date.now();

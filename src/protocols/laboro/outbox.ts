@@ -24,7 +24,7 @@ export class Outbox {
   #bytes = 0;
   #scheduled = false;
 
-  constructor(transmit: (frame: Uint8Array) => void, schedule: Schedule = setImmediate) {
+  constructor(transmit: (frame: Uint8Array) => void, schedule: Schedule = process.nextTick) {
     this.#transmit = transmit;
     this.#schedule = schedule;
   }
