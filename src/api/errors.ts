@@ -3,34 +3,23 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Log } from "../broker/log.js";
 import { asLaboroError, type ErrorCode, errnoOf, LaboroError } from "../model/errors.js";
 
-export const STATUS: Readonly<Record<ErrorCode, number>> = {
-  LABORO_BAD_CERTIFICATE: 500,
+/** Any other is a fault on this side: 500. */
+export const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_BAD_INPUT: 400,
-  LABORO_BAD_MESSAGE: 400,
   LABORO_BAD_TOKEN: 401,
-  LABORO_BODY_TOO_LARGE: 413,
-  LABORO_BROKER_GONE: 503,
-  LABORO_BROKER_STOPPING: 503,
-  LABORO_BROKER_UNREACHABLE: 503,
-  LABORO_DATA_CORRUPT: 500,
-  LABORO_DATA_IN_USE: 500,
-  LABORO_DATA_NEWER: 500,
-  LABORO_DATA_NETWORK_FS: 500,
-  LABORO_DATA_UNUSABLE: 500,
-  LABORO_DEADLINE: 504,
-  LABORO_DISK_FULL: 507,
   LABORO_FORBIDDEN: 403,
-  LABORO_INTERNAL: 500,
-  LABORO_JOB_ENDED: 409,
-  LABORO_JOB_OPEN: 409,
   LABORO_NO_SUCH_JOB: 404,
   LABORO_NO_SUCH_TASK: 404,
   LABORO_NO_SUCH_WORKER: 404,
-  LABORO_QUEUE_FULL: 503,
+  LABORO_JOB_ENDED: 409,
+  LABORO_JOB_OPEN: 409,
+  LABORO_BODY_TOO_LARGE: 413,
   LABORO_SERVICE_FAILED: 502,
-  LABORO_STORE_FAILED: 500,
-  LABORO_VERSION: 426,
   LABORO_WORKER_LOST: 502,
+  LABORO_BROKER_STOPPING: 503,
+  LABORO_QUEUE_FULL: 503,
+  LABORO_DEADLINE: 504,
+  LABORO_DISK_FULL: 507,
 };
 
 export function answerError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
@@ -47,7 +36,7 @@ function understood(cause: unknown): { error: LaboroError; status: number } {
   const status = statusIn(cause);
   if (cause instanceof LaboroError || status === undefined) {
     const error = asLaboroError(cause);
-    return { error, status: STATUS[error.code] };
+    return { error, status: STATUS[error.code] ?? 500 };
   }
   const text = cause instanceof Error ? cause.message : String(cause);
   if (status === 413) {

@@ -77,13 +77,16 @@ export class MainDoor {
     this.#closing = true;
     this.#links.close();
     return new Promise((resolve) => {
-      this.#server.close(() => resolve());
-      this.#server.closeAllConnections();
       // A peer that does not say goodbye is not waited for.
-      setTimeout(() => {
+      const patience = setTimeout(() => {
         this.#links.terminate();
         for (const socket of this.#connected) socket.destroy();
       }, GOODBYE_MS);
+      this.#server.close(() => {
+        clearTimeout(patience);
+        resolve();
+      });
+      this.#server.closeAllConnections();
     });
   }
 

@@ -9,7 +9,7 @@ import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { wholeNumber } from "./numbers.js";
 import { followJob } from "./output/follow.js";
 import { type PrintOptions, TaskPrinter } from "./output/task-printer.js";
-import { endedTasks, printOutput, runningTasks, type TaskAttempt } from "./output/tasks.js";
+import { endedTasks, printAll, runningTasks, type TaskAttempt } from "./output/tasks.js";
 import { selectJobs } from "./selected.js";
 import { parseSelector } from "./selectors.js";
 
@@ -71,20 +71,26 @@ async function printJob(
   print: PrintOptions,
   attempt: number | undefined,
 ): Promise<void> {
+  const printerOf = ({ index }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${index}`, print);
+  await printAll(client, id, tasksInOrder(client, id, wanted, attempt), printerOf);
+}
+
+async function* tasksInOrder(
+  client: Client,
+  job: number,
+  wanted: Ranges | undefined,
+  attempt: number | undefined,
+): AsyncGenerator<TaskAttempt> {
+  const asked = (task: TaskAttempt): TaskAttempt => (attempt === undefined ? task : { index: task.index, attempt });
   const running: TaskAttempt[] = [];
-  for await (const task of runningTasks(client, id, wanted)) running.push(task);
-  const one = (task: TaskAttempt): Promise<void> => {
-    const printer = new TaskPrinter(`${id}.${task.index}`, print);
-    const { index } = task;
-    return printOutput(client, id, attempt === undefined ? task : { index, attempt }, printer);
-  };
-  for await (const task of endedTasks(client, id, wanted)) {
+  for await (const task of runningTasks(client, job, wanted)) running.push(task);
+  for await (const task of endedTasks(client, job, wanted)) {
     for (let first = running[0]; first !== undefined && first.index <= task.index; first = running[0]) {
       running.shift();
-      // It has ended since we looked: its result is here.
-      if (first.index < task.index) await one(first);
+      // One that has ended since we looked is in both.
+      if (first.index < task.index) yield asked(first);
     }
-    await one(task);
+    yield asked(task);
   }
-  for (const task of running) await one(task);
+  yield* running.map(asked);
 }

@@ -37,7 +37,8 @@ async function runAgain(core: Core, given: s.ReadBy<typeof input>): Promise<{ co
   const parcel = reserveParcels(core.state, PIECES);
   const answer = await core.ask({ op: "rerun", job: given.job, ends: given.ends, ...tasks, parcel, names: PIECES });
   if (answer.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
-  const { job: again, parcels, count } = answer;
+  const { job: again, parcels, count, refused } = answer;
+  if (refused !== undefined) throw new LaboroError("LABORO_BAD_INPUT", refused);
   if (again !== undefined && count > 0) core.jobReruns(again, parcels, await endsAround(core, again));
   return { count };
 }

@@ -1,5 +1,6 @@
 /** Operations on services: what there is, and asking one. */
 import { LaboroError } from "../../model/errors.js";
+import type { RequestId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
@@ -81,18 +82,17 @@ export const request = operation({
   output: s.object({ body: s.bytes() }),
   perform: (core, given, { gone }) =>
     new Promise((resolve, reject) => {
-      let answered = false;
-      const id = core.request(given, (body, error) => {
-        answered = true;
+      let id: RequestId | undefined;
+      const forget = (): void => {
+        if (id !== undefined) core.forget(id);
+        reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
+      };
+      gone.addEventListener("abort", forget, { once: true });
+      // A refusal may come before the number is known here.
+      id = core.request(given, (body, error) => {
         gone.removeEventListener("abort", forget);
         if (error === undefined) resolve({ body });
         else reject(new LaboroError(error, Buffer.from(body).toString() || error));
       });
-      const forget = (): void => {
-        core.forget(id);
-        reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
-      };
-      // A refusal may come before its number is known here.
-      if (!answered) gone.addEventListener("abort", forget, { once: true });
     }),
 });

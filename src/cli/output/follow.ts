@@ -9,11 +9,10 @@ import type { JobView, OperationOutput } from "../answers.js";
 import { askPatiently } from "../broker.js";
 import { jobNumbered } from "../selected.js";
 import { type PrintOptions, TaskPrinter } from "./task-printer.js";
-import { endedTasks, printOutput, runningTasks, type TaskAttempt } from "./tasks.js";
+import { endedTasks, printAll, printLive, runningTasks, type TaskAttempt } from "./tasks.js";
 
 /** How often to look for tasks that were started. */
 const LOOK_MS = 500;
-const OUTPUT_WAIT_MS = 10_000;
 /** More tasks than this at one time are printed when they have ended. */
 const MOST_AT_ONCE = 64;
 
@@ -81,15 +80,19 @@ class Following {
   }
 
   async #printEnded(wanted: Ranges | undefined): Promise<void> {
+    await printAll(this.#client, this.#job.id, this.#newlyEnded(wanted), (task) => this.#printer(task));
+  }
+
+  async *#newlyEnded(wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {
     for await (const task of endedTasks(this.#client, this.#job.id, wanted)) {
       this.#ended.add(task.index);
-      if (this.#isNew(task)) await printOutput(this.#client, this.#job.id, task, this.#printer(task));
+      if (this.#isNew(task)) yield task;
     }
   }
 
   #follow(task: TaskAttempt): void {
     if (!this.#isNew(task)) return;
-    const following = printOutput(this.#client, this.#job.id, task, this.#printer(task), OUTPUT_WAIT_MS);
+    const following = printLive(this.#client, this.#job.id, task, this.#printer(task));
     this.#live.add(following);
     const over = (): boolean => this.#live.delete(following);
     following.then(over, (cause: unknown) => {

@@ -1,0 +1,115 @@
+import { readFileSync } from "node:fs";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { describe, expect, it } from "vitest";
+import { STATUS } from "../../src/api/errors.js";
+import { OPERATIONS } from "../../src/broker/operations/index.js";
+import { apiOf, openDoor } from "./kit.js";
+
+interface Parameter {
+  readonly name: string;
+  readonly in: string;
+  readonly required: boolean;
+  readonly schema: object;
+}
+
+interface Described {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly parameters: readonly Parameter[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>>;
+}
+
+interface Document {
+  readonly openapi: string;
+  readonly info: { readonly title: string; readonly version: string };
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+}
+
+async function fetched(): Promise<Document> {
+  const { broker } = await openDoor();
+  return (await apiOf(broker)("/openapi.json")).json as Document;
+}
+
+describe("the OpenAPI document", () => {
+  it("lists every operation once, where it lies, with all of its input", async () => {
+    const document = await fetched();
+    expect(document.openapi).toBe("3.1.0");
+    expect(document.info).toMatchObject({ title: "laboro", version: "0.1.0" });
+    const listed = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { operationId }]) => `${operationId} ${method.toUpperCase()} ${path}`),
+    );
+    const table = Object.values(OPERATIONS).map(({ name, method, path }) => `${name} ${method} ${path}`);
+    expect(listed.sort()).toEqual(table.sort());
+    for (const [path, methods] of Object.entries(document.paths)) {
+      for (const described of Object.values(methods)) {
+        const inPath = described.parameters.filter((one) => one.in === "path");
+        expect(inPath.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
+        expect(inPath.every(({ required }) => required)).toBe(true);
+        const body = described.requestBody?.content["application/json"]?.schema as { properties?: object } | undefined;
+        const members = [...described.parameters.map(({ name }) => name), ...Object.keys(body?.properties ?? {})];
+        const { input } = OPERATIONS[described.operationId as keyof typeof OPERATIONS];
+        const wanted = Object.keys(input.shape).filter((name) => described.operationId !== "request" || name !== "body");
+        expect(members.sort()).toEqual(wanted.sort());
+      }
+    }
+  });
+
+  it("holds schemas that are JSON Schema", async () => {
+    const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
+    for (const methods of Object.values((await fetched()).paths)) {
+      for (const { parameters, requestBody, responses } of Object.values(methods)) {
+        const contents = [requestBody?.content, ...Object.values(responses).map(({ content }) => content)];
+        for (const { schema } of [...parameters, ...contents.flatMap((content) => Object.values(content ?? {}))]) {
+          expect(() => ajv.compile(schema)).not.toThrow();
+        }
+      }
+    }
+  });
+});
+
+describe("docs/reference/api.md", () => {
+  const page = readFileSync(new URL("../../docs/reference/api.md", import.meta.url), "utf8");
+
+  it("has the table of operations as it is in the code", () => {
+    const rows = Array.from(page.matchAll(/^\| `(\w+)` \| `(GET|POST|DELETE) ([^`]+)` \| (\w+) \| (.+) \|$/gm), (found) => found.slice(1));
+    const table = Object.values(OPERATIONS).map(({ name, method, path, role, summary }) => [name, method, path, role, summary]);
+    expect(rows).toEqual(table);
+  });
+
+  it("has the status of every code that has one of its own", () => {
+    const rows = new Map(Array.from(page.matchAll(/^\| `(LABORO_\w+)` \| (\d{3}) \|$/gm), ([, code = "", status]) => [code, Number(status)]));
+    expect(Object.fromEntries(rows)).toEqual(STATUS);
+  });
+});
+
+describe("docs/reference/json.md", () => {
+  it("has every member of every answer", () => {
+    const page = readFileSync(new URL("../../docs/reference/json.md", import.meta.url), "utf8");
+    const documented = new Map(
+      page.split(/^## /m).map((section) => {
+        const name = /^`(\w+)`/.exec(section)?.[1] ?? "";
+        return [name, Array.from(section.matchAll(/^\| `([\w.[\]*]+)` \|/gm), ([, member = ""]) => member)];
+      }),
+    );
+    for (const { name, output } of Object.values(OPERATIONS)) {
+      expect([name, documented.get(name)]).toEqual([name, membersOf(output.json() as Shown)]);
+    }
+  });
+});
+
+interface Shown {
+  readonly properties?: Readonly<Record<string, Shown>>;
+  readonly items?: Shown;
+}
+
+/** `jobs[].counters.failed`: members of members too. Bytes, names that a user chooses and stretches of tasks are explained on top. */
+function membersOf({ properties = {} }: Shown, before = ""): string[] {
+  return Object.entries(properties).flatMap(([name, member]) => {
+    const path = before + name;
+    const inside = member.items ?? member;
+    const isRange = Object.keys(inside.properties ?? {}).join() === "first,last";
+    if (isRange) return [path];
+    return [path, ...membersOf(inside, member.items === undefined ? `${path}.` : `${path}[].`)];
+  });
+}
