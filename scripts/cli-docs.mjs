@@ -22,6 +22,14 @@ const INTRODUCTION = `# The command line
 **Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.0-9,12\`. Tasks are counted from 0; numbers may be
 grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`. **\`--json\`** gives one document, whose fields are in [json.md](json.md).
 
+| \`--json\` of | is |
+|---|---|
+| \`status\` | \`{broker, jobs, hidden}\`: the operation \`status\`, the jobs shown, how many are not |
+| \`status JOB\` | the operation \`job\` |
+| \`status JOBS\`, \`wait\` | \`{jobs}\`, each as the operation \`job\` has it |
+| \`explain\`, \`workers\`, \`services\` | the operation of that name |
+| \`doctor\` | \`{checks: [{state, what, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
+
 **The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
 \`~/.local/share/laboro\`). These options may stand before the verb, too.
 

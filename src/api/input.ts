@@ -27,7 +27,7 @@ export function inputOf(asked: Pick<AnyOperation, "input">, request: FastifyRequ
 /** A member that is given several times is a list. */
 function fromTexts(schema: Schema<unknown, unknown> | undefined, given: string | readonly string[]): unknown {
   const convert = (text: string): unknown => (schema?.fromText === undefined ? text : schema.fromText(text));
-  return typeof given === "string" ? convert(given) : given.map(convert).flat();
+  return typeof given === "string" ? convert(given) : given.flatMap(convert);
 }
 
 export function readJson(body: string | Buffer, done: (error: Error | null, value?: unknown) => void): void {

@@ -30,7 +30,11 @@ export function openApi(version: string): object {
   }
   return {
     openapi: "3.1.0",
-    info: { title: "laboro", version, description: "Hands out work: a broker keeps it, workers do it, clients ask for it." },
+    info: {
+      title: "laboro",
+      version,
+      description: "Hands out work: a broker keeps it, workers do it, clients ask for it.",
+    },
     servers: [{ url: BASE }],
     security: [{ token: [] }, { cookie: [] }],
     paths,

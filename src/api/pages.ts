@@ -19,12 +19,18 @@ const JOBS = 50;
 const HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "cache-control": "no-store",
-  "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+  "content-security-policy":
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 } as const;
 
-export async function answerPage(request: IncomingMessage, response: ServerResponse, path: string, visit: Visit): Promise<void> {
+export async function answerPage(
+  request: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+  visit: Visit,
+): Promise<void> {
   if (request.method !== "GET" && request.method !== "HEAD") {
     show(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
   } else if (path === "/enter") {

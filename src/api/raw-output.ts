@@ -28,7 +28,11 @@ export async function answerRawOutput(
   if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
   if (range === "outside") {
     const error = { code: "LABORO_BAD_INPUT", message: `range: there are ${total} bytes` };
-    return reply.code(416).header("content-range", `bytes */${total}`).type("application/json").send(JSON.stringify({ error }));
+    return reply
+      .code(416)
+      .header("content-range", `bytes */${total}`)
+      .type("application/json")
+      .send(JSON.stringify({ error }));
   }
   const { first: from, last } = range ?? { first: 0, last: total - 1 };
   if (range !== undefined) reply.code(206).header("content-range", `bytes ${from}-${last}/${total}`);

@@ -8,13 +8,20 @@ import { inputOf } from "./input.js";
 
 const TIMEOUT_HEADER = "laboro-timeout-ms";
 
-export async function askRaw(core: Core, request: FastifyRequest, reply: FastifyReply, context: Context): Promise<FastifyReply> {
+export async function askRaw(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  context: Context,
+): Promise<FastifyReply> {
   const { params, query, body } = request;
   const given = inputOf(operation, { params, query } as FastifyRequest);
   const header = request.headers[TIMEOUT_HEADER];
   const timeout = typeof header === "string" && given.timeoutMs === undefined ? { timeoutMs: Number(header) } : {};
   const message = body instanceof Uint8Array ? { body } : {};
-  const answer = (await perform(core, "request", { ...given, ...timeout, ...message }, context)) as { body: Uint8Array };
+  const answer = (await perform(core, "request", { ...given, ...timeout, ...message }, context)) as {
+    body: Uint8Array;
+  };
   const { buffer, byteOffset, length } = answer.body;
   return reply.type("application/octet-stream").send(Buffer.from(buffer, byteOffset, length));
 }

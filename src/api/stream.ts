@@ -21,10 +21,17 @@ const PAGE = 100;
 
 const following = new WeakMap<Core, number>();
 
-export function streamEvents(core: Core, request: FastifyRequest, reply: FastifyReply, input: Fields, context: Context): FastifyReply {
+export function streamEvents(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  input: Fields,
+  context: Context,
+): FastifyReply {
   const given = readFor(events, input, context.role);
   const seen = request.headers["last-event-id"];
-  const after = typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
+  const after =
+    typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
   const followers = following.get(core) ?? 0;
   if (followers >= FOLLOWERS) throw new LaboroError("LABORO_QUEUE_FULL", `${followers} follow the events already`);
   following.set(core, followers + 1);

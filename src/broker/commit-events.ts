@@ -55,11 +55,17 @@ function plainEvent(write: Write, answer: Answer): EventBody | undefined {
 }
 
 function gatherEnds(ends: Map<JobId, Ends>, write: Write, answer: Answer): void {
-  const job = answer.op === "release" ? answer.job : "job" in write && typeof write.job === "number" ? write.job : undefined;
+  const job =
+    answer.op === "release" ? answer.job : "job" in write && typeof write.job === "number" ? write.job : undefined;
   if (job === undefined || !("progress" in answer) || answer.progress === undefined) return;
   let gathered = ends.get(job);
   if (gathered === undefined) {
-    gathered = { indices: { succeeded: [], failed: [], cancelled: [] }, counters: undefined, ended: undefined, moved: false };
+    gathered = {
+      indices: { succeeded: [], failed: [], cancelled: [] },
+      counters: undefined,
+      ended: undefined,
+      moved: false,
+    };
     ends.set(job, gathered);
   }
   gathered.counters = answer.progress.counters;

@@ -282,7 +282,8 @@ export class Core {
 
   /** Resolves when what the store knows of this job is known to dispatch too. */
   async entered(job: JobId): Promise<void> {
-    for (let entering = this.#entering.get(job); entering !== undefined; entering = this.#entering.get(job)) await entering;
+    for (let entering = this.#entering.get(job); entering !== undefined; entering = this.#entering.get(job))
+      await entering;
   }
 
   /** How far an open job is. */
@@ -321,7 +322,8 @@ export class Core {
   #tellOfTasks(writes: readonly Write[]): void {
     for (const write of writes) {
       const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlier : [];
-      for (const { index } of ended) if ("job" in write) this.taskNews.tell(taskKey(write.job as JobId, index), undefined);
+      for (const { index } of ended)
+        if ("job" in write) this.taskNews.tell(taskKey(write.job as JobId, index), undefined);
     }
   }
 

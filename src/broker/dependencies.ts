@@ -23,7 +23,8 @@ export async function endsOf(store: Store, state: State, jobs: readonly JobId[])
       const end = state.ends.get(job) ?? (await existing(store, job)).ended?.state;
       if (end !== undefined) ends.set(job, end);
     }
-    if (round === ROUNDS) throw new LaboroError("LABORO_INTERNAL", `jobs ${unknown.join(", ")}: neither open nor ended`);
+    if (round === ROUNDS)
+      throw new LaboroError("LABORO_INTERNAL", `jobs ${unknown.join(", ")}: neither open nor ended`);
     // One that is stored and not yet in dispatch is on its way there.
     await new Promise((resolve) => setTimeout(resolve, round));
   }

@@ -19,7 +19,8 @@ export interface Refusal {
 export type Admitted = { readonly role: Role } | Refusal;
 
 export const isRefusal = (admitted: object): admitted is Refusal => "status" in admitted;
-export const isEncrypted = (request: IncomingMessage): boolean => (request.socket as Partial<TLSSocket>).encrypted === true;
+export const isEncrypted = (request: IncomingMessage): boolean =>
+  (request.socket as Partial<TLSSocket>).encrypted === true;
 
 export class Gate {
   readonly #tokens: Tokens;
@@ -54,7 +55,8 @@ export class Gate {
       return role === undefined ? this.#wrong(request) : { role };
     }
     const role = cookies ? this.#entry.roleOf(request.headers.cookie) : undefined;
-    if (role === undefined) return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
+    if (role === undefined)
+      return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
     // A cookie goes along whoever makes the browser ask.
     if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
     return { role };

@@ -18,7 +18,10 @@ export function joinUrl({ url, token, ca }: Joining): string {
 export function readJoinUrl(text: string): Joining {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw new LaboroError("LABORO_BAD_INPUT", "the broker's URL: expected https://TOKEN@HOST:PORT#FINGERPRINT or http://HOST:PORT");
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      "the broker's URL: expected https://TOKEN@HOST:PORT#FINGERPRINT or http://HOST:PORT",
+    );
   }
   const ca = url.hash.slice(1).replaceAll(":", "").toLowerCase();
   if (ca !== "" && !/^[0-9a-f]{64}$/.test(ca)) {

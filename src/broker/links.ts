@@ -91,7 +91,8 @@ export class Links {
   #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role): void {
     const [first, ...rest] = batch;
     if (first?.type === "JOIN") {
-      if (!mayDo(role, "worker")) throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
+      if (!mayDo(role, "worker"))
+        throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
       const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
       const session = new WorkerSession(this.#core, link, first, this.#options);
       session.onMessages(rest as FromWorker[]);

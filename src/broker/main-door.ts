@@ -100,7 +100,8 @@ export class MainDoor {
     } catch (cause) {
       this.#options.log.error({ error: String(cause) }, "a request could not be answered");
       if (response.headersSent) response.destroy();
-      else say(response, 500, { code: "LABORO_INTERNAL", message: "this could not be answered; the log has the reason" });
+      else
+        say(response, 500, { code: "LABORO_INTERNAL", message: "this could not be answered; the log has the reason" });
     }
   }
 

@@ -34,7 +34,8 @@ export class SlowDown {
     const key = networkOf(address);
     const at = this.#now();
     const before = this.#offenders.get(key);
-    const offender = before !== undefined && at - before.last < FORGOTTEN_MS ? before : { wrong: 0, last: at, heldBack: 0 };
+    const offender =
+      before !== undefined && at - before.last < FORGOTTEN_MS ? before : { wrong: 0, last: at, heldBack: 0 };
     this.#offenders.delete(key);
     this.#offenders.set(key, offender);
     offender.last = at;

@@ -3,8 +3,8 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../model/errors.js";
-import { isRole, type Role } from "./roles.js";
 import { writePrivate } from "./private-file.js";
+import { isRole, type Role } from "./roles.js";
 
 export interface Token {
   readonly role: Role;
@@ -61,7 +61,10 @@ function readTokens(path: string): readonly Token[] | undefined {
     throw new LaboroError("LABORO_DATA_CORRUPT", `${path} cannot be read: ${String(cause)}`, { cause });
   }
   if (Array.isArray(tokens) && tokens.every(isToken)) return tokens;
-  throw new LaboroError("LABORO_DATA_CORRUPT", `${path}: expected a list of {"role", "token"}, tokens of ${SHORTEST} characters or more`);
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path}: expected a list of {"role", "token"}, tokens of ${SHORTEST} characters or more`,
+  );
 }
 
 function isToken(value: unknown): value is Token {

@@ -10,7 +10,8 @@ const LEADING = new Set(["--broker", "--data", "--verbose"]);
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code === "EPIPE") process.exit(process.exitCode ?? EXIT.ok);
-    throw error;
+    process.stderr.write(`laboro: cannot write: ${error.message}\n`);
+    process.exit(EXIT.failed);
   });
 }
 

@@ -6,7 +6,7 @@ import { addBrokerOptions, askPatiently, type BrokerChoice, withBroker } from ".
 import { formatDuration, parseDuration } from "./duration.js";
 import { EXIT } from "./failures.js";
 import { endLine, failureLines } from "./outcomes.js";
-import { say, sayJson } from "./print.js";
+import { remark, say, sayJson } from "./print.js";
 import { jobNumbered, selectJobs } from "./selected.js";
 import { parseJobSelector } from "./selectors.js";
 import { OPEN_STATES } from "./states.js";
@@ -37,6 +37,7 @@ async function run(text: string, options: Options): Promise<void> {
   const selector = parseJobSelector(text);
   await withBroker(options, async (client) => {
     const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
+    if (jobs.length === 0) remark("there is no open job to wait for");
     await allEnded(
       client,
       jobs.map(({ id }) => id),

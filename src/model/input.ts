@@ -15,8 +15,7 @@ function shown(value: unknown): string {
 }
 
 /** An object of somebody else's may have a `toString` that throws, or none. */
-const asText = (value: unknown): string =>
-  typeof value === "object" && value !== null ? "an object" : String(value);
+const asText = (value: unknown): string => (typeof value === "object" && value !== null ? "an object" : String(value));
 
 export function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) {

@@ -30,7 +30,9 @@ export type Filled<Read, Written> = Schema<Read, Written> & { readonly absent: t
 
 export type Shape = Readonly<Record<string, Schema<unknown, unknown>>>;
 type Flat<T> = { [K in keyof T]: T[K] };
-type LeftOut<S extends Shape> = { [K in keyof S]: S[K] extends { filled: true } ? never : S[K] extends { absent: true } ? K : never }[keyof S];
+type LeftOut<S extends Shape> = {
+  [K in keyof S]: S[K] extends { filled: true } ? never : S[K] extends { absent: true } ? K : never;
+}[keyof S];
 type MayLeave<S extends Shape> = { [K in keyof S]: S[K] extends { absent: true } ? K : never }[keyof S];
 export type ReadObject<S extends Shape> = Flat<
   { readonly [K in keyof S as K extends LeftOut<S> ? never : K]: ReadBy<S[K]> } & {

@@ -2,7 +2,7 @@
 import type { ErrorCode } from "../model/errors.js";
 import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
-import type { Services } from "./services.js";
+import { AbortableCall, type Services } from "./services.js";
 
 type Call = Extract<ToWorker, { type: "CALL" }>;
 
@@ -11,7 +11,7 @@ export const REPLY_LIMIT = FRAME_LIMIT - 1024;
 
 export class Calls {
   readonly #services: Services;
-  readonly #underWay = new Map<number, AbortController>();
+  readonly #underWay = new Map<number, AbortableCall>();
   readonly #replied: () => void;
   #waiting: (() => void)[] = [];
 
@@ -27,16 +27,16 @@ export class Calls {
 
   /** Every call gets a reply, an aborted one too: until then its slot is not free. */
   answer({ id, service, body }: Call, send: (message: FromWorker) => void): void {
-    const aborter = new AbortController();
-    this.#underWay.set(id, aborter);
+    const call = new AbortableCall();
+    this.#underWay.set(id, call);
     const reply = (served: { body: Uint8Array; error?: ErrorCode }): void => {
       // A connection later the same number may be another's.
-      if (this.#underWay.get(id) !== aborter) return;
+      if (this.#underWay.get(id) !== call) return;
       this.#underWay.delete(id);
       send({ type: "REPLY", id, ...(served.body.length > REPLY_LIMIT ? tooLarge(served.body.length) : served) });
       this.#ended();
     };
-    const answer = this.#services.call(service, body, aborter.signal);
+    const answer = this.#services.call(service, body, call);
     if (answer instanceof Promise) void answer.then(reply);
     else reply(answer);
   }
@@ -47,7 +47,7 @@ export class Calls {
 
   /** Tell every handler that nobody waits; their replies still come. */
   abortAll(): void {
-    for (const aborter of this.#underWay.values()) aborter.abort();
+    for (const call of this.#underWay.values()) call.abort();
   }
 
   /** The connection is gone, and with it whoever waited. */

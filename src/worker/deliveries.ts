@@ -19,6 +19,7 @@ interface Delivery {
 export class Deliveries {
   readonly #dir: string;
   readonly #onLost: NonNullable<TaskOutputSettings["onLost"]>;
+  readonly #onEager: () => void;
   readonly #all = new Map<string, Delivery>();
   /** Those with something to send, in turn. */
   readonly #eager = new Set<Delivery>();
@@ -26,7 +27,9 @@ export class Deliveries {
   #send: ((message: FromWorker) => void) | undefined;
   #window = 0;
 
-  constructor(dir: string, onLost: NonNullable<TaskOutputSettings["onLost"]>) {
+  /** `onEager` is called when there is something to send; the owner decides when to `pump`. */
+  constructor(dir: string, onLost: NonNullable<TaskOutputSettings["onLost"]>, onEager: () => void) {
+    this.#onEager = onEager;
     this.#dir = dir;
     this.#onLost = onLost;
   }
@@ -52,7 +55,7 @@ export class Deliveries {
     if (delivery === undefined) return;
     delivery.output.write(stream, bytes);
     this.#eager.add(delivery);
-    this.pump();
+    this.#onEager();
   }
 
   /** The task has ended; its tail may go now. */
@@ -60,7 +63,7 @@ export class Deliveries {
     const delivery = this.#all.get(attemptKey(task));
     if (delivery === undefined) return;
     this.#eager.add(delivery);
-    this.pump();
+    this.#onEager();
   }
 
   discard(task: TaskRef): void {

@@ -60,6 +60,10 @@ type Send = (message: FromWorker) => void;
 /** Jobs whose recipe is remembered: twice what the broker counts on. */
 const RECIPES_KEPT = 2 * RECIPES_REMEMBERED;
 
+/** How long ends may wait for others while there is stock, and how many. */
+const HOLD_BACK_MS = 10;
+const MOST_HELD_BACK = 64;
+
 export class Desk {
   readonly #parts: DeskParts;
   readonly #cancelGraceMs: number;
@@ -73,6 +77,7 @@ export class Desk {
   #closing = false;
   #started: TaskRef[] = [];
   #flushing = false;
+  #late: NodeJS.Timeout | undefined;
   #watchers: (() => void)[] = [];
   readonly #changed: () => void;
   readonly #tooLong: TooLong | undefined;
@@ -88,8 +93,10 @@ export class Desk {
     this.#cancelGraceMs = cancelGraceMs;
     this.#changed = changed;
     this.#runner = new TaskRunner(parts.slots, parts.files, parts.services, parts.now);
-    this.#deliveries = new Deliveries(parts.directory.outputDirectory, ({ error }) =>
-      parts.log.warn({ code: error.code }, `output is lost here: ${error.message}`),
+    this.#deliveries = new Deliveries(
+      parts.directory.outputDirectory,
+      ({ error }) => parts.log.warn({ code: error.code }, `output is lost here: ${error.message}`),
+      () => this.#flushSoon(),
     );
     const { lifetime } = parts;
     if (lifetime !== undefined) {
@@ -223,6 +230,7 @@ export class Desk {
   }
 
   close(): void {
+    clearTimeout(this.#late);
     this.#tooLong?.stop();
     this.#send = undefined;
     this.#deliveries.close();
@@ -313,8 +321,26 @@ export class Desk {
     });
   }
 
+  /**
+   * While there is stock the broker need not hear of each short task: a few ends together cost it one commit instead of many. Stock is
+   * there only where tasks are known to be short, so what a start or an end waits here is short as well.
+   */
   #flush(): void {
     if (this.#send === undefined) return;
+    const { stockCount, endedCount } = this.#ledger;
+    if (stockCount > 0 && endedCount < MOST_HELD_BACK && !this.#closing) {
+      this.#late ??= setTimeout(() => this.#tell(), HOLD_BACK_MS);
+      return;
+    }
+    this.#tell();
+  }
+
+  #tell(): void {
+    clearTimeout(this.#late);
+    this.#late = undefined;
+    if (this.#send === undefined) return;
+    // Output first: a DONE follows the last of its own, and goes in the same turn.
+    this.#deliveries.pump();
     const started = this.#started.filter((task) => this.#ledger.isRunning(task));
     this.#started = [];
     if (started.length > 0) this.#send({ type: "STARTED", tasks: started });

@@ -18,7 +18,7 @@ export class Endings {
   readonly #deliveries: Deliveries;
   readonly #finished: () => void;
 
-  /** `finished` is called when a DONE may go whose output had to go first. */
+  /** `finished` is called when there is something to send: output that has ended, or the DONE that follows it. */
   constructor(
     parts: { readonly spool: ResultSpool; readonly log: Log },
     ledger: Ledger,
@@ -65,7 +65,7 @@ export class Endings {
     this.#deliveries.open(done, output, () => {
       if (this.#ledger.finish(done)) this.#finished();
     });
-    this.#deliveries.pump();
+    this.#finished();
   }
 
   async #spool(done: DoneTask, output: TaskOutput | undefined): Promise<void> {

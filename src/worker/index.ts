@@ -82,6 +82,8 @@ export interface Worker {
   stop(options?: StopOptions): Promise<void>;
 }
 
+/** A result that the broker has acknowledged by then is not written to this worker's disk at all. */
+const SPOOL_AFTER_MS = 20;
 const CANCEL_GRACE_MS = 5_000;
 const PATIENCE_MS = 5_000;
 
@@ -177,6 +179,7 @@ export function startWorker(options: WorkerOptions): Worker {
 
 function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spool" | "results"> {
   const { spool, results, damage } = ResultSpool.load(directory.resultsPath, {
+    gatherMs: SPOOL_AFTER_MS,
     onFailing: (error) =>
       log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
   });

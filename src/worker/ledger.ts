@@ -53,6 +53,11 @@ export class Ledger {
     return this.#stockCount === 0 && this.#running.size === 0 && this.undelivered === 0;
   }
 
+  /** Ended since the last batch. */
+  get endedCount(): number {
+    return this.#finished.length;
+  }
+
   get undelivered(): number {
     return this.#unacknowledged.reduce((sum, batch) => sum + batch.tasks.length, this.#finished.length);
   }

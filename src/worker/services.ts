@@ -6,6 +6,25 @@ export interface CallContext {
   readonly signal: AbortSignal;
 }
 
+/** A call that can be taken back. A signal is costly to make, and most handlers never look at it. */
+export class AbortableCall implements CallContext {
+  #controller: AbortController | undefined;
+  #aborted = false;
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted) this.#controller.abort();
+    }
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort();
+  }
+}
+
 export type Handler = (
   body: Uint8Array,
   context: CallContext,
@@ -34,11 +53,11 @@ export class Services {
   }
 
   /** Never throws: what goes wrong is the answer. Answers at once where the handler does. */
-  call(service: string, body: Uint8Array, signal: AbortSignal): Served | Promise<Served> {
+  call(service: string, body: Uint8Array, context: CallContext): Served | Promise<Served> {
     const handler = this.#handlers.get(service);
     if (handler === undefined) return failure(`this worker does not offer ${service}`);
     try {
-      const answer = handler(body, { signal });
+      const answer = handler(body, context);
       return answer instanceof Promise ? answer.then(success, failure) : success(answer);
     } catch (cause) {
       return failure(cause);

@@ -6,7 +6,7 @@ import type { JobFiles } from "./command-of.js";
 import type { StockedTask } from "./ledger.js";
 import type { Slots } from "./processes/index.js";
 import type { Place } from "./room.js";
-import type { Services } from "./services.js";
+import { AbortableCall, type Services } from "./services.js";
 
 /** How it went, but for the length of its output, which the receiver of the output knows. */
 export type RunEnd = Omit<Outcome, "outputEnd">;
@@ -90,8 +90,8 @@ export class TaskRunner {
 
   /** The answer of the service is the task's standard output. */
   #call(service: string, body: Uint8Array, sink: RunSink, started: number): Run {
-    const aborter = new AbortController();
-    void Promise.resolve(this.#services.call(service, body, aborter.signal)).then(({ body: answer, error }) => {
+    const call = new AbortableCall();
+    void Promise.resolve(this.#services.call(service, body, call)).then(({ body: answer, error }) => {
       const times = { started, ended: this.#now() };
       if (error !== undefined) {
         sink.ended({ ...times, code: 1, error: Buffer.from(answer).toString() });
@@ -100,7 +100,7 @@ export class TaskRunner {
       if (answer.length > 0) sink.output("stdout", answer);
       sink.ended({ ...times, code: 0 });
     });
-    return { stop: () => aborter.abort() };
+    return { stop: () => call.abort() };
   }
 }
 

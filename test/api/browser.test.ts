@@ -35,7 +35,12 @@ describe("a browser", () => {
     const cookie = set.split(";", 1)[0] ?? "";
     const host = new URL(broker.url).host;
     const status = async (headers: Readonly<Record<string, string>>): Promise<number> =>
-      (await ask(`${broker.url}/api/v1/clean`, { ...post(), headers: { cookie, "content-type": "application/json", ...headers } })).status;
+      (
+        await ask(`${broker.url}/api/v1/clean`, {
+          ...post(),
+          headers: { cookie, "content-type": "application/json", ...headers },
+        })
+      ).status;
     expect(await status({ origin: `http://${host}` })).toBe(200);
     expect(await status({ origin: "http://evil.example" })).toBe(403);
     expect(await status({ origin: "null" })).toBe(403);
@@ -59,7 +64,8 @@ describe("the cookie", () => {
     expect(new Entry("secret", () => now).roleOf(cookie)).toBe("client");
     now += COOKIE_MS;
     expect(entry.roleOf(cookie)).toBeUndefined();
-    for (const odd of [undefined, "", "laboro", "laboro=", "laboro=a.b.c", "laboro=admin.99999999999999."]) expect(entry.roleOf(odd)).toBeUndefined();
+    for (const odd of [undefined, "", "laboro", "laboro=", "laboro=a.b.c", "laboro=admin.99999999999999."])
+      expect(entry.roleOf(odd)).toBeUndefined();
   });
 
   it("comes of a code that is young, and with TLS stays with TLS", () => {

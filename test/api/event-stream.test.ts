@@ -33,7 +33,9 @@ async function follow(broker: Broker, headers: Readonly<Record<string, string>> 
       .slice(0, -1)
       .filter((block) => !block.startsWith(":"))
       .map((block) => {
-        const fields = Object.fromEntries(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+        const fields = Object.fromEntries(
+          block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+        );
         return {
           ...(fields.id === undefined ? {} : { id: Number(fields.id) }),
           ...(fields.event === undefined ? {} : { event: fields.event }),
@@ -74,7 +76,10 @@ describe("a stream of events", () => {
     const { messages } = await follow(broker, {}, `?job=${job.id}`);
     await client.submit({ recipe: { kind: "noop" } });
     await job.cancel();
-    await until(() => messages().some(({ data }) => (data as { kind: string }).kind === "job-ended"), "its end was told");
+    await until(
+      () => messages().some(({ data }) => (data as { kind: string }).kind === "job-ended"),
+      "its end was told",
+    );
     expect(messages().every(({ data }) => (data as { job: number }).job === job.id)).toBe(true);
   });
 
@@ -84,7 +89,8 @@ describe("a stream of events", () => {
     slow.response.pause();
     const before = process.memoryUsage().rss;
     const message = "x".repeat(4_000);
-    for (let i = 0; i < 20_000; i++) broker.core.events.add({ kind: "broker-halted", code: "LABORO_DISK_FULL", message });
+    for (let i = 0; i < 20_000; i++)
+      broker.core.events.add({ kind: "broker-halted", code: "LABORO_DISK_FULL", message });
     expect(process.memoryUsage().rss - before).toBeLessThan(400 * 1024 * 1024);
     slow.response.resume();
     await until(() => slow.messages().at(-1)?.id === broker.core.events.last, "it has caught up");

@@ -4,7 +4,12 @@ import { JobId } from "../../src/model/ids.js";
 import { apiOf, openShop, post, until } from "./kit.js";
 
 interface Page {
-  readonly events: readonly { readonly id: number; readonly kind: string; readonly job?: number; readonly [name: string]: unknown }[];
+  readonly events: readonly {
+    readonly id: number;
+    readonly kind: string;
+    readonly job?: number;
+    readonly [name: string]: unknown;
+  }[];
   readonly last: number;
   readonly missed: boolean;
 }
@@ -20,7 +25,10 @@ describe("the ring of events", () => {
     expect(page.events.map((event) => "job" in event && event.job)).toEqual([1, 2, 3]);
     expect(ring.after(page.last, 10)).toMatchObject({ events: [{ job: 4 }], missed: false });
     for (let i = 5; i <= 9; i++) ring.add(released(i));
-    expect(ring.after(page.last, 10)).toMatchObject({ missed: true, events: [{ job: 5 }, { job: 6 }, { job: 7 }, { job: 8 }, { job: 9 }] });
+    expect(ring.after(page.last, 10)).toMatchObject({
+      missed: true,
+      events: [{ job: 5 }, { job: 6 }, { job: 7 }, { job: 8 }, { job: 9 }],
+    });
     expect(ring.after(0, 10)).toMatchObject({ missed: false, events: { length: 5 } });
     expect(ring.after(ring.last, 10)).toEqual({ events: [], last: ring.last, missed: false });
     expect(ring.after(ring.last + 1, 10).missed).toBe(true);
@@ -50,7 +58,10 @@ describe("events", () => {
     const { last } = (await api("/events")).json as Page;
     const waiting = api(`/events?after=${last}&waitMs=10000`);
     const job = await client.submit({ recipe: { kind: "noop" }, count: 5_000 });
-    expect((await waiting).json).toMatchObject({ events: [{ kind: "job-added", job: job.id, count: 5_000 }], missed: false });
+    expect((await waiting).json).toMatchObject({
+      events: [{ kind: "job-added", job: job.id, count: 5_000 }],
+      missed: false,
+    });
     worker();
     await job.wait();
     const { events } = (await api(`/events?after=${last}&job=${job.id}`)).json as Page;
@@ -67,7 +78,8 @@ describe("events", () => {
   it("tell of workers: joined, away, gone, draining", async () => {
     const { broker, worker } = await openShop({ settings: { graceMs: 50 } });
     const api = apiOf(broker);
-    const kinds = async (): Promise<string[]> => ((await api("/events?after=0")).json as Page).events.map(({ kind }) => kind);
+    const kinds = async (): Promise<string[]> =>
+      ((await api("/events?after=0")).json as Page).events.map(({ kind }) => kind);
     const one = worker({ name: "one" });
     await until(async () => (await kinds()).includes("worker-joined"), "it joined");
     await api("/jobs", post({ recipe: { kind: "command", argv: ["sleep", "30"] } }));

@@ -28,9 +28,21 @@ describe("input that is not what it should be", () => {
     ["a count of text", "/jobs", { method: "POST", body: { recipe: { kind: "noop" }, count: "3" } }],
     ["a count of 1e400", "/jobs", { method: "POST", body: '{"recipe":{"kind":"noop"},"count":1e400}' }],
     ["a huge count", "/jobs", { method: "POST", body: { recipe: { kind: "noop" }, count: 1e15 } }],
-    ["no base64", "/jobs", { method: "POST", body: { recipe: { kind: "script", type: ".sh", content: { base64: "*** no ***" } } } }],
-    ["an array that ends before it begins", "/jobs", { method: "POST", body: { recipe: { kind: "command", argv: ["a"], array: [{ first: 5, last: 1 }] } } }],
-    ["an array of too many", "/jobs", { method: "POST", body: { recipe: { kind: "command", argv: ["a"], array: [{ first: 0, last: 1e10 }] } } }],
+    [
+      "no base64",
+      "/jobs",
+      { method: "POST", body: { recipe: { kind: "script", type: ".sh", content: { base64: "*** no ***" } } } },
+    ],
+    [
+      "an array that ends before it begins",
+      "/jobs",
+      { method: "POST", body: { recipe: { kind: "command", argv: ["a"], array: [{ first: 5, last: 1 }] } } },
+    ],
+    [
+      "an array of too many",
+      "/jobs",
+      { method: "POST", body: { recipe: { kind: "command", argv: ["a"], array: [{ first: 0, last: 1e10 }] } } },
+    ],
     ["a job of text", "/jobs/one", {}],
     ["a job of 0", "/jobs/0", {}],
     ["a job beyond all numbers", "/jobs/99999999999999999999", {}],
@@ -87,7 +99,11 @@ describe("addresses that are not there", () => {
     "//evil.example/",
   ])("are refused: %s", async (path) => {
     const { broker } = await openShop();
-    const said = await raw(broker.url, `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${broker.token}\r\nconnection: close\r\n\r\n`, false);
+    const said = await raw(
+      broker.url,
+      `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${broker.token}\r\nconnection: close\r\n\r\n`,
+      false,
+    );
     expect(said).toMatch(/^HTTP\/1\.1 (400|404) /);
     expect(said).not.toContain("root:");
     expect(said).not.toContain(broker.token);
@@ -96,7 +112,8 @@ describe("addresses that are not there", () => {
   it("have methods of their own", async () => {
     const { broker } = await openShop();
     const api = apiOf(broker);
-    for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"]) expect((await api("/status", { method })).status).toBe(404);
+    for (const method of ["PUT", "PATCH", "DELETE", "OPTIONS"])
+      expect((await api("/status", { method })).status).toBe(404);
     expect((await ask(`${broker.url}/`, { method: "POST", token: broker.token })).status).toBe(405);
   });
 });
@@ -107,7 +124,10 @@ describe("bytes that are not HTTP", () => {
     const said = [
       await raw(broker.url, "nonsense\r\n\r\n"),
       await raw(broker.url, `GET / HTTP/1.1\r\nhost: localhost\r\nx: ${"y".repeat(100_000)}\r\n\r\n`),
-      await raw(broker.url, "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+      await raw(
+        broker.url,
+        "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+      ),
       await raw(broker.url, "GET /api/v1/status HTTP/1.1\r\nhost: localhost\r\nhost: other\r\n\r\n"),
     ];
     expect(said.map((text) => text.slice(9, 12))).toEqual(["400", "431", "400", expect.stringMatching(/^4/)]);
@@ -126,7 +146,10 @@ describe("bytes that are not HTTP", () => {
     expect(page.headers["set-cookie"]).toBeUndefined();
     expect(page.headers["content-security-policy"]).toContain("default-src 'none'");
     const api = apiOf(broker);
-    const odd = await api(`/services/${encodeURIComponent("a\r\nset-cookie: x=y")}?timeoutMs=1`, { method: "POST", body: "x" });
+    const odd = await api(`/services/${encodeURIComponent("a\r\nset-cookie: x=y")}?timeoutMs=1`, {
+      method: "POST",
+      body: "x",
+    });
     expect([odd.status, odd.headers["set-cookie"]]).toEqual([504, undefined]);
   });
 });

@@ -1,7 +1,8 @@
 /** A broker with its HTTP API, asked over real sockets. */
-import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
-import { request as httpsRequest } from "node:https";
+
 import { mkdtempSync, rmSync } from "node:fs";
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
+import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
@@ -46,7 +47,12 @@ export interface Question {
 
 export function ask(url: string, question: Question = {}): Promise<Answer> {
   const { method = "GET", token, headers = {}, body, ca, signal } = question;
-  const bytes = body === undefined ? undefined : body instanceof Uint8Array ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+  const bytes =
+    body === undefined
+      ? undefined
+      : body instanceof Uint8Array
+        ? body
+        : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
   const sent = {
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
     ...(bytes === undefined ? {} : { "content-type": "application/json", "content-length": String(bytes.length) }),
@@ -54,7 +60,9 @@ export function ask(url: string, question: Question = {}): Promise<Answer> {
   };
   const options = { method, headers: sent, agent: false as const, ...(signal === undefined ? {} : { signal }) };
   return new Promise((resolve, reject) => {
-    const request = url.startsWith("https:") ? httpsRequest(url, { ...options, ...(ca === undefined ? {} : { ca }) }) : httpRequest(url, options);
+    const request = url.startsWith("https:")
+      ? httpsRequest(url, { ...options, ...(ca === undefined ? {} : { ca }) })
+      : httpRequest(url, options);
     request.on("error", reject);
     request.on("response", (response) => {
       const parts: Buffer[] = [];

@@ -9,7 +9,10 @@ describe("a body", () => {
     const two = `{"reason":"${"x".repeat(2 * 1024 * 1024)}"}`;
     const small = await api("/jobs/1/cancel", post(two));
     expect([small.status, codeOf(small)]).toEqual([413, "LABORO_BODY_TOO_LARGE"]);
-    const declared = await api("/jobs", { method: "POST", headers: { "content-length": String(65 * 1024 * 1024), "content-type": "application/json" } }).catch(() => undefined);
+    const declared = await api("/jobs", {
+      method: "POST",
+      headers: { "content-length": String(65 * 1024 * 1024), "content-type": "application/json" },
+    }).catch(() => undefined);
     if (declared !== undefined) expect(declared.status).toBe(413);
     expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
   });
@@ -27,7 +30,11 @@ describe("a body", () => {
     const { broker, worker } = await openShop();
     worker({ services: { echo: (body) => body } });
     const body = Buffer.alloc(5_000_000, 0xfe);
-    const answer = await apiOf(broker)("/services/echo", { method: "POST", body, headers: { "content-type": "image/png" } });
+    const answer = await apiOf(broker)("/services/echo", {
+      method: "POST",
+      body,
+      headers: { "content-type": "image/png" },
+    });
     expect(answer.status).toBe(200);
     expect(answer.bytes.equals(body)).toBe(true);
   });
@@ -50,7 +57,11 @@ describe("a connection", () => {
           resolve(text);
         });
       });
-    const [slow] = await Promise.all([until("GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "x: y\r\n"), until("", ""), until("\x16\x03\x01", "")]);
+    const [slow] = await Promise.all([
+      until("GET /healthz HTTP/1.1\r\nhost: localhost\r\n", "x: y\r\n"),
+      until("", ""),
+      until("\x16\x03\x01", ""),
+    ]);
     expect(slow).toContain("408");
     expect(performance.now() - begun).toBeLessThan(20_000);
   });
@@ -61,7 +72,11 @@ describe("a broker that stops", () => {
     const { broker, client } = await openShop();
     const api = apiOf(broker);
     const job = await client.submit({ recipe: { kind: "noop" } });
-    const polls = [api(`/jobs/${job.id}/wait`), api("/events?waitMs=60000"), api("/services/none", { method: "POST", body: "" })].map((one) =>
+    const polls = [
+      api(`/jobs/${job.id}/wait`),
+      api("/events?waitMs=60000"),
+      api("/services/none", { method: "POST", body: "" }),
+    ].map((one) =>
       one.then(
         ({ status }) => status,
         () => "cut",

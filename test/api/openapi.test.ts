@@ -17,7 +17,9 @@ interface Described {
   readonly summary: string;
   readonly parameters: readonly Parameter[];
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
-  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>>;
+  readonly responses: Readonly<
+    Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>
+  >;
 }
 
 interface Document {
@@ -49,7 +51,9 @@ describe("the OpenAPI document", () => {
         const body = described.requestBody?.content["application/json"]?.schema as { properties?: object } | undefined;
         const members = [...described.parameters.map(({ name }) => name), ...Object.keys(body?.properties ?? {})];
         const { input } = OPERATIONS[described.operationId as keyof typeof OPERATIONS];
-        const wanted = Object.keys(input.shape).filter((name) => described.operationId !== "request" || name !== "body");
+        const wanted = Object.keys(input.shape).filter(
+          (name) => described.operationId !== "request" || name !== "body",
+        );
         expect(members.sort()).toEqual(wanted.sort());
       }
     }
@@ -72,13 +76,27 @@ describe("docs/reference/api.md", () => {
   const page = readFileSync(new URL("../../docs/reference/api.md", import.meta.url), "utf8");
 
   it("has the table of operations as it is in the code", () => {
-    const rows = Array.from(page.matchAll(/^\| `(\w+)` \| `(GET|POST|DELETE) ([^`]+)` \| (\w+) \| (.+) \|$/gm), (found) => found.slice(1));
-    const table = Object.values(OPERATIONS).map(({ name, method, path, role, summary }) => [name, method, path, role, summary]);
+    const rows = Array.from(
+      page.matchAll(/^\| `(\w+)` \| `(GET|POST|DELETE) ([^`]+)` \| (\w+) \| (.+) \|$/gm),
+      (found) => found.slice(1),
+    );
+    const table = Object.values(OPERATIONS).map(({ name, method, path, role, summary }) => [
+      name,
+      method,
+      path,
+      role,
+      summary,
+    ]);
     expect(rows).toEqual(table);
   });
 
   it("has the status of every code that has one of its own", () => {
-    const rows = new Map(Array.from(page.matchAll(/^\| `(LABORO_\w+)` \| (\d{3}) \|$/gm), ([, code = "", status]) => [code, Number(status)]));
+    const rows = new Map(
+      Array.from(page.matchAll(/^\| `(LABORO_\w+)` \| (\d{3}) \|$/gm), ([, code = "", status]) => [
+        code,
+        Number(status),
+      ]),
+    );
     expect(Object.fromEntries(rows)).toEqual(STATUS);
   });
 });
@@ -93,7 +111,7 @@ describe("docs/reference/json.md", () => {
       }),
     );
     for (const { name, output } of Object.values(OPERATIONS)) {
-      expect([name, documented.get(name)]).toEqual([name, membersOf(output.json() as Shown)]);
+      expect([name, documented.get(name)]).toEqual([name, membersOf(name, output.json() as Shown)]);
     }
   });
 });
@@ -103,13 +121,16 @@ interface Shown {
   readonly items?: Shown;
 }
 
-/** `jobs[].counters.failed`: members of members too. Bytes, names that a user chooses and stretches of tasks are explained on top. */
-function membersOf({ properties = {} }: Shown, before = ""): string[] {
+/** Shown once, under another operation. */
+const ELSEWHERE: readonly string[] = ["jobs jobs", "task result", "task earlier"];
+
+/** `counters.failed`: members of members too. Bytes, names that a user chooses and stretches of tasks are explained on top. */
+function membersOf(operation: string, { properties = {} }: Shown, before = ""): string[] {
   return Object.entries(properties).flatMap(([name, member]) => {
     const path = before + name;
     const inside = member.items ?? member;
     const isRange = Object.keys(inside.properties ?? {}).join() === "first,last";
-    if (isRange) return [path];
-    return [path, ...membersOf(inside, member.items === undefined ? `${path}.` : `${path}[].`)];
+    if (isRange || ELSEWHERE.includes(`${operation} ${path}`)) return [path];
+    return [path, ...membersOf(operation, inside, member.items === undefined ? `${path}.` : `${path}[].`)];
   });
 }

@@ -2,7 +2,7 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/api/json.js";
-import { type OperationName, OPERATIONS } from "../../src/broker/operations/index.js";
+import { OPERATIONS, type OperationName } from "../../src/broker/operations/index.js";
 import { apiOf, openShop, until } from "./kit.js";
 
 type Ask = (name: OperationName, input?: Readonly<Record<string, unknown>>) => Promise<Record<string, unknown>>;
@@ -59,12 +59,18 @@ describe.each([
       const answer = await raw(name, input);
       expect(answer.error, `${name}: ${JSON.stringify(answer.error)}`).toBeUndefined();
       const fits = ajv.compile(OPERATIONS[name].output.json());
-      expect(fits(answer), `${name}: ${JSON.stringify(fits.errors)} in ${JSON.stringify(answer).slice(0, 500)}`).toBe(true);
+      expect(fits(answer), `${name}: ${JSON.stringify(fits.errors)} in ${JSON.stringify(answer).slice(0, 500)}`).toBe(
+        true,
+      );
       return answer;
     };
 
     expect(await ask("status")).toMatchObject({ version: "0.1.0", jobs: { running: 0 }, slots: { total: 0 } });
-    const recipe = { kind: "command", argv: ["/bin/sh", "-c", 'echo "out {}"; echo err >&2; test {} != b'], placeholders: true };
+    const recipe = {
+      kind: "command",
+      argv: ["/bin/sh", "-c", 'echo "out {}"; echo err >&2; test {} != b'],
+      placeholders: true,
+    };
     const { job } = await ask("submit", { recipe, entries: ["a", "b", "c"], name: "first", key: "k1", held: true });
     expect(await ask("job", { job })).toMatchObject({
       id: job,
@@ -83,7 +89,10 @@ describe.each([
     await ask("hold", { job });
     await ask("release", { job });
 
-    const worker = shop.worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
+    const worker = shop.worker({
+      name: "one",
+      services: { shout: (body) => Buffer.from(body).toString().toUpperCase() },
+    });
     expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
     expect(await ask("tasks", { job })).toMatchObject({
       tasks: [
@@ -93,22 +102,46 @@ describe.each([
       ],
     });
     expect(await ask("running", { job })).toEqual({ tasks: [] });
-    expect(await ask("task", { job, index: 1 })).toMatchObject({ state: "failed", attempt: 1, worker: "one", why: expect.stringContaining("exit code 1") });
-    expect(await ask("output", { job, index: 0, stream: "stdout" })).toMatchObject({ pieces: [{ stream: "stdout", bytes: "out a\n" }], ended: true, attempt: 1 });
+    expect(await ask("task", { job, index: 1 })).toMatchObject({
+      state: "failed",
+      attempt: 1,
+      worker: "one",
+      why: expect.stringContaining("exit code 1"),
+    });
+    expect(await ask("output", { job, index: 0, stream: "stdout" })).toMatchObject({
+      pieces: [{ stream: "stdout", bytes: "out a\n" }],
+      ended: true,
+      attempt: 1,
+    });
     expect(await ask("workers")).toMatchObject({ workers: [{ name: "one", connected: true, total: { slots: 2 } }] });
     expect(await ask("request", { service: "shout", body: "hey", timeoutMs: 5000 })).toEqual({ body: "HEY" });
-    expect(await ask("services")).toMatchObject({ services: [{ name: "shout", workers: 1, answered: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }] });
+    expect(await ask("services")).toMatchObject({
+      services: [{ name: "shout", workers: 1, answered: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }],
+    });
 
     expect(await ask("rerun", { job })).toEqual({ count: 1 });
     expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
-    expect(await ask("task", { job, index: 1 })).toMatchObject({ state: "failed", attempt: 2, earlier: [{ attempt: 1 }] });
+    expect(await ask("task", { job, index: 1 })).toMatchObject({
+      state: "failed",
+      attempt: 2,
+      earlier: [{ attempt: 1 }],
+    });
 
     const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
-    await until(async () => ((await ask("running", { job: long })).tasks as { started: boolean }[]).filter(({ started }) => started).length === 2, "both run");
+    await until(
+      async () =>
+        ((await ask("running", { job: long })).tasks as { started: boolean }[]).filter(({ started }) => started)
+          .length === 2,
+      "both run",
+    );
     expect(await ask("job", { job: long })).toMatchObject({ state: "running", counters: { running: 2, waiting: 0 } });
     await ask("cancel", { job: long, reason: "enough" });
     expect(await ask("wait", { job: long })).toEqual({ ended: true, state: "cancelled" });
-    expect(await ask("job", { job: long })).toMatchObject({ state: "cancelled", reason: "enough", ended: expect.any(Number) });
+    expect(await ask("job", { job: long })).toMatchObject({
+      state: "cancelled",
+      reason: "enough",
+      ended: expect.any(Number),
+    });
 
     expect(await ask("jobs", { key: "k1" })).toMatchObject({ jobs: [{ id: job }] });
     await ask("remove", { job });
@@ -117,7 +150,17 @@ describe.each([
 
     const { events } = (await ask("events", { after: 0 })) as { events: { kind: string }[] };
     const kinds = new Set(events.map(({ kind }) => kind));
-    for (const kind of ["job-added", "job-held", "job-released", "job-rerun", "job-cancelled", "job-ended", "job-removed", "tasks-ended", "worker-joined"]) {
+    for (const kind of [
+      "job-added",
+      "job-held",
+      "job-released",
+      "job-rerun",
+      "job-cancelled",
+      "job-ended",
+      "job-removed",
+      "tasks-ended",
+      "worker-joined",
+    ]) {
       expect(kinds).toContain(kind);
     }
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
@@ -134,7 +177,18 @@ describe.each([
       const { error } = await ask(name, input);
       return (error as { code: string } | undefined)?.code;
     };
-    for (const name of ["job", "wait", "tasks", "running", "entries", "hold", "release", "cancel", "rerun", "remove"] as const) {
+    for (const name of [
+      "job",
+      "wait",
+      "tasks",
+      "running",
+      "entries",
+      "hold",
+      "release",
+      "cancel",
+      "rerun",
+      "remove",
+    ] as const) {
       expect([name, await code(name, { job: 77 })]).toEqual([name, "LABORO_NO_SUCH_JOB"]);
     }
     for (const name of ["task", "output", "explain"] as const) {
@@ -145,7 +199,8 @@ describe.each([
     expect(await code("drain", { worker: "nobody" })).toBe("LABORO_NO_SUCH_WORKER");
     await ask("cancel", { job });
     await ask("wait", { job });
-    for (const name of ["hold", "release", "cancel"] as const) expect(await code(name, { job })).toBe("LABORO_JOB_ENDED");
+    for (const name of ["hold", "release", "cancel"] as const)
+      expect(await code(name, { job })).toBe("LABORO_JOB_ENDED");
     expect(await code("request", { service: "none", timeoutMs: 20 })).toBe("LABORO_DEADLINE");
   });
 });

@@ -6,7 +6,11 @@ const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c"
 const RAW = { headers: { accept: "application/octet-stream" } };
 
 interface Page {
-  readonly pieces: readonly { readonly stream: string; readonly offset: number; readonly bytes: string | { readonly base64: string } }[];
+  readonly pieces: readonly {
+    readonly stream: string;
+    readonly offset: number;
+    readonly bytes: string | { readonly base64: string };
+  }[];
   readonly end: number;
   readonly ended: boolean;
   readonly next?: number;
@@ -65,7 +69,11 @@ describe("a task's output", () => {
 
     const range = async (header: string) => {
       const answer = await api(`${path}?stream=stdout`, { headers: { ...RAW.headers, range: header } });
-      return [answer.status, answer.headers["content-range"], answer.status === 416 ? codeOf(answer) : answer.bytes.toString("latin1")];
+      return [
+        answer.status,
+        answer.headers["content-range"],
+        answer.status === 416 ? codeOf(answer) : answer.bytes.toString("latin1"),
+      ];
     };
     expect(await range("bytes=1-3")).toEqual([206, "bytes 1-3/7", "\xffbc"]);
     expect(await range("bytes=5-")).toEqual([206, "bytes 5-6/7", "ef"]);

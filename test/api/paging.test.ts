@@ -26,7 +26,8 @@ describe("the list of jobs", () => {
   it("is filtered by state, name, pool, key and time", async () => {
     const { broker, client, worker } = await openShop();
     const api = apiOf(broker);
-    const names = async (query: string): Promise<string[]> => ((await api(`/jobs?${query}`)).json as Jobs).jobs.map(({ name }) => name);
+    const names = async (query: string): Promise<string[]> =>
+      ((await api(`/jobs?${query}`)).json as Jobs).jobs.map(({ name }) => name);
     const recipe = { kind: "noop" } as const;
     const good = await client.submit({ recipe, name: "good-1", key: "a" });
     const bad = await client.submit({ recipe: { kind: "command", argv: ["false"] }, name: "bad-1" });
@@ -40,7 +41,8 @@ describe("the list of jobs", () => {
     await until(async () => (await running.explain(0)).startsWith("it runs"), "it runs");
 
     expect(await names("")).toEqual(["running-1", "blocked-1", "waiting-1", "held-1", "bad-1", "good-1"]);
-    for (const state of ["running", "blocked", "waiting", "held"]) expect(await names(`state=${state}`)).toEqual([`${state}-1`]);
+    for (const state of ["running", "blocked", "waiting", "held"])
+      expect(await names(`state=${state}`)).toEqual([`${state}-1`]);
     expect(await names("state=failed")).toEqual(["bad-1"]);
     expect(await names("state=succeeded,held")).toEqual(["held-1", "good-1"]);
     expect(await names("state=succeeded&state=failed")).toEqual(["bad-1", "good-1"]);
@@ -62,7 +64,10 @@ describe("the results of a job", () => {
     const { broker, client, worker } = await openShop();
     const api = apiOf(broker);
     worker({ name: "one" });
-    const job = await client.submit({ recipe: { kind: "command", argv: ["/bin/sh", "-c", "exit $((LABORO_TASK % 2))"] }, count: 7 });
+    const job = await client.submit({
+      recipe: { kind: "command", argv: ["/bin/sh", "-c", "exit $((LABORO_TASK % 2))"] },
+      count: 7,
+    });
     await job.wait();
     type Page = { tasks: { index: number }[]; next?: number };
     const first = (await api(`/jobs/${job.id}/tasks?limit=4`)).json as Page;

@@ -22,7 +22,13 @@ describe("a role", () => {
       for (const [name, { role: needed, method, path }] of Object.entries(OPERATIONS)) {
         const allowed = ALLOWED[needed]?.includes(role);
         // What it is asked for is not there: nothing happens, but who may not is refused before that is looked at.
-        const { status } = await api(path.replace("{job}", "9").replace("{index}", "0").replace(/\{\w+\}/, "x") + (name === "request" ? "?timeoutMs=1" : ""), { method, token });
+        const { status } = await api(
+          path
+            .replace("{job}", "9")
+            .replace("{index}", "0")
+            .replace(/\{\w+\}/, "x") + (name === "request" ? "?timeoutMs=1" : ""),
+          { method, token },
+        );
         expect([role, name, status === 403]).toEqual([role, name, !allowed]);
         const code = await client.ask(name as string, { job: -1 }).then(
           () => "done",
@@ -61,7 +67,11 @@ describe("a role", () => {
   it("is not had without a token, and not with one that is not known", async () => {
     const { broker } = await openShop();
     const none = await ask(`${broker.url}/api/v1/status`);
-    expect([none.status, codeOf(none), none.headers["www-authenticate"]]).toEqual([401, "LABORO_BAD_TOKEN", expect.stringContaining("Bearer")]);
+    expect([none.status, codeOf(none), none.headers["www-authenticate"]]).toEqual([
+      401,
+      "LABORO_BAD_TOKEN",
+      expect.stringContaining("Bearer"),
+    ]);
     const wrong = await ask(`${broker.url}/api/v1/status`, { token: "guess" });
     expect([wrong.status, codeOf(wrong)]).toEqual([401, "LABORO_BAD_TOKEN"]);
     const odd = await ask(`${broker.url}/api/v1/status`, { headers: { authorization: "Digest x" } });

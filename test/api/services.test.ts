@@ -2,7 +2,11 @@ import { describe, expect, it } from "vitest";
 import { ServiceFigures } from "../../src/broker/service-figures.js";
 import { apiOf, codeOf, messageOf, openShop, until } from "./kit.js";
 
-const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({ method: "POST", body, headers: { "content-type": "text/plain", ...headers } });
+const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({
+  method: "POST",
+  body,
+  headers: { "content-type": "text/plain", ...headers },
+});
 
 describe("a request over HTTP", () => {
   it("is refused with a status that fits", async () => {
@@ -25,7 +29,10 @@ describe("a request over HTTP", () => {
     const byHeader = await api("/services/nobody", message("x", { "laboro-timeout-ms": "30" }));
     expect([byHeader.status, codeOf(byHeader)]).toEqual([504, "LABORO_DEADLINE"]);
     const first = api("/services/none?timeoutMs=300", message("x"));
-    await until(async () => ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting === 1, "one waits");
+    await until(
+      async () => ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting === 1,
+      "one waits",
+    );
     const full = await api("/services/none", message("x"));
     expect([full.status, codeOf(full)]).toEqual([503, "LABORO_QUEUE_FULL"]);
     await first;
@@ -36,7 +43,8 @@ describe("a request over HTTP", () => {
     const api = apiOf(broker);
     const stop = new AbortController();
     const cut = api("/services/none", { ...message("x"), signal: stop.signal }).catch(() => "cut");
-    const waiting = async (): Promise<number> => ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting;
+    const waiting = async (): Promise<number> =>
+      ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting;
     await until(async () => (await waiting()) === 1, "it waits");
     stop.abort();
     await cut;
@@ -47,7 +55,11 @@ describe("a request over HTTP", () => {
     const { broker, worker } = await openShop();
     worker({ pool: "other", services: { "a/b ü?": () => "there" } });
     const answer = await apiOf(broker)(`/services/${encodeURIComponent("a/b ü?")}?pool=other`, message(""));
-    expect([answer.status, answer.text, answer.headers["content-type"]]).toEqual([200, "there", "application/octet-stream"]);
+    expect([answer.status, answer.text, answer.headers["content-type"]]).toEqual([
+      200,
+      "there",
+      "application/octet-stream",
+    ]);
   });
 });
 

@@ -24,7 +24,9 @@ describe("one port", () => {
     expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
     expect(existsSync(join(dir, "certificates.json"))).toBe(false);
     const { port } = new URL(broker.url);
-    await new Promise((resolve) => connectTls({ port: Number(port), rejectUnauthorized: false }, () => resolve(undefined)).on("close", resolve));
+    await new Promise((resolve) =>
+      connectTls({ port: Number(port), rejectUnauthorized: false }, () => resolve(undefined)).on("close", resolve),
+    );
     const secure = `https://127.0.0.1:${port}`;
     const answer = await ask(`${secure}/api/v1/status`, { token: broker.token, ca: caOf(dir) });
     expect(answer.status).toBe(200);
@@ -49,7 +51,11 @@ describe("one port", () => {
   it("sends away who speaks neither, and who says nothing of TLS that holds", async () => {
     const { broker } = await openDoor();
     const port = Number(new URL(broker.url).port);
-    for (const bytes of [Buffer.from([0x16, 3, 1, 0xff, 0xff, 9, 9]), Buffer.from("\0\0\0\0\r\n\r\n"), Buffer.alloc(100_000, 0x16)]) {
+    for (const bytes of [
+      Buffer.from([0x16, 3, 1, 0xff, 0xff, 9, 9]),
+      Buffer.from("\0\0\0\0\r\n\r\n"),
+      Buffer.alloc(100_000, 0x16),
+    ]) {
       await new Promise<void>((resolve) => {
         const socket = connectPlain(port, "127.0.0.1", () => socket.end(bytes));
         socket.on("error", () => {});

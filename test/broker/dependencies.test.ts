@@ -46,7 +46,9 @@ describe("a job that waits for another", () => {
     worker();
     const first = await client.submit({ recipe: fails });
     await first.wait();
-    await expect(client.submit({ recipe: noop, after: [{ job: first.id }] })).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
+    await expect(client.submit({ recipe: noop, after: [{ job: first.id }] })).rejects.toMatchObject({
+      code: "LABORO_JOB_ENDED",
+    });
     const any = await client.submit({ recipe: noop, after: [{ job: first.id, any: true }] });
     expect(await any.wait()).toBe("succeeded");
   });
@@ -57,7 +59,9 @@ describe("a job that waits for another", () => {
     const outcomes = await Promise.all(
       Array.from({ length: 40 }, async () => {
         const first = await client.submit({ recipe: fails });
-        const second = await client.submit({ recipe: noop, after: [{ job: first.id }] }).catch((cause: { code: string }) => cause.code);
+        const second = await client
+          .submit({ recipe: noop, after: [{ job: first.id }] })
+          .catch((cause: { code: string }) => cause.code);
         return typeof second === "string" ? second : second.wait();
       }),
     );
@@ -70,11 +74,23 @@ describe("a job that waits for another", () => {
     const store = openSqliteStore({ dir });
     const { epoch } = await store.open(1);
     const id = (n: number): ParcelId => ParcelId(epoch * 2 ** 36 + n);
-    const [a] = await store.commit([{ op: "submit", job: readSubmission({ recipe: fails }).request, lease: 10, parcel: id(1) }], 1);
+    const [a] = await store.commit(
+      [{ op: "submit", job: readSubmission({ recipe: fails }).request, lease: 10, parcel: id(1) }],
+      1,
+    );
     const first = (a?.op === "submit" ? a.job.id : 0) as JobId;
     const after = readSubmission({ recipe: noop, after: [{ job: first }], name: "after success" }).request;
     const any = readSubmission({ recipe: noop, after: [{ job: first, any: true }], name: "after any end" }).request;
-    const result = { index: 0, attempt: 1, state: "failed", worker: "w", started: 2, ended: 3, code: 1, outputEnd: 0 } as const;
+    const result = {
+      index: 0,
+      attempt: 1,
+      state: "failed",
+      worker: "w",
+      started: 2,
+      ended: 3,
+      code: 1,
+      outputEnd: 0,
+    } as const;
     await store.commit(
       [
         { op: "submit", job: after, lease: 10, parcel: id(2) },
@@ -104,7 +120,10 @@ describe("a job that is run again", () => {
   it("waits anew for one that is run again, and is refused while that has failed", async () => {
     const { client, worker, dir } = await openShop();
     worker();
-    const first = await client.submit({ recipe: { kind: "command", argv: ["test", "-e", join(dir, "there")] }, held: true });
+    const first = await client.submit({
+      recipe: { kind: "command", argv: ["test", "-e", join(dir, "there")] },
+      held: true,
+    });
     const second = await client.submit({ recipe: noop, after: [{ job: first.id }] });
     await first.release();
     expect([await first.wait(), await second.wait()]).toEqual(["failed", "cancelled"]);
@@ -139,7 +158,13 @@ describe("a job that is run again", () => {
     // Two, so that each has its task for itself: what a worker holds of one piece is settled with the piece.
     for (const name of ["one", "two"]) worker({ slots: 1, name });
     await until(async () => (await client.workers()).length === 2, "both have joined");
-    const job = await client.submit({ recipe: { kind: "command", argv: ["/bin/sh", "-c", 'test "$LABORO_TASK" = 0 && sleep 1; test "$LABORO_TASK$LABORO_ATTEMPT" != 11'] }, count: 2 });
+    const job = await client.submit({
+      recipe: {
+        kind: "command",
+        argv: ["/bin/sh", "-c", 'test "$LABORO_TASK" = 0 && sleep 1; test "$LABORO_TASK$LABORO_ATTEMPT" != 11'],
+      },
+      count: 2,
+    });
     await until(async () => (await job.info()).counters.failed === 1, "the second has failed");
     expect(await job.rerun()).toBe(1);
     expect(await job.wait()).toBe("succeeded");

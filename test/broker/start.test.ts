@@ -12,7 +12,9 @@ import { ask, openDoor } from "../api/kit.js";
 describe("a broker", () => {
   it("moves from its default port where that is taken, and says so", async () => {
     const holder = createServer();
-    const held = await new Promise((resolve) => holder.once("error", () => resolve(false)).listen(DEFAULT_PORT, "127.0.0.1", () => resolve(true)));
+    const held = await new Promise((resolve) =>
+      holder.once("error", () => resolve(false)).listen(DEFAULT_PORT, "127.0.0.1", () => resolve(true)),
+    );
     const said: string[] = [];
     const log = { info: () => {}, warn: (_fields: object, text: string) => said.push(text), error: () => {} };
     const { broker, dir } = await openDoor({ log, port: undefined as unknown as number });
@@ -20,7 +22,9 @@ describe("a broker", () => {
     expect(said.join()).toContain(`port ${DEFAULT_PORT} is taken`);
     expect(broker.url).not.toContain(`:${DEFAULT_PORT}`);
     expect((JSON.parse(readFileSync(join(dir, "access.json"), "utf8")) as { url: string }).url).toBe(broker.url);
-    await expect(startBroker({ dir: join(dir, "other"), port: DEFAULT_PORT })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+    await expect(startBroker({ dir: join(dir, "other"), port: DEFAULT_PORT })).rejects.toMatchObject({
+      code: "LABORO_BAD_INPUT",
+    });
     if (held === true) holder.close();
   });
 
@@ -33,14 +37,21 @@ describe("a broker", () => {
     chmodSync(join(dir, "access.json"), 0o600);
     const again = await startBroker({ dir, port: 0 });
     expect([again.token, again.tokenOf("worker")]).toEqual([broker.token, worker]);
-    expect(new Set(["admin", "client", "worker", "read", "fuq"].map((role) => again.tokenOf(role as "admin"))).size).toBe(5);
+    expect(
+      new Set(["admin", "client", "worker", "read", "fuq"].map((role) => again.tokenOf(role as "admin"))).size,
+    ).toBe(5);
     await again.stop();
   });
 
   it("does not start with tokens that cannot be read, rather than make others", async () => {
     const { broker, dir } = await openDoor();
     await broker.stop();
-    for (const damaged of ["{", "[]x", '[{"role":"king","token":"0123456789abcdef"}]', '[{"role":"admin","token":""}]']) {
+    for (const damaged of [
+      "{",
+      "[]x",
+      '[{"role":"king","token":"0123456789abcdef"}]',
+      '[{"role":"admin","token":""}]',
+    ]) {
       writeFileSync(join(dir, "tokens.json"), damaged);
       await expect(startBroker({ dir, port: 0 })).rejects.toMatchObject({ code: "LABORO_DATA_CORRUPT" });
     }
@@ -68,7 +79,9 @@ describe("a broker", () => {
     const dir = mkdtempSync(join(tmpdir(), "laboro-start-"));
     const program = join(dir, "program.mjs");
     writeFileSync(program, source);
-    const { stdout, stderr } = spawnSync(process.execPath, [program, built.href, join(dir, "data")], { encoding: "utf8" });
+    const { stdout, stderr } = spawnSync(process.execPath, [program, built.href, join(dir, "data")], {
+      encoding: "utf8",
+    });
     rmSync(dir, { recursive: true });
     expect(stdout.trim(), stderr).toBe("[]");
   });

@@ -51,6 +51,12 @@ describe("laboro wait", () => {
     expect(steady(stdout)).toMatchInlineSnapshot(`"job 1 cancelled: 3 cancelled, in TIME (not needed)"`);
   });
 
+  it("for all waits for none where none is open", async () => {
+    const shop = await openCliShop();
+    const said = await shop.laboro(["wait", "all"]);
+    expect(said).toEqual({ code: 0, stdout: "", stderr: "laboro: there is no open job to wait for\n" });
+  });
+
   it("gives up at its timeout", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: { kind: "noop" } });

@@ -47,7 +47,9 @@ export const eventView = s.object({
 });
 
 const input = s.object({
-  after: s.optional(s.described(s.count(), "the last event that was seen; 0 for all that are kept; from now on if absent")),
+  after: s.optional(
+    s.described(s.count(), "the last event that was seen; 0 for all that are kept; from now on if absent"),
+  ),
   job: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "of this job only")),
   limit: limit(PAGE),
   waitMs,

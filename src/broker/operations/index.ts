@@ -62,7 +62,11 @@ export async function perform(core: Core, name: string, input: unknown, context:
 }
 
 /** What was asked of an operation, for who may ask it. */
-export function readFor<In>(asked: { readonly name: string; readonly role: Needed; readonly input: Schema<In, unknown> }, input: unknown, role: Role): In {
+export function readFor<In>(
+  asked: { readonly name: string; readonly role: Needed; readonly input: Schema<In, unknown> },
+  input: unknown,
+  role: Role,
+): In {
   if (!mayDo(role, asked.role)) {
     throw new LaboroError("LABORO_FORBIDDEN", `${asked.name} needs the role ${asked.role}, this token has ${role}`);
   }

@@ -43,7 +43,11 @@ export const jobs = operation({
     let looked = 0;
     for (;;) {
       const most = given.limit - found.length;
-      const page = await core.store.jobs({ limit: most, filter: filterOf(given), ...(before === undefined ? {} : { before }) });
+      const page = await core.store.jobs({
+        limit: most,
+        filter: filterOf(given),
+        ...(before === undefined ? {} : { before }),
+      });
       const views = page.jobs.map((one) => viewOf(core, one));
       found.push(...views.filter(({ state }) => isWanted(state, given.state)));
       looked += page.jobs.length;

@@ -1,5 +1,5 @@
 /** Operations on jobs: submit, look, wait, hold, cancel, run again, remove. */
-import { newParcelId, onCancel, onHold } from "../../dispatch/index.js";
+import { newParcelId, onCancelHeard, onHoldHeard } from "../../dispatch/index.js";
 import { LaboroError } from "../../model/errors.js";
 import type { JobEnd } from "../../model/job.js";
 import { jobRequest, submission } from "../../model/job-input.js";
@@ -8,7 +8,7 @@ import { now } from "../clock.js";
 import { endsOf, refuseUnwanted } from "../dependencies.js";
 import { nextNews } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
-import { durably, existing, job, nothing, open, ranges, tasksWithin } from "./members.js";
+import { existing, job, nothing, open, ranges, tasksWithin } from "./members.js";
 import { operation } from "./operation.js";
 
 export const submit = operation({
@@ -92,7 +92,9 @@ const holdOrRelease = (held: boolean) =>
     output: nothing,
     perform: async (core, given) => {
       await open(core, given.job);
-      await durably(core, (out) => onHold(core.state, out, given.job, held, now()));
+      // On disk first: what cannot be written can still be refused, and has not happened.
+      await core.ask({ op: "hold", job: given.job, held });
+      core.decide((out) => onHoldHeard(core.state, out, given.job, held, now()));
       return {};
     },
   });
@@ -110,8 +112,10 @@ export const cancel = operation({
   output: nothing,
   perform: async (core, given) => {
     const found = await open(core, given.job);
-    const tasks = tasksWithin(found, given.tasks);
-    await durably(core, (out) => onCancel(core.state, out, given.job, tasks, given.reason));
+    const ranges = tasksWithin(found, given.tasks);
+    const reason = given.reason === undefined ? {} : { reason: given.reason };
+    await core.ask({ op: "cancel", job: given.job, ranges, ...reason });
+    core.decide((out) => onCancelHeard(core.state, out, given.job, ranges));
     return {};
   },
 });

@@ -20,7 +20,10 @@ export const limit = (most: number, usual = most) =>
 
 export const range = s.mapped(
   s.object({ first: s.count(), last: s.optional(s.count()) }),
-  ({ first, last = first }, what) => ({ first, last: s.integer(first, Number.MAX_SAFE_INTEGER).read(last, `${what}.last`) }),
+  ({ first, last = first }, what) => ({
+    first,
+    last: s.integer(first, Number.MAX_SAFE_INTEGER).read(last, `${what}.last`),
+  }),
 );
 export const ranges = s.described(s.list(range, 100_000), "stretches of task numbers; all if absent");
 export const rangesOut = s.list(s.object({ first: s.count(), last: s.count() }), 100_000);
@@ -50,10 +53,3 @@ export function tasksWithin({ id, count }: Job, given: Ranges | undefined): Rang
 
 export const noSuchTask = ({ id, count }: Pick<Job, "id" | "count">): LaboroError =>
   new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}`);
-
-/** Resolves when what was decided is on disk. */
-export function durably(core: Core, step: Parameters<Core["decide"]>[0]): Promise<void> {
-  const { refusing } = core;
-  if (refusing !== undefined) return Promise.reject(refusing);
-  return new Promise((resolve) => void core.decide(step, resolve));
-}

@@ -85,7 +85,10 @@ async function look(core: Core, given: s.ReadBy<typeof input>): Promise<s.ReadBy
 }
 
 /** The attempt that is meant, and whether it is over: asked before its output, so that nothing comes after the last look. */
-async function attemptOf(core: Core, given: { job: JobId; index: number; attempt?: number }): Promise<{ attempt?: number; ended: boolean }> {
+async function attemptOf(
+  core: Core,
+  given: { job: JobId; index: number; attempt?: number },
+): Promise<{ attempt?: number; ended: boolean }> {
   const at = placeOf(core, given.job, given.index);
   const attempt = given.attempt ?? at?.attempt;
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };

@@ -20,7 +20,9 @@ const serviceView = s.object({
   answered: s.described(s.count(), "since the broker was started, refusals included"),
   failed: s.count(),
   rate: s.described(s.number(), "answers a second, over the last minute"),
-  latencyMs: s.optional(s.described(s.object({ mean: s.number(), p50: s.number(), p99: s.number() }), "of the last 1024")),
+  latencyMs: s.optional(
+    s.described(s.object({ mean: s.number(), p50: s.number(), p99: s.number() }), "of the last 1024"),
+  ),
 });
 
 export const services = operation({

@@ -1,6 +1,7 @@
 /** How the broker is, and a link for a browser. */
-import * as s from "../../model/schema.js";
+
 import { finishedCount } from "../../model/job.js";
+import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
 import type { Core } from "../core.js";
 import { nothing } from "./members.js";
@@ -19,7 +20,9 @@ export const status = operation({
     started: s.described(s.number(), "milliseconds since 1970"),
     uptimeMs: s.number(),
     doors: s.list(s.object({ name: s.text(), url: s.text() }), 100),
-    refusing: s.optional(s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is taken")),
+    refusing: s.optional(
+      s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is taken"),
+    ),
     jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
     tasks: s.object({ waiting: s.count(), running: s.count() }),
     workers: s.object({ connected: s.count(), away: s.count(), draining: s.count() }),

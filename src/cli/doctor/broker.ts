@@ -59,10 +59,11 @@ function checkClock(difference: number): Check {
   return warn(what, "set both by NTP: times in lists are wrong otherwise");
 }
 
-function remedyFor(cause: unknown): string {
+function remedyFor(cause: unknown): string | undefined {
   const code = cause instanceof LaboroError ? cause.code : undefined;
   if (code === "LABORO_BAD_TOKEN") return "its token is another one: take the join URL or access.json anew";
   if (code === "LABORO_BAD_INPUT") return "correct it";
+  if (messageOf(cause).includes("laboro serve")) return undefined;
   return "is it running, is the address right, and does a firewall let its port through?";
 }
 

@@ -8,6 +8,11 @@ export interface Check {
 
 export const ok = (what: string): Check => ({ state: "ok", what });
 export const warn = (what: string, remedy: string): Check => ({ state: "warn", what, remedy });
-export const fail = (what: string, remedy: string): Check => ({ state: "FAIL", what, remedy });
+/** Some failures say themselves what to do. */
+export const fail = (what: string, remedy?: string): Check => ({
+  state: "FAIL",
+  what,
+  ...(remedy === undefined ? {} : { remedy }),
+});
 
 export const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));

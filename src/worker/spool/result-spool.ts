@@ -25,6 +25,8 @@ export interface ResultSpoolSettings {
   readonly retryMs?: number;
   /** A file smaller than this is not rewritten. */
   readonly rewriteFrom?: number;
+  /** How long a result may wait to be written: one that is acknowledged by then need not be written at all. */
+  readonly gatherMs?: number;
   /** Called when writing begins to fail and when it works again. */
   readonly onFailing?: (error: LaboroError | undefined) => void;
 }
@@ -59,6 +61,7 @@ export class ResultSpool {
   readonly #path: string;
   readonly #retryMs: number;
   readonly #rewriteFrom: number;
+  readonly #gatherMs: number;
   readonly #onFailing: (error: LaboroError | undefined) => void;
   /** Everything not acknowledged, by key. */
   readonly #entries = new Map<string, Entry>();
@@ -76,6 +79,7 @@ export class ResultSpool {
   #failing: LaboroError | undefined;
   #failedAt = 0;
   #retry: NodeJS.Timeout | undefined;
+  #gathering: NodeJS.Timeout | undefined;
   #closed = false;
 
   private constructor(path: string, fd: number, settings: ResultSpoolSettings) {
@@ -83,6 +87,7 @@ export class ResultSpool {
     this.#fd = fd;
     this.#retryMs = settings.retryMs ?? 1000;
     this.#rewriteFrom = settings.rewriteFrom ?? 1024 * 1024;
+    this.#gatherMs = settings.gatherMs ?? 0;
     this.#onFailing = settings.onFailing ?? (() => {});
   }
 
@@ -137,7 +142,8 @@ export class ResultSpool {
     const entry: Entry = { number: ++this.#lastNumber, key, payload, state: "waiting" };
     this.#entries.set(key, entry);
     this.#waiting.push(entry);
-    this.#go();
+    if (this.#gatherMs === 0) this.#go();
+    else this.#gathering ??= setTimeout(() => this.#gathered(), this.#gatherMs);
   }
 
   acknowledged(key: string): void {
@@ -149,7 +155,7 @@ export class ResultSpool {
       this.#wanted -= entrySize(entry);
     }
     entry.state = "settled";
-    if (this.#entries.size === 0) this.#go();
+    if (this.#entries.size === 0 && (this.#end > 0 || this.#flushes.length > 0)) this.#go();
   }
 
   /** Resolves when everything appended so far is on disk or acknowledged; rejects only if the spool is closed before that. */
@@ -167,9 +173,17 @@ export class ResultSpool {
     await this.#running;
     this.#closed = true;
     clearTimeout(this.#retry);
+    clearTimeout(this.#gathering);
     const reason = this.#failing ?? new LaboroError("LABORO_INTERNAL", "the spool of results was closed");
     for (const { reject } of this.#flushes.splice(0)) reject(reason);
     fs.closeSync(this.#fd);
+  }
+
+  #gathered(): void {
+    this.#gathering = undefined;
+    // What was acknowledged meanwhile would only be skipped.
+    this.#waiting = this.#waiting.filter((entry) => entry.state === "waiting");
+    if (this.#waiting.length > 0) this.#go();
   }
 
   #go(): void {
