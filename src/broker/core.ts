@@ -12,7 +12,6 @@ import {
   onDone,
   onDrain,
   onHalt,
-  onJobAdded,
   onOpened,
   onProfile,
   onResume,
@@ -29,19 +28,19 @@ import {
   type TasksOf,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import { onRerun } from "../dispatch/rerun.js";
 import { claimOf } from "../dispatch/state.js";
 import { type ErrorCode, LaboroError } from "../model/errors.js";
 import type { JobId, RequestId, WorkerId } from "../model/ids.js";
-import type { Counters, Entries, Job, JobEnd } from "../model/job.js";
+import type { Entries, Job } from "../model/job.js";
 import type { Answer, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
 import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
 import { endsBeforeOpening } from "./dependencies.js";
 import { Events } from "./events.js";
+import { JobDesk } from "./job-desk.js";
 import type { Log } from "./log.js";
-import { type Asking, type Reply, RequestDesk } from "./request-desk.js";
+import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
 import { Watchers } from "./watchers.js";
 
 /** How the core speaks to a worker; each protocol has its own. */
@@ -71,7 +70,7 @@ export class Core {
   readonly state: State;
   readonly events: Events;
   readonly requests: RequestDesk;
-  readonly jobEnds = new Watchers<JobId, JobEnd>();
+  readonly jobs: JobDesk;
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskNews = new Watchers<string, undefined>();
   readonly started = now();
@@ -79,10 +78,6 @@ export class Core {
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #workersSeen = new Map<WorkerId, string>();
-  /** How far each open job is, as the store last said. */
-  readonly #counters = new Map<JobId, Counters>();
-  /** Jobs that the store has and dispatch is about to get. */
-  readonly #entering = new Map<JobId, Promise<void>>();
   #alarm: NodeJS.Timeout | undefined;
   #alarmAt = Number.POSITIVE_INFINITY;
   #stopping = false;
@@ -92,11 +87,9 @@ export class Core {
     this.state = state;
     this.#log = log;
     this.events = new Events(state.epoch);
-    this.requests = new RequestDesk(
-      state,
-      (step) => this.decide(step),
-      (worker) => this.#ports.get(worker),
-    );
+    const decide: Decide = (step) => this.decide(step);
+    this.jobs = new JobDesk(state, decide);
+    this.requests = new RequestDesk(state, decide, (worker) => this.#ports.get(worker));
     this.#commits = new CommitLoop(store, {
       committed: (writes, answers) => this.#committed(writes, answers),
       deliver: (send, answer) => {
@@ -124,7 +117,7 @@ export class Core {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await endsBeforeOpening(store, held.jobs);
-    for (const { id, counters } of held.jobs) core.#counters.set(id, counters);
+    core.jobs.opened(held.jobs);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     return core;
   }
@@ -246,51 +239,6 @@ export class Core {
     return this.#commits.ask(write);
   }
 
-  /** A job was stored; `ends` are those of the jobs that it waits for. */
-  jobStored(job: Job, parcel: Parcel | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
-    this.#counters.set(job.id, job.counters);
-    this.#heeding(ends, (out, finished) => onJobAdded(this.state, out, job, parcel, finished, now()));
-  }
-
-  /** Tasks of a job wait again. */
-  jobReruns(job: Job, parcels: readonly Parcel[], ends: ReadonlyMap<JobId, JobEnd>): void {
-    this.#counters.set(job.id, job.counters);
-    this.#heeding(ends, (out, finished) => onRerun(this.state, out, job, parcels, finished, now()));
-  }
-
-  /** Let dispatch know these ends while it decides: it remembers the latest only. */
-  #heeding(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
-    const told = [...ends].filter(([job]) => !this.state.ends.has(job));
-    for (const [job, end] of told) this.state.ends.set(job, end);
-    this.decide((out) => step(out, new Set(ends.keys())));
-    for (const [job] of told) this.state.ends.delete(job);
-  }
-
-  /** Nobody else changes this job until `act` is over: dispatch does not know yet what the store knows. */
-  whileEntering<T>(job: JobId, act: () => Promise<T>): Promise<T> {
-    const acting = (this.#entering.get(job) ?? Promise.resolve()).then(act);
-    const over = acting.then(
-      () => {},
-      () => {},
-    );
-    this.#entering.set(job, over);
-    void over.then(() => {
-      if (this.#entering.get(job) === over) this.#entering.delete(job);
-    });
-    return acting;
-  }
-
-  /** Resolves when what the store knows of this job is known to dispatch too. */
-  async entered(job: JobId): Promise<void> {
-    for (let entering = this.#entering.get(job); entering !== undefined; entering = this.#entering.get(job))
-      await entering;
-  }
-
-  /** How far an open job is. */
-  countersOf(job: JobId): Counters | undefined {
-    return this.#counters.get(job);
-  }
-
   /** Why nothing new is taken, if so. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing;
@@ -310,10 +258,7 @@ export class Core {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
     for (const event of eventsOf(writes, answers)) {
       this.events.add(event);
-      if (event.kind === "tasks-ended" && this.#counters.has(event.job)) this.#counters.set(event.job, event.counters);
-      if (event.kind !== "job-ended") continue;
-      this.#counters.delete(event.job);
-      this.jobEnds.tell(event.job, event.state);
+      this.jobs.heard(event);
     }
     if (this.taskNews.size > 0) this.#tellOfTasks(writes);
     return lost;

@@ -8,7 +8,7 @@ import { ServiceFigures } from "./service-figures.js";
 
 export type Reply = (body: Uint8Array, error: ErrorCode | undefined) => void;
 
-type Decide = <T>(step: (out: Decisions) => T) => T;
+export type Decide = <T>(step: (out: Decisions) => T) => T;
 
 export interface Asking {
   readonly service: string;

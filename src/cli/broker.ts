@@ -1,4 +1,6 @@
 /** The way from a verb to its broker: which one, how long to try, and what Ctrl-C means meanwhile. */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import { type Client, connect } from "../client/client.js";
@@ -31,16 +33,46 @@ export function addBrokerOptions(command: Command): Command {
 
 /** Does the work with a connected client, which is closed whatever comes of it. */
 export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = await reach(choice, CONNECT_MS);
+  const { client, close } = await reachOrHome(choice);
   const interrupt = (): never => process.exit(EXIT.interrupted);
   process.once("SIGINT", interrupt);
   try {
     return await work(client);
   } finally {
     process.off("SIGINT", interrupt);
-    client.close();
+    await close();
   }
 }
+
+interface Reached {
+  readonly client: Client;
+  close(): Promise<void>;
+}
+
+/** The broker; where there is none and a run has left its data in this directory, one is opened on that for the moment. */
+async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
+  try {
+    const client = await reach(choice, CONNECT_MS);
+    return { client, close: async () => client.close() };
+  } catch (cause) {
+    const dir = homeInstead(choice, cause);
+    if (dir === undefined) throw cause;
+    const { openHome } = await import("./run/home.js");
+    const home = await openHome(dir, 0);
+    return { client: home.client, close: () => home.close(false) };
+  }
+}
+
+/** The data that a run left in this directory, where no broker was named and none answers. */
+export function homeInstead(choice: BrokerChoice, cause: unknown): string | undefined {
+  const dir = resolve(".laboro");
+  if (isNamed(choice) || !existsSync(join(dir, "store.db"))) return undefined;
+  return cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE" ? dir : undefined;
+}
+
+/** Whether a broker was named in so many words. */
+export const isNamed = ({ broker, data }: BrokerChoice): boolean =>
+  [broker, data, process.env.LABORO_BROKER, process.env.LABORO_DATA].some((name) => name !== undefined && name !== "");
 
 /** As long as it takes, up to the deadline: for scripts that have just started a broker. */
 export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {

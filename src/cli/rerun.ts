@@ -1,11 +1,14 @@
 /** `laboro rerun`: run finished tasks again. */
 import { Command, Option } from "commander";
 import type { TaskEnd } from "../model/outcome.js";
-import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
+import { addBrokerOptions, type BrokerChoice, homeInstead, reach, withBroker } from "./broker.js";
 import { changeJobs } from "./each-job.js";
 import { counted } from "./screen/figures.js";
+import { selectJobs } from "./selected.js";
 import { parseSelector } from "./selectors.js";
 import { OPEN_STATES, STATES } from "./states.js";
+
+const LOOK_MS = 1_000;
 
 interface Options extends BrokerChoice {
   readonly failed?: boolean;
@@ -29,12 +32,24 @@ export function rerun(): Command {
 async function run(text: string, options: Options): Promise<void> {
   const { jobs, tasks } = parseSelector(text);
   const ends = endsOf(options);
+  const change = {
+    states: options.all === true ? STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
+    what: "to rerun",
+  };
+  const wish = { ends, ...(tasks && { tasks }) };
+  const home = await reach(options, LOOK_MS)
+    .then((client) => client.close())
+    .catch((cause: unknown) => homeInstead(options, cause));
+  if (home !== undefined) {
+    const { rerunAtHome } = await import("./run/rerun.js");
+    await rerunAtHome(home, (client) => selectJobs(client, jobs, { state: change.states }), wish);
+    return;
+  }
   await withBroker(options, (client) =>
     changeJobs(client, jobs, {
-      states: options.all === true ? STATES : [...OPEN_STATES, "failed", "cancelled"],
-      what: "to rerun",
+      ...change,
       make: async (_, { id }) => {
-        const { count } = await client.ask("rerun", { job: id, ends, ...(tasks && { tasks }) });
+        const { count } = await client.ask("rerun", { job: id, ...wish });
         if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
         return `job ${id} has no task that has ${ends.join(" or ")}`;
       },

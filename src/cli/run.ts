@@ -6,11 +6,12 @@ import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
 import { numberAt } from "../model/recipe.js";
 import { expandLine, expandWords } from "../worker/expand.js";
-import { addBrokerOptions, type BrokerChoice, reach } from "./broker.js";
+import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "./broker.js";
 import { wholeNumber } from "./options.js";
 import { runBatch } from "./run/batch.js";
 import { HOME_DIR, type Home, openHome } from "./run/home.js";
 import { onInterrupt } from "./run/interrupt.js";
+import { begin } from "./run/resume.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -70,12 +71,12 @@ async function perform(words: readonly string[], options: Options): Promise<void
   try {
     const settings = {
       live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
-      fresh: options.fresh === true,
       keepOrder: options.keepOrder === true,
       tag: options.tagOutput === true,
       ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
     };
-    process.exitCode = await runBatch(brokers.reach, submission, settings, interrupt);
+    const start = (client: Client) => begin(client, submission, options.fresh === true);
+    process.exitCode = await runBatch(brokers.reach, start, settings, interrupt);
   } finally {
     interrupt.dispose();
     await brokers.close(!interrupt.twice.aborted);
@@ -89,8 +90,7 @@ interface Brokers {
 
 /** The broker that was named or that runs for this user; else one of our own. */
 async function chooseBroker(options: Options): Promise<Brokers> {
-  const named =
-    options.broker !== undefined || options.data !== undefined || process.env.LABORO_BROKER || process.env.LABORO_DATA;
+  const named = isNamed(options);
   const first = await reach(options, named ? CONNECT_MS : LOOK_MS).catch((cause: unknown) => {
     if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
     return undefined;

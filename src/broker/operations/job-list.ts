@@ -87,7 +87,7 @@ export const remove = operation({
   input: s.object({ job }),
   output: nothing,
   perform: (core, given) =>
-    core.whileEntering(given.job, async () => {
+    core.jobs.whileEntering(given.job, async () => {
       const found = await existing(core, given.job);
       const answer = found.ended === undefined ? undefined : await core.ask({ op: "remove", job: given.job });
       if (answer?.op === "remove" && answer.removed) return {};

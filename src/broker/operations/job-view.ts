@@ -79,7 +79,7 @@ export function viewOf(core: Core, job: Job, content = false): JobView {
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // What was decided since the store was asked counts too.
-  const done = later(job.counters, open === undefined ? undefined : core.countersOf(id));
+  const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
   const running = Math.min(open?.out ?? 0, count - finishedCount(done));
   const waiting = count - finishedCount(done) - running;
   return {

@@ -30,11 +30,11 @@ export const submit = operation({
     const answer = await core.ask({ op: "submit", job: request, lease: leaseBlock, parcel, ...more });
     if (answer.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
     const { job: stored } = answer;
-    if (others.length === 0) core.jobStored(stored, answer.parcel, new Map());
+    if (others.length === 0) core.jobs.stored(stored, answer.parcel, new Map());
     else {
       // One of the others may have ended while this one was stored; then it must not run as if that had succeeded.
-      await core.whileEntering(stored.id, async () => {
-        core.jobStored(stored, answer.parcel, await endsOf(core.store, core.state, others));
+      await core.jobs.whileEntering(stored.id, async () => {
+        core.jobs.stored(stored, answer.parcel, await endsOf(core.store, core.state, others));
       });
     }
     return { job: stored.id };
@@ -70,7 +70,11 @@ export const wait = operation({
     const over = new AbortController();
     const stop = AbortSignal.any([gone, over.signal]);
     // Watched first, then looked: an end in between is seen by one of the two.
-    const news = nextNews((told: (end: JobEnd) => void) => core.jobEnds.watch(given.job, told), given.timeoutMs, stop);
+    const news = nextNews(
+      (told: (end: JobEnd) => void) => core.jobs.ends.watch(given.job, told),
+      given.timeoutMs,
+      stop,
+    );
     try {
       const found = core.state.jobs.has(given.job) ? undefined : await existing(core, given.job);
       const end = found?.ended?.state ?? (await news);

@@ -38,7 +38,7 @@ export async function existing(core: Core, id: JobId): Promise<Job> {
 /** A job that can still be changed. */
 export async function open(core: Core, id: JobId): Promise<Job> {
   const found = await existing(core, id);
-  await core.entered(id);
+  await core.jobs.entered(id);
   if (found.ended === undefined) return found;
   // It may have been let run again while we looked.
   if (core.state.jobs.has(id)) return existing(core, id);

@@ -27,7 +27,7 @@ export const rerun = operation({
   summary: "Run ended tasks of a job again: those that failed or were cancelled, or as asked for",
   input,
   output: s.object({ count: s.described(s.count(), "how many tasks run again") }),
-  perform: (core, given) => core.whileEntering(given.job, () => runAgain(core, given)),
+  perform: (core, given) => core.jobs.whileEntering(given.job, () => runAgain(core, given)),
 });
 
 async function runAgain(core: Core, given: s.ReadBy<typeof input>): Promise<{ count: number }> {
@@ -39,7 +39,7 @@ async function runAgain(core: Core, given: s.ReadBy<typeof input>): Promise<{ co
   if (answer.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
   const { job: again, parcels, count, refused } = answer;
   if (refused !== undefined) throw new LaboroError("LABORO_BAD_INPUT", refused);
-  if (again !== undefined && count > 0) core.jobReruns(again, parcels, await endsAround(core, again));
+  if (again !== undefined && count > 0) core.jobs.rerun(again, parcels, await endsAround(core, again));
   return { count };
 }
 

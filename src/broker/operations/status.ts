@@ -52,7 +52,7 @@ function workIn(core: Core) {
   const tasks = { waiting: 0, running: 0 };
   for (const { id, job, held, blockedBy, out } of core.state.jobs.values()) {
     jobs[held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting"]++;
-    const left = job.count - finishedCount(core.countersOf(id) ?? job.counters);
+    const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
     tasks.running += Math.min(out, left);
     tasks.waiting += Math.max(0, left - out);
   }

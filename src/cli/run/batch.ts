@@ -8,21 +8,18 @@
  */
 import type { Client } from "../../client/client.js";
 import { LaboroError } from "../../model/errors.js";
-import { numberAt } from "../../model/recipe.js";
 import type { TaskView } from "../answers.js";
 import { EXIT } from "../failures.js";
 import { shownDuration } from "../screen/figures.js";
-import type { OwnSubmission } from "../submission/options.js";
 import type { Interrupt } from "./interrupt.js";
 import { JobLog } from "./joblog.js";
 import { showLive } from "./one.js";
 import { Progress, type Standing } from "./progress.js";
-import { begin } from "./resume.js";
-import { Show, type ShowOptions, shownEntry } from "./show.js";
+import type { Begun } from "./resume.js";
+import { Show, type ShowOptions } from "./show.js";
 import { Watch } from "./watch.js";
 
 export interface BatchOptions extends ShowOptions {
-  readonly fresh: boolean;
   readonly joblog?: string;
   /** A single task: its output is shown as it comes. */
   readonly live: boolean;
@@ -34,19 +31,19 @@ export type Reach = () => Promise<Client>;
 /** How many failures are named at the end. */
 const NAMED = 10;
 
+/** `start` submits the batch, or finds it; the tasks that end from then on are shown. */
 export async function runBatch(
   reach: Reach,
-  submission: OwnSubmission,
+  start: (client: Client) => Promise<Begun>,
   options: BatchOptions,
   interrupt: Interrupt,
 ): Promise<number> {
   const started = Date.now();
   let client = await reach();
   const { last } = await client.ask("events", { limit: 1, waitMs: 0 });
-  const begun = await begin(client, submission, options.fresh);
-  const { job, count, before, entries } = begun;
+  const begun = await start(client);
+  const { job, count, before, labelOf } = begun;
   if (begun.resumed) process.stderr.write(`going on with job ${job}: ${before} of ${before + begun.left} are done\n`);
-  const labelOf = (index: number): string => labelIn(submission, entries, index);
   const progress = new Progress(process.stderr, count, begun.ended.size);
   const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
   const show = new Show(options, labelOf, () => progress.clear());
@@ -138,14 +135,6 @@ function obeyInterrupt(
   interrupt.once.addEventListener("abort", first, { once: true });
   interrupt.twice.addEventListener("abort", second, { once: true });
   return { over: over.signal, dispose: () => clearInterval(timer) };
-}
-
-function labelIn(submission: OwnSubmission, entries: OwnSubmission["entries"], index: number): string {
-  const entry = entries?.[index];
-  if (entry !== undefined) return shownEntry(entry);
-  const { recipe } = submission;
-  const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
-  return String(number ?? index);
 }
 
 function sayFailures(failures: readonly TaskView[], labelOf: (index: number) => string): void {

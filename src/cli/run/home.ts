@@ -12,7 +12,7 @@ import { startWorker, type Worker } from "../../worker/index.js";
 export interface Home {
   readonly client: Client;
   /** Absent where another process has the broker. */
-  readonly own?: { readonly broker: Broker; readonly worker: Worker };
+  readonly own?: { readonly broker: Broker; readonly worker: Worker | undefined };
   /** `finish`: let what others run here end by itself. */
   close(finish: boolean): Promise<void>;
 }
@@ -23,6 +23,7 @@ const PAUSE_MS = 100;
 /** A task that is stopped at the end of a run has this long. */
 const GRACE_MS = 2_000;
 
+/** Without slots there is no worker: for looking at what there was. */
 export async function openHome(dir: string, slots: number): Promise<Home> {
   for (let left = TRIES; ; left--) {
     try {
@@ -41,13 +42,14 @@ export async function openHome(dir: string, slots: number): Promise<Home> {
 async function ownHome(dir: string, slots: number): Promise<Home> {
   const broker = await startBroker({ dir, port: 0 });
   const { url, token } = broker;
-  const worker = startWorker({ broker: url, token, dir: join(dir, "worker"), name: "local", slots });
+  const worker =
+    slots === 0 ? undefined : startWorker({ broker: url, token, dir: join(dir, "worker"), name: "local", slots });
   const client = await connect({ broker: url, token, name: "run" });
   return {
     client,
     own: { broker, worker },
     close: async (finish) => {
-      await worker.stop({ finish, graceMs: GRACE_MS });
+      await worker?.stop({ finish, graceMs: GRACE_MS });
       client.close();
       await broker.stop();
     },

@@ -5,16 +5,19 @@
  */
 import { createHash } from "node:crypto";
 import type { Client } from "../../client/client.js";
-import type { Bytes } from "../../model/recipe.js";
+import type { TaskEnd } from "../../model/outcome.js";
+import { contains, type Ranges } from "../../model/ranges.js";
+import { type Bytes, numberAt, type Stride } from "../../model/recipe.js";
 import type { JobView, OperationOutput, TaskView } from "../answers.js";
 import type { OwnSubmission } from "../submission/options.js";
+import { shownEntry } from "./show.js";
 
 export interface Begun {
   readonly job: number;
   /** How many tasks the job has. */
   readonly count: number;
-  /** Its entries, where it has any: not always those that were asked for. */
-  readonly entries: OwnSubmission["entries"];
+  /** What a task is called: its entry, its number of the array, or its index. */
+  readonly labelOf: (index: number) => string;
   readonly resumed: boolean;
   /** How much of what was asked for was done before, and how much is left. */
   readonly before: number;
@@ -44,8 +47,7 @@ export async function begin(client: Client, submission: OwnSubmission, fresh: bo
 async function anew(client: Client, submission: OwnSubmission, before = 0): Promise<Begun> {
   const { id } = await client.submit(submission);
   const count = submission.entries?.length ?? submission.count ?? 1;
-  const { entries } = submission;
-  return { job: id, count, entries, resumed: before > 0, before, left: count, ended: new Set() };
+  return { job: id, count, labelOf: labelsOf(submission), resumed: before > 0, before, left: count, ended: new Set() };
 }
 
 async function goOn(client: Client, open: JobView, submission: OwnSubmission): Promise<Begun> {
@@ -53,34 +55,66 @@ async function goOn(client: Client, open: JobView, submission: OwnSubmission): P
   const ended = await endedTasks(client, open.id);
   if (wanted === undefined) {
     // Numbers are part of the recipe, so the count is the same.
-    return attach(client, open, undefined, ended);
+    return attach(client, open, submission, ended);
   }
   const had = await entriesOf(client, open.id);
   const same = had.length === wanted.length && wanted.every((entry, i) => textOf(entry) === textOf(had[i] ?? ""));
-  if (same) return attach(client, open, had, ended);
+  if (same) return attach(client, open, submission, ended);
   const left = notYetDone(ended, had, wanted);
   await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
   if (left.length > 0) return anew(client, { ...submission, entries: left }, wanted.length - left.length);
   const all = new Set(ended.map(({ index }) => index));
-  return { job: open.id, count: open.count, entries: had, resumed: true, before: wanted.length, left: 0, ended: all };
+  const labelOf = labelsOf({ ...submission, entries: had });
+  return { job: open.id, count: open.count, labelOf, resumed: true, before: wanted.length, left: 0, ended: all };
 }
 
-async function attach(
-  client: Client,
-  open: JobView,
-  entries: readonly Bytes[] | undefined,
-  done: readonly TaskView[],
-): Promise<Begun> {
+async function attach(client: Client, open: JobView, labelled: Labelled, done: readonly TaskView[]): Promise<Begun> {
   if (open.held) await client.ask("release", { job: open.id });
   const ended = new Set(done.map(({ index }) => index));
+  const left = open.count - ended.size;
   return {
     job: open.id,
     count: open.count,
-    entries,
+    labelOf: labelsOf(labelled),
     resumed: true,
     before: ended.size,
-    left: open.count - ended.size,
+    left,
     ended,
+  };
+}
+
+/** Which ended tasks run again. */
+export interface Again {
+  readonly ends: readonly TaskEnd[];
+  readonly tasks?: Ranges;
+}
+
+/** Let ended tasks of a job run again. */
+export async function again(client: Client, job: number, wish: Again): Promise<Begun> {
+  const view = await client.ask("job", { job });
+  const goes = ({ state, index }: TaskView): boolean =>
+    wish.ends.includes(state) && (wish.tasks === undefined || contains(wish.tasks, index));
+  // Looked at before: some may have ended again by the time that the answer comes.
+  const ended = new Set((await endedTasks(client, job)).filter((task) => !goes(task)).map(({ index }) => index));
+  await client.ask("rerun", { job, ...wish });
+  const { array } = view.recipe;
+  const labels = view.hasEntries ? { entries: await entriesOf(client, job) } : {};
+  const labelOf = labelsOf({ ...labels, recipe: array === undefined ? {} : { array } });
+  return { job, count: view.count, labelOf, resumed: false, before: ended.size, left: view.count - ended.size, ended };
+}
+
+/** As much of a submission as its tasks are called by. */
+interface Labelled {
+  readonly entries?: readonly Bytes[];
+  readonly recipe: { readonly array?: readonly Stride[] } | OwnSubmission["recipe"];
+}
+
+function labelsOf({ entries, recipe }: Labelled): (index: number) => string {
+  return (index) => {
+    const entry = entries?.[index];
+    if (entry !== undefined) return shownEntry(entry);
+    const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
+    return String(number ?? index);
   };
 }
 

@@ -1,0 +1,81 @@
+/** Open jobs, beyond what dispatch knows: how far they are, who waits for their end, and which are on their way from the store to dispatch. */
+import { type Decisions, onJobAdded, type State } from "../dispatch/index.js";
+import { onRerun } from "../dispatch/rerun.js";
+import type { JobId } from "../model/ids.js";
+import type { Counters, Job, JobEnd } from "../model/job.js";
+import type { Parcel } from "../store/contract.js";
+import { now } from "./clock.js";
+import type { EventBody } from "./events.js";
+import type { Decide } from "./request-desk.js";
+import { Watchers } from "./watchers.js";
+
+export class JobDesk {
+  readonly ends = new Watchers<JobId, JobEnd>();
+  readonly #state: State;
+  readonly #decide: Decide;
+  /** As the store last said. */
+  readonly #counters = new Map<JobId, Counters>();
+  readonly #entering = new Map<JobId, Promise<void>>();
+
+  constructor(state: State, decide: Decide) {
+    this.#state = state;
+    this.#decide = decide;
+  }
+
+  /** How far an open job is. */
+  countersOf(job: JobId): Counters | undefined {
+    return this.#counters.get(job);
+  }
+
+  opened(jobs: readonly Job[]): void {
+    for (const { id, counters } of jobs) this.#counters.set(id, counters);
+  }
+
+  /** A job was stored; `ends` are those of the jobs that it waits for. */
+  stored(job: Job, parcel: Parcel | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
+    this.#counters.set(job.id, job.counters);
+    this.#heeding(ends, (out, finished) => onJobAdded(this.#state, out, job, parcel, finished, now()));
+  }
+
+  /** Tasks of a job wait again. */
+  rerun(job: Job, parcels: readonly Parcel[], ends: ReadonlyMap<JobId, JobEnd>): void {
+    this.#counters.set(job.id, job.counters);
+    this.#heeding(ends, (out, finished) => onRerun(this.#state, out, job, parcels, finished, now()));
+  }
+
+  heard(event: EventBody): void {
+    if (event.kind === "tasks-ended" && this.#counters.has(event.job)) this.#counters.set(event.job, event.counters);
+    if (event.kind !== "job-ended") return;
+    this.#counters.delete(event.job);
+    this.ends.tell(event.job, event.state);
+  }
+
+  /** Nobody else changes this job until `act` is over: dispatch does not know yet what the store knows. */
+  whileEntering<T>(job: JobId, act: () => Promise<T>): Promise<T> {
+    const acting = (this.#entering.get(job) ?? Promise.resolve()).then(act);
+    const over = acting.then(
+      () => {},
+      () => {},
+    );
+    this.#entering.set(job, over);
+    void over.then(() => {
+      if (this.#entering.get(job) === over) this.#entering.delete(job);
+    });
+    return acting;
+  }
+
+  /** Resolves when what the store knows of this job is known to dispatch too. */
+  async entered(job: JobId): Promise<void> {
+    for (let entering = this.#entering.get(job); entering !== undefined; entering = this.#entering.get(job)) {
+      await entering;
+    }
+  }
+
+  /** Let dispatch know these ends while it decides: it remembers the latest only. */
+  #heeding(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
+    const told = [...ends].filter(([job]) => !this.#state.ends.has(job));
+    for (const [job, end] of told) this.#state.ends.set(job, end);
+    this.#decide((out) => step(out, new Set(ends.keys())));
+    for (const [job] of told) this.#state.ends.delete(job);
+  }
+}

@@ -1,0 +1,35 @@
+import { describe, expect, it } from "vitest";
+import { openPlace } from "./place.js";
+
+describe("after a run, in the same directory", () => {
+  it("status, logs and explain look at what it left", async () => {
+    const { run, laboro } = openPlace();
+    await run("echo out {}; exit {}", ":::", "0", "1");
+    const status = await laboro("status", "--all");
+    expect(status).toMatchObject({ code: 0 });
+    expect(status.stdout).toContain("failed");
+    expect((await laboro("logs", "last.0")).stdout).toBe("out 0\n");
+    expect((await laboro("explain", "last.1")).stdout).toContain("exit code 1");
+    expect((await laboro("wait", "last")).code).toBe(1);
+  });
+
+  it("rerun --failed runs the failed ones here and now", async () => {
+    const { run, laboro, lines } = openPlace();
+    const line = "echo {} >> ran; test {} = good || test -e mended";
+    expect((await run(line, ":::", "good", "bad")).code).toBe(1);
+    const again = await laboro("rerun", "last", "--failed");
+    expect(again.code).toBe(1);
+    expect(again.stderr).toContain("task 1 (bad): exit code 1");
+    await run("touch", "mended");
+    expect((await laboro("rerun", "1", "--failed")).code).toBe(0);
+    expect(lines("ran")).toEqual(expect.arrayContaining(["good", "bad", "bad", "bad"]));
+    expect(lines("ran")).toHaveLength(4);
+  });
+
+  it("without one, and without a broker, says what to do and exits 3", async () => {
+    const { laboro } = openPlace();
+    const { code, stderr } = await laboro("status");
+    expect(code).toBe(3);
+    expect(stderr).toContain("LABORO_BROKER_UNREACHABLE");
+  });
+});

@@ -1,0 +1,123 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { openCliShop } from "./support/cli.js";
+
+describe("laboro submit", () => {
+  it("prints the job's number and returns at once", async () => {
+    const shop = await openCliShop();
+    expect(await shop.laboro(["submit", "--name", "later", "sleep", "60"])).toEqual({
+      code: 0,
+      stdout: "1\n",
+      stderr: "",
+    });
+    expect(await shop.client.job(1).info()).toMatchObject({ name: "later", state: "waiting", count: 1 });
+    expect(JSON.parse((await shop.laboro(["submit", "--json", "true"])).stdout)).toEqual({ job: 2 });
+  });
+
+  it("carries every option to the broker", async () => {
+    const shop = await openCliShop();
+    const words = [
+      "submit",
+      "--array",
+      "1-10:3",
+      "--slots",
+      "2",
+      "--resource",
+      "gpu=1",
+      "--priority",
+      "-5",
+      "--time-limit",
+      "1h30m",
+    ];
+    words.push(
+      "--retries",
+      "3",
+      "--crash-limit",
+      "2",
+      "--max-fails",
+      "4",
+      "--max-running",
+      "5",
+      "--pool",
+      "p",
+      "--tag",
+      "big",
+    );
+    words.push("--env", "A=b c", "--dir", "/tmp", "--hold", "work", "{}");
+    expect((await shop.laboro(words)).stdout).toBe("1\n");
+    expect(await shop.client.job(1).info()).toMatchObject({
+      count: 4,
+      state: "held",
+      pool: "p",
+      tags: ["big"],
+      needs: { slots: 2, gpu: 1 },
+      priority: -5,
+      limits: { retries: 3, crashLimit: 2, maxFails: 4, maxRunning: 5, timeLimitMs: 5_400_000 },
+      recipe: { argv: ["work", "{}"], dir: "/tmp", env: { A: "b c" }, array: [{ first: 1, last: 10, step: 3 }] },
+    });
+  });
+
+  it("waits for other jobs", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await shop.laboro(["submit", "--", "sh", "-c", "exit 1"]);
+    await shop.laboro(["submit", "--after", "any:1", "true"]);
+    expect(await shop.client.job(2).wait()).toBe("succeeded");
+    const { code, stderr } = await shop.laboro(["submit", "--after", "1", "true"]);
+    expect(code).toBe(1);
+    expect(stderr).toContain("LABORO_JOB_ENDED");
+  });
+
+  it("takes a file of tasks that wait for each other", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const file = join(shop.dir, "night.toml");
+    writeFileSync(
+      file,
+      `name = "night"
+retries = 1
+
+[[task]]
+name = "report"
+command = "cat sum.* > report"
+after = ["sum"]
+
+[[task]]
+name = "sum"
+command = "test -e ready && echo {} > sum.{}"
+array = "1-3"
+after = ["prepare"]
+
+[[task]]
+name = "prepare"
+command = ["touch", "ready"]
+`,
+    );
+    const { stdout, code } = await shop.laboro(["submit", "--file", file]);
+    expect(code).toBe(0);
+    expect(stdout).toBe("1\tprepare\n2\tsum\n3\treport\n");
+    expect(await shop.client.job(3).wait()).toBe("succeeded");
+    expect(await shop.client.job(2).info()).toMatchObject({ name: "night/sum", count: 3, limits: { retries: 1 } });
+  });
+
+  it.each([
+    ["[[task]]\nname = 'a'\ncommand = 'true'\nafter = ['b']", "waits for b, which is not there"],
+    [
+      "[[task]]\nname = 'a'\ncommand = 'x'\nafter = ['b']\n[[task]]\nname = 'b'\ncommand = 'x'\nafter = ['a']",
+      "wait for each other",
+    ],
+    ["[[task]]\nname = 'a'\ncomand = 'true'", "did you mean command"],
+    ["[[task]]\nname = 'a'", "expected one of command, script and service"],
+    ["name = 'x'", "at least one [[task]]"],
+    ["[[task", "job.toml"],
+  ])("refuses a file with a mistake in it, and submits nothing: %j", async (content, named) => {
+    const shop = await openCliShop();
+    const file = join(shop.dir, "job.toml");
+    writeFileSync(file, content);
+    const { code, stderr } = await shop.laboro(["submit", "--file", file]);
+    expect(stderr).toContain(named);
+    expect(code).toBe(2);
+    expect((await shop.client.jobs()).jobs).toEqual([]);
+  });
+});
