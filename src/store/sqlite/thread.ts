@@ -3,6 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { LaboroError } from "../../model/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
+import { lengthenLog } from "./log-file.js";
 import type { Calls, Reply, Request, ThreadData } from "./messages.js";
 import { packAnswers } from "./pack-answers.js";
 import { unpackWrites } from "./pack-writes.js";
@@ -13,7 +14,25 @@ const data: ThreadData = workerData;
 const log = (line: string): void => port.postMessage({ log: line } satisfies Reply);
 let engine: Engine | undefined;
 
+/** Quiet for so long, the thread makes room for the log. */
+const QUIET_MS = 300;
+let quiet: NodeJS.Timeout | undefined;
+let roomMade = false;
+
+function makeRoom(): void {
+  if (engine === undefined) return;
+  try {
+    roomMade = !lengthenLog(engine.path);
+    if (!roomMade) quiet = setTimeout(makeRoom, 1).unref();
+  } catch (cause) {
+    roomMade = true;
+    // Only speed is lost. Whatever is wrong with the disk will be said by a write that matters.
+    log(`the log cannot be lengthened: ${cause instanceof Error ? cause.message : String(cause)}`);
+  }
+}
+
 port.on("message", (request: Request) => {
+  clearTimeout(quiet);
   let reply: Reply;
   try {
     reply = { id: request.id, gives: answer(request) };
@@ -22,6 +41,7 @@ port.on("message", (request: Request) => {
     reply = { id: request.id, error: { code, message } };
   }
   port.postMessage(reply);
+  if (engine !== undefined && !roomMade) quiet = setTimeout(makeRoom, QUIET_MS).unref();
 });
 
 function answer(request: Request): Calls[Request["call"]]["gives"] {
