@@ -117,7 +117,7 @@ export class Core {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await endsBeforeOpening(store, held.jobs);
-    core.jobs.opened(held.jobs);
+    core.jobs.opened(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     return core;
   }

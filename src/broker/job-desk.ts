@@ -1,9 +1,9 @@
 /** Open jobs, beyond what dispatch knows: how far they are, who waits for their end, and which are on their way from the store to dispatch. */
-import { type Decisions, onJobAdded, type State } from "../dispatch/index.js";
+import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
 import { onRerun } from "../dispatch/rerun.js";
-import type { JobId } from "../model/ids.js";
+import { JobId } from "../model/ids.js";
 import type { Counters, Job, JobEnd } from "../model/job.js";
-import type { Parcel } from "../store/contract.js";
+import type { Held, Parcel } from "../store/contract.js";
 import { now } from "./clock.js";
 import type { EventBody } from "./events.js";
 import type { Decide } from "./request-desk.js";
@@ -15,6 +15,7 @@ export class JobDesk {
   readonly #decide: Decide;
   /** As the store last said. */
   readonly #counters = new Map<JobId, Counters>();
+  #nextJob: JobId | undefined;
   readonly #entering = new Map<JobId, Promise<void>>();
 
   constructor(state: State, decide: Decide) {
@@ -27,8 +28,22 @@ export class JobDesk {
     return this.#counters.get(job);
   }
 
-  opened(jobs: readonly Job[]): void {
+  opened({ jobs, nextJob }: Held): void {
     for (const { id, counters } of jobs) this.#counters.set(id, counters);
+    this.#nextJob = nextJob;
+  }
+
+  /** A number for a new job, where this broker gives them. */
+  number(): JobId | undefined {
+    const id = this.#nextJob;
+    if (id !== undefined) this.#nextJob = JobId(id + 1);
+    return id;
+  }
+
+  /** The store would not take a job that dispatch knows already. */
+  refused(job: JobId): void {
+    this.#counters.delete(job);
+    this.#decide((out) => onJobRefused(this.#state, out, job, now()));
   }
 
   /** A job was stored; `ends` are those of the jobs that it waits for. */

@@ -8,6 +8,7 @@ export {
   onHold,
   onHoldHeard,
   onJobAdded,
+  onJobRefused,
   onMore,
   onOpened,
   onProgress,

@@ -173,6 +173,12 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
   onCancel(state, out, id, all, `more than ${maxFails} tasks failed`);
 }
 
+/** A job that was entered while it was on its way to the store, which would not take it: as if it had never been. */
+export function onJobRefused(state: State, out: Decisions, id: JobId, now: number): void {
+  const job = state.jobs.get(id);
+  if (job !== undefined) endJob(state, out, job, "cancelled", now);
+}
+
 function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: number): void {
   const freed = workersOf(job);
   for (const claim of [...job.claims]) dropClaim(state, claim);

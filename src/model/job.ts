@@ -1,5 +1,5 @@
 import type { JobId } from "./ids.js";
-import type { Ranges } from "./ranges.js";
+import { NO_RANGES, type Ranges } from "./ranges.js";
 import type { Bytes, Recipe, Requirement } from "./recipe.js";
 
 /** What uses up the patience with a task, and what bounds the job as a whole. */
@@ -68,6 +68,20 @@ export interface Job extends JobRequest {
   readonly reason?: string;
   readonly counters: Counters;
   readonly ended?: { readonly at: number; readonly state: JobEnd };
+}
+
+/** A job as it is when it has just been taken; `cursor` tasks are granted already. */
+export function newJob(request: JobRequest, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
+  return {
+    ...request,
+    id,
+    created: now,
+    hasEntries,
+    cursor,
+    cancels: NO_RANGES,
+    counters: { succeeded: 0, failed: 0, cancelled: 0 },
+    ...(request.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+  };
 }
 
 /** How a job with these counters has ended, once nothing is left of it. */

@@ -53,6 +53,8 @@ export type Write =
   /** A new job; the first `lease` tasks are granted to the submitting broker as `parcel`. */
   | {
       readonly op: "submit";
+      /** A number that this broker may give, see `Held.nextJob`; without one the store gives the next. */
+      readonly id?: JobId;
       readonly job: JobRequest;
       readonly entries?: Entries;
       readonly lease: number;
@@ -176,6 +178,11 @@ export interface HeldParcel {
 /** What a broker needs to know when it opens its doors. */
 export interface Held {
   readonly epoch: Epoch;
+  /**
+   * Where one broker has the store to itself: it may number jobs from here on. Then what is decided about a new job can stand in
+   * the same batch as its submission.
+   */
+  readonly nextJob?: JobId;
   /** Every job that has not ended. */
   readonly jobs: readonly Job[];
   readonly parcels: readonly HeldParcel[];

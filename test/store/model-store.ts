@@ -102,7 +102,8 @@ export class ModelWorld {
     const epoch = ++this.#epoch;
     if (!this.shared) for (const [id, { parcel }] of this.parcels) this.parcels.set(id, { parcel, epoch });
     const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
-    return { epoch, jobs, parcels: this.#owned((owner) => owner === epoch) };
+    const held = { epoch, jobs, parcels: this.#owned((owner) => owner === epoch) };
+    return this.shared ? held : { ...held, nextJob: JobId(this.#lastJob + 1) };
   }
 
   apply(writes: readonly Write[], epoch: Epoch, now: number): Answer[] {
@@ -146,7 +147,9 @@ export class ModelWorld {
   }
 
   #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit"> {
-    const id = JobId(++this.#lastJob);
+    const id = write.id ?? JobId(this.#lastJob + 1);
+    if (this.jobs.has(id)) throw new LaboroError("LABORO_INTERNAL", `there is a job ${id} already`);
+    this.#lastJob = Math.max(this.#lastJob, id);
     const { count } = write.job;
     const cursor = Math.min(write.lease, count);
     const job: Job = {

@@ -72,7 +72,7 @@ export class Engine {
     for (const line of this.output.removeLeft((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.notEnded();
     for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
-    return { epoch, jobs, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
+    return { epoch, nextJob: this.jobs.next(), jobs, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
   }
 
   commit(writes: readonly WriteRow[], now: number): AnswerRow[] {

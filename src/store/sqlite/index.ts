@@ -55,8 +55,8 @@ class SqliteStore implements Store {
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir }, log);
     try {
-      const { epoch, jobs, parcels } = await this.#calls.call("open", {});
-      return { epoch, jobs: jobs.map(jobFrom), parcels };
+      const { epoch, nextJob, jobs, parcels } = await this.#calls.call("open", {});
+      return { epoch, nextJob, jobs: jobs.map(jobFrom), parcels };
     } catch (cause) {
       await this.#end();
       throw cause;

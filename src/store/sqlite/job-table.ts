@@ -1,4 +1,4 @@
-import type { JobId } from "../../model/ids.js";
+import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { JobFilter } from "../contract.js";
 import type { Database, Statement } from "./database.js";
@@ -23,7 +23,10 @@ ORDER BY first`;
 const WAS_REMOVED = `
 SELECT 1 WHERE ?1 <= (SELECT seq FROM sqlite_sequence WHERE name = 'job') AND NOT EXISTS (SELECT 1 FROM job WHERE id = ?1)`;
 
+const LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'job'";
+
 export class JobTable {
+  readonly #last: Statement;
   readonly #db: Database;
   readonly #one: Statement;
   /** By their conditions, of which there are a few. */
@@ -33,6 +36,7 @@ export class JobTable {
   readonly #wasRemoved: Statement;
 
   constructor(db: Database) {
+    this.#last = db.prepare(LAST);
     this.#db = db;
     this.#one = db.prepare(ONE);
     this.#open = db.prepare(OPEN);
@@ -42,6 +46,12 @@ export class JobTable {
 
   find(id: JobId): JobRow | undefined {
     return this.#one.get(id);
+  }
+
+  /** The number after the last that was ever given. */
+  next(): JobId {
+    const row: { seq: number } | undefined = this.#last.get();
+    return JobId((row?.seq ?? 0) + 1);
   }
 
   /** Newest first. */

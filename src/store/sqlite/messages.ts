@@ -15,6 +15,7 @@ import type { PackedWrites } from "./pack-writes.js";
 /** A submission with what the thread need not understand already encoded. */
 export interface SubmitRow {
   readonly op: "submit";
+  readonly id?: JobId;
   readonly request: Uint8Array;
   readonly name: string;
   readonly pool: string;
@@ -56,6 +57,7 @@ export interface JobRow {
 
 export interface HeldRows {
   readonly epoch: Epoch;
+  readonly nextJob: JobId;
   readonly jobs: readonly JobRow[];
   readonly parcels: readonly HeldParcel[];
 }

@@ -208,10 +208,11 @@ function unpackOutput(packed: PackedWrites): OutputChunk[] {
 }
 
 function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
-  const { op, job, lease, parcel } = write;
+  const { op, id, job, lease, parcel } = write;
   const { name, count, held, key = null } = job;
   const { pool } = job.requirement;
-  const row = { op, request: encodeRequest(job), name, pool, key, count, held, lease, parcel };
+  const numbered = id === undefined ? {} : { id };
+  const row = { op, ...numbered, request: encodeRequest(job), name, pool, key, count, held, lease, parcel };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 

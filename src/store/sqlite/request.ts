@@ -1,7 +1,6 @@
 /** A job's request as stored: one MessagePack value, which may hold bytes where JSON could not. */
 import { pack, unpack } from "msgpackr";
-import type { Job, JobRequest } from "../../model/job.js";
-import { NO_RANGES } from "../../model/ranges.js";
+import { type Job, type JobRequest, newJob } from "../../model/job.js";
 import type { Write } from "../contract.js";
 import type { JobRow, SubmittedRow } from "./messages.js";
 
@@ -27,16 +26,5 @@ export function jobFrom(row: JobRow): Job {
 }
 
 /** The job that a submission has become. */
-export function submittedJob(write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job {
-  const { job, entries } = write;
-  return {
-    ...job,
-    id: row.id,
-    created: now,
-    hasEntries: entries !== undefined,
-    cursor: row.parcel === undefined ? 0 : row.parcel.last + 1,
-    cancels: NO_RANGES,
-    counters: { succeeded: 0, failed: 0, cancelled: 0 },
-    ...(job.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
-  };
-}
+export const submittedJob = (write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job =>
+  newJob(write.job, row.id, write.entries !== undefined, row.parcel === undefined ? 0 : row.parcel.last + 1, now);

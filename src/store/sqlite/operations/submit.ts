@@ -5,8 +5,8 @@ import type { JobLedger } from "../job-ledger.js";
 import { freshParcel, type InsertParcel } from "../parcel-table.js";
 
 const JOB = `
-INSERT INTO job (created, request, name, pool, key, count, has_entries, held, cursor)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO job (id, created, request, name, pool, key, count, has_entries, held, cursor)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING id`;
 const CHUNK = "INSERT INTO entry_chunk (job, first, last, bytes) VALUES (?, ?, ?, ?)";
 
@@ -17,7 +17,8 @@ export function prepareSubmit(db: Database, ledger: JobLedger, insertParcel: Ins
     const { op, request, name, pool, key, count, held, chunks } = write;
     const granted = Math.max(0, Math.min(write.lease, count));
     const entries = chunks === undefined ? 0 : 1;
-    const row: { id: JobId } = insertJob.get(now, request, name, pool, key, count, entries, held ? 1 : 0, granted);
+    const fields = [write.id ?? null, now, request, name, pool, key, count, entries, held ? 1 : 0, granted];
+    const row: { id: JobId } = insertJob.get(...fields);
     for (const { first, last, bytes } of chunks ?? []) insertChunk.run(row.id, first, last, bytes);
     // A job without tasks has ended with its submission.
     if (count === 0) ledger.add(row.id, { succeeded: 0, failed: 0, cancelled: 0 });
