@@ -36,7 +36,8 @@ export interface SubmissionOptions {
   readonly tag: readonly string[];
   readonly script?: string;
   readonly service?: string;
-  readonly output?: number;
+  readonly output?: string;
+  readonly outputCap?: number;
 }
 
 export function addSubmissionOptions(command: Command): Command {
@@ -71,6 +72,7 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--tag <tag>", "workers with this tag only; may be repeated", collect, [])
     .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
     .option("--service <name>", "call a service, the entries being the bodies")
+    .option("--output <path>", "write each task's output there, at the worker; {} and the like stand for the entry")
     .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
 }
 
@@ -81,10 +83,7 @@ function integer(text: string): number {
 }
 
 /** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
-export function makeSubmission(
-  words: readonly string[],
-  options: SubmissionOptions & { readonly outputCap?: number },
-): OwnSubmission {
+export function makeSubmission(words: readonly string[], options: SubmissionOptions): OwnSubmission {
   const { command, entries: named } = parseWords(words);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1)
@@ -129,6 +128,8 @@ function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptio
 
 function recipeOf(command: readonly string[], options: SubmissionOptions, hasEntries: boolean): Recipe {
   if (options.service !== undefined) {
+    if (options.output !== undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --service: the answer is the output");
     if (command.length > 1) throw new LaboroError("LABORO_BAD_INPUT", "--service takes one body, or entries");
     const [body] = command;
     return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
@@ -140,6 +141,8 @@ function recipeOf(command: readonly string[], options: SubmissionOptions, hasEnt
   };
   if (options.script !== undefined) {
     const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
+    if (options.output !== undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --script: let the script write there");
     return {
       kind: "script",
       content: readInput(options.script),
@@ -153,9 +156,19 @@ function recipeOf(command: readonly string[], options: SubmissionOptions, hasEnt
   // One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments.
   const [line = ""] = command;
   const shell = command.length === 1 && /[\s|&;<>()$`"'*?]/.test(line);
-  if (!shell) return { kind: "command", argv: withEntry(command, hasEntries), placeholders: true, ...surroundings };
+  if (!shell) {
+    const argv = intoFile(withEntry(command, hasEntries), options.output);
+    return { kind: "command", argv, placeholders: true, ...surroundings };
+  }
   const filled = hasEntries && !hasPlaceholder(line) ? `${line} {}` : line;
-  return { kind: "command", argv: [filled], placeholders: true, shell: true, ...surroundings };
+  const argv =
+    options.output === undefined ? [filled] : [`{ ${filled}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
+  return { kind: "command", argv, placeholders: true, shell: true, ...surroundings };
+}
+
+/** A program whose output goes to a file, by way of a shell that does nothing else. */
+function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
+  return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
 }
 
 const hasPlaceholder = (word: string): boolean => /\{[#./]?\}/.test(word);

@@ -59,6 +59,22 @@ describe("laboro run", () => {
     );
   });
 
+  it("writes output to files where it is told to", async () => {
+    const { run, lines } = openPlace();
+    expect(
+      await run("--output", "out.{}", "--", "sh", "-c", "echo a; echo b >&2", "{}", ":::", "1", "2 x"),
+    ).toMatchObject({ code: 0, stdout: "" });
+    expect([lines("out.1"), lines("out.2 x")]).toEqual([
+      ["a", "b"],
+      ["a", "b"],
+    ]);
+    expect(await run("--output", "line.{#}", "echo {} | tr a-z A-Z", ":::", "it's")).toMatchObject({
+      code: 0,
+      stdout: "",
+    });
+    expect(lines("line.0")).toEqual(["IT'S"]);
+  });
+
   it("ships a script", async () => {
     const { run, file } = openPlace();
     writeFileSync(file("work.sh"), '#!/bin/sh\necho "shipped $1"\n');
