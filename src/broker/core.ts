@@ -158,7 +158,7 @@ export class Core {
   }
 
   workerStarted(id: WorkerId, tasks: readonly { job: JobId; index: number; attempt: number }[]): void {
-    onStarted(this.state, id, tasks);
+    onStarted(this.state, id, tasks, now());
   }
 
   /** `recorded` is called when the results are durable, or known to be nobody's. */

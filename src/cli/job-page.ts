@@ -3,7 +3,7 @@ import type { Client } from "../client/client.js";
 import type { JobView, OperationOutput } from "./answers.js";
 import { formatDuration } from "./duration.js";
 import { failureLines, progressText } from "./outcomes.js";
-import { ago, counted, shownCount, shownSize } from "./screen/figures.js";
+import { ago, counted, shownCount, shownDuration, shownSize } from "./screen/figures.js";
 import { type Column, table } from "./screen/table.js";
 import { colourOf, paint, type Terminal } from "./screen/terminal.js";
 import { cut, oneLine } from "./screen/text.js";
@@ -97,13 +97,16 @@ const RUNNING: readonly Column[] = [
   { title: "ATTEMPT", align: "right", drop: 1 },
 ];
 
+const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
+  startedAt === undefined ? "running" : `running ${shownDuration(now - startedAt)}`;
+
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks
     .slice(0, MOST_RUNNING)
-    .map(({ index, attempt, worker, started }) => [
+    .map(({ index, attempt, worker, started, startedAt }) => [
       `${job.id}.${index}`,
       worker,
-      started ? "running" : "next",
+      started ? runningFor(startedAt) : "next",
       attempt > 1 ? String(attempt) : "",
     ]);
   const more = job.counters.running - rows.length;

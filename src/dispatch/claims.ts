@@ -50,6 +50,7 @@ export function enterClaim(
     placed: 0,
     stock: 0,
     retracting: false,
+    startedAt: undefined,
   };
   const beside = worker.claims.get(job.id);
   if (beside === undefined) {
@@ -101,6 +102,7 @@ function addStock(state: State, claim: Claim, count: number): void {
 /** One task leaves its claim. Which of the tasks hold room is the worker's affair: we only count. */
 export function leaveClaim(state: State, claim: Claim, index: number): void {
   claim.tasks[index - claim.first] = GONE;
+  claim.startedAt?.delete(index);
   claim.open--;
   claim.job.out--;
   claim.worker.out--;
@@ -201,10 +203,24 @@ export function giveBack(state: State, out: Decisions, claim: Claim, back: GiveB
   dropClaim(state, claim);
   for (const piece of stays) {
     const states = claim.tasks.slice(piece.first - claim.first, piece.last - claim.first + 1);
-    placeFromStock(state, enterClaim(state, worker, job, { ...piece, parcel: piece.id }, states));
+    const entered = enterClaim(state, worker, job, { ...piece, parcel: piece.id }, states);
+    entered.startedAt = startedWithin(claim, piece);
+    placeFromStock(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);
   requeue(state, job);
+}
+
+function startedWithin({ startedAt }: Claim, { first, last }: Range): Map<number, number> | undefined {
+  if (startedAt === undefined) return undefined;
+  let found: Map<number, number> | undefined;
+  for (let index = first; index <= last; index++) {
+    const at = startedAt.get(index);
+    if (at === undefined) continue;
+    found ??= new Map();
+    found.set(index, at);
+  }
+  return found;
 }
 
 function groupAlike(returning: readonly Returning[]): (Omit<Returning, "index"> & { readonly ranges: Ranges })[] {

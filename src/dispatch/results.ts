@@ -42,12 +42,17 @@ export function onStarted(
   state: State,
   id: WorkerId,
   tasks: readonly { readonly job: JobId; readonly index: TaskIndex; readonly attempt: Attempt }[],
+  now: number,
 ): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
   for (const { job, index, attempt } of tasks) {
     const claim = claimOf(worker, job, index);
-    if (claim?.attempt === attempt) claim.tasks[index - claim.first] = STARTED;
+    // One that runs already was started earlier, whether or not we know when.
+    if (claim?.attempt !== attempt || claim.tasks[index - claim.first] === STARTED) continue;
+    claim.tasks[index - claim.first] = STARTED;
+    claim.startedAt ??= new Map();
+    claim.startedAt.set(index, now);
   }
 }
 

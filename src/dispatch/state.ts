@@ -76,6 +76,8 @@ export interface Claim {
   stock: number;
   /** RETRACT was sent and not yet answered. */
   retracting: boolean;
+  /** When tasks of it were started, by index, as far as it was heard; made when the first one is. */
+  startedAt: Map<number, number> | undefined;
 }
 
 export type Standing = "good" | "suspended" | "banned";

@@ -13,7 +13,7 @@ import { cancelAt } from "./cancel.js";
 import { dropClaim, enterClaim, openTasks, placeFromStock, unplace } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { fillWorker, placeWork } from "./place.js";
-import { refill, relinquish } from "./queue.js";
+import { refill, relinquish, requeue } from "./queue.js";
 import { type Holding, type Reconciled, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
 import { loseClaims } from "./results.js";
@@ -151,6 +151,8 @@ export function restoreClaim(state: State, held: HeldParcel, now: number): void 
   const tasks = new Uint8Array(sizeOf(parcel));
   for (let i = 0; i < tasks.length; i++) if (contains(settled, parcel.first + i)) tasks[i] = GONE;
   enterClaim(state, worker, job, { ...parcel, parcel: parcel.id }, tasks);
+  // It may have as many tasks out now as it may have.
+  requeue(state, job);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
 }
 

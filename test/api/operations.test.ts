@@ -8,6 +8,9 @@ import { apiOf, openShop, until } from "./kit.js";
 type Ask = (name: OperationName, input?: Readonly<Record<string, unknown>>) => Promise<Record<string, unknown>>;
 type Shop = Awaited<ReturnType<typeof openShop>>;
 
+/** The broker counts from the start of its process, and the system's clock may have been set since. */
+const CLOCKS_DIFFER_MS = 1_000;
+
 const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
 
 function overHttp({ broker }: Shop): Ask {
@@ -127,6 +130,7 @@ describe.each([
       earlier: [{ attempt: 1 }],
     });
 
+    const submitted = Date.now();
     const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
     await until(
       async () =>
@@ -134,6 +138,10 @@ describe.each([
           .length === 2,
       "both run",
     );
+    for (const { startedAt } of (await ask("running", { job: long })).tasks as { startedAt: number }[]) {
+      expect(startedAt).toBeGreaterThanOrEqual(submitted - CLOCKS_DIFFER_MS);
+      expect(startedAt).toBeLessThanOrEqual(Date.now() + CLOCKS_DIFFER_MS);
+    }
     expect(await ask("job", { job: long })).toMatchObject({ state: "running", counters: { running: 2, waiting: 0 } });
     await ask("cancel", { job: long, reason: "enough" });
     expect(await ask("wait", { job: long })).toEqual({ ended: true, state: "cancelled" });

@@ -82,12 +82,12 @@ describe("laboro status", () => {
     `);
   });
 
-  it("of one job shows what runs, and where", async () => {
+  it("of one job shows what runs, where, and for how long", async () => {
     const shop = await openCliShop();
     shop.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
     await shop.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
     const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
-    await until(async () => ((await shown()).match(/ running$/gm) ?? []).length === 2, "two tasks run");
+    await until(async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2, "two tasks run");
     expect(await shown()).toMatchInlineSnapshot(`
       "job 1  sleepers  running, submitted TIME ago
         command  sleep 60
@@ -95,8 +95,8 @@ describe("laboro status", () => {
       0 of 5 tasks done: 2 running, 3 waiting
 
       TASK  WORKER  IS
-      1.0  w1  running
-      1.1  w1  running"
+      1.0  w1  running TIME
+      1.1  w1  running TIME"
     `);
   });
 

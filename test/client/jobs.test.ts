@@ -128,12 +128,13 @@ describe("a job", () => {
 
   it("is cancelled: what runs is stopped, what waits never starts", async () => {
     const { client, worker, dir } = await openShop();
-    worker({ cancelGraceMs: 200 });
+    worker();
     const job = await client.submit({
       recipe: { ...sh('touch "started.$LABORO_TASK"; exec sleep 60'), dir },
       count: 10,
     });
-    await until(() => existsSync(join(dir, "started.1")), "two tasks run");
+    const started = (index: number): boolean => existsSync(join(dir, `started.${index}`));
+    await until(() => started(0) && started(1), "two tasks run");
     await job.cancel();
     expect(await job.wait()).toBe("cancelled");
     expect((await job.info()).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 10, running: 0, waiting: 0 });
@@ -142,7 +143,7 @@ describe("a job", () => {
       [0, "cancelled", "SIGTERM"],
       [1, "cancelled", "SIGTERM"],
     ]);
-    expect(existsSync(join(dir, "started.2"))).toBe(false);
+    expect(started(2)).toBe(false);
   });
 
   it("is cancelled in part", async () => {

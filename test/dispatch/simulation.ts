@@ -243,7 +243,7 @@ export class Simulation {
     if (broker.links.get(link.worker) !== link) return;
     const { id } = link.worker;
     const { state } = broker;
-    if (message.type === "STARTED") onStarted(state, id, message.tasks);
+    if (message.type === "STARTED") onStarted(state, id, message.tasks, this.now);
     else if (message.type === "DONE") {
       this.decide(
         broker,

@@ -234,6 +234,7 @@ export class Workbench {
       this.state,
       WorkerId(name),
       tasks.map((task) => ({ ...parse(task), attempt: this.attempt(name, task) })),
+      this.now,
     );
     check(this.state);
   }

@@ -63,6 +63,9 @@ const runningTask = s.object({
   worker: s.described(s.text(), "the worker's name"),
   workerId: s.text(),
   started: s.described(s.flag(), "false while it is in the worker's stock"),
+  startedAt: s.optional(
+    s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent where it did not hear the start"),
+  ),
 });
 
 export const running = operation({
@@ -70,7 +73,7 @@ export const running = operation({
   role: "read",
   method: "GET",
   path: "/jobs/{job}/running",
-  summary: "Tasks that are at workers, running or next, in order",
+  summary: "Tasks that are at workers, running (and since when) or next, in order",
   input: s.object({ job, from, limit: limit(PAGE) }),
   output: s.object({ tasks: s.list(runningTask, PAGE), next }),
   perform: async (core, given) => {
@@ -84,11 +87,21 @@ export const running = operation({
 function runningFrom(core: Core, id: JobId, first: number, most: number): s.ReadBy<typeof runningTask>[] {
   const claims = [...(core.state.jobs.get(id)?.claims ?? [])].sort((a, b) => a.first - b.first);
   const found: s.ReadBy<typeof runningTask>[] = [];
-  for (const { first: start, last, attempt, worker, tasks: states } of claims) {
+  for (const { first: start, last, attempt, worker, tasks: states, startedAt: times } of claims) {
     const { name, id: workerId } = worker.profile;
     for (let at = Math.max(first, start); at <= last && found.length < most; at++) {
       const state = states[at - start];
-      if (state !== GONE) found.push({ index: at, attempt, worker: name, workerId, started: state === STARTED });
+      if (state === GONE) continue;
+      const started = state === STARTED;
+      const startedAt = started ? times?.get(at) : undefined;
+      found.push({
+        index: at,
+        attempt,
+        worker: name,
+        workerId,
+        started,
+        ...(startedAt === undefined ? {} : { startedAt }),
+      });
     }
   }
   return found;

@@ -3,9 +3,9 @@
  * run in the same directory has one already, that one is joined; when it goes away, this process takes over from the data.
  */
 import { join } from "node:path";
-import { readAccess } from "../../broker/access.js";
 import { type Broker, startBroker } from "../../broker/index.js";
 import { type Client, connect } from "../../client/client.js";
+import { findBroker } from "../../client/find-broker.js";
 import { LaboroError } from "../../model/errors.js";
 import { startWorker, type Worker } from "../../worker/index.js";
 
@@ -58,8 +58,9 @@ async function ownHome(dir: string, slots: number): Promise<Home> {
 
 async function joinHome(dir: string): Promise<Home | undefined> {
   try {
-    const { url, token } = readAccess(dir);
-    const client = await connect({ broker: url, token, name: "run", connectTimeoutMs: 1_000 });
+    // What the environment says of a broker is about another one.
+    const { urls, token } = findBroker({ data: dir, env: {} });
+    const client = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
     return { client, close: async () => client.close() };
   } catch (cause) {
     if (cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE") return undefined;

@@ -4,8 +4,8 @@
  *
  *     starting   spawned as leader of its own session; makes its named pipes and says "ready"
  *     ready      reads lines from its stdin, reports on its report pipe
- *     ended      the process ended; the rest of its group is sent SIGKILL, its report pipe read to the end
- *     gone       the group has vanished; nothing follows
+ *     ended      the process ended; the rest of its group is sent SIGKILL
+ *     gone       the group has vanished, all pipes are read to the end; nothing follows
  *
  * It catches or ignores the signals that are sent to its group and so survives them. A task has them at their defaults again.
  */
@@ -17,7 +17,7 @@ import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { signalGroup, whenVanished } from "./group.js";
 import { TaskOutput } from "./output.js";
-import { readNamedPipe } from "./pipe.js";
+import { OutputPipe } from "./pipe.js";
 import { ReportReader, type TaskReport } from "./report.js";
 import { quote, type ShellPipes } from "./script.js";
 
@@ -49,7 +49,7 @@ export class HelperShell {
   private readonly child: ChildProcess;
   /** Bash forgets the EXIT trap before an exec that then fails. */
   isBash = false;
-  private reading = false;
+  private reports: OutputPipe | undefined;
   private output: TaskOutput | undefined;
   private greeting = "";
   private trouble: string | undefined;
@@ -97,15 +97,11 @@ export class HelperShell {
     try {
       this.output = new TaskOutput(this.pipes, (stream, piece) => this.events.output(stream, piece));
       // The shell waits for a reader of its report pipe, so this is never too early for it.
-      const reports = readNamedPipe(this.pipes.report, (piece) => {
+      this.reports = new OutputPipe(this.pipes.report, (piece) => {
         const report = reader.take(piece);
         if (report !== undefined) this.events.report(report);
       });
-      this.reading = true;
-      reports.once("close", () => {
-        this.reading = false;
-        this.afterEnd();
-      });
+      this.reports.follow();
     } catch (cause) {
       this.trouble = cause instanceof Error ? cause.message : String(cause);
       this.signal("SIGKILL");
@@ -118,22 +114,23 @@ export class HelperShell {
     // The rest of the group has lost its leader: nothing of it may go on unseen.
     this.signal("SIGKILL");
     const said = this.trouble ?? (this.output === undefined ? this.greeting.trim() : "");
-    this.end = said === "" ? end : { ...end, reason: `${end.reason}: ${said}` };
+    const full = said === "" ? end : { ...end, reason: `${end.reason}: ${said}` };
+    this.end = full;
     this.child.stdin?.destroy();
-    this.afterEnd();
+    if (this.pid === undefined) this.onVanished(full);
+    else whenVanished(this.pid, () => this.onVanished(full));
   }
 
-  /** Goes on when both the process and its report pipe have ended, in whichever order. */
-  private afterEnd(): void {
-    const { end, pid } = this;
-    if (end === undefined || this.reading) return;
-    const gone = (): void => {
-      this.output?.drain();
-      this.output?.close();
-      this.events.gone(end);
-    };
-    if (pid === undefined) gone();
-    else whenVanished(pid, gone);
+  /**
+   * Whoever writes reports is gone, so the pipe holds all that is left of them. Its end is not waited for: a shell that was killed
+   * right after its "ready" never opened the pipe, and of a writer that never came the kernel does not tell that it is gone.
+   */
+  private onVanished(end: HelperEnd): void {
+    this.reports?.drain();
+    this.reports?.close();
+    this.output?.drain();
+    this.output?.close();
+    this.events.gone(end);
   }
 }
 

@@ -48,7 +48,7 @@ export class OutputPipe {
     return "held";
   }
 
-  /** Delivers bytes as they come. `onClear` is called when the last writer is gone. */
+  /** Delivers bytes as they come. `onClear` is called when the last writer is gone, not where there is none already. */
   follow(onClear?: () => void): void {
     this.unfollow();
     const follower = readNamedPipe(this.path, this.deliver);
@@ -72,8 +72,8 @@ export class OutputPipe {
   }
 }
 
-/** Reads a named pipe in the event loop; closes by itself when its last writer is gone. */
-export function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
+/** Reads a named pipe in the event loop; closes by itself when its last writer is gone, but only if it has had one since now. */
+function readNamedPipe(path: string, deliver: (bytes: Buffer) => void): Socket {
   const options: SocketConstructorOpts & { readonly onread: OnReadOpts } = {
     fd: openSync(path, READ),
     readable: true,

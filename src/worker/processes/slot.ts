@@ -193,11 +193,14 @@ export class SlotShell {
   private clear(): void {
     this.state = "clearing";
     this.leftoverGrace = setTimeout(() => this.endShell(), LEFTOVER_GRACE_MS);
-    this.output?.follow(() => {
+    const look = (): void => {
       if (this.state !== "clearing" || this.output?.drain() !== "clear") return;
       clearTimeout(this.leftoverGrace);
       this.becomeIdle();
-    });
+    };
+    this.output?.follow(look);
+    // Its last writer may have gone just before, and then nothing tells of it.
+    look();
   }
 
   private terminate(task: Task, graceMs: number): void {

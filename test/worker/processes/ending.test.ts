@@ -1,7 +1,26 @@
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { describeEachShell, only, outcomeOf, run, sh, slotsForEachTest } from "./support.js";
+import {
+  describeEachShell,
+  eventually,
+  isAlive,
+  only,
+  outcomeOf,
+  run,
+  type Shell,
+  sh,
+  slotsForEachTest,
+  start,
+} from "./support.js";
 
 const open = slotsForEachTest();
+
+/** A shell that says "ready" and then, instead of opening its report pipe, does something else. */
+const insteadOfReports = (shell: Shell, line: string): Shell => [
+  ...shell,
+  "-c",
+  `while read -r line; do case $line in "exec >"*) ${line};; *) eval "$line";; esac; done`,
+];
 
 describeEachShell((shell) => {
   it("reports every exit code as the code it is, those above 128 too", async () => {
@@ -82,6 +101,25 @@ describeEachShell((shell) => {
     expect(stdout.toString()).toBe("before\n");
     expect(outcomeOf((await run(slot, sh("exit 4"))).end)).toEqual({ code: 4 });
     expect(slot.pid).not.toBe(pid);
+  });
+
+  it("reports a slot shell that died right after it was ready", async () => {
+    const slot = only(open(insteadOfReports(shell, "kill -9 $$")));
+    const { end } = await run(slot, sh("exit 0"));
+    expect(end.signal).toBe("SIGKILL");
+    expect(end.error).toContain("shell ended");
+  });
+
+  it("kills a command, and closes, where the slot's shell is ready but not yet at its report pipe", async () => {
+    const slots = open(insteadOfReports(shell, "exec sleep 60"));
+    const slot = only(slots);
+    const { command, finished } = start(slot, sh("exit 0"));
+    const { pid = 0 } = slot;
+    await eventually("it says ready", () => readFileSync(`/proc/${pid}/comm`, "utf8") === "sleep\n");
+    command.kill();
+    await finished;
+    await slots.close();
+    expect(isAlive(pid)).toBe(false);
   });
 
   it("tells when a command started and ended", async () => {

@@ -1,0 +1,85 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { REPOSITORY } from "../support/launched.js";
+
+const filesIn = (folder: string): string[] =>
+  readdirSync(join(REPOSITORY, folder), { recursive: true, encoding: "utf8" })
+    .filter((path) => !path.includes("node_modules"))
+    .map((path) => `${folder}/${path}`);
+
+const SOURCES = ["bench", "bin", "docs", "examples", "scripts", "src", "test"].flatMap(filesIn);
+const PAGES = ["README.md", "CONTRIBUTING.md", ...SOURCES.filter((path) => /^docs\/.*\.md$/.test(path))];
+
+const textOf = (path: string): string => readFileSync(join(REPOSITORY, path), "utf8");
+
+/** What a heading is called in a link to it. */
+const anchorsOf = (page: string): string[] =>
+  Array.from(page.matchAll(/^#+ (.+)$/gm), ([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+
+function isBroken(page: string, link: string): boolean {
+  const [path = "", anchor] = link.split("#");
+  const target = path === "" ? page : join(dirname(page), path);
+  if (!existsSync(join(REPOSITORY, target))) return true;
+  return anchor !== undefined && !anchorsOf(textOf(target)).includes(anchor);
+}
+
+/** `src/broker/`, `broker/core.ts` or `core.ts`: whole, or the end of a path where that says enough. */
+const isThere = (mentioned: string): boolean =>
+  SOURCES.some((path) => path === mentioned || path.endsWith(`/${mentioned}`));
+
+const OUR_FOLDERS = /^(bench|bin|docs|examples|scripts|src|test)\//;
+
+/** Names of source files and of our folders that stand alone between backticks. */
+const mentionedIn = (page: string): string[] =>
+  Array.from(page.matchAll(/`([\w./-]+)`/g), ([, text = ""]) => text)
+    .filter((text) => OUR_FOLDERS.test(text) || /^[a-z0-9/-]+\.(ts|mjs)$/.test(text))
+    .map((text) => text.replace(/\/$/, ""));
+
+describe.each(PAGES)("%s", (path) => {
+  const page = textOf(path);
+
+  it("links to nothing that is not there", () => {
+    const links = Array.from(page.matchAll(/\]\(([^)\s]+)\)/g), ([, link = ""]) => link);
+    expect(links.filter((link) => !/^(https?|mailto):/.test(link) && isBroken(path, link))).toEqual([]);
+  });
+
+  it("names no source file or folder that is not there", () => {
+    expect(mentionedIn(page).filter((mentioned) => !isThere(mentioned))).toEqual([]);
+  });
+});
+
+describe("docs/architecture.md", () => {
+  const page = textOf("docs/architecture.md");
+
+  it("has only files in its pictures that are there", () => {
+    const named = Array.from(page.matchAll(/[\w/-]+\.ts\b/g), ([name]) => name);
+    expect(named.length).toBeGreaterThan(30);
+    expect(named.filter((name) => !isThere(name))).toEqual([]);
+  });
+
+  it("tells of every folder of the source", () => {
+    const folders = readdirSync(join(REPOSITORY, "src"));
+    expect(folders.filter((folder) => !page.includes(`\`src/${folder}/`))).toEqual([]);
+  });
+});
+
+describe("docs/reference/dispatch.md", () => {
+  it("speaks of nothing that the source does not have", () => {
+    const source = SOURCES.filter((path) => /^src\/.*\.ts$/.test(path))
+      .map(textOf)
+      .join("\n");
+    const words = new Set(source.match(/\w+/g));
+    const named = Array.from(
+      textOf("docs/reference/dispatch.md").matchAll(/`(?:state\.)?([a-zA-Z]\w+)(?:\(\w*\))?`/g),
+      ([, name = ""]) => name,
+    );
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter((name) => !words.has(name))).toEqual([]);
+  });
+});
