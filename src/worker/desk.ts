@@ -188,6 +188,8 @@ export class Desk {
 
   /** Start what fits, and send what there is to tell. */
   pump(): void {
+    // Some may have been under way when this worker said that it leaves.
+    if (this.#closing) this.returnStock();
     if (!this.#closing) {
       this.#doNoops();
       this.#tooLong?.giveBack();
