@@ -4,20 +4,14 @@ import { resolve } from "node:path";
 import { Command } from "commander";
 import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
-import { numberAt } from "../model/recipe.js";
-import { expandLine, expandWords } from "../worker/expand.js";
 import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "./broker.js";
 import { wholeNumber } from "./options.js";
 import { runBatch } from "./run/batch.js";
 import { HOME_DIR, type Home, openHome } from "./run/home.js";
 import { onInterrupt } from "./run/interrupt.js";
+import { commandLine } from "./run/preview.js";
 import { begin } from "./run/resume.js";
-import {
-  addSubmissionOptions,
-  makeSubmission,
-  type OwnSubmission,
-  type SubmissionOptions,
-} from "./submission/options.js";
+import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "./submission/options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
   readonly tagOutput?: boolean;
@@ -38,7 +32,11 @@ export function run(): Command {
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();
   addSubmissionOptions(command)
-    .option("--jobs <n>", "tasks at once, on this machine (default: its cores)", wholeNumber)
+    .option(
+      "--jobs <n>",
+      "tasks at once (default: the cores of this machine, or what the broker's workers have)",
+      wholeNumber,
+    )
     .option("--keep-order", "show output in the order of the entries")
     .option("--tag-output", "put the entry before each line of output")
     .option("--joblog <file>", "write a line a task: times, exit code, command")
@@ -62,28 +60,34 @@ Interrupted, the same command goes on where it was.`,
 async function perform(words: readonly string[], options: Options): Promise<void> {
   const submission = makeSubmission(words, options);
   if (options.dryRun === true) {
-    for (const line of previewOf(submission)) process.stdout.write(`${line}\n`);
+    const count = submission.entries?.length ?? submission.count ?? 1;
+    for (let index = 0; index < count; index++) process.stdout.write(`${commandLine(submission, index)}\n`);
     return;
   }
   if (options.jobs === 0) throw new LaboroError("LABORO_BAD_INPUT", "--jobs: expected at least 1");
+  const settings = {
+    live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
+    keepOrder: options.keepOrder === true,
+    tag: options.tagOutput === true,
+    ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
+  };
   const interrupt = onInterrupt();
-  const brokers = await chooseBroker(options);
+  let brokers: Brokers | undefined;
   try {
-    const settings = {
-      live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
-      keepOrder: options.keepOrder === true,
-      tag: options.tagOutput === true,
-      ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
-    };
-    const start = (client: Client) => begin(client, submission, options.fresh === true);
+    brokers = await chooseBroker(options);
+    // The slots of a broker's workers are not ours to say; how many of this batch run at once is.
+    const jobs = brokers.own || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
+    const start = (client: Client) => begin(client, { ...submission, ...jobs }, options.fresh === true);
     process.exitCode = await runBatch(brokers.reach, start, settings, interrupt);
   } finally {
     interrupt.dispose();
-    await brokers.close(!interrupt.twice.aborted);
+    await brokers?.close(!interrupt.twice.aborted);
   }
 }
 
 interface Brokers {
+  /** Whether the workers are this run's. */
+  readonly own: boolean;
   reach(): Promise<Client>;
   close(finish: boolean): Promise<void>;
 }
@@ -95,17 +99,11 @@ async function chooseBroker(options: Options): Promise<Brokers> {
     if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
     return undefined;
   });
-  return first === undefined ? ownBrokers(options) : foreignBrokers(options, first);
+  return first === undefined ? ownBrokers(options) : foreignBrokers(first);
 }
 
-function foreignBrokers(options: Options, first: Client): Brokers {
-  if (options.jobs !== undefined) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      "--jobs is for workers of this run; those of a broker have their own slots, see --max-running",
-    );
-  }
-  return { reach: async () => first, close: async () => first.close() };
+function foreignBrokers(first: Client): Brokers {
+  return { own: false, reach: async () => first, close: async () => first.close() };
 }
 
 function ownBrokers(options: Options): Brokers {
@@ -113,6 +111,7 @@ function ownBrokers(options: Options): Brokers {
   const slots = options.jobs ?? availableParallelism();
   let home: Home | undefined;
   return {
+    own: true,
     reach: async () => {
       await home?.close(false);
       home = await openHome(dir, slots);
@@ -121,28 +120,3 @@ function ownBrokers(options: Options): Brokers {
     close: async (finish) => home?.close(finish),
   };
 }
-
-/** What each task would run, as it could be typed. */
-function* previewOf(submission: OwnSubmission): Generator<string> {
-  const { recipe, entries } = submission;
-  const count = entries?.length ?? submission.count ?? 1;
-  for (let index = 0; index < count; index++) {
-    const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
-    const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
-    if (recipe.kind === "command") {
-      const [line = ""] = recipe.argv;
-      if (recipe.shell === true) yield Buffer.from(expandLine(line, index, entry)).toString();
-      else
-        yield expandWords(recipe.argv, index, entry)
-          .map((word) => quoted(Buffer.from(word).toString()))
-          .join(" ");
-    } else if (recipe.kind === "script")
-      yield `script ${expandWords(recipe.args ?? [], index, entry)
-        .map(String)
-        .join(" ")}`.trim();
-    else if (recipe.kind === "call")
-      yield `${recipe.service} ${entry === undefined ? "" : Buffer.from(entry).toString()}`.trim();
-  }
-}
-
-const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

@@ -28,6 +28,8 @@ export interface BatchOptions extends ShowOptions {
 /** Gives a client of the broker; called again when the one it gave has lost its broker. */
 export type Reach = () => Promise<Client>;
 
+/** Nothing running for so long is worth a word. */
+const SILENCE_MS = 2_000;
 /** How many failures are named at the end. */
 const NAMED = 10;
 
@@ -39,73 +41,85 @@ export async function runBatch(
   interrupt: Interrupt,
 ): Promise<number> {
   const started = Date.now();
-  let client = await reach();
-  const { last } = await client.ask("events", { limit: 1, waitMs: 0 });
-  const begun = await start(client);
+  // Before anything is begun: a log that cannot be written is a mistake in the command.
+  const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
+  const broker = new Lasting(reach, await reach());
+  const { last } = await broker.client.ask("events", { limit: 1, waitMs: 0 });
+  const begun = await start(broker.client);
   const { job, count, before, labelOf } = begun;
   if (begun.resumed) process.stderr.write(`going on with job ${job}: ${before} of ${before + begun.left} are done\n`);
+  if (begun.differs !== undefined)
+    process.stderr.write(`${begun.differs}; --fresh begins anew with what you say now\n`);
   const progress = new Progress(process.stderr, count, begun.ended.size);
-  const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
   const show = new Show(options, labelOf, () => progress.clear());
   const failures: TaskView[] = [];
-  let standing: Standing = { succeeded: 0, failed: 0, cancelled: 0 };
   const watch = new Watch(job, last, {
     ended: async (tasks) => {
+      if (!options.live) await show.add(broker.client, job, tasks);
       for (const task of tasks) {
-        log?.add(task, labelOf(task.index));
+        log?.add(task, begun.commandOf(task.index));
         if (task.state === "failed") failures.push(task);
       }
-      if (!options.live) await show.add(client, job, tasks);
     },
-    standing: (now) => {
-      standing = now;
-      progress.update(now);
-    },
+    standing: (now) => progress.update(now),
   });
   for (const index of begun.ended) {
     watch.skip(index);
     show.passed(index);
   }
+  if (!options.live) progress.begin({ succeeded: begun.ended.size, failed: 0, cancelled: 0 });
   const unwanted = new AbortController();
-  const live = options.live ? showLive(() => client, job, unwanted.signal) : undefined;
-  const stopping = obeyInterrupt(() => client, job, interrupt, progress);
-  const end = await toEnd(
-    reach,
-    () => client,
-    (next) => (client = next),
-    watch,
-    stopping.over,
-  );
+  const live = options.live ? showLive(() => broker.client, job, unwanted.signal) : undefined;
+  const stopping = obeyInterrupt(() => broker.client, job, interrupt, progress);
+  const silence = setTimeout(() => void sayWhy(broker.client, begun, progress).catch(() => {}), SILENCE_MS);
+  const end = await broker.lasting((client) => watch.toEnd(client, stopping.over));
+  clearTimeout(silence);
   stopping.dispose();
   if (end === undefined) unwanted.abort();
   await live;
-  await show.finish(client, job);
-  progress.clear();
+  await broker.lasting((client) => show.finish(client, job));
+  progress.end();
   log?.close();
-  const view = await client.ask("job", { job });
-  standing = view.counters;
-  sayFailures(failures, labelOf);
-  sayEnd(job, view.count, standing, Date.now() - started, end === undefined);
+  const view = await broker.lasting((client) => client.ask("job", { job }));
+  sayFailures(failures, labelOf, view.count);
+  sayEnd(job, view.count, view.counters, Date.now() - started, end === undefined);
   if (end === undefined) return EXIT.interrupted;
   return end === "succeeded" ? EXIT.ok : EXIT.failed;
 }
 
-/** On a broker that goes away the batch is watched on at the next one. */
-async function toEnd(
-  reach: Reach,
-  now: () => Client,
-  use: (client: Client) => void,
-  watch: Watch,
-  over: AbortSignal,
-): Promise<string | undefined> {
-  for (;;) {
-    try {
-      return await watch.toEnd(now(), over);
-    } catch (cause) {
-      if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
-      use(await reach());
+/** A broker that goes away is followed by the next one. */
+class Lasting {
+  readonly #reach: Reach;
+  client: Client;
+
+  constructor(reach: Reach, client: Client) {
+    this.#reach = reach;
+    this.client = client;
+  }
+
+  /** For what may be asked again. */
+  async lasting<T>(act: (client: Client) => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await act(this.client);
+      } catch (cause) {
+        if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
+        this.client = await this.#reach();
+      }
     }
   }
+}
+
+/** Nothing runs yet: say what `laboro explain` would. */
+async function sayWhy(client: Client, { job, count, ended }: Begun, progress: Progress): Promise<void> {
+  const { tasks } = await client.ask("running", { job, limit: 1 });
+  let first = 0;
+  while (ended.has(first)) first++;
+  if (tasks.length > 0 || first >= count) return;
+  const task = await client.ask("task", { job, index: first });
+  if (task.state !== "waiting") return;
+  progress.clear();
+  process.stderr.write(`nothing runs yet: ${task.why}\n`);
 }
 
 /** Once: hold. Twice: stop what runs, by cancelling nothing: the worker gives it back. */
@@ -137,10 +151,16 @@ function obeyInterrupt(
   return { over: over.signal, dispose: () => clearInterval(timer) };
 }
 
-function sayFailures(failures: readonly TaskView[], labelOf: (index: number) => string): void {
+function sayFailures(failures: readonly TaskView[], labelOf: (index: number) => string, count: number): void {
   for (const { index, code, signal, timedOut, error } of failures.slice(0, NAMED)) {
     const how = error ?? (timedOut === true ? "time limit" : signal !== undefined ? signal : `exit code ${code}`);
-    process.stderr.write(`task ${index} (${labelOf(index)}): ${how}\n`);
+    process.stderr.write(
+      count === 1
+        ? `${how}
+`
+        : `task ${index} (${labelOf(index)}): ${how}
+`,
+    );
   }
   if (failures.length > NAMED) process.stderr.write(`and ${failures.length - NAMED} more that failed\n`);
 }

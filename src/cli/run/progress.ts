@@ -7,7 +7,7 @@ export interface Standing {
   readonly cancelled: number;
 }
 
-const REDRAW_MS = 100;
+const REDRAW_MS = 200;
 const BAR = 24;
 
 export class Progress {
@@ -19,7 +19,7 @@ export class Progress {
   readonly #ascii: boolean;
   #standing: Standing = { succeeded: 0, failed: 0, cancelled: 0 };
   #drawn = false;
-  #last = 0;
+  #timer: NodeJS.Timeout | undefined;
 
   /** `before` tasks were done in an earlier run: they count as done, but say nothing of the speed. */
   constructor(stream: WriteStream, total: number, before: number, now: () => number = Date.now) {
@@ -31,26 +31,37 @@ export class Progress {
     this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
   }
 
+  /** It is drawn now, and again every now and then: output on the same line comes and goes. */
+  begin(standing: Standing): void {
+    this.#standing = standing;
+    if (this.#stream === undefined) return;
+    this.#draw();
+    this.#timer = setInterval(() => this.#draw(), REDRAW_MS);
+    this.#timer.unref();
+  }
+
   update(standing: Standing): void {
     this.#standing = standing;
-    if (this.#now() - this.#last >= REDRAW_MS) this.#draw();
   }
 
   /** Make room for other output on this line. */
   clear(): void {
     if (this.#drawn) this.#stream?.write("\r\x1b[K");
     this.#drawn = false;
-    this.#last = 0;
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+    this.clear();
   }
 
   #draw(): void {
     if (this.#stream === undefined) return;
-    this.#last = this.#now();
     this.#drawn = true;
     // A new pseudo-terminal may say that it has no columns at all.
     const width = Math.max(20, (this.#stream.columns || 80) - 1);
     this.#stream.write(
-      `\r\x1b[K${progressLine(this.#standing, this.#total, this.#before, this.#last - this.#started, this.#ascii).slice(0, width)}`,
+      `\r\x1b[K${progressLine(this.#standing, this.#total, this.#before, this.#now() - this.#started, this.#ascii).slice(0, width)}`,
     );
   }
 }

@@ -7,9 +7,10 @@ import { createHash } from "node:crypto";
 import type { Client } from "../../client/client.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { contains, type Ranges } from "../../model/ranges.js";
-import { type Bytes, numberAt, type Stride } from "../../model/recipe.js";
+import { type Bytes, DEFAULT_POOL, numberAt, type Stride } from "../../model/recipe.js";
 import type { JobView, OperationOutput, TaskView } from "../answers.js";
 import type { OwnSubmission } from "../submission/options.js";
+import { commandLine } from "./preview.js";
 import { shownEntry } from "./show.js";
 
 export interface Begun {
@@ -18,6 +19,10 @@ export interface Begun {
   readonly count: number;
   /** What a task is called: its entry, its number of the array, or its index. */
   readonly labelOf: (index: number) => string;
+  /** What it runs, as it could be typed. */
+  readonly commandOf: (index: number) => string;
+  /** Words for a person, where the job was begun with other options than were given now. */
+  readonly differs?: string;
   readonly resumed: boolean;
   /** How much of what was asked for was done before, and how much is left. */
   readonly before: number;
@@ -47,7 +52,7 @@ export async function begin(client: Client, submission: OwnSubmission, fresh: bo
 async function anew(client: Client, submission: OwnSubmission, before = 0): Promise<Begun> {
   const { id } = await client.submit(submission);
   const count = submission.entries?.length ?? submission.count ?? 1;
-  return { job: id, count, labelOf: labelsOf(submission), resumed: before > 0, before, left: count, ended: new Set() };
+  return { job: id, count, ...namesOf(submission), resumed: before > 0, before, left: count, ended: new Set() };
 }
 
 async function goOn(client: Client, open: JobView, submission: OwnSubmission): Promise<Begun> {
@@ -64,23 +69,30 @@ async function goOn(client: Client, open: JobView, submission: OwnSubmission): P
   await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
   if (left.length > 0) return anew(client, { ...submission, entries: left }, wanted.length - left.length);
   const all = new Set(ended.map(({ index }) => index));
-  const labelOf = labelsOf({ ...submission, entries: had });
-  return { job: open.id, count: open.count, labelOf, resumed: true, before: wanted.length, left: 0, ended: all };
+  const names = namesOf({ ...submission, entries: had });
+  return { job: open.id, count: open.count, ...names, resumed: true, before: wanted.length, left: 0, ended: all };
 }
 
-async function attach(client: Client, open: JobView, labelled: Labelled, done: readonly TaskView[]): Promise<Begun> {
+async function attach(
+  client: Client,
+  open: JobView,
+  submission: OwnSubmission,
+  done: readonly TaskView[],
+): Promise<Begun> {
   if (open.held) await client.ask("release", { job: open.id });
   const ended = new Set(done.map(({ index }) => index));
   const left = open.count - ended.size;
-  return {
+  const differs = differences(open, submission);
+  const found = {
     job: open.id,
     count: open.count,
-    labelOf: labelsOf(labelled),
+    ...namesOf(submission),
     resumed: true,
     before: ended.size,
     left,
     ended,
   };
+  return differs === undefined ? found : { ...found, differs };
 }
 
 /** Which ended tasks run again. */
@@ -100,8 +112,39 @@ export async function again(client: Client, job: number, wish: Again): Promise<B
   const { array } = view.recipe;
   const labels = view.hasEntries ? { entries: await entriesOf(client, job) } : {};
   const labelOf = labelsOf({ ...labels, recipe: array === undefined ? {} : { array } });
-  return { job, count: view.count, labelOf, resumed: false, before: ended.size, left: view.count - ended.size, ended };
+  const commandOf = (): string => view.recipe.summary;
+  return {
+    job,
+    count: view.count,
+    labelOf,
+    commandOf,
+    resumed: false,
+    before: ended.size,
+    left: view.count - ended.size,
+    ended,
+  };
 }
+
+/** What of the options that were given now is not what the job was begun with. */
+function differences(open: JobView, given: OwnSubmission): string | undefined {
+  const { limits, needs } = open;
+  const pairs: readonly [string, unknown, unknown][] = [
+    ["--slots", needs.slots, given.needs?.slots ?? 1],
+    ["--priority", open.priority, given.priority ?? 0],
+    ["--retries", limits.retries, given.retries ?? 0],
+    ["--max-running", limits.maxRunning, given.maxRunning],
+    ["--max-fails", limits.maxFails, given.maxFails],
+    ["--time-limit", limits.timeLimitMs, given.timeLimitMs],
+    ["--pool", open.pool, given.pool ?? DEFAULT_POOL],
+  ];
+  const other = pairs.filter(([, begun, now]) => begun !== now).map(([name]) => name);
+  return other.length === 0 ? undefined : `it was begun with other options: ${other.join(", ")}`;
+}
+
+const namesOf = (submission: OwnSubmission): Pick<Begun, "labelOf" | "commandOf"> => ({
+  labelOf: labelsOf(submission),
+  commandOf: (index) => commandLine(submission, index),
+});
 
 /** As much of a submission as its tasks are called by. */
 interface Labelled {

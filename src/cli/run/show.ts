@@ -39,19 +39,18 @@ export class Show {
       return;
     }
     for (const task of tasks) this.#waiting.set(task.index, task);
-    const ready: TaskView[] = [];
     for (let task = this.#waiting.get(this.#next); task !== undefined; task = this.#waiting.get(this.#next)) {
+      await this.#print(client, job, [task]);
       this.#waiting.delete(this.#next++);
-      ready.push(task);
     }
-    await this.#print(client, job, ready);
   }
 
   /** Nothing more will come: what waits for one before it is shown now. */
   async finish(client: Client, job: number): Promise<void> {
-    const left = [...this.#waiting.values()].sort((a, b) => a.index - b.index);
-    this.#waiting.clear();
-    await this.#print(client, job, left);
+    for (const task of [...this.#waiting.values()].sort((a, b) => a.index - b.index)) {
+      await this.#print(client, job, [task]);
+      this.#waiting.delete(task.index);
+    }
   }
 
   async #print(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {

@@ -9,6 +9,9 @@ import type { OperationOutput, TaskView } from "../answers.js";
 import type { Standing } from "./progress.js";
 
 const WAIT_MS = 5_000;
+/** Tasks that are told of together: all of them or, where the broker goes meanwhile, none. */
+const AT_ONCE = 16;
+const ALL: Range = { first: 0, last: Number.POSITIVE_INFINITY };
 
 export interface Watched {
   ended(tasks: readonly TaskView[]): Promise<void>;
@@ -36,32 +39,30 @@ export class Watch {
   /** Rejects with LABORO_BROKER_GONE where the broker went; call it again with a client of the next one. */
   async toEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     for (;;) {
-      const page = await this.#nextPage(client);
-      if (page.missed) await this.#tellFrom(client, { first: 0, last: Number.POSITIVE_INFINITY });
-      this.#after = page.last;
-      for (const event of page.events) {
-        if (event.counters !== undefined) this.#watched.standing(event.counters);
-        const ranges = [...(event.succeeded ?? []), ...(event.failed ?? []), ...(event.cancelled ?? [])];
-        if (event.kind !== "tasks-ended") continue;
-        if (event.partly === true) await this.#tellFrom(client, { first: 0, last: Number.POSITIVE_INFINITY });
-        else for (const range of ranges) await this.#tellFrom(client, range);
-      }
+      const page = await Promise.race([this.#nextPage(client), aborted(stop)]);
+      if (page !== undefined) await this.#hear(client, page);
       const ended = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
-      if (ended.ended) {
-        await this.#tellFrom(client, { first: 0, last: Number.POSITIVE_INFINITY });
+      if (ended.ended || stop.aborted) {
+        await this.#tellFrom(client, ALL);
         return ended.state;
       }
-      if (stop.aborted) return undefined;
     }
   }
 
-  async #nextPage(client: Client): Promise<OperationOutput<"events">> {
-    const after = this.#after;
-    return client.ask("events", {
-      job: this.#job,
-      waitMs: WAIT_MS,
-      ...(after === undefined ? { after: 0 } : { after }),
-    });
+  async #hear(client: Client, page: OperationOutput<"events">): Promise<void> {
+    if (page.missed) await this.#tellFrom(client, ALL);
+    for (const event of page.events) {
+      if (event.counters !== undefined) this.#watched.standing(event.counters);
+      if (event.kind !== "tasks-ended") continue;
+      const ranges = [...(event.succeeded ?? []), ...(event.failed ?? []), ...(event.cancelled ?? [])];
+      for (const range of event.partly === true ? [ALL] : ranges) await this.#tellFrom(client, range);
+    }
+    // Only now: where the broker goes in between, all of it is heard again, and what was told is known.
+    this.#after = page.last;
+  }
+
+  #nextPage(client: Client): Promise<OperationOutput<"events">> {
+    return client.ask("events", { job: this.#job, waitMs: WAIT_MS, after: this.#after ?? 0 });
   }
 
   async #tellFrom(client: Client, range: Range): Promise<void> {
@@ -70,9 +71,19 @@ export class Watch {
       const limit = Math.min(1_000, range.last - from + 1);
       const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from, limit });
       const news = page.tasks.filter(({ index }) => index <= range.last && !this.#told.has(index));
-      for (const { index } of news) this.#told.add(index);
-      if (news.length > 0) await this.#watched.ended(news);
+      for (let at = 0; at < news.length; at += AT_ONCE) {
+        const some = news.slice(at, at + AT_ONCE);
+        await this.#watched.ended(some);
+        for (const { index } of some) this.#told.add(index);
+      }
       from = page.next;
     }
   }
 }
+
+/** Resolves with nothing when the signal is given. */
+const aborted = (signal: AbortSignal): Promise<undefined> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined);
+    else signal.addEventListener("abort", () => resolve(undefined), { once: true });
+  });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { openPlace, until } from "./place.js";
 
 /** Each task leaves a line when it begins and one when it is done. */
-const LINE = 'echo "{}" >> begun; sleep 0.2; echo "{}" >> done';
+const LINE = 'echo "{}" >> begun; sleep 0.2; echo "{}" >> done; echo "shown {}"';
 const ENTRIES = Array.from({ length: 12 }, (_, i) => `e${i}`);
 
 describe("laboro run, interrupted", () => {
@@ -60,8 +60,12 @@ describe("laboro run, interrupted", () => {
     const first = place.begin(words);
     await until(() => place.lines("begun").length >= 2, "two run");
     first.child.kill("SIGINT");
-    const { code, stderr } = await first.said;
+    const { code, stdout, stderr } = await first.said;
     expect(code).toBe(130);
+    // What ended after the interrupt is shown as well.
+    expect(stdout.trimEnd().split("\n").sort()).toEqual(
+      [...place.lines("done")].map((entry) => `shown ${entry}`).sort(),
+    );
     expect(stderr).toContain("what runs may end");
     expect(stderr).toContain("the same command goes on");
     // All that was begun has ended, and much was not begun.
@@ -84,6 +88,32 @@ describe("laboro run, interrupted", () => {
     await until(() => place.lines("pids").every((pid) => !isAlive(Number(pid))), "the tasks are gone");
   });
 
+  it("stops at once at the second signal, with tasks that would run for long", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "--jobs", "2", "echo {} >> begun; exec sleep 60", ":::", "a", "b", "c"]);
+    await until(() => place.lines("begun").length >= 2, "two run");
+    first.child.kill("SIGINT");
+    await until(() => first.output().includes("what runs may end"), "the first is heard");
+    const at = Date.now();
+    first.child.kill("SIGINT");
+    expect(await first.said).toMatchObject({ code: 130 });
+    // Far from the five seconds for which news are waited for.
+    expect(Date.now() - at).toBeLessThan(4_000);
+  });
+
+  it("says what is different when it goes on with other options", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "--slots", "50", "echo {}", ":::", "1", "2"]);
+    await until(() => first.output().includes("nothing runs yet: it needs 50 slots"), "it says why nothing runs");
+    first.child.kill("SIGKILL");
+    await first.said;
+    const second = place.begin(["run", "echo {}", ":::", "1", "2"]);
+    await until(() => second.output().includes("begun with other options: --slots"), "the difference is said");
+    second.child.kill("SIGKILL");
+    await second.said;
+    expect((await place.run("--fresh", "echo {}", ":::", "1", "2")).code).toBe(0);
+  });
+
   it("draws a bar on a terminal only", async () => {
     const place = openPlace();
     const terminal = place.begin(["run", "--jobs", "1", "sleep 0.2; echo {}", ":::", "a", "b", "c"], true);
@@ -97,9 +127,22 @@ describe("laboro run, interrupted", () => {
     const place = openPlace();
     const first = place.begin(["run", "--jobs", "1", "echo {} >> first; sleep 0.5", ":::", "a", "b"]);
     await until(() => place.lines("first").length >= 1, "the first runs");
-    const second = place.begin(["run", "--jobs", "1", "echo {} >> second; sleep 0.3", ":::", "c", "d", "e", "f"]);
+    const second = place.begin([
+      "run",
+      "--jobs",
+      "1",
+      "sleep 0.3; echo {} >> second; echo {}",
+      ":::",
+      "c",
+      "d",
+      "e",
+      "f",
+    ]);
     expect(await first.said).toMatchObject({ code: 0 });
-    expect(await second.said).toMatchObject({ code: 0 });
+    const { code, stdout, stderr } = await second.said;
+    expect(code).toBe(0);
+    expect(stdout.trimEnd().split("\n").sort()).toEqual(["c", "d", "e", "f"]);
+    expect(stderr).toMatch(/4 tasks: 4 succeeded/);
     expect(new Set(place.lines("second"))).toEqual(new Set(["c", "d", "e", "f"]));
   });
 });

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { openCliShop } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 const sorted = (text: string): string[] => text.split("\n").filter(Boolean).sort();
@@ -109,8 +110,8 @@ describe("laboro run", () => {
         .map(([seq, , , , , , code, , command]) => [seq, code, command])
         .sort(),
     ).toEqual([
-      ["1", "0", "0"],
-      ["2", "5", "5"],
+      ["1", "0", "exit 0"],
+      ["2", "5", "exit 5"],
     ]);
   });
 
@@ -124,7 +125,16 @@ describe("laboro run", () => {
     expect(late.stderr).toContain("time limit");
   });
 
+  it("uses a broker that is named, where --jobs bounds what runs at once", async () => {
+    const { client, worker, laboro } = await openCliShop();
+    worker({ slots: 4 });
+    const said = await laboro(["run", "--jobs", "1", "--keep-order", "echo {}", ":::", "a", "b"]);
+    expect(said).toMatchObject({ code: 0, stdout: "a\nb\n" });
+    expect((await client.job(1).info()).limits.maxRunning).toBe(1);
+  });
+
   it.each([
+    [["--joblog", "/no/such/folder/log", "echo"], "--joblog"],
     [["--bogus", "x"], "--bogus"],
     [[], "no command"],
     [["--array", "9-1", "echo"], "--array"],
