@@ -1,6 +1,5 @@
 /** A broker: store, dispatch and doors put together. */
 import { readFileSync } from "node:fs";
-import { hostname } from "node:os";
 import { DEFAULT_SETTINGS, type Settings } from "../dispatch/index.js";
 import { errnoOf, LaboroError } from "../model/errors.js";
 import type { Store } from "../store/contract.js";
@@ -13,6 +12,7 @@ import { inUrl, joinUrl } from "./join-url.js";
 import { type Log, SILENT } from "./log.js";
 import { isLoopback } from "./loopback.js";
 import { MainDoor } from "./main-door.js";
+import { ownName } from "./own-name.js";
 import type { Role } from "./roles.js";
 import { keptTokens } from "./tokens.js";
 
@@ -91,7 +91,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
     });
     const { port, moved } = await listen(door, host, options.port, log);
-    const name = advertise[0] ?? (isWildcard(host) ? hostname() : host);
+    const name = advertise[0] ?? (isWildcard(host) ? await ownName() : host);
     const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     writeAccess(dir, access);
