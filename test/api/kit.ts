@@ -10,19 +10,18 @@ import { type Broker, type BrokerOptions, startBroker } from "../../src/client/i
 
 export { openShop, until } from "../client/shop.js";
 
-const brokers: { broker: Broker; dir: string }[] = [];
+const open: (() => unknown)[] = [];
 afterEach(async () => {
-  for (const { broker, dir } of brokers.splice(0)) {
-    await broker.stop();
-    rmSync(dir, { recursive: true, force: true });
-  }
+  for (const close of open.splice(0).reverse()) await close();
 });
 
 /** A broker without client or worker. */
 export async function openDoor(options: Partial<BrokerOptions> = {}): Promise<{ broker: Broker; dir: string }> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-api-"));
+  // Before the start: one that is refused leaves its folder, too.
+  open.push(() => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir, port: 0, ...options });
-  brokers.push({ broker, dir });
+  open.push(() => broker.stop());
   return { broker, dir };
 }
 
