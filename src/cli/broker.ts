@@ -57,6 +57,7 @@ async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
   } catch (cause) {
     const dir = homeInstead(choice, cause);
     if (dir === undefined) throw cause;
+    if (process.stderr.isTTY) remark("no broker runs; this is what runs in this directory have left in .laboro");
     const { openHome } = await import("./run/home.js");
     const home = await openHome(dir, 0);
     return { client: home.client, close: () => home.close(false) };

@@ -44,12 +44,21 @@ async function perform(words: readonly string[], options: Options): Promise<void
     await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
     return;
   }
-  const submission = makeSubmission(words, options);
+  makeSubmission(words, { ...options, after: [] });
   await withBroker(options, async (client) => {
+    const submission = makeSubmission(words, { ...options, after: await numbered(client, options.after) });
     const { id } = await client.submit({ ...submission, ...held });
     if (options.json === true) sayJson({ job: id });
     else say(String(id));
   });
+}
+
+/** `last` is the newest job. */
+async function numbered(client: Client, after: readonly string[]): Promise<readonly string[]> {
+  if (!after.some((one) => /^(any:)?last$/.test(one))) return after;
+  const [newest] = (await client.jobs({ limit: 1 })).jobs;
+  if (newest === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", "--after last: there is no job yet");
+  return after.map((one) => one.replace(/last$/, String(newest.id)));
 }
 
 /** Held until all are stored, so that a file that fails half-way has started nothing. */

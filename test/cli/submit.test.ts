@@ -62,7 +62,7 @@ describe("laboro submit", () => {
     const shop = await openCliShop();
     shop.worker();
     await shop.laboro(["submit", "--", "sh", "-c", "exit 1"]);
-    await shop.laboro(["submit", "--after", "any:1", "true"]);
+    await shop.laboro(["submit", "--after", "any:last", "true"]);
     expect(await shop.client.job(2).wait()).toBe("succeeded");
     const { code, stderr } = await shop.laboro(["submit", "--after", "1", "true"]);
     expect(code).toBe(1);

@@ -9,6 +9,8 @@ export interface Standing {
 
 const REDRAW_MS = 200;
 const BAR = 24;
+/** Columns that the numbers behind the bar may take. */
+const NUMBERS = 36;
 
 export class Progress {
   readonly #stream: WriteStream | undefined;
@@ -60,9 +62,11 @@ export class Progress {
     this.#drawn = true;
     // A new pseudo-terminal may say that it has no columns at all.
     const width = Math.max(20, (this.#stream.columns || 80) - 1);
-    this.#stream.write(
-      `\r\x1b[K${progressLine(this.#standing, this.#total, this.#before, this.#now() - this.#started, this.#ascii).slice(0, width)}`,
-    );
+    const elapsed = this.#now() - this.#started;
+    // On a narrow terminal the numbers matter more than the bar.
+    const bar = Math.max(4, Math.min(BAR, width - NUMBERS));
+    const line = progressLine(this.#standing, this.#total, this.#before, elapsed, this.#ascii, bar);
+    this.#stream.write(`\r\x1b[K${line.slice(0, width)}`);
   }
 }
 
@@ -72,11 +76,12 @@ export function progressLine(
   before: number,
   elapsedMs: number,
   ascii: boolean,
+  width = BAR,
 ): string {
   const done = standing.succeeded + standing.failed + standing.cancelled;
   const share = total === 0 ? 1 : Math.min(1, done / total);
-  const full = Math.round(share * BAR);
-  const bar = ascii ? "#".repeat(full) + "-".repeat(BAR - full) : "█".repeat(full) + "░".repeat(BAR - full);
+  const full = Math.round(share * width);
+  const bar = ascii ? "#".repeat(full) + "-".repeat(width - full) : "█".repeat(full) + "░".repeat(width - full);
   const speed = ((done - before) / Math.max(1, elapsedMs)) * 1000;
   const parts = [`${bar} ${done}/${total}`];
   if (standing.failed > 0) parts.push(`${standing.failed} failed`);

@@ -1,0 +1,93 @@
+/** Two hosts of this test's own, in network namespaces, joined by a wire and by nothing else. */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { LABORO } from "../support/launched.js";
+
+const [HEAD, NODE] = [`lbr-head-${process.pid}`, `lbr-node-${process.pid}`];
+const ip = (...words: readonly string[]): void => void execFileSync("ip", words, { stdio: "pipe" });
+
+function makeHosts(): boolean {
+  try {
+    for (const name of [HEAD, NODE]) ip("netns", "add", name);
+    ip("-n", HEAD, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", NODE);
+    for (const [name, address] of [
+      [HEAD, "10.231.77.1/30"],
+      [NODE, "10.231.77.2/30"],
+    ] as const) {
+      ip("-n", name, "addr", "add", address, "dev", "wire");
+      for (const device of ["lo", "wire"]) ip("-n", name, "link", "set", device, "up");
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function removeHosts(): void {
+  for (const name of [HEAD, NODE]) {
+    try {
+      ip("netns", "del", name);
+    } catch {
+      // It was never made.
+    }
+  }
+}
+
+const possible = makeHosts();
+if (!possible) {
+  removeHosts();
+  console.log("skipped: network namespaces cannot be made here (needs root and ip)");
+}
+
+describe.skipIf(!possible)("a worker on another machine", () => {
+  const dir = possible ? mkdtempSync(join(tmpdir(), "laboro-machines-")) : "";
+  const children: ChildProcess[] = [];
+
+  const begin = (host: string, words: readonly string[], env: NodeJS.ProcessEnv = {}) => {
+    const child = spawn("ip", ["netns", "exec", host, process.execPath, LABORO, ...words], {
+      env: { PATH: process.env.PATH, HOME: join(dir, host), ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    children.push(child);
+    let said = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (text: string) => (said += text));
+    return { child, said: () => said };
+  };
+
+  const until = async (holds: () => boolean, what: string): Promise<void> => {
+    const deadline = Date.now() + 20_000;
+    while (!holds()) {
+      if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
+
+  afterAll(async () => {
+    for (const child of children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const gone = new Promise((resolve) => child.once("exit", resolve));
+      child.kill("SIGTERM");
+      await gone;
+    }
+    removeHosts();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  it("joins with the line that serve printed, and nothing else", async () => {
+    const broker = begin(HEAD, ["serve", "--listen", "0.0.0.0:5429"]);
+    await until(() => broker.said().includes("LABORO_BROKER="), "the broker has printed the line");
+    const [, address = ""] =
+      /LABORO_BROKER=(?:'([^']+)'|(\S+))/.exec(broker.said())?.filter((part) => part !== undefined) ?? [];
+    expect(address).toMatch(/^https:\/\/[\w-]+@10\.231\.77\.1:5429#[0-9a-f]{64}$/);
+    const worker = begin(NODE, ["worker", "--name", "far", "--slots", "1"], { LABORO_BROKER: address });
+    await until(() => worker.said().includes("joined the broker"), `the worker has joined: ${worker.said()}`);
+    const asked = begin(HEAD, ["run", "--dir", "/", "echo from $LABORO_SLOT; cat /proc/net/dev | grep -c wire"]);
+    await until(() => asked.child.exitCode !== null, `the task is done: ${asked.said()}`);
+    expect(asked.said()).toContain("from 0\n1\n");
+    expect(asked.child.exitCode).toBe(0);
+  });
+});
