@@ -3,6 +3,7 @@ import type { ParcelId } from "../model/ids.js";
 import type { Answer, Write } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
 import { onGranted, onMore, onParcelLost, onProgress } from "./jobs.js";
+import { placeWork } from "./place.js";
 import type { State } from "./state.js";
 
 /**
@@ -42,5 +43,7 @@ export function onCommitted(
   // A lease answered before what was released beside it says that there is no more; there is.
   if (writes.some((write) => write.op === "release")) for (const id of [...state.jobs.keys()]) onMore(state, out, id);
   if (lost.size > 0) onParcelLost(state, out, lost, now);
+  // An answer can change which job is next, and with that who a worker is kept for.
+  placeWork(state, out, now);
   return lost;
 }

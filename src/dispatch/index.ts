@@ -21,6 +21,7 @@ export { createState, newParcelId, type State, type WorkerProfile, type WorkerSt
 export { nextAlarm, onHalt, onResume, onTime } from "./time.js";
 export {
   onDrain,
+  onOrphans,
   onProfile,
   onWorkerAway,
   onWorkerJoined,

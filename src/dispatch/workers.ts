@@ -16,7 +16,7 @@ import { fillWorker, placeWork } from "./place.js";
 import { refill, relinquish, requeue } from "./queue.js";
 import { type Holding, type Reconciled, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
-import { loseClaims } from "./results.js";
+import { loseClaim, loseClaims } from "./results.js";
 import { delist, occupy, reenlist, reindex } from "./signature.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
@@ -154,6 +154,23 @@ export function restoreClaim(state: State, held: HeldParcel, now: number): void 
   // It may have as many tasks out now as it may have.
   requeue(state, job);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
+}
+
+/**
+ * Claims of a broker that died, taken over. A worker that is connected here holds none of them: what it had when it came was
+ * adopted then, and what the dead broker handed it later never arrived. So those tasks wait again at once; those of a worker that is
+ * away are kept for it during the grace period.
+ */
+export function onOrphans(state: State, out: Decisions, orphans: readonly HeldParcel[], now: number): void {
+  for (const held of orphans) {
+    restoreClaim(state, held, now);
+    const worker = held.parcel.worker === undefined ? undefined : state.workers.get(held.parcel.worker);
+    if (worker?.connected !== true) continue;
+    for (const claim of [...claimsWithin(worker, held.parcel.job, held.parcel)])
+      loseClaim(state, out, claim, () => false, now);
+    fillWorker(state, out, worker, now);
+  }
+  placeWork(state, out, now);
 }
 
 function absentProfile(id: WorkerId): WorkerProfile {

@@ -5,6 +5,8 @@ import { DEFAULT_LIMITS, type JobRequest } from "../../src/model/job.js";
 import { type SimBroker, Simulation } from "./simulation.js";
 
 const RUNS = Number(process.env.LABORO_HISTORIES ?? 1_500);
+/** A failure prints its seed; with that it comes again. */
+const SEED = process.env.LABORO_SEED === undefined ? {} : { seed: Number(process.env.LABORO_SEED) };
 
 const job = fc.record({
   count: fc.integer({ min: 1, max: 12 }),
@@ -182,7 +184,7 @@ describe("two brokers, three workers, any history", () => {
           tasks += job.count;
         }
       }),
-      { numRuns: RUNS },
+      { numRuns: RUNS, ...SEED },
     );
     console.log(`${RUNS} histories, ${tasks} tasks, lost: 0`);
     expect(tasks).toBeGreaterThan(RUNS);
@@ -200,7 +202,7 @@ describe("two brokers, three workers, any history", () => {
         // Only a failure leads to another run.
         for (const all of ends.values()) for (const end of all.slice(0, -1)) expect(end).toBe("failed");
       }),
-      { numRuns: RUNS },
+      { numRuns: RUNS, ...SEED },
     );
   }, 120_000);
 });

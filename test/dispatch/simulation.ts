@@ -20,6 +20,7 @@ import {
   onJobAdded,
   onMore,
   onOpened,
+  onOrphans,
   onProgress,
   onRetracted,
   onStarted,
@@ -415,7 +416,8 @@ export class Simulation {
     const living = this.brokers.find((one) => one !== undefined);
     if (living === undefined) return;
     for (const epoch of this.#orphans.splice(0)) {
-      for (const held of this.world.orphans(epoch, living.epoch)) restoreClaim(living.state, held, this.now);
+      const orphans = this.world.orphans(epoch, living.epoch);
+      this.decide(living, (out) => onOrphans(living.state, out, orphans, this.now));
     }
   }
 
