@@ -9,7 +9,7 @@ const failed = { code: "LABORO_SERVICE_FAILED" };
 /** Answers each line with its own process id and the line; some words make it misbehave. */
 const LINES = `while read -r line; do case $line in
   die) echo "I die" >&2; exit 7;;
-  twice) echo one; echo two;;
+  twice) printf "one\\ntwo\\n";;
   hang) exec sleep 60;;
   *) echo "$$ $line";;
 esac; done`;
