@@ -11,9 +11,11 @@ import {
   onCommitted,
   onDone,
   onDrain,
+  onForgive,
   onHalt,
   onOpened,
   onProfile,
+  onReclaim,
   onResume,
   onRetracted,
   onStarted,
@@ -24,14 +26,16 @@ import {
   type Reconciled,
   restoreClaim,
   type Settings,
+  STANDING_AREA,
   type State,
   type TasksOf,
   type WorkerProfile,
 } from "../dispatch/index.js";
-import { claimOf } from "../dispatch/state.js";
+import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
 import { type ErrorCode, LaboroError } from "../model/errors.js";
-import type { JobId, RequestId, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, RequestId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Entries, Job } from "../model/job.js";
+import { rangesOf } from "../model/ranges.js";
 import type { Answer, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
 import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
@@ -41,6 +45,7 @@ import { Events } from "./events.js";
 import { JobDesk } from "./job-desk.js";
 import type { Log } from "./log.js";
 import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
+import { Tally } from "./tally.js";
 import { Watchers } from "./watchers.js";
 
 /** How the core speaks to a worker; each protocol has its own. */
@@ -48,7 +53,8 @@ export interface WorkerPort {
   tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void;
   retract(tasks: readonly TasksOf[]): void;
   cancel(tasks: readonly TasksOf[]): void;
-  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number): void;
+  /** `attachment` is what the asker's protocol has for a worker of the same protocol, and no other understands. */
+  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void;
   uncall(request: RequestId): void;
   drain(): void;
   stop(): void;
@@ -62,6 +68,8 @@ export interface Welcomed {
   readonly drop: Reconciled["drop"];
 }
 
+type Keeping = Extract<Answer, { op: "keep" }>;
+
 /** Something that is being followed: a task's output, its end. */
 export const taskKey = (job: JobId, index: number): string => `${job}.${index}`;
 
@@ -74,6 +82,7 @@ export class Core {
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskNews = new Watchers<string, undefined>();
   readonly started = now();
+  readonly tally = new Tally();
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
@@ -87,9 +96,10 @@ export class Core {
     this.state = state;
     this.#log = log;
     this.events = new Events(state.epoch);
+    this.events.onAdded((event) => this.tally.heard(event, event.at));
     const decide: Decide = (step) => this.decide(step);
     this.jobs = new JobDesk(state, decide);
-    this.requests = new RequestDesk(state, decide, (worker) => this.#ports.get(worker));
+    this.requests = new RequestDesk(state, decide, (worker) => this.#ports.get(worker), this.tally);
     this.#commits = new CommitLoop(store, {
       committed: (writes, answers) => this.#committed(writes, answers),
       deliver: (send, answer) => {
@@ -117,6 +127,7 @@ export class Core {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await endsBeforeOpening(store, held.jobs);
+    for (const { key, value } of await store.kept(STANDING_AREA)) core.state.standings.set(key, JSON.parse(value));
     core.jobs.opened(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     return core;
@@ -153,6 +164,23 @@ export class Core {
     for (const held of answer.parcels) restoreClaim(this.state, held, now());
   }
 
+  /** What is down as this worker's, for a protocol whose messages carry no attempt: asked before it joins. */
+  async heldBy(id: WorkerId): Promise<readonly TasksOf[]> {
+    if (this.store.shared) await this.#adopt(id);
+    const worker = this.state.workers.get(id);
+    if (worker === undefined) return [];
+    return claimsOf(worker).flatMap(({ job, attempt, first, tasks }) =>
+      rangesOf(Array.from(tasks.keys(), (at) => first + at).filter((index) => tasks[index - first] !== GONE)).map(
+        (range) => ({ job: job.id, attempt, ...range }),
+      ),
+    );
+  }
+
+  /** The worker says that it has this task: its attempt, where it is this worker's now; undefined where it is not to be. */
+  reclaim(id: WorkerId, job: JobId, index: TaskIndex): Attempt | undefined {
+    return this.decide((out) => onReclaim(this.state, out, id, job, index, now()));
+  }
+
   workerChanged(profile: WorkerProfile): void {
     this.decide((out) => onProfile(this.state, out, profile, now()));
   }
@@ -183,8 +211,14 @@ export class Core {
     return true;
   }
 
-  workerReplied(id: WorkerId, request: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
-    this.requests.replied(id, request, body, error);
+  workerReplied(
+    id: WorkerId,
+    request: RequestId,
+    body: Uint8Array,
+    error: ErrorCode | undefined,
+    attachment?: unknown,
+  ): void {
+    this.requests.replied(id, request, body, error, attachment);
   }
 
   workerDrains(id: WorkerId): void {
@@ -198,6 +232,7 @@ export class Core {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
     if (this.#stopping) return;
+    if (!orderly) this.tally.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
     );
@@ -239,6 +274,23 @@ export class Core {
     return this.#commits.ask(write);
   }
 
+  /** Keeps a small text; see the store's contract. */
+  async keep(area: string, key: string, value: string | null, version?: number): Promise<Omit<Keeping, "op">> {
+    const answer = await this.ask({ op: "keep", area, key, value, ...(version === undefined ? {} : { version }) });
+    if (answer.op !== "keep") throw new LaboroError("LABORO_INTERNAL", `the store answered ${answer.op} to keep`);
+    return { kept: answer.kept, version: answer.version };
+  }
+
+  /** Nothing of what workers of this name did counts any more. */
+  async forgive(name: string): Promise<boolean> {
+    return new Promise((resolve) => {
+      const known: boolean = this.decide(
+        (out) => onForgive(this.state, out, name, now()),
+        () => resolve(known),
+      );
+    });
+  }
+
   /** Why nothing new is taken, if so. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing;
@@ -256,6 +308,7 @@ export class Core {
 
   #committed(writes: readonly Write[], answers: readonly Answer[]): ReadonlySet<Parcel["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
+    this.tally.committed(writes, answers);
     for (const event of eventsOf(writes, answers)) {
       this.events.add(event);
       this.jobs.heard(event);
@@ -280,6 +333,7 @@ export class Core {
       ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
     );
     if (job === undefined || !wanted) return;
+    this.tally.tasksLeft(job.job, tasks.last - tasks.first + 1, now());
     port.tasks(job.job, tasks, answer?.op === "claim" ? answer.entries : undefined);
   }
 

@@ -7,6 +7,10 @@ import { openSqliteStore } from "../store/sqlite/index.js";
 import { type Access, keptToken, writeAccess } from "./access.js";
 import { Certificates } from "./certificates.js";
 import { Core } from "./core.js";
+import { Complaints } from "./doors/complaints.js";
+import { Conversations } from "./doors/conversations.js";
+import type { DoorSettings } from "./doors/door.js";
+import { type DoorRequest, type OpenedDoor, openDoors, refuseOpenDoors } from "./doors/index.js";
 import { Entry } from "./entry.js";
 import { inUrl, joinUrl } from "./join-url.js";
 import { type Log, SILENT } from "./log.js";
@@ -31,6 +35,11 @@ export interface BrokerOptions {
   readonly token?: string;
   readonly heartbeatMs?: number;
   readonly settings?: Partial<Settings>;
+  /** Doors for the old protocols; none if absent. */
+  readonly doors?: readonly DoorRequest[];
+  /** Doors without authentication may be opened to other machines. */
+  readonly insecure?: boolean;
+  readonly doorSettings?: DoorSettings;
   readonly allowNetworkFilesystem?: boolean;
   readonly log?: Log;
   /** The store has failed for good, or the like: the broker can only be stopped. */
@@ -46,6 +55,8 @@ export interface Broker {
   readonly core: Core;
   /** The default port was taken, and this one was used instead. */
   readonly moved: boolean;
+  /** Those beside the main one. */
+  readonly doors: readonly OpenedDoor[];
   tokenOf(role: Role): string | undefined;
   /** All that somebody of this role needs to come in, in one line; a worker if absent. */
   joinUrl(role?: Role): string;
@@ -65,6 +76,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
   if (tls === "off" && !local) {
     throw new LaboroError("LABORO_BAD_INPUT", `other machines can reach ${host}: it is not opened without TLS`);
   }
+  refuseOpenDoors(options.doors ?? [], options.insecure ?? false);
   const { core, store } = await openCore(options, log);
   const token = options.token ?? keptToken(dir);
   const close = async (): Promise<void> => {
@@ -76,6 +88,9 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     const certificates = new Certificates(dir, [...advertise, ...(isWildcard(host) ? [] : [host])]);
     const ca = local && tls !== "on" ? undefined : await certificates.fingerprint();
     const entry = new Entry(token);
+    const conversations = new Conversations();
+    const complaints = new Complaints(log);
+    let doors: readonly OpenedDoor[] = [];
     const newEntry = (role: Role = "admin") => {
       const { code, expires } = entry.newCode(role);
       return { code, expires, url: `${url}/enter?code=${code}` };
@@ -83,7 +98,8 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     const door = new MainDoor(core, {
       tokens,
       entry,
-      face: { version: versionOf(), doors: () => [{ name: "main", url }], newEntry },
+      face: { version: versionOf(), doors: () => [{ name: "main", url }, ...listed(doors)], newEntry },
+      conversations,
       log,
       broker: `broker-${core.state.epoch}`,
       heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
@@ -91,6 +107,13 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
     });
     const { port, moved } = await listen(door, host, options.port, log);
+    const settings = options.doorSettings ?? {};
+    doors = await openDoors(options.doors ?? [], { core, log, complaints, conversations, settings }).catch(
+      async (cause: unknown) => {
+        await door.close();
+        throw cause;
+      },
+    );
     const name = advertise[0] ?? (isWildcard(host) ? await ownName() : host);
     const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
@@ -99,12 +122,13 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       ...access,
       core,
       moved,
+      doors,
       tokenOf: (role) => tokens.ofRole(role),
       joinUrl: (role = "worker") => joinUrl({ ...access, token: tokens.ofRole(role) ?? token }),
       newEntry,
       stop: async () => {
         await core.stop();
-        await door.close();
+        await Promise.all([door, ...doors].map((one) => one.close()));
         await store.close();
       },
     };
@@ -113,6 +137,9 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     throw cause;
   }
 }
+
+const listed = (doors: readonly OpenedDoor[]): { name: string; url: string }[] =>
+  doors.flatMap(({ name, urls }) => urls.map((url) => ({ name, url })));
 
 async function openCore(options: BrokerOptions, log: Log): Promise<{ core: Core; store: Store }> {
   const store: Store = openSqliteStore({

@@ -7,6 +7,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { LaboroError } from "../model/errors.js";
 import type { Pair } from "./certificates.js";
 import type { Core } from "./core.js";
+import type { Conversations } from "./doors/conversations.js";
 import type { Entry } from "./entry.js";
 import { sharePort } from "./first-byte.js";
 import { Gate, isEncrypted, isRefusal, type Refusal } from "./gate.js";
@@ -28,6 +29,7 @@ export interface DoorOptions extends LinkOptions {
   readonly tokens: Tokens;
   readonly entry: Entry;
   readonly face: BrokerFace;
+  readonly conversations: Conversations;
   /** What is shown to who speaks TLS; absent where nobody may. */
   readonly certificate?: () => Promise<Pair>;
 }

@@ -5,8 +5,10 @@ import { RequestId, type WorkerId } from "../model/ids.js";
 import { now } from "./clock.js";
 import type { WorkerPort } from "./core.js";
 import { ServiceFigures } from "./service-figures.js";
+import type { Tally } from "./tally.js";
 
-export type Reply = (body: Uint8Array, error: ErrorCode | undefined) => void;
+/** `attachment` is what a worker of the asker's own protocol has for it. */
+export type Reply = (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;
 
 export type Decide = <T>(step: (out: Decisions) => T) => T;
 
@@ -16,6 +18,8 @@ export interface Asking {
   readonly body: Uint8Array;
   readonly timeoutMs: number;
   readonly retry: boolean;
+  /** For a worker of the same protocol, which gets it beside the body; no other can make anything of it. */
+  readonly attachment?: unknown;
 }
 
 interface Asked {
@@ -31,13 +35,15 @@ export class RequestDesk {
   readonly #state: State;
   readonly #decide: Decide;
   readonly #portOf: (worker: WorkerId) => WorkerPort | undefined;
+  readonly #tally: Tally;
   readonly #asked = new Map<RequestId, Asked>();
   #numbers = 0;
 
-  constructor(state: State, decide: Decide, portOf: (worker: WorkerId) => WorkerPort | undefined) {
+  constructor(state: State, decide: Decide, portOf: (worker: WorkerId) => WorkerPort | undefined, tally: Tally) {
     this.#state = state;
     this.#decide = decide;
     this.#portOf = portOf;
+    this.#tally = tally;
   }
 
   ask(asking: Asking, reply: Reply): RequestId {
@@ -54,9 +60,9 @@ export class RequestDesk {
     this.#asked.delete(id);
   }
 
-  replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
+  replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
     const wanted = this.#decide((out) => onReply(this.#state, out, worker, id, now()));
-    if (wanted) this.#answer(id, body, error);
+    if (wanted) this.#answer(id, body, error, attachment);
     else this.#asked.delete(id);
   }
 
@@ -72,8 +78,8 @@ export class RequestDesk {
     if (call.kind === "uncall") {
       port.uncall(call.request);
     } else if (asked !== undefined) {
-      const { service, body, timeoutMs } = asked.asking;
-      port.call(call.request, service, body, Math.max(1, asked.since + timeoutMs - now()));
+      const { service, body, timeoutMs, attachment } = asked.asking;
+      port.call(call.request, service, body, Math.max(1, asked.since + timeoutMs - now()), attachment);
     }
   }
 
@@ -81,13 +87,14 @@ export class RequestDesk {
     for (const id of [...this.#asked.keys()]) this.#answer(id, EMPTY, "LABORO_BROKER_STOPPING");
   }
 
-  #answer(id: RequestId, body: Uint8Array, error: ErrorCode | undefined): void {
+  #answer(id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
     const asked = this.#asked.get(id);
     if (asked === undefined) return;
     this.#asked.delete(id);
     const { asking, since, reply } = asked;
     const ended = now();
     this.figures.add(asking.service, asking.pool, ended, ended - since, error !== undefined);
-    reply(body, error);
+    this.#tally.requestAnswered(ended - since, error !== undefined);
+    reply(body, error, attachment);
   }
 }

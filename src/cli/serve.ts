@@ -2,9 +2,12 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
+import { DOOR_NAMES } from "../broker/doors/door.js";
+import { type DoorRequest, parseDoor } from "../broker/doors/index.js";
 import { DEFAULT_PORT, startBroker } from "../broker/index.js";
 import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
+import { asLaboroError } from "../model/errors.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
 import { remark, say } from "./print.js";
@@ -13,6 +16,11 @@ interface Options {
   readonly data?: string;
   readonly listen?: Address;
   readonly advertise: readonly string[];
+  readonly door: readonly DoorRequest[];
+  readonly pool?: string;
+  readonly identity: readonly string[];
+  readonly insecure?: boolean;
+  readonly standing?: boolean;
   readonly allowNetworkFilesystem?: boolean;
   readonly heartbeat?: number;
   readonly grace?: number;
@@ -50,6 +58,21 @@ export function serve(): Command {
       "how long a worker may be away before its tasks go to others (default: 30s)",
       parseTime,
     )
+    .option(
+      "--door <name[=addr[:port,…]]>",
+      `open a door for an old protocol: ${DOOR_NAMES.join(", ")} or all; may be repeated`,
+      collectDoors,
+      [],
+    )
+    .option("--pool <name>", "the pool of workers that come in by these doors")
+    .option(
+      "--identity <url>",
+      "round-robin: what peers connect to, where that is not the address; may be repeated",
+      collect,
+      [],
+    )
+    .option("--insecure", "open doors that ask nobody who they are to other machines, too")
+    .option("--standing", "suspend and ban workers that fail too often")
     .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
     .option("--verbose", "say more when something fails")
     .addHelpText(
@@ -68,7 +91,13 @@ async function run(options: Options): Promise<void> {
     advertise,
     log: logger(),
     ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
-    ...(grace === undefined ? {} : { settings: { graceMs: grace } }),
+    settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
+    doors: options.door,
+    insecure: options.insecure === true,
+    doorSettings: {
+      ...(options.pool === undefined ? {} : { pool: options.pool }),
+      ...(options.identity.length === 0 ? {} : { identities: options.identity }),
+    },
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     // Nothing can be promised any more: the next start finds what was.
     onFailed: () => process.exit(1),
@@ -81,6 +110,7 @@ async function run(options: Options): Promise<void> {
   // Not as an argument: those are for everyone on the machine to see.
   say(
     `listening on ${broker.url}`,
+    ...broker.doors.map(({ name, urls }) => `door ${name} is open at ${urls.join(", ")}`),
     "a worker joins with",
     `  laboro worker --join @${quoted(file)}`,
     "where it can read that file, and otherwise with",
@@ -101,6 +131,14 @@ function parseAddress(text: string): Address {
     throw new InvalidArgumentError("expected ADDRESS or ADDRESS:PORT");
   }
   return port === undefined ? { host } : { host, port: Number(port) };
+}
+
+function collectDoors(text: string, before: readonly DoorRequest[]): readonly DoorRequest[] {
+  try {
+    return [...before, ...parseDoor(text)];
+  } catch (cause) {
+    throw new InvalidArgumentError(asLaboroError(cause).message);
+  }
 }
 
 /** A bare number is milliseconds. */

@@ -95,6 +95,12 @@ const ALL: readonly (Verb | undefined)[] = [
     load: async () => (await import("./stop.js")).stop(),
   },
   {
+    name: "forgive",
+    group: WORKERS,
+    summary: "let a worker that failed too often begin anew",
+    load: async () => (await import("./forgive.js")).forgive(),
+  },
+  {
     name: "request",
     group: SERVICES,
     summary: "ask a service and print its answer",

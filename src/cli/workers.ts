@@ -33,6 +33,8 @@ const COLUMNS: readonly Column[] = [
   { title: "HAS", least: 8, drop: 5 },
   { title: "TAGS", least: 8, drop: 6 },
   { title: "SERVICES", least: 8, drop: 1 },
+  { title: "RESULTS", align: "right", drop: 8 },
+  { title: "LAST TEN", drop: 9 },
   { title: "PROTOCOL", drop: 7 },
 ];
 
@@ -65,8 +67,15 @@ function rowOf(worker: WorkerView) {
       .join(" "),
     worker.tags.join(","),
     worker.services.join(","),
+    resultsOf(worker),
+    worker.figures.recent.includes("-") ? worker.figures.recent : "",
     worker.protocol === "laboro" ? "" : worker.protocol,
   ];
+}
+
+function resultsOf({ figures: { results, succeeded } }: WorkerView): string {
+  if (results === 0) return "";
+  return succeeded === results ? String(results) : `${results} (${Math.floor((100 * succeeded) / results)} %)`;
 }
 
 /** The one word that says most. */

@@ -1,9 +1,10 @@
 /** Why a task is not running, in words for a person. Looks only at what dispatch itself decides by. */
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
-import type { Requirement } from "../model/recipe.js";
+import type { TaskKind } from "../model/recipe.js";
 import { livesLongEnough, mayUse } from "./reservation.js";
-import { claimOf, type JobState, STARTED, type State, type WorkerState } from "./state.js";
+import { canRun } from "./signature.js";
+import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
   const job = state.jobs.get(id);
@@ -32,21 +33,31 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
   if (maxRunning !== undefined && job.out >= maxRunning) return `its job may have ${maxRunning} tasks out, and has`;
   const { signature } = job;
-  if (signature.capable.size === 0) return whyNobody([...state.workers.values()], job.job.requirement);
+  if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
     return `it needs more room than any worker has free; ${signature.reservation.profile.name} is kept for it`;
   }
   const [fitting] = signature.fitting;
   if (fitting !== undefined && !livesLongEnough(fitting, job, now))
     return `${fitting.profile.name} has room, but ends before the time limit of this task would be over`;
+  if (fitting?.standing === "suspended" && fitting.out > 0)
+    return `${fitting.profile.name} has room, but has failed too often and gets one task at a time`;
   if (fitting !== undefined && !mayUse(state, fitting, job))
     return `${fitting.profile.name} has room, but keeps it for a wider task`;
   if (fitting !== undefined) return "it is about to be handed out";
   return `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
 }
 
+const WHAT: Readonly<Record<TaskKind, string>> = {
+  command: "a command like this one",
+  numbered: "a command",
+  script: "a script",
+  call: "a call of a service",
+  noop: "a task that does nothing",
+};
+
 /** The first demand that no worker meets. */
-function whyNobody(workers: readonly WorkerState[], requirement: Requirement): string {
+function whyNobody(workers: readonly WorkerState[], { requirement, kind }: Signature): string {
   const there = workers.filter((worker) => worker.connected);
   if (there.length === 0) return "no worker is connected";
   const awake = there.filter((worker) => !worker.draining && worker.standing !== "banned");
@@ -56,7 +67,9 @@ function whyNobody(workers: readonly WorkerState[], requirement: Requirement): s
   const { service } = requirement;
   const serving = pool.filter((worker) => service === undefined || worker.profile.services.includes(service));
   if (serving.length === 0) return `no worker offers service ${service}`;
-  const tagged = serving.filter((worker) => requirement.tags.every((tag) => worker.profile.tags.includes(tag)));
+  const able = serving.filter((worker) => kind === undefined || canRun(worker.profile, kind));
+  if (able.length === 0 && kind !== undefined) return `no worker here can run ${WHAT[kind]}`;
+  const tagged = able.filter((worker) => requirement.tags.every((tag) => worker.profile.tags.includes(tag)));
   if (tagged.length === 0) return `no worker has the tags ${requirement.tags.join(", ")}`;
   for (const [name, need] of Object.entries(requirement.needs)) {
     const most = Math.max(

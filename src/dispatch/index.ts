@@ -13,11 +13,13 @@ export {
   onOpened,
   onProgress,
 } from "./jobs.js";
+export { onReclaim } from "./reclaim.js";
 export type { Holding, Reconciled } from "./reconcile.js";
 export { onForget, onReply, onRequest, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
-export { createState, newParcelId, type State, type WorkerProfile, type WorkerState } from "./state.js";
+export { figuresOf, onForgive, STANDING_AREA } from "./standing.js";
+export { createState, type Figures, newParcelId, type State, type WorkerProfile, type WorkerState } from "./state.js";
 export { nextAlarm, onHalt, onResume, onTime } from "./time.js";
 export {
   onDrain,

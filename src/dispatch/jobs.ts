@@ -2,6 +2,7 @@
 import type { JobId, ParcelId } from "../model/ids.js";
 import type { After, Job, JobEnd } from "../model/job.js";
 import { countOf } from "../model/ranges.js";
+import { kindOf } from "../model/recipe.js";
 import type { Held, Parcel, Progress } from "../store/contract.js";
 import { onCancel, workersOf } from "./cancel.js";
 import { dropClaim } from "./claims.js";
@@ -9,10 +10,15 @@ import type { Decisions } from "./decisions.js";
 import { Line } from "./line.js";
 import { placeWork, useRoom } from "./place.js";
 import { addWaiting, refill, relinquish, replaceWaiting, requeue } from "./queue.js";
-import { signatureFor } from "./signature.js";
+import { signatureFor, type TaskTraits } from "./signature.js";
 import type { JobState, State, WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
 import { restoreClaim } from "./workers.js";
+
+const traitsOf = ({ recipe, limits: { timeLimitMs } }: Job): TaskTraits => ({
+  kind: kindOf(recipe),
+  ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+});
 
 /** How many ends of jobs are remembered. */
 const ENDS_KEPT = 10_000;
@@ -82,7 +88,7 @@ function enterJob(state: State, job: Job): JobState {
   const entered: JobState = {
     id: job.id,
     job,
-    signature: signatureFor(state, job.requirement, false, job.limits.timeLimitMs),
+    signature: signatureFor(state, job.requirement, traitsOf(job)),
     held: job.held,
     cancels: job.cancels,
     waiting: new Line(),

@@ -127,7 +127,7 @@ function hasRival(state: State, job: JobState, worker: WorkerState): boolean {
 
 /** How many tasks to hand over in one piece: this worker's even share, so that the next one gets as many. */
 function shareOf(state: State, job: JobState, worker: WorkerState): number {
-  if (hasRival(state, job, worker)) return 1;
+  if (worker.standing === "suspended" || hasRival(state, job, worker)) return 1;
   const { maxRunning } = job.job.limits;
   const ready = maxRunning === undefined ? job.ready : Math.min(job.ready, maxRunning - job.out);
   const even = Math.ceil(ready / Math.max(1, job.signature.fitting.size));
@@ -135,7 +135,7 @@ function shareOf(state: State, job: JobState, worker: WorkerState): number {
 }
 
 function fillStock(state: State, out: Decisions, worker: WorkerState, now: number): void {
-  if (!worker.profile.stocks || worker.reservedFor !== undefined) return;
+  if (!worker.profile.stocks || worker.reservedFor !== undefined || worker.standing !== "good") return;
   for (;;) {
     let best: JobState | undefined;
     for (const signature of state.active) {

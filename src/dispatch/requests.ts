@@ -21,7 +21,7 @@ export interface Request {
 
 export function onRequest(state: State, out: Decisions, asked: Request): void {
   const requirement = { pool: asked.pool ?? DEFAULT_POOL, tags: [], service: asked.service, needs: ONE_SLOT };
-  const signature = signatureFor(state, requirement, true);
+  const signature = signatureFor(state, requirement);
   const request: RequestState = {
     id: asked.id,
     service: asked.service,

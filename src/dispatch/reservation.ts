@@ -41,8 +41,9 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/** Whether a worker with room can take a task of this job: it lives long enough, and is not kept for a wider one. */
+/** Whether a worker with room can take a task of this job: it lives long enough, is not kept for a wider one, and not on probation. */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
+  if (worker.standing === "suspended" && worker.out > 0) return false;
   if (!livesLongEnough(worker, job, state.now)) return false;
   const reserved = worker.reservedFor;
   const next = reserved?.jobs.peek();

@@ -8,6 +8,7 @@ import { fillWorker, placeWork, useRoom } from "./place.js";
 import { requeue } from "./queue.js";
 import { refund } from "./share.js";
 import { reindex } from "./signature.js";
+import { countResults } from "./standing.js";
 import {
   type Claim,
   claimOf,
@@ -61,6 +62,7 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
   const worker = state.workers.get(id);
   if (worker === undefined) return done.length;
   const tallies = new Map<Claim, Tally>();
+  const ends: boolean[] = [];
   let stale = 0;
   let last: Claim | undefined;
   let tally = newTally();
@@ -77,11 +79,13 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
       last = claim;
     }
     tally.lengths += one.ended - one.started;
+    if (!contains(claim.job.cancels, one.index)) ends.push(succeeded(one));
     judge(state, claim, one, tally, now);
   }
   measureJobs(tallies);
   measure(worker, done.length - stale, now);
   recordTallies(state, out, tallies, now);
+  countResults(state, out, worker, ends);
   fillWorker(state, out, worker, now);
   return stale;
 }

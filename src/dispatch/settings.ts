@@ -15,6 +15,8 @@ export interface Settings {
   /** The first wait before a retry; doubles with each failure. */
   readonly retryBackoffMs: number;
   readonly maxRetryBackoffMs: number;
+  /** Workers that fail too often are suspended or banned. */
+  readonly standing: boolean;
 }
 
 export const DEFAULT_SETTINGS: Settings = {
@@ -26,4 +28,5 @@ export const DEFAULT_SETTINGS: Settings = {
   stockTaskMs: 1_000,
   retryBackoffMs: 1_000,
   maxRetryBackoffMs: 60_000,
+  standing: false,
 };

@@ -3,7 +3,7 @@
  * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
-import type { Amounts, Requirement } from "../model/recipe.js";
+import type { Amounts, Requirement, TaskKind } from "../model/recipe.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
 import { adoptLevels } from "./share.js";
@@ -12,14 +12,15 @@ import type { JobState, Signature, State, WorkerState } from "./state.js";
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
 
-/** `timeLimitMs` is the job's: it decides which workers live long enough. */
-export function signatureFor(
-  state: State,
-  requirement: Requirement,
-  forRequests: boolean,
-  timeLimitMs?: number,
-): Signature {
-  const key = keyOf(requirement, forRequests, timeLimitMs);
+/** What a job's tasks are, and their time limit, which decides which workers live long enough. A request has neither. */
+export interface TaskTraits {
+  readonly kind: TaskKind;
+  readonly timeLimitMs?: number;
+}
+
+export function signatureFor(state: State, requirement: Requirement, tasks?: TaskTraits): Signature {
+  const forRequests = tasks === undefined;
+  const key = keyOf(requirement, tasks);
   const known = state.signatures.get(key);
   if (known !== undefined) return known;
   if (state.signatures.size >= MAX_IDLE_SIGNATURES) forgetIdle(state);
@@ -27,7 +28,7 @@ export function signatureFor(
     key,
     requirement,
     forRequests,
-    ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+    ...tasks,
     wide: !forRequests && isWide(requirement.needs),
     jobs: new IndexedHeap(goesBefore),
     requests: new IndexedHeap((a, b) => a.id < b.id),
@@ -43,14 +44,15 @@ export function signatureFor(
   return signature;
 }
 
-function keyOf(requirement: Requirement, forRequests: boolean, timeLimitMs?: number): string {
+function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string {
   // All that a request can demand, and asked for at each one of them.
-  if (forRequests) return `${requirement.pool}\0${requirement.service}`;
+  if (tasks === undefined) return `${requirement.pool}\0${requirement.service}`;
   const needs = Object.entries(requirement.needs)
     .filter(([, amount]) => amount > 0)
     .sort(([a], [b]) => (a < b ? -1 : 1));
   const tags = [...new Set(requirement.tags)].sort();
-  return JSON.stringify([requirement.pool, tags, requirement.service ?? null, needs, timeLimitMs ?? null]);
+  const { kind, timeLimitMs } = tasks;
+  return JSON.stringify([requirement.pool, tags, requirement.service ?? null, needs, kind, timeLimitMs ?? null]);
 }
 
 const isWide = (needs: Amounts): boolean =>
@@ -72,6 +74,7 @@ export function isCapable(worker: WorkerState, signature: Signature): boolean {
   if (!worker.connected || worker.draining || worker.standing === "banned") return false;
   if (profile.pool !== pool) return false;
   if (service !== undefined && !profile.services.includes(service)) return false;
+  if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;
   for (const tag of tags) if (!profile.tags.includes(tag)) return false;
   const kept = signature.forRequests ? 0 : profile.reserveRequests;
   for (const name in needs) {
@@ -80,6 +83,9 @@ export function isCapable(worker: WorkerState, signature: Signature): boolean {
   }
   return true;
 }
+
+export const canRun = ({ runs }: WorkerState["profile"], kind: TaskKind): boolean =>
+  runs === undefined || runs.includes(kind) || (kind === "numbered" && runs.includes("command"));
 
 /** How many pieces of this kind fit into the worker's free room. */
 export function fitCount(worker: WorkerState, signature: Signature): number {

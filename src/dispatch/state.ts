@@ -5,7 +5,7 @@
 import type { Attempt, JobId, ParcelId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
 import type { Range, Ranges } from "../model/ranges.js";
-import type { Amounts, Requirement } from "../model/recipe.js";
+import type { Amounts, Requirement, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../store/contract.js";
 import { IndexedHeap } from "./heap.js";
 import type { Line } from "./line.js";
@@ -82,6 +82,17 @@ export interface Claim {
 
 export type Standing = "good" | "suspended" | "banned";
 
+/** What a worker has done, and how it stands for it (standing.ts). */
+export interface Figures {
+  readonly results: number;
+  readonly succeeded: number;
+  /** The last ten, the latest last: `+` or `-`. */
+  readonly recent: string;
+  /** Successes in a row while suspended. */
+  readonly probes: number;
+  readonly standing: Standing;
+}
+
 export interface WorkerProfile {
   readonly id: WorkerId;
   readonly session: SessionId;
@@ -98,6 +109,12 @@ export interface WorkerProfile {
   readonly stocks: boolean;
   /** When it will leave, by the broker's clock. */
   readonly until?: number;
+  /** The kinds of task that it can run; all if absent. */
+  readonly runs?: readonly TaskKind[];
+  /** How long it may be away, where that is not the broker's usual. */
+  readonly graceMs?: number;
+  /** Where it connects from. */
+  readonly address?: string;
 }
 
 export interface WorkerState {
@@ -133,6 +150,8 @@ export interface Signature {
   readonly key: string;
   readonly requirement: Requirement;
   readonly forRequests: boolean;
+  /** What its tasks are; a request is none. */
+  readonly kind?: TaskKind;
   /** A worker that ends sooner than this from now takes none of it. */
   readonly timeLimitMs?: number;
   /** Needs more than one plain slot, so that room for it may have to be kept. */
@@ -190,6 +209,8 @@ export interface State {
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** How jobs ended that ended lately: one may be named by a job that is only now being stored. */
   readonly ends: Map<JobId, JobEnd>;
+  /** What workers have done, by their names. */
+  readonly standings: Map<string, Figures>;
   /** How many jobs there are of each priority. */
   readonly priorities: Map<number, number>;
   uses: number;
@@ -220,6 +241,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     timers: new IndexedHeap((a, b) => a.at < b.at),
     waitingFor: new Map(),
     ends: new Map(),
+    standings: new Map(),
     priorities: new Map(),
     uses: 0,
     joins: 0,

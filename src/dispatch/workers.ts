@@ -18,6 +18,7 @@ import { type Holding, type Reconciled, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
 import { loseClaim, loseClaims } from "./results.js";
 import { delist, occupy, reenlist, reindex } from "./signature.js";
+import { figuresOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
 
@@ -36,6 +37,7 @@ export function onWorkerJoined(
   delist(state, worker);
   loseRequests(state, out, worker);
   worker.profile = profile;
+  worker.standing = state.settings.standing ? figuresOf(state, profile.name).standing : "good";
   // The operator's wish outlives a cut of the line, not the process that it was about.
   if (!sameLife) worker.draining = false;
   const reconciled = reconcile(state, out, worker, held, sameLife, now);
@@ -216,7 +218,7 @@ function enterWorker(state: State, profile: WorkerProfile): WorkerState {
 }
 
 function beginGrace(state: State, worker: WorkerState, now: number): void {
-  worker.grace = { at: now + state.settings.graceMs, kind: "grace", worker };
+  worker.grace = { at: now + (worker.profile.graceMs ?? state.settings.graceMs), kind: "grace", worker };
   state.timers.place(worker.grace);
 }
 

@@ -28,6 +28,7 @@ export const ERROR_CODES = {
   LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",
+  LABORO_TOO_MANY_PEERS: "as many peers are connected to this door as it takes",
   LABORO_VERSION: "the two ends speak different versions of the link",
   LABORO_WORKER_LOST: "the worker that had the request is gone",
 } as const;

@@ -43,6 +43,9 @@ const command = s.object({
   argv: s.list(s.word(), MAX_ARGUMENTS),
   placeholders: s.optional(s.described(s.flag(), "replace {} {#} {.} {/} in the arguments, task by task")),
   shell: s.optional(s.described(s.flag(), "the one argument is a line for /bin/sh")),
+  log: s.optional(
+    s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
+  ),
   ...surroundings,
 });
 

@@ -32,6 +32,8 @@ export type Recipe =
       readonly shell?: boolean;
       /** The entry of a task is a number: a million of them cost as much as one. */
       readonly array?: readonly Stride[];
+      /** A file at the worker that gets the output too; `{#}` in it is the task's number. It is never overwritten. */
+      readonly log?: string;
       readonly dir?: Bytes;
       readonly env?: Readonly<Record<string, Bytes>>;
       readonly stdin?: Uint8Array;
@@ -49,6 +51,24 @@ export type Recipe =
     }
   | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array }
   | { readonly kind: "noop" };
+
+/**
+ * What a worker must know how to do. `numbered` is a command that gets the task's number and nothing else: the only kind that some old
+ * workers know, and one that every worker for commands can do.
+ */
+export type TaskKind = "command" | "numbered" | "script" | "call" | "noop";
+
+export function kindOf(recipe: Recipe): TaskKind {
+  return recipe.kind === "command" && isNumbered(recipe) ? "numbered" : recipe.kind;
+}
+
+function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Recipe, { kind: "command" }>): boolean {
+  const [program, number] = argv;
+  if (argv.length !== 2 || number !== "{#}" || placeholders !== true) return false;
+  if (typeof program !== "string" || /\{[#./]?\}/.test(program)) return false;
+  const bare = env === undefined || Object.keys(env).length === 0;
+  return shell !== true && bare && stdin === undefined && typeof dir === "string";
+}
 
 /** Named amounts: what a worker has, or what one task needs. `slots` is always there. */
 export type Amounts = Readonly<Record<string, number>> & { readonly slots: number };

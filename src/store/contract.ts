@@ -131,6 +131,17 @@ export type Write =
     }
   /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
   | { readonly op: "remove"; readonly job: JobId }
+  /**
+   * Keep a small text under a key, for things that are no work: what workers are told, how they have behaved, who was let in. `null`
+   * forgets it. With `version` only where that is the version there is now, 0 for none; each change raises it by one.
+   */
+  | {
+      readonly op: "keep";
+      readonly area: string;
+      readonly key: string;
+      readonly value: string | null;
+      readonly version?: number;
+    }
   /** Bytes of output, synced before anything in this batch is committed; none comes after its attempt's end. */
   | { readonly op: "output"; readonly chunks: readonly OutputChunk[] };
 
@@ -167,6 +178,8 @@ export type Answer =
       readonly refused?: string;
     }
   | { readonly op: "remove"; readonly removed: boolean }
+  /** `version` is the one there is now: the new one where it was kept, 0 where there is none. */
+  | { readonly op: "keep"; readonly kept: boolean; readonly version: number }
   | { readonly op: "output" };
 
 /** A parcel with the tasks in it that have a result already. */
@@ -212,6 +225,23 @@ export interface OutputPage {
   readonly next?: number;
 }
 
+/** A small text and its key. */
+export interface Kept {
+  readonly key: string;
+  readonly value: string;
+  readonly version: number;
+  /** When, by the clock of the broker that wrote it. */
+  readonly changed: number;
+}
+
+/** How many tasks of one cell ended how. Cells are numbered from the first task that was asked for. */
+export interface EndCell {
+  readonly cell: number;
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly cancelled: number;
+}
+
 /** Which jobs to list; all that is given must hold. */
 export interface JobFilter {
   /** Not ended, or ended in one of these ways; none of them, no job. */
@@ -250,6 +280,8 @@ export interface Store {
     job: JobId,
     options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
   ): Promise<ResultPage>;
+  /** How many of these tasks have which result, in cells of `per` neighbours; cells without any are left out. In order. */
+  ends(job: JobId, range: Range, per: number): Promise<readonly EndCell[]>;
   /** The attempts of a task that were not its last. */
   earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */
@@ -267,5 +299,7 @@ export interface Store {
   ): Promise<OutputPage>;
   /** How much output is stored of attempts that have not ended. */
   outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
+  /** All that is kept in an area, in order of the keys' bytes. */
+  kept(area: string): Promise<readonly Kept[]>;
   close(): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /**
  * Placeholders in the arguments of a command:
  *   {}   the task's entry          {.}  the entry without its last extension
- *   {#}  the task's number         {/}  the entry without the folders before it
+ *   {#}  its number, from 1        {/}  the entry without the folders before it
  * A word of its own is replaced as it is. In a line for the shell what replaces them is quoted for the place where it stands: bare,
  * between single quotes, or between double ones. So `cat {}`, `cat '{}'` and `cat "{}.txt"` all mean the file of that name.
  */
@@ -56,7 +56,7 @@ function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote:
   if (!text.includes("{")) return word;
   const value = entry === undefined ? String(index) : latin(entry);
   const replaced = text.replace(PLACEHOLDER, (found, at: number) => {
-    if (found === "{#}") return String(index);
+    if (found === "{#}") return String(index + 1);
     return quote(found === "{.}" ? withoutExtension(value) : found === "{/}" ? baseName(value) : value, at);
   });
   return Buffer.from(replaced, "latin1");

@@ -37,7 +37,7 @@ describe("a job", () => {
     for (const [index, entry] of entries.entries()) {
       const parts: Uint8Array[] = [];
       for await (const { bytes } of job.output(index)) parts.push(bytes);
-      expect(Buffer.concat(parts)).toEqual(Buffer.concat([Buffer.from(entry), Buffer.from(`|${index}`)]));
+      expect(Buffer.concat(parts)).toEqual(Buffer.concat([Buffer.from(entry), Buffer.from(`|${index + 1}`)]));
     }
   });
 

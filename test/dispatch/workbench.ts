@@ -17,10 +17,12 @@ import {
   onDone,
   onDrain,
   onForget,
+  onForgive,
   onHalt,
   onHold,
   onJobAdded,
   onOpened,
+  onReclaim,
   onReply,
   onRequest,
   onResume,
@@ -157,6 +159,20 @@ export class Workbench {
 
   drain(name: string): void {
     this.step((out) => onDrain(this.state, out, WorkerId(name)));
+  }
+
+  forgive(name: string): boolean {
+    return this.step((out) => onForgive(this.state, out, name, this.now));
+  }
+
+  /** The worker says that it has this task; gives the attempt, where it may keep it. */
+  reclaim(name: string, task: string): number | undefined {
+    const { job, index } = parse(task);
+    const attempt = this.step((out) => onReclaim(this.state, out, WorkerId(name), job, index, this.now));
+    if (attempt === undefined) return undefined;
+    const held = this.held.get(name) ?? new Map<string, number>();
+    this.held.set(name, held.set(task, attempt));
+    return attempt;
   }
 
   worker(name: string): WorkerState {

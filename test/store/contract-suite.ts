@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe } from "vitest";
 import { describeCancel } from "./suite/cancel.js";
 import { describeFilters } from "./suite/filters.js";
 import { describeJobs } from "./suite/jobs.js";
+import { describeKept } from "./suite/kept.js";
 import { Broker, type MakeStore, type StoreHarness } from "./suite/kit.js";
 import { describeOutput } from "./suite/output.js";
 import { describeParcels } from "./suite/parcels.js";
@@ -39,6 +40,7 @@ export function describeStore(name: string, make: MakeStore, options: { readonly
     });
     describe("opening again", () => describeReopen(make));
     describe("remove", () => describeRemove(make));
+    describe("kept texts", () => describeKept(make));
     describe("refusals", () => describeRefusals(make));
     if (options.shared) describe("two brokers", () => describeShared(make));
   });

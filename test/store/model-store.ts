@@ -22,10 +22,12 @@ import {
 } from "../../src/model/ranges.js";
 import type {
   Answer,
+  EndCell,
   Epoch,
   Held,
   HeldParcel,
   JobPage,
+  Kept,
   OutputPage,
   Parcel,
   Progress,
@@ -61,6 +63,7 @@ export class ModelWorld {
   readonly jobs = new Map<JobId, ModelJob>();
   readonly parcels = new Map<ParcelId, OwnedParcel>();
   readonly output = new ModelOutput();
+  readonly keptTexts = new Map<string, Kept & { readonly area: string }>();
   #epoch = 0;
   #lastJob = 0;
   #broken: LaboroError | undefined;
@@ -141,6 +144,8 @@ export class ModelWorld {
         return this.#rerun(write, epoch);
       case "remove":
         return this.#remove(write);
+      case "keep":
+        return this.#keep(write, now);
       case "output":
         return { op: "output" };
     }
@@ -257,6 +262,25 @@ export class ModelWorld {
     const parcels = this.#owned((owner, parcel) => owner !== epoch && parcel.worker === worker);
     for (const { parcel } of parcels) this.parcels.set(parcel.id, { parcel, epoch });
     return { op, parcels };
+  }
+
+  #keep({ op, area, key, value, version: expected }: Op<"keep">, now: number): AnswerTo<"keep"> {
+    const name = JSON.stringify([area, key]);
+    const version = this.keptTexts.get(name)?.version ?? 0;
+    if (expected !== undefined && expected !== version) return { op, kept: false, version };
+    if (value === null) {
+      this.keptTexts.delete(name);
+      return { op, kept: true, version: 0 };
+    }
+    this.keptTexts.set(name, { area, key, value, version: version + 1, changed: now });
+    return { op, kept: true, version: version + 1 };
+  }
+
+  kept(area: string): readonly Kept[] {
+    return [...this.keptTexts.values()]
+      .filter((one) => one.area === area)
+      .map(({ area: _, ...one }) => one)
+      .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
   }
 
   #hold({ op, job, held }: Op<"hold">): AnswerTo<"hold"> {
@@ -449,6 +473,18 @@ class ModelStore implements Store {
     return next === undefined ? { results } : { results, next };
   }
 
+  async ends(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCell[]> {
+    const cells = new Map<number, Record<TaskEnd, number>>();
+    for (const { index, state } of this.#world.jobs.get(job)?.results.values() ?? []) {
+      if (index < first || index > last) continue;
+      const cell = Math.floor((index - first) / per);
+      const counted = cells.get(cell) ?? { succeeded: 0, failed: 0, cancelled: 0 };
+      counted[state]++;
+      cells.set(cell, counted);
+    }
+    return [...cells].map(([cell, counted]) => ({ cell, ...counted })).sort((a, b) => a.cell - b.cell);
+  }
+
   async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     const found = this.#world.jobs.get(job)?.earlier.filter((result) => result.index === index) ?? [];
     return found.sort((a, b) => a.attempt - b.attempt);
@@ -470,6 +506,10 @@ class ModelStore implements Store {
         known?.over.has(`${index}.${attempt}`) || ended.some((end) => end.index === index && end.attempt === attempt);
       return over ? 0 : this.#world.output.end(id, index, attempt);
     });
+  }
+
+  async kept(area: string): Promise<readonly Kept[]> {
+    return this.#world.kept(area);
   }
 
   async close(): Promise<void> {

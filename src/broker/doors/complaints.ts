@@ -2,6 +2,7 @@
  * Peers that misbehave, in the log: each address with each code once, and then only how often, once in a while. Ten thousand bad frames
  * are one line.
  */
+import type { ErrorCode } from "../../model/errors.js";
 import { now } from "../clock.js";
 import type { Log } from "../log.js";
 
@@ -23,7 +24,7 @@ export class Complaints {
   }
 
   /** `peer` is its address, without the port where that changes with each connection. */
-  about(door: string, peer: string, code: string, why: string): void {
+  about(door: string, peer: string, code: ErrorCode, why: string): void {
     const key = `${door}\0${peer}\0${code}`;
     const known = this.#known.get(key);
     if (known !== undefined && now() - known.since < AGAIN_MS) {

@@ -29,7 +29,7 @@ export async function openTcpDoor(
       socket.destroy();
     });
     if (peers.size >= MOST_PEERS) {
-      complaints.about(name, address, "LABORO_TOO_MANY", `${MOST_PEERS} peers are connected already`);
+      complaints.about(name, address, "LABORO_TOO_MANY_PEERS", `${MOST_PEERS} peers are connected already`);
       socket.destroy();
       return;
     }

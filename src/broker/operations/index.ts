@@ -15,7 +15,7 @@ import { rerun } from "./rerun.js";
 import { request, services } from "./services.js";
 import { entry, status } from "./status.js";
 import { entries, explain, running, task, tasks } from "./tasks.js";
-import { drain, stop, workers } from "./workers.js";
+import { drain, forgive, stop, workers } from "./workers.js";
 
 export const OPERATIONS = {
   status,
@@ -38,6 +38,7 @@ export const OPERATIONS = {
   workers,
   drain,
   stop,
+  forgive,
   services,
   request,
   events,

@@ -21,6 +21,7 @@ const recipeView = s.object({
   argv: words,
   placeholders: s.optional(s.flag()),
   shell: s.optional(s.flag()),
+  log: s.optional(s.text(4096)),
   array: s.optional(s.list(stride, 10_000)),
   dir: s.optional(s.word()),
   env: s.optional(s.record(s.word())),

@@ -1,4 +1,5 @@
 /** Operations on workers. */
+import { figuresOf } from "../../dispatch/index.js";
 import { LaboroError } from "../../model/errors.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
@@ -18,6 +19,15 @@ export const workerView = s.object({
   connected: s.described(s.flag(), "false while it is away and its tasks are kept for it"),
   draining: s.flag(),
   standing: s.choice("good", "suspended", "banned"),
+  figures: s.described(
+    s.object({
+      results: s.count(),
+      succeeded: s.count(),
+      recent: s.described(s.text(), "the last ten, the latest last: + or -"),
+    }),
+    "what workers of this name have done, on which their standing rests",
+  ),
+  address: s.optional(s.text()),
   total: s.record(s.number()),
   free: s.record(s.number()),
   tasks: s.described(s.count(), "how many it has, running or next"),
@@ -44,6 +54,8 @@ export const workers = operation({
       connected: one.connected,
       draining: one.draining,
       standing: one.standing,
+      figures: figuresIn(core, one.profile.name),
+      ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
       total: { ...one.profile.total },
       free: { ...one.free },
       tasks: one.out,
@@ -51,6 +63,22 @@ export const workers = operation({
       requests: one.requests.size,
     })),
   }),
+});
+
+function figuresIn(core: Core, name: string): { results: number; succeeded: number; recent: string } {
+  const { results, succeeded, recent } = figuresOf(core.state, name);
+  return { results, succeeded, recent };
+}
+
+export const forgive = operation({
+  name: "forgive",
+  role: "admin",
+  method: "POST",
+  path: "/workers/{name}/forgive",
+  summary: "Let a worker begin anew: what it did counts no more, and it gets work again",
+  input: s.object({ name: s.described(s.text(), "its name; it need not be connected") }),
+  output: s.object({ name: s.text(), known: s.described(s.flag(), "whether anything was known of that name") }),
+  perform: async (core, { name }) => ({ name, known: await core.forgive(name) }),
 });
 
 const drainOrStop = (name: "drain" | "stop") =>

@@ -3,7 +3,7 @@
  */
 import { join } from "node:path";
 import { LaboroError } from "../../model/errors.js";
-import type { Epoch } from "../contract.js";
+import type { Epoch, Kept } from "../contract.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { Batch } from "./batch.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
@@ -33,6 +33,7 @@ export class Engine {
   readonly #apply: (write: WriteRow, batch: Batch) => AnswerRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
+  readonly #kept: Statement;
   #epoch: Epoch = 0;
   #log: (line: string) => void = () => {};
 
@@ -45,6 +46,7 @@ export class Engine {
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
+      this.#kept = db.prepare("SELECT key, value, version, changed FROM kept WHERE area = ? ORDER BY key");
       this.jobs = new JobTable(db);
       this.#names = new WorkerNames(db);
       this.results = new ResultTable(db, this.#names);
@@ -103,6 +105,10 @@ export class Engine {
     } finally {
       this.#ledger.clear();
     }
+  }
+
+  kept(area: string): Kept[] {
+    return this.#kept.all(area);
   }
 
   close(): void {

@@ -6,9 +6,11 @@ import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
   Answer,
+  EndCell,
   Held,
   JobFilter,
   JobPage,
+  Kept,
   OutputPage,
   ResultFilter,
   ResultPage,
@@ -95,6 +97,10 @@ class SqliteStore implements Store {
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
   }
 
+  async ends(job: JobId, range: Range, per: number): Promise<readonly EndCell[]> {
+    return this.#thread.call("ends", { job, range, per });
+  }
+
   async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     return this.#thread.call("earlier", { job, index });
   }
@@ -109,6 +115,10 @@ class SqliteStore implements Store {
 
   async outputEnds(tasks: readonly TaskAttempt[]): Promise<readonly number[]> {
     return this.#thread.call("outputEnds", { tasks });
+  }
+
+  async kept(area: string): Promise<readonly Kept[]> {
+    return this.#thread.call("kept", { area });
   }
 
   async close(): Promise<void> {

@@ -7,7 +7,18 @@ import type { Attempt, JobId, ParcelId, TaskIndex } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
 import type { OutputStream, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { Answer, Epoch, HeldParcel, JobFilter, OutputPage, Parcel, ResultFilter, Write } from "../contract.js";
+import type {
+  Answer,
+  EndCell,
+  Epoch,
+  HeldParcel,
+  JobFilter,
+  Kept,
+  OutputPage,
+  Parcel,
+  ResultFilter,
+  Write,
+} from "../contract.js";
 import type { EntryChunk } from "./entry-chunks.js";
 import type { PackedAnswers } from "./pack-answers.js";
 import type { PackedWrites } from "./pack-writes.js";
@@ -75,6 +86,7 @@ export interface Calls {
   job: { asks: { id: JobId }; gives: JobRow | undefined };
   jobs: { asks: { before?: JobId; limit: number; filter?: JobFilter }; gives: JobRow[] };
   results: { asks: { job: JobId; from: TaskIndex; limit: number; filter?: ResultFilter }; gives: TaskResult[] };
+  ends: { asks: { job: JobId; range: Range; per: number }; gives: EndCell[] };
   earlier: { asks: { job: JobId; index: TaskIndex }; gives: TaskResult[] };
   entries: { asks: { job: JobId; range: Range }; gives: EntryChunk[] };
   output: {
@@ -86,6 +98,7 @@ export interface Calls {
     gives: OutputPage;
   };
   outputEnds: { asks: { tasks: readonly TaskAttempt[] }; gives: number[] };
+  kept: { asks: { area: string }; gives: Kept[] };
   close: { asks: Record<never, never>; gives: undefined };
 }
 

@@ -2,7 +2,8 @@
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import type { ResultFilter } from "../contract.js";
+import type { Range } from "../../model/ranges.js";
+import type { EndCell, ResultFilter } from "../contract.js";
 import type { Database, Statement } from "./database.js";
 import { ANY_STATE, type OfState, ofState, STATES, stateNumber } from "./task-states.js";
 import type { WorkerNames } from "./worker-names.js";
@@ -27,6 +28,9 @@ ${selectFrom("result", table)}
 WHERE job = ?1 AND idx >= ?2 AND (${condition})
   AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
 ORDER BY idx LIMIT ?3`;
+const ENDS = `
+SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed, sum(state = 2) AS cancelled
+FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
 const EARLIER = `${selectFrom("earlier")} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 interface ResultRow {
@@ -50,6 +54,7 @@ export class ResultTable {
   readonly #earlier: Statement;
   readonly #all: Statement;
   readonly #withState: ReadonlyMap<TaskEnd, Statement>;
+  readonly #ends: Statement;
   readonly #earlierOf: Statement;
 
   constructor(db: Database, names: WorkerNames) {
@@ -59,6 +64,7 @@ export class ResultTable {
     this.#earlier = db.prepare(insertInto("earlier", 1));
     this.#all = db.prepare(pageOfResults(ANY_STATE));
     this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(ofState(state)))]));
+    this.#ends = db.prepare(ENDS);
     this.#earlierOf = db.prepare(EARLIER);
   }
 
@@ -93,6 +99,10 @@ export class ResultTable {
     const rows = [...new Set(states)].flatMap((state) => read(this.#withState.get(state)));
     rows.sort((a, b) => a.index - b.index);
     return rows.slice(0, limit).map(resultFrom);
+  }
+
+  ends(job: JobId, { first, last }: Range, per: number): EndCell[] {
+    return this.#ends.all(job, first, last, per);
   }
 
   earlier(job: JobId, index: TaskIndex): TaskResult[] {

@@ -59,6 +59,8 @@ function answer(request: Request): Calls[Request["call"]]["gives"] {
       return engine.jobs.page(request.asks.before, request.asks.limit, request.asks.filter);
     case "results":
       return engine.results.page(request.asks.job, request.asks.from, request.asks.limit, request.asks.filter);
+    case "ends":
+      return engine.results.ends(request.asks.job, request.asks.range, request.asks.per);
     case "earlier":
       return engine.results.earlier(request.asks.job, request.asks.index);
     case "entries":
@@ -69,6 +71,8 @@ function answer(request: Request): Calls[Request["call"]]["gives"] {
       const { output } = engine;
       return request.asks.tasks.map((task) => output.storedEnd(task));
     }
+    case "kept":
+      return engine.kept(request.asks.area);
     case "close":
       engine.close();
       engine = undefined;

@@ -56,7 +56,7 @@ describe("laboro run", () => {
     expect((await run("--keep-order", "--each-line", "lines", "echo", "{}")).stdout).toBe("x y\nz\n");
     expect((await run("--keep-order", "--from-json", "items.json", "echo", "{}")).stdout).toBe('p\n{"q":1}\n');
     expect((await run("--keep-order", "--array", "1-9:4,20", "echo", "{}", "{#}")).stdout).toBe(
-      "1 0\n5 1\n9 2\n20 3\n",
+      "1 1\n5 2\n9 3\n20 4\n",
     );
   });
 
@@ -73,7 +73,7 @@ describe("laboro run", () => {
       code: 0,
       stdout: "",
     });
-    expect(lines("line.0")).toEqual(["IT'S"]);
+    expect(lines("line.1")).toEqual(["IT'S"]);
   });
 
   it("ships a script", async () => {

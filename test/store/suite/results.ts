@@ -85,6 +85,28 @@ export function describeResults(broker: () => Broker): void {
     expect(third).toEqual({ results: [result(19)] });
   });
 
+  it("counts ends in cells of neighbours, from the first that is asked for", async () => {
+    const { job, parcel } = await broker().submitAll(20);
+    const out = await broker().claim(parcel, 0, 19);
+    const ends = [
+      ...results(0, 5),
+      result(6, { state: "failed", code: 1 }),
+      result(15, { state: "cancelled", code: 0 }),
+    ];
+    await broker().settle(out, ends, false);
+    const { store } = broker();
+    expect(await store.ends(job.id, { first: 0, last: 19 }, 5)).toEqual([
+      { cell: 0, succeeded: 5, failed: 0, cancelled: 0 },
+      { cell: 1, succeeded: 1, failed: 1, cancelled: 0 },
+      { cell: 3, succeeded: 0, failed: 0, cancelled: 1 },
+    ]);
+    expect(await store.ends(job.id, { first: 4, last: 6 }, 2)).toEqual([
+      { cell: 0, succeeded: 2, failed: 0, cancelled: 0 },
+      { cell: 1, succeeded: 0, failed: 1, cancelled: 0 },
+    ]);
+    expect(await store.ends(job.id, { first: 7, last: 14 }, 1)).toEqual([]);
+  });
+
   it("keeps the attempts that were not a task's last apart from its result", async () => {
     const { job, parcel } = await broker().submitAll(1);
     const first = await broker().claim(parcel, 0, 0);

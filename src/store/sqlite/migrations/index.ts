@@ -6,11 +6,12 @@ import { LaboroError } from "../../../model/errors.js";
 import type { Database } from "../database.js";
 import { first } from "./001-first.js";
 import { filters } from "./002-filters.js";
+import { kept } from "./003-kept.js";
 
 /** Statements, or a function where what is stored has to be understood. */
 export type Migration = string | ((db: Database) => void);
 
-export const MIGRATIONS: readonly Migration[] = [first, filters];
+export const MIGRATIONS: readonly Migration[] = [first, filters, kept];
 
 export function migrate(db: Database, migrations: readonly Migration[] = MIGRATIONS): void {
   const version = schemaVersion(db);

@@ -10,6 +10,7 @@ import { prepareAdopt } from "./adopt.js";
 import { prepareCancel } from "./cancel.js";
 import { prepareClaim } from "./claim.js";
 import { prepareHold } from "./hold.js";
+import { prepareKeep } from "./keep.js";
 import { prepareLease } from "./lease.js";
 import { prepareRelease } from "./release.js";
 import { prepareRemove } from "./remove.js";
@@ -40,6 +41,7 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
   const cancel = prepareCancel(db, ledger);
   const rerun = prepareRerun(tables);
   const remove = prepareRemove(db, ledger, output);
+  const keep = prepareKeep(db);
   // The bytes themselves were written before the transaction began.
   const outputWritten: Operation<"output"> = ({ op }) => ({ op });
 
@@ -67,6 +69,8 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
         return rerun(write, batch);
       case "remove":
         return remove(write, batch);
+      case "keep":
+        return keep(write, batch);
       case "output":
         return outputWritten(write, batch);
     }

@@ -1,0 +1,80 @@
+/**
+ * A worker says that it has a task which nobody was known to have any more: it was cut off, its tasks went back to the line, and nobody
+ * else has taken this one yet. Then it stays with that worker, rather than being run twice.
+ */
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
+import { contains } from "../model/ranges.js";
+import type { Parcel } from "../store/contract.js";
+import { enterClaim, placeFromStock } from "./claims.js";
+import type { Decisions } from "./decisions.js";
+import { addWaiting, replaceWaiting, requeue } from "./queue.js";
+import { reindex } from "./signature.js";
+import { claimOf, type JobState, newParcelId, STARTED, type State, type Waiting } from "./state.js";
+
+/** The attempt under which the task is now this worker's; undefined where it is another's, over, or was never handed out. */
+export function onReclaim(
+  state: State,
+  out: Decisions,
+  id: WorkerId,
+  of: JobId,
+  index: TaskIndex,
+  now: number,
+): Attempt | undefined {
+  const worker = state.workers.get(id);
+  const job = state.jobs.get(of);
+  if (worker?.connected !== true || job === undefined) return undefined;
+  const own = claimOf(worker, of, index);
+  if (own !== undefined) return own.attempt;
+  if (contains(job.cancels, index)) return undefined;
+  const found = waitingAt(job, index);
+  if (found === undefined || found.attempt === 0) return undefined;
+  const from = cutOut(state, out, job, found, index, now);
+  const attempt = found.attempt + 1;
+  const parcel = newParcelId(state);
+  const { failures, crashes } = found;
+  out.writes.push({ op: "claim", from, parcel, first: index, last: index, attempt, worker: id });
+  const claim = enterClaim(state, worker, job, { parcel, first: index, last: index, attempt, failures, crashes });
+  claim.tasks[0] = STARTED;
+  placeFromStock(state, claim);
+  reindex(worker);
+  requeue(state, job);
+  return attempt;
+}
+
+function waitingAt(job: JobState, index: TaskIndex): Waiting | undefined {
+  const within = ({ first, last }: Waiting): boolean => first <= index && index <= last;
+  for (const waiting of job.waiting) if (within(waiting)) return waiting;
+  for (const waiting of job.later) if (within(waiting)) return waiting;
+  return undefined;
+}
+
+/** Takes one task out of the line. The parcel that is left of it holds that task alone, and is no longer known to wait. */
+function cutOut(
+  state: State,
+  out: Decisions,
+  job: JobState,
+  waiting: Waiting,
+  index: TaskIndex,
+  now: number,
+): Parcel["id"] {
+  if (!job.later.delete(waiting)) {
+    const others = [...job.waiting].filter((other) => other !== waiting);
+    replaceWaiting(job, others);
+  }
+  const { parcel, first, last, ...history } = waiting;
+  if (first === last) return parcel;
+  const piece = (from: number, to: number): Parcel => ({
+    ...history,
+    id: newParcelId(state),
+    job: job.id,
+    first: from,
+    last: to,
+  });
+  const alone = piece(index, index);
+  const beside: Parcel[] = [];
+  if (first < index) beside.push(piece(first, index - 1));
+  if (index < last) beside.push(piece(index + 1, last));
+  out.writes.push({ op: "replace", job: job.id, parcel, pieces: [...beside, alone], earlier: [], cancelled: 0 });
+  for (const left of beside) addWaiting(state, out, job, left, now);
+  return alone.id;
+}
