@@ -11,7 +11,7 @@ import { addWaiting, replaceWaiting, requeue } from "./queue.js";
 import { reindex } from "./signature.js";
 import { claimOf, type JobState, newParcelId, STARTED, type State, type Waiting } from "./state.js";
 
-/** The attempt under which the task is now this worker's; undefined where it is another's, over, or was never handed out. */
+/** The attempt under which the task is now this worker's; undefined where it is another's, over, was never handed out, or would be one too many of its job. */
 export function onReclaim(
   state: State,
   out: Decisions,
@@ -25,7 +25,8 @@ export function onReclaim(
   if (worker?.connected !== true || job === undefined) return undefined;
   const own = claimOf(worker, of, index);
   if (own !== undefined) return own.attempt;
-  if (contains(job.cancels, index)) return undefined;
+  if (contains(job.cancels, index) || job.out >= (job.job.limits.maxRunning ?? Number.POSITIVE_INFINITY))
+    return undefined;
   const found = waitingAt(job, index);
   if (found === undefined || found.attempt === 0) return undefined;
   const from = cutOut(state, out, job, found, index, now);

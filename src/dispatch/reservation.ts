@@ -18,14 +18,15 @@ export function reserveRoom(state: State, job: JobState): void {
   worker.reservedFor = signature;
 }
 
-/** The capable worker with most free slots that is not kept for another signature. */
+/** The capable worker with most free slots that is not kept for another signature, nor on probation. */
 function roomiestFree({ roomiest }: Signature): WorkerState | undefined {
   const passed: WorkerState[] = [];
   let worker = roomiest.peek();
   // At most one worker a signature is kept back, so few are passed over here.
-  for (; worker?.reservedFor !== undefined; worker = roomiest.peek()) {
+  while (worker !== undefined && (worker.reservedFor !== undefined || worker.standing !== "good")) {
     passed.push(worker);
     roomiest.remove(worker);
+    worker = roomiest.peek();
   }
   for (const one of passed) roomiest.place(one);
   return worker;

@@ -10,6 +10,7 @@
  */
 import type { Decisions } from "./decisions.js";
 import { fillWorker, placeWork } from "./place.js";
+import { unreserve } from "./reservation.js";
 import { reenlist } from "./signature.js";
 import type { Figures, Standing, State, WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
@@ -76,7 +77,10 @@ function setStanding(state: State, out: Decisions, name: string, standing: Stand
     if (worker.profile.name !== name) continue;
     worker.standing = standing;
     if (!worker.connected) continue;
-    if (standing !== "good") retractClaims(out, worker, worker.stocked);
+    if (standing !== "good") {
+      retractClaims(out, worker, worker.stocked);
+      if (worker.reservedFor !== undefined) unreserve(state, worker.reservedFor);
+    }
     reenlist(state, worker);
   }
 }

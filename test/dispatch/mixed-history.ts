@@ -5,7 +5,7 @@ import type { Step } from "./mixed-steps.js";
 import { Workbench, type WorkerWish } from "./workbench.js";
 
 export class MixedHistory {
-  readonly broker = new Workbench({ maxWaitingRequests: 3, retryBackoffMs: 10, maxRetryBackoffMs: 20, leaseBlock: 6 });
+  readonly broker: Workbench;
   readonly asked: RequestId[] = [];
   readonly #wishes: readonly WorkerWish[];
   readonly #answered = new Map<number, number>();
@@ -15,7 +15,9 @@ export class MixedHistory {
   #lives = 0;
   #lastEnds: [string, string, number][] = [];
 
-  constructor(wishes: readonly WorkerWish[]) {
+  constructor(wishes: readonly WorkerWish[], standing = false) {
+    const bounds = { maxWaitingRequests: 3, leaseBlock: 6 };
+    this.broker = new Workbench({ ...bounds, retryBackoffMs: 10, maxRetryBackoffMs: 20, standing });
     this.#wishes = wishes;
   }
 
@@ -104,6 +106,13 @@ export class MixedHistory {
         if (broker.world.jobs.has(of as never)) broker.cancel(of, step.first, step.first + step.length);
         return;
       }
+      case "forgive":
+        broker.forgive(name);
+        return;
+      case "reclaim":
+        if (known?.connected === true && !broker.at(name).includes(`${1 + (step.many % 6)}.${step.index}`))
+          broker.reclaim(name, `${1 + (step.many % 6)}.${step.index}`);
+        return;
       case "hold":
         broker.hold(1 + (step.at % 6), step.held);
         return;

@@ -11,8 +11,8 @@ describe("requests and tasks in any order, on one broker", () => {
     let requests = 0;
     let tasks = 0;
     fc.assert(
-      fc.property(livelyWorkers, steps, (workers, history) => {
-        const mixed = new MixedHistory(workers);
+      fc.property(livelyWorkers, steps, fc.boolean(), (workers, history, standing) => {
+        const mixed = new MixedHistory(workers, standing);
         for (const step of history) mixed.take(step);
         mixed.settle();
         const silent = mixed.asked.filter((id: RequestId) => mixed.answers(id) !== 1);
