@@ -40,10 +40,14 @@ import type { Answer, OutputChunk, Parcel, Store, Write } from "../store/contrac
 import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
+import type { BrokerGroup } from "./config/group.js";
+import { WorkerConfig } from "./config/worker-config.js";
 import { endsBeforeOpening } from "./dependencies.js";
 import { Events } from "./events.js";
+import { History } from "./history.js";
 import { JobDesk } from "./job-desk.js";
 import type { Log } from "./log.js";
+import { Maintenance } from "./maintenance.js";
 import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
 import { Tally } from "./tally.js";
 import { Watchers } from "./watchers.js";
@@ -83,6 +87,12 @@ export class Core {
   readonly taskNews = new Watchers<string, undefined>();
   readonly started = now();
   readonly tally = new Tally();
+  /** What workers are told. */
+  readonly config: WorkerConfig;
+  readonly maintenance = new Maintenance();
+  /** The brokers that share the store, where there are others. */
+  group: BrokerGroup | undefined;
+  readonly history: History;
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
@@ -95,9 +105,11 @@ export class Core {
     this.store = store;
     this.state = state;
     this.#log = log;
+    this.config = new WorkerConfig(this, log);
     this.events = new Events(state.epoch);
     this.events.onAdded((event) => this.tally.heard(event, event.at));
     const decide: Decide = (step) => this.decide(step);
+    this.history = new History(this, log);
     this.jobs = new JobDesk(state, decide);
     this.requests = new RequestDesk(state, decide, (worker) => this.#ports.get(worker), this.tally);
     this.#commits = new CommitLoop(store, {
@@ -117,9 +129,13 @@ export class Core {
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
         if (written) log.info({}, "the disk has room again: work goes on");
-        if (!this.#stopping) this.decide((out) => onResume(this.state, out, now()));
+        if (!this.#stopping && !this.maintenance.draining) this.decide((out) => onResume(this.state, out, now()));
       },
       failed,
+    });
+    this.maintenance.onChanged((draining) => {
+      if (draining) onHalt(state);
+      else if (this.refusing === undefined) this.decide((out) => onResume(state, out, now()));
     });
   }
 
@@ -128,8 +144,10 @@ export class Core {
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await endsBeforeOpening(store, held.jobs);
     for (const { key, value } of await store.kept(STANDING_AREA)) core.state.standings.set(key, JSON.parse(value));
+    await core.config.open();
     core.jobs.opened(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
+    core.history.start();
     return core;
   }
 
@@ -301,6 +319,8 @@ export class Core {
     this.#stopping = true;
     onHalt(this.state);
     clearTimeout(this.#alarm);
+    this.config.close();
+    this.history.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
     if (this.#commits.refusing === undefined) await this.#commits.settled();

@@ -1,9 +1,7 @@
 /** How the broker is, and a link for a browser. */
-
-import { finishedCount } from "../../model/job.js";
 import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
-import type { Core } from "../core.js";
+import { requestsIn, workersIn, workIn } from "../load.js";
 import { nothing } from "./members.js";
 import { operation } from "./operation.js";
 
@@ -46,37 +44,6 @@ export const status = operation({
     };
   },
 });
-
-function workIn(core: Core) {
-  const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
-  const tasks = { waiting: 0, running: 0 };
-  for (const { id, job, held, blockedBy, out } of core.state.jobs.values()) {
-    jobs[held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting"]++;
-    const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
-    tasks.running += Math.min(out, left);
-    tasks.waiting += Math.max(0, left - out);
-  }
-  return { jobs, tasks };
-}
-
-function workersIn(core: Core) {
-  const workers = { connected: 0, away: 0, draining: 0 };
-  const slots = { total: 0, free: 0 };
-  for (const { connected, draining, profile, free } of core.state.workers.values()) {
-    workers[connected ? "connected" : "away"]++;
-    if (draining) workers.draining++;
-    if (!connected) continue;
-    slots.total += profile.total.slots;
-    slots.free += Math.max(0, free.slots ?? 0);
-  }
-  return { workers, slots };
-}
-
-function requestsIn(core: Core): { waiting: number; running: number } {
-  let waiting = 0;
-  for (const { forRequests, requests } of core.state.signatures.values()) if (forRequests) waiting += requests.size;
-  return { waiting, running: core.state.requests.size - waiting };
-}
 
 export const entry = operation({
   name: "entry",

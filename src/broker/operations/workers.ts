@@ -1,5 +1,5 @@
 /** Operations on workers. */
-import { figuresOf } from "../../dispatch/index.js";
+import { figuresOf, type WorkerState } from "../../dispatch/index.js";
 import { LaboroError } from "../../model/errors.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
@@ -43,26 +43,26 @@ export const workers = operation({
   summary: "Workers that are connected, or away for a while",
   input: nothing,
   output: s.object({ workers: s.list(workerView, 1_000_000) }),
-  perform: (core) => ({
-    workers: Array.from(core.state.workers.values(), (one) => ({
-      id: one.profile.id,
-      name: one.profile.name,
-      protocol: one.profile.protocol,
-      pool: one.profile.pool,
-      tags: one.profile.tags,
-      services: one.profile.services,
-      connected: one.connected,
-      draining: one.draining,
-      standing: one.standing,
-      figures: figuresIn(core, one.profile.name),
-      ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
-      total: { ...one.profile.total },
-      free: { ...one.free },
-      tasks: one.out,
-      stock: one.stock,
-      requests: one.requests.size,
-    })),
-  }),
+  perform: (core) => ({ workers: Array.from(core.state.workers.values(), (one) => viewOfWorker(core, one)) }),
+});
+
+export const viewOfWorker = (core: Core, one: WorkerState): s.ReadBy<typeof workerView> => ({
+  id: one.profile.id,
+  name: one.profile.name,
+  protocol: one.profile.protocol,
+  pool: one.profile.pool,
+  tags: one.profile.tags,
+  services: one.profile.services,
+  connected: one.connected,
+  draining: one.draining,
+  standing: one.standing,
+  figures: figuresIn(core, one.profile.name),
+  ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
+  total: { ...one.profile.total },
+  free: { ...one.free },
+  tasks: one.out,
+  stock: one.stock,
+  requests: one.requests.size,
 });
 
 function figuresIn(core: Core, name: string): { results: number; succeeded: number; recent: string } {

@@ -1,0 +1,13 @@
+/** The brokers that share a store, as far as those need to know that send peers from one to another. */
+export interface GroupBroker {
+  readonly identity: string;
+  /** Its doors by name; one with several ports is there as often, in the order of its ports. */
+  readonly doors: readonly { readonly name: string; readonly url: string }[];
+}
+
+export interface BrokerGroup {
+  /** Which of them this broker is. */
+  readonly identity: string;
+  /** Those that are alive and take work, this one among them unless it is being drained. */
+  brokers(): readonly GroupBroker[];
+}

@@ -1,0 +1,167 @@
+/**
+ * A picture of a job's tasks: where each stands, or for many of them, cell by cell, what is most worth knowing about the tasks in it. Runs of equal cells are
+ * one pair of numbers, so that an answer is small whatever the job is.
+ */
+import { GONE, STARTED } from "../../dispatch/state.js";
+import type { JobId } from "../../model/ids.js";
+import type { Job } from "../../model/job.js";
+import { type Range, within } from "../../model/ranges.js";
+import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
+import { existing, job } from "./members.js";
+import { operation } from "./operation.js";
+
+/** In the order in which they matter: a cell shows the first three where any of its tasks is so, otherwise what most are. */
+export const CELL_STATES = ["failed", "running", "next", "waiting", "cancelled", "succeeded"] as const;
+const [FAILED, RUNNING, NEXT, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
+const KINDS = CELL_STATES.length;
+
+const MOST_CELLS = 20_000;
+/** Tasks of one picture. Of a larger job, a part is looked at. */
+const MOST_TASKS = 2 ** 20;
+/** Tasks whose results are counted in one look at the store: commits wait so long for it, and no longer. */
+const COUNTED_AT_ONCE = 65_536;
+
+const input = s.object({
+  job,
+  first: s.withDefault(s.described(s.count(), "from this task on"), 0),
+  last: s.optional(s.described(s.count(), `to this one; at most ${MOST_TASKS} tasks are shown`)),
+  cells: s.withDefault(s.described(s.integer(1, MOST_CELLS), "in at most so many cells"), 10_000),
+});
+
+export const taskMap = operation({
+  name: "taskMap",
+  role: "read",
+  method: "GET",
+  path: "/jobs/{job}/map",
+  summary: "Where the tasks of a job stand, as runs of equal cells",
+  input,
+  output: s.object({
+    count: s.described(s.count(), "how many tasks the job has"),
+    first: s.count(),
+    last: s.described(s.count(), "the last task that is shown"),
+    per: s.described(s.count(), "tasks in a cell"),
+    states: s.described(s.list(s.choice(...CELL_STATES), KINDS), "what the numbers in `runs` stand for"),
+    runs: s.described(s.list(s.count(), 2 * MOST_CELLS), "in turn a number of `states`, and how many cells are so"),
+  }),
+  perform: async (core, given) => {
+    const found = await existing(core, given.job);
+    const { first, last } = windowOf(found, given.first, given.last);
+    const per = Math.max(1, Math.ceil((last - first + 1) / given.cells));
+    const cells = new Cells(first, last, per);
+    await countEnds(core, given.job, cells);
+    if (found.ended === undefined) countOut(core, given.job, cells);
+    countCancelled(found, cells);
+    return { count: found.count, first, last, per, states: CELL_STATES, runs: cells.runs() };
+  },
+});
+
+function windowOf({ count }: Job, from: number, to: number | undefined): Range {
+  const first = Math.min(from, Math.max(0, count - 1));
+  const last = Math.min(count - 1, to ?? count - 1, first + MOST_TASKS - 1);
+  return { first, last: Math.max(first, last) };
+}
+
+/** How many tasks of each cell are in which state. */
+class Cells {
+  readonly length: number;
+  readonly #counts: Uint32Array;
+
+  constructor(
+    readonly first: number,
+    readonly last: number,
+    readonly per: number,
+  ) {
+    this.length = Math.ceil((last - first + 1) / per);
+    this.#counts = new Uint32Array(this.length * KINDS);
+  }
+
+  add(cell: number, kind: number, count: number): void {
+    const at = cell * KINDS + kind;
+    this.#counts[at] = (this.#counts[at] ?? 0) + count;
+  }
+
+  /** Tasks of this stretch, as far as they are shown. */
+  addRange(kind: number, from: number, to: number): void {
+    const end = Math.min(to, this.last);
+    for (let at = Math.max(from, this.first); at <= end; ) {
+      const cell = Math.floor((at - this.first) / this.per);
+      const next = Math.min(end + 1, this.first + (cell + 1) * this.per);
+      this.add(cell, kind, next - at);
+      at = next;
+    }
+  }
+
+  count(cell: number, kind: number): number {
+    return this.#counts[cell * KINDS + kind] ?? 0;
+  }
+
+  sizeOf(cell: number): number {
+    return Math.min(this.per, this.last + 1 - this.first - cell * this.per);
+  }
+
+  /** Of these, how many are in no state yet. */
+  unknown(cell: number): number {
+    let known = 0;
+    for (let kind = 0; kind < KINDS; kind++) known += this.count(cell, kind);
+    return Math.max(0, this.sizeOf(cell) - known);
+  }
+
+  runs(): number[] {
+    const runs: number[] = [];
+    for (let cell = 0; cell < this.length; cell++) {
+      const kind = this.#shown(cell);
+      if (runs.length > 0 && runs[runs.length - 2] === kind) runs[runs.length - 1] = (runs.at(-1) ?? 0) + 1;
+      else runs.push(kind, 1);
+    }
+    return runs;
+  }
+
+  #shown(cell: number): number {
+    for (const kind of [FAILED, RUNNING, NEXT]) if (this.count(cell, kind) > 0) return kind;
+    const waiting = this.count(cell, WAITING) + this.unknown(cell);
+    const [most] = [
+      [WAITING, waiting] as const,
+      [SUCCEEDED, this.count(cell, SUCCEEDED)] as const,
+      [CANCELLED, this.count(cell, CANCELLED)] as const,
+    ].sort(([, a], [, b]) => b - a);
+    return most?.[0] ?? WAITING;
+  }
+}
+
+async function countEnds(core: Core, id: JobId, cells: Cells): Promise<void> {
+  const step = Math.max(1, Math.floor(COUNTED_AT_ONCE / cells.per)) * cells.per;
+  for (let first = cells.first; first <= cells.last; first += step) {
+    const last = Math.min(cells.last, first + step - 1);
+    const before = (first - cells.first) / cells.per;
+    for (const { cell, succeeded, failed, cancelled } of await core.store.ends(id, { first, last }, cells.per)) {
+      cells.add(before + cell, SUCCEEDED, succeeded);
+      cells.add(before + cell, FAILED, failed);
+      cells.add(before + cell, CANCELLED, cancelled);
+    }
+  }
+}
+
+/** What is at workers. A result may have come since the store was asked: it is shown a look later. */
+function countOut(core: Core, id: JobId, cells: Cells): void {
+  for (const { first, last, tasks } of core.state.jobs.get(id)?.claims ?? []) {
+    const end = Math.min(last, cells.last);
+    for (let at = Math.max(first, cells.first); at <= end; at++) {
+      const state = tasks[at - first];
+      if (state !== GONE) cells.addRange(state === STARTED ? RUNNING : NEXT, at, at);
+    }
+  }
+}
+
+/** What was cancelled before it was handed out has no result: it is what the other states leave over among the cancels. */
+function countCancelled({ cancels }: Job, cells: Cells): void {
+  for (const { first, last } of within(cells, cancels)) {
+    const from = Math.floor((first - cells.first) / cells.per);
+    const to = Math.floor((last - cells.first) / cells.per);
+    for (let cell = from; cell <= to; cell++) {
+      const start = cells.first + cell * cells.per;
+      const inside = Math.min(last, start + cells.sizeOf(cell) - 1) - Math.max(first, start) + 1;
+      cells.add(cell, CANCELLED, Math.min(cells.unknown(cell), inside));
+    }
+  }
+}
