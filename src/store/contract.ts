@@ -262,7 +262,41 @@ export interface ResultFilter {
   readonly worker?: string;
 }
 
+/** A broker of the group, as the others see it. Times are the store's. */
+export interface Member {
+  readonly epoch: Epoch;
+  /** What it says of itself: JSON. */
+  readonly about: string;
+  readonly started: number;
+  readonly lastBeat: number;
+  /** Its lease runs: what it owns is its own. */
+  readonly alive: boolean;
+}
+
+/**
+ * What a store that brokers share knows of them. A broker's lease is renewed by its heartbeat; while it runs, nobody takes what the
+ * broker owns. Once it has ended, every write of that epoch is refused with LABORO_LEASE_LOST, and it opens anew.
+ */
+export interface Group {
+  /** Renews the lease for `leaseMs` from now, by the store's clock. Rejects with LABORO_LEASE_LOST where it had ended. */
+  beat(about: string, leaseMs: number): Promise<void>;
+  members(): Promise<readonly Member[]>;
+  /**
+   * Brokers whose lease has ended: what waited there can be leased by anyone from now on. Gives the epochs of which workers still hold
+   * claims; one broker only gets each.
+   */
+  reap(now: number): Promise<readonly Epoch[]>;
+  /** The grace for a dead broker's workers is over: what they still hold is this broker's now. One broker only gets each. */
+  orphans(dead: Epoch): Promise<readonly HeldParcel[]>;
+  /** Told what others changed: a job was added, held, cancelled, ran out, ended; or a text was kept. Only a hint: some are missed. */
+  listen(heard: (hint: { readonly job?: JobId; readonly area?: string }) => void): void;
+  /** This broker goes: what waits here is anybody's, and its row is gone. */
+  leave(): Promise<void>;
+}
+
 export interface Store {
+  /** Where brokers share it. */
+  readonly group?: Group;
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
   /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
