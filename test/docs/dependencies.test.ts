@@ -5,11 +5,16 @@ import { REPOSITORY } from "../support/launched.js";
 
 type Packages = Readonly<Record<string, string>>;
 
-const manifest = JSON.parse(readFileSync(join(REPOSITORY, "package.json"), "utf8")) as {
+interface Manifest {
   readonly dependencies: Packages;
   readonly devDependencies: Packages;
   readonly overrides: Packages;
-};
+}
+
+const read = (...path: string[]): Manifest =>
+  JSON.parse(readFileSync(join(REPOSITORY, ...path, "package.json"), "utf8")) as Manifest;
+const { dependencies, devDependencies, overrides } = read();
+const { dependencies: forTests } = read("test");
 
 /** What stands before the first table, then each table: the packages of its first column, with the text of the others. */
 function tables(): { name: string; reasons: string[] }[][] {
@@ -26,24 +31,24 @@ function tables(): { name: string; reasons: string[] }[][] {
 describe("docs/reference/dependencies.md", () => {
   const [before, ...lists] = tables();
 
-  it("has a table of what is needed to run, one for development, and one of overrides", () => {
+  it("has a table of what is needed to run, one for development, one for tests, and one of overrides", () => {
     expect(before).toEqual([]);
-    expect(lists).toHaveLength(3);
+    expect(lists).toHaveLength(4);
   });
 
   it.each([
-    ["dependencies", 0],
-    ["devDependencies", 1],
-    ["overrides", 2],
-  ] as const)("lists the %s of package.json, each with its reason", (kind, place) => {
+    ["dependencies", 0, dependencies],
+    ["development dependencies", 1, devDependencies],
+    ["test package", 2, forTests],
+    ["overrides", 3, overrides],
+  ] as const)("lists the %s, each with its reason", (_, place, packages) => {
     const listed = lists[place] ?? [];
-    expect(listed.map(({ name }) => name).sort()).toEqual(Object.keys(manifest[kind]).sort());
+    expect(listed.map(({ name }) => name).sort()).toEqual(Object.keys(packages).sort());
     expect(listed.filter(({ reasons }) => reasons.some((reason) => reason.trim() === ""))).toEqual([]);
   });
 
   it("tells of versions that are pinned", () => {
-    const { dependencies, devDependencies, overrides } = manifest;
-    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies, ...overrides }))
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies, ...forTests, ...overrides }))
       expect([name, version]).toEqual([name, expect.stringMatching(/^\d+\.\d+\.\d+(-[\w.]+)?$/)]);
   });
 });
