@@ -1,5 +1,6 @@
 /** A broker: store, dispatch and doors put together. */
 import { readFileSync } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { DEFAULT_SETTINGS, type Settings } from "../dispatch/index.js";
 import { errnoOf, LaboroError } from "../model/errors.js";
 import type { Store } from "../store/contract.js";
@@ -17,6 +18,7 @@ import { type Log, SILENT } from "./log.js";
 import { isLoopback } from "./loopback.js";
 import { MainDoor } from "./main-door.js";
 import { ownName } from "./own-name.js";
+import { keepWithin, type Retention } from "./retention.js";
 import type { Role } from "./roles.js";
 import { keptTokens } from "./tokens.js";
 
@@ -40,6 +42,8 @@ export interface BrokerOptions {
   /** Doors without authentication may be opened to other machines. */
   readonly insecure?: boolean;
   readonly doorSettings?: DoorSettings;
+  /** How long and how much of what has ended is kept; all of it if absent. */
+  readonly retention?: Retention;
   readonly allowNetworkFilesystem?: boolean;
   readonly log?: Log;
   /** The store has failed for good, or the like: the broker can only be stopped. */
@@ -98,8 +102,16 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     const door = new MainDoor(core, {
       tokens,
       entry,
-      face: { version: versionOf(), doors: () => [{ name: "main", url }, ...listed(doors)], newEntry },
+      face: {
+        version: versionOf(),
+        conversations,
+        disk: () => roomIn(dir),
+        doors: () => [{ name: "main", url }, ...listed(doors)],
+        newEntry,
+      },
       conversations,
+      complaints,
+      doorSettings: options.doorSettings ?? {},
       log,
       broker: `broker-${core.state.epoch}`,
       heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
@@ -114,6 +126,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
         throw cause;
       },
     );
+    const forget = options.retention === undefined ? undefined : keepWithin(core, options.retention, log);
     const name = advertise[0] ?? (isWildcard(host) ? await ownName() : host);
     const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
@@ -127,6 +140,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       joinUrl: (role = "worker") => joinUrl({ ...access, token: tokens.ofRole(role) ?? token }),
       newEntry,
       stop: async () => {
+        forget?.();
         await core.stop();
         await Promise.all([door, ...doors].map((one) => one.close()));
         await store.close();
@@ -178,6 +192,11 @@ async function listen(
     const why = taken ? "something else listens there" : String(cause);
     throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on ${host}:${port ?? DEFAULT_PORT}: ${why}`, { cause });
   }
+}
+
+async function roomIn(dir: string): Promise<{ free: number; total: number }> {
+  const { bavail, blocks, bsize } = await statfs(dir);
+  return { free: bavail * bsize, total: blocks * bsize };
 }
 
 const isWildcard = (host: string): boolean => host === "0.0.0.0" || host === "::" || host === "";

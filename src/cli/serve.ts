@@ -4,13 +4,14 @@ import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { DOOR_NAMES } from "../broker/doors/door.js";
 import { type DoorRequest, parseDoor } from "../broker/doors/index.js";
-import { DEFAULT_PORT, startBroker } from "../broker/index.js";
+import { type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
 import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
 import { asLaboroError } from "../model/errors.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
 import { remark, say } from "./print.js";
+import { parseSize } from "./size.js";
 
 interface Options {
   readonly data?: string;
@@ -20,6 +21,8 @@ interface Options {
   readonly pool?: string;
   readonly identity: readonly string[];
   readonly insecure?: boolean;
+  readonly keepFor?: number;
+  readonly keepSize?: number;
   readonly standing?: boolean;
   readonly allowNetworkFilesystem?: boolean;
   readonly heartbeat?: number;
@@ -72,6 +75,8 @@ export function serve(): Command {
       [],
     )
     .option("--insecure", "open doors that ask nobody who they are to other machines, too")
+    .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
+    .option("--keep-size <bytes>", "forget the oldest ended jobs while all takes more room than this: 50G", parseSize)
     .option("--standing", "suspend and ban workers that fail too often")
     .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
     .option("--verbose", "say more when something fails")
@@ -94,6 +99,7 @@ async function run(options: Options): Promise<void> {
     settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
     doors: options.door,
     insecure: options.insecure === true,
+    ...retentionOf(options),
     doorSettings: {
       ...(options.pool === undefined ? {} : { pool: options.pool }),
       ...(options.identity.length === 0 ? {} : { identities: options.identity }),
@@ -131,6 +137,16 @@ function parseAddress(text: string): Address {
     throw new InvalidArgumentError("expected ADDRESS or ADDRESS:PORT");
   }
   return port === undefined ? { host } : { host, port: Number(port) };
+}
+
+function retentionOf({ keepFor, keepSize }: Options): Pick<BrokerOptions, "retention"> {
+  if (keepFor === undefined && keepSize === undefined) return {};
+  return {
+    retention: {
+      ...(keepFor === undefined ? {} : { keepForMs: keepFor }),
+      ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
+    },
+  };
 }
 
 function collectDoors(text: string, before: readonly DoorRequest[]): readonly DoorRequest[] {

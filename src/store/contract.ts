@@ -335,5 +335,7 @@ export interface Store {
   outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
   /** All that is kept in an area, in order of the keys' bytes. */
   kept(area: string): Promise<readonly Kept[]>;
+  /** About how much room all of it takes. */
+  bytes(): Promise<number>;
   close(): Promise<void>;
 }

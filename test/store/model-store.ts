@@ -512,6 +512,10 @@ class ModelStore implements Store {
     return this.#world.kept(area);
   }
 
+  async bytes(): Promise<number> {
+    return JSON.stringify([...this.#world.jobs.values()]).length;
+  }
+
   async close(): Promise<void> {
     this.#epoch = undefined;
   }

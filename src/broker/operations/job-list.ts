@@ -110,16 +110,23 @@ export const clean = operation({
   input: cleanInput,
   output: s.object({ removed: s.count(), jobs: s.list(s.count(), 1_000_000) }),
   perform: async (core, given) => {
-    const removed: JobId[] = [];
-    for (const ids of batched(await endedJobs(core, given))) {
-      const answers = await Promise.all(ids.map((id) => core.ask({ op: "remove", job: id })));
-      removed.push(...ids.filter((_, i) => answers[i]?.op === "remove" && answers[i].removed));
-    }
+    const removed = await removeJobs(core, await endedJobs(core, given));
     return { removed: removed.length, jobs: removed };
   },
 });
 
-async function endedJobs(core: Core, given: s.ReadBy<typeof cleanInput>): Promise<JobId[]> {
+/** Those of them that were there and had ended. */
+export async function removeJobs(core: Core, jobs: readonly JobId[]): Promise<readonly JobId[]> {
+  const removed: JobId[] = [];
+  for (const ids of batched(jobs)) {
+    const answers = await Promise.all(ids.map((id) => core.ask({ op: "remove", job: id })));
+    removed.push(...ids.filter((_, i) => answers[i]?.op === "remove" && answers[i].removed));
+  }
+  return removed;
+}
+
+/** Newest first. */
+export async function endedJobs(core: Core, given: s.ReadBy<typeof cleanInput>): Promise<JobId[]> {
   const { olderThanMs, states, keep } = given;
   const filter = { states, ...(olderThanMs === undefined ? {} : { endedBefore: now() - olderThanMs }) };
   const found: JobId[] = [];

@@ -21,6 +21,9 @@ const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
 const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${PARCEL_COLUMNS}`;
 
+const ROOM = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
+  FROM pragma_page_count c, pragma_freelist_count f, pragma_page_size s`;
+
 export class Engine {
   readonly path: string;
   readonly jobs: JobTable;
@@ -109,6 +112,12 @@ export class Engine {
 
   kept(area: string): Kept[] {
     return this.#kept.all(area);
+  }
+
+  /** Pages in use, and the segments of output. */
+  bytes(): number {
+    const { pages, size }: { pages: number; size: number } = this.#db.prepare(ROOM).get();
+    return pages * size + this.#segments.bytesUsed;
   }
 
   close(): void {

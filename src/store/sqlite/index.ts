@@ -121,6 +121,10 @@ class SqliteStore implements Store {
     return this.#thread.call("kept", { area });
   }
 
+  async bytes(): Promise<number> {
+    return this.#thread.call("bytes", {});
+  }
+
   async close(): Promise<void> {
     try {
       await this.#calls?.call("close", {});

@@ -99,6 +99,7 @@ export interface Calls {
   };
   outputEnds: { asks: { tasks: readonly TaskAttempt[] }; gives: number[] };
   kept: { asks: { area: string }; gives: Kept[] };
+  bytes: { asks: Record<never, never>; gives: number };
   close: { asks: Record<never, never>; gives: undefined };
 }
 

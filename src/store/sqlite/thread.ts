@@ -73,6 +73,8 @@ function answer(request: Request): Calls[Request["call"]]["gives"] {
     }
     case "kept":
       return engine.kept(request.asks.area);
+    case "bytes":
+      return engine.bytes();
     case "close":
       engine.close();
       engine = undefined;
