@@ -18,6 +18,7 @@ interface Options extends BrokerChoice {
   readonly stream?: OutputStream;
   readonly attempt?: number;
   readonly tag?: boolean;
+  readonly json?: boolean;
 }
 
 export function logs(): Command {
@@ -30,6 +31,7 @@ export function logs(): Command {
     .option("-f, --follow", "go on with what comes, as it comes, until the tasks have ended")
     .addOption(new Option("--stream <stream>", "only this one").choices(["stdout", "stderr"]))
     .option("--attempt <n>", "of this attempt, where a task was tried more than once (default: the last)", wholeNumber)
+    .option("--json", "a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing")
     .option("--tag", "JOB.TASK and a tab before every line")
     .addHelpText(
       "after",
@@ -52,7 +54,12 @@ async function run(text: string, options: Options): Promise<void> {
     await Promise.all(jobs.map((job) => refuseBeyond(job, tasks)));
     const several = jobs.length > 1 || (tasks === undefined ? jobs.some(({ count }) => count > 1) : countOf(tasks) > 1);
     const { stream } = options;
-    const print: PrintOptions = { tag: options.tag === true, several, ...(stream && { stream }) };
+    const print: PrintOptions = {
+      tag: options.tag === true,
+      several,
+      json: options.json === true,
+      ...(stream && { stream }),
+    };
     if (options.follow === true) await Promise.all(jobs.map((job) => followJob(client, job, tasks, print)));
     else for (const job of jobs) await printJob(client, job, tasks, print, options.attempt);
   });

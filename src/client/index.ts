@@ -14,6 +14,7 @@ export {
   type Worker,
   type WorkerOptions,
 } from "../worker/index.js";
+export type { ServiceMode, ServiceProgram } from "../worker/programs/index.js";
 export {
   Client,
   type ConnectOptions,

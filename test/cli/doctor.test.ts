@@ -29,7 +29,7 @@ describe("laboro doctor", () => {
       ok  the broker at URL answers in TIME (found by DIR/data/access.json)
       ok  it is laboro VERSION, as here
       ok  its clock agrees with this one
-      ok  it has 0 workers with 0 slots"
+      warn  it has no worker, so that nothing can run; start one: laboro worker"
     `);
     const { checks } = JSON.parse((await shop.laboro(["doctor", "--json"])).stdout);
     expect(checks).toHaveLength(stdout.trimEnd().split("\n").length);

@@ -23,6 +23,19 @@ describe("laboro logs", () => {
     });
   });
 
+  it("as JSON is a line a piece, text where it is text", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    await (await shop.client.submit({ recipe: sh("printf 'a\\nb'; printf '\\377' >&2") })).wait();
+    const { stdout } = await shop.laboro(["logs", "1", "--json"]);
+    const lines = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { stream: string; bytes: unknown });
+    expect(lines.find(({ stream }) => stream === "stdout")).toMatchObject({ task: "1.0", bytes: "a\nb" });
+    expect(lines.find(({ stream }) => stream === "stderr")).toMatchObject({ task: "1.0", bytes: { base64: "/w==" } });
+  });
+
   it("of one task is byte for byte what it wrote", async () => {
     const shop = await openCliShop();
     shop.worker();

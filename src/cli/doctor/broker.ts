@@ -1,6 +1,8 @@
 /** The way to the broker, and the broker itself. */
+
 import { statSync } from "node:fs";
 import { LaboroError } from "../../model/errors.js";
+import type { OperationOutput } from "../answers.js";
 import { type BrokerChoice, brokerOf, reach } from "../broker.js";
 import { packageVersion } from "../program.js";
 import { counted, shownDuration } from "../screen/figures.js";
@@ -28,12 +30,7 @@ async function checkLink(choice: BrokerChoice): Promise<Check[]> {
         ok(`the broker at ${urls.join(", ")} answers in ${shownDuration(took)} (found by ${source})`),
         checkVersion(status.version),
         checkClock(status.started + status.uptimeMs - here),
-        status.refusing === undefined
-          ? ok(`it has ${counted(status.workers.connected, "worker")} with ${counted(status.slots.total, "slot")}`)
-          : fail(
-              `it takes nothing new: ${status.refusing.message}`,
-              `see ${status.refusing.code} in docs/reference/errors.md`,
-            ),
+        checkWork(status),
       ];
     } finally {
       client.close();
@@ -41,6 +38,13 @@ async function checkLink(choice: BrokerChoice): Promise<Check[]> {
   } catch (cause) {
     return [fail(messageOf(cause), remedyFor(cause))];
   }
+}
+
+function checkWork({ refusing, workers, slots }: OperationOutput<"status">): Check {
+  if (refusing !== undefined)
+    return fail(`it takes nothing new: ${refusing.message}`, `see ${refusing.code} in docs/reference/errors.md`);
+  if (workers.connected === 0) return warn("it has no worker, so that nothing can run", "start one: laboro worker");
+  return ok(`it has ${counted(workers.connected, "worker")} with ${counted(slots.total, "slot")}`);
 }
 
 function checkVersion(version: string): Check {

@@ -1,4 +1,5 @@
 /** Puts the output of one attempt where it belongs: each stream to its own, gaps marked on standard error. */
+import { isUtf8 } from "node:buffer";
 import type { OutputStream } from "../../model/outcome.js";
 import type { OutputPiece } from "../../store/contract.js";
 import { remark } from "../print.js";
@@ -12,6 +13,8 @@ export interface PrintOptions {
   readonly tag: boolean;
   /** Lines of several tasks come together, so they are kept whole. */
   readonly several: boolean;
+  /** Each piece as a line of JSON on standard output, gaps too. */
+  readonly json?: boolean;
 }
 
 export class TaskPrinter {
@@ -39,6 +42,10 @@ export class TaskPrinter {
     this.#gapTo(offset);
     this.#position = offset + bytes.length;
     if (this.#options.stream !== undefined && stream !== this.#options.stream) return;
+    if (this.#options.json === true) {
+      sayLine({ task: this.#name, stream, offset, bytes: readable(bytes) });
+      return;
+    }
     const sink: Sink = this.#writers?.[stream] ?? (stream === "stdout" ? process.stdout : process.stderr);
     sink.write(bytes);
   }
@@ -52,8 +59,20 @@ export class TaskPrinter {
   /** Offsets count both streams, so a jump is what was not kept, whichever stream it was of. */
   #gapTo(offset: number): void {
     if (offset <= this.#position) return;
+    if (this.#options.json === true) {
+      sayLine({ task: this.#name, offset: this.#position, missing: offset - this.#position });
+      this.#position = offset;
+      return;
+    }
     for (const writer of Object.values(this.#writers ?? {})) writer.end(true);
     remark(`[${this.#name}: ${shownSize(offset - this.#position)} of output were not kept here, see --output-cap]`);
     this.#position = offset;
   }
+}
+
+const sayLine = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
+
+/** As in every answer: text where it is UTF-8. */
+function readable(bytes: Uint8Array): string | { readonly base64: string } {
+  return isUtf8(bytes) ? Buffer.from(bytes).toString() : { base64: Buffer.from(bytes).toString("base64") };
 }
