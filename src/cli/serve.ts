@@ -7,7 +7,7 @@ import { type DoorRequest, parseDoor } from "../broker/doors/index.js";
 import { type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
 import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { asLaboroError } from "../model/errors.js";
+import { asLaboroError, LaboroError } from "../model/errors.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
 import { remark, say } from "./print.js";
@@ -18,7 +18,7 @@ interface Options {
   readonly listen?: Address;
   readonly advertise: readonly string[];
   readonly door: readonly DoorRequest[];
-  readonly pool?: string;
+  readonly pool: readonly string[];
   readonly identity: readonly string[];
   readonly insecure?: boolean;
   readonly keepFor?: number;
@@ -67,7 +67,12 @@ export function serve(): Command {
       collectDoors,
       [],
     )
-    .option("--pool <name>", "the pool of workers that come in by these doors")
+    .option(
+      "--pool <[door=]name>",
+      "the pool of workers that come in by these doors, or by one; may be repeated",
+      collect,
+      [],
+    )
     .option(
       "--identity <url>",
       "round-robin: what peers connect to, where that is not the address; may be repeated",
@@ -97,11 +102,10 @@ async function run(options: Options): Promise<void> {
     log: logger(),
     ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
     settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
-    doors: options.door,
+    doors: withPools(options.door, options.pool),
     insecure: options.insecure === true,
     ...retentionOf(options),
     doorSettings: {
-      ...(options.pool === undefined ? {} : { pool: options.pool }),
       ...(options.identity.length === 0 ? {} : { identities: options.identity }),
     },
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
@@ -147,6 +151,21 @@ function retentionOf({ keepFor, keepSize }: Options): Pick<BrokerOptions, "reten
       ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
     },
   };
+}
+
+/** `NAME` is for every door, `DOOR=NAME` for one. */
+function withPools(doors: readonly DoorRequest[], pools: readonly string[]): readonly DoorRequest[] {
+  const forAll = pools.findLast((pool) => !pool.includes("="));
+  for (const pool of pools) {
+    const [door, name] = pool.split("=", 2);
+    if (name === undefined || doors.some((one) => one.name === door)) continue;
+    throw new LaboroError("LABORO_BAD_INPUT", `--pool ${pool}: door ${door} is not open, see --door`);
+  }
+  return doors.map((door) => {
+    const own = pools.findLast((pool) => pool.startsWith(`${door.name}=`))?.slice(door.name.length + 1);
+    const pool = own ?? forAll;
+    return pool === undefined ? door : { ...door, pool };
+  });
 }
 
 function collectDoors(text: string, before: readonly DoorRequest[]): readonly DoorRequest[] {

@@ -20,6 +20,8 @@ export interface Recorded extends Message {
 }
 
 const KEPT = 500;
+/** Conversations that ended while somebody looked: their last words are the ones that matter. */
+const ENDED_KEPT = 20;
 /** Nobody has looked for so long: what is said is nobody's business any more. */
 const FORGOTTEN_MS = 60_000;
 
@@ -27,6 +29,7 @@ const FORGOTTEN_MS = 60_000;
 export class Conversation {
   readonly opened = now();
   peer: string;
+  #over = false;
   #lookedAt: number | undefined;
   #numbers = 0;
   #messages: Recorded[] = [];
@@ -65,7 +68,13 @@ export class Conversation {
   }
 
   end(): void {
+    this.#over = true;
     this.#ended();
+  }
+
+  /** The connection has ended. */
+  get over(): boolean {
+    return this.#over;
   }
 
   /** The messages after the one with this number; the first look begins the recording. */
@@ -83,17 +92,26 @@ export class Conversation {
 
 export class Conversations {
   readonly #open = new Map<number, Conversation>();
+  readonly #ended = new Map<number, Conversation>();
   #numbers = 0;
 
   begin(protocol: string, address: string): Conversation {
     const id = ++this.#numbers;
-    const conversation = new Conversation(id, protocol, address, () => this.#open.delete(id));
+    const conversation = new Conversation(id, protocol, address, () => this.#end(conversation));
     this.#open.set(id, conversation);
     return conversation;
   }
 
+  #end(conversation: Conversation): void {
+    this.#open.delete(conversation.id);
+    if (!conversation.recording) return;
+    this.#ended.set(conversation.id, conversation);
+    const [oldest] = this.#ended.keys();
+    if (this.#ended.size > ENDED_KEPT && oldest !== undefined) this.#ended.delete(oldest);
+  }
+
   get(id: number): Conversation | undefined {
-    return this.#open.get(id);
+    return this.#open.get(id) ?? this.#ended.get(id);
   }
 
   all(): IterableIterator<Conversation> {

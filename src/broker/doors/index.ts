@@ -26,6 +26,8 @@ const KINDS: Readonly<Record<DoorName, Kind>> = {
 /** A door that was asked for. */
 export interface DoorRequest extends DoorPlace {
   readonly name: DoorName;
+  /** Of its workers, where not that of all doors. */
+  readonly pool?: string;
 }
 
 export interface OpenedDoor extends Door {
@@ -88,9 +90,10 @@ export function refuseOpenDoors(doors: readonly DoorRequest[], insecure: boolean
 export async function openDoors(doors: readonly DoorRequest[], context: DoorContext): Promise<readonly OpenedDoor[]> {
   const open: OpenedDoor[] = [];
   try {
-    for (const { name, ...place } of doors) {
+    for (const { name, pool, ...place } of doors) {
       const openDoor = await KINDS[name].load();
-      const door = await openDoor(context, place);
+      const settings = pool === undefined ? context.settings : { ...context.settings, pool };
+      const door = await openDoor({ ...context, settings }, place);
       open.push({ name, urls: door.urls, close: () => door.close() });
     }
     return open;
