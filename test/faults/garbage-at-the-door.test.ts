@@ -7,7 +7,7 @@ import { encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { type FromClient, type FromWorker, LINK_VERSION } from "../../src/protocols/laboro/messages.js";
 import { busySite, expectUnharmed, join, openLink, rawSocket, sendFrames } from "../support/intruder.js";
 import { memoryOf } from "../support/process-table.js";
-import { SeededRandom } from "../support/random.js";
+import { mutation, SeededRandom } from "../support/random.js";
 import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
@@ -57,22 +57,8 @@ const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
 ];
 
 /** A good frame with bytes changed, cut out or put in; or no frame at all. */
-function mutated(random: SeededRandom): Uint8Array {
-  if (random.next() < 0.2) return random.bytes(random.between(0, 300));
-  let bytes = Buffer.from(encodeFrame(SEEDS[random.between(0, SEEDS.length - 1)] ?? []));
-  for (let changes = random.between(1, 4); changes > 0; changes--) {
-    const at = random.between(0, bytes.length - 1);
-    const kind = random.between(0, 3);
-    if (kind === 0) bytes[at] = random.between(0, 255);
-    else if (kind === 1) bytes = Buffer.concat([bytes.subarray(0, at), bytes.subarray(at + random.between(1, 8))]);
-    else if (kind === 2)
-      bytes = Buffer.concat([bytes.subarray(0, at), random.bytes(random.between(1, 8)), bytes.subarray(at)]);
-    else
-      bytes = Buffer.concat([bytes.subarray(0, at), Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]), bytes.subarray(at)]);
-    if (bytes.length === 0) break;
-  }
-  return bytes;
-}
+const mutated = (random: SeededRandom): Uint8Array =>
+  mutation(random, Buffer.from(encodeFrame(SEEDS[random.between(0, SEEDS.length - 1)] ?? [])));
 
 it("is not disturbed by random and mutated frames", async () => {
   const random = new SeededRandom();

@@ -6,7 +6,7 @@ import { SessionId, WorkerId } from "../../src/model/ids.js";
 import { type Join, LINK_VERSION, SUBPROTOCOL } from "../../src/protocols/laboro/messages.js";
 import { account, RunLog } from "./batch.js";
 import { memoryOf } from "./process-table.js";
-import type { Site } from "./site.js";
+import type { BrokerLaunch, Site } from "./site.js";
 import { until } from "./wait.js";
 
 /** A worker that takes no work of others: its pool is empty. */
@@ -66,8 +66,8 @@ export function rawSocket(site: Site, bytes: Uint8Array | string): Socket {
 }
 
 /** A broker with a real worker in the middle of a batch. */
-export async function busySite(site: Site, count: number) {
-  const broker = await site.startBroker();
+export async function busySite(site: Site, count: number, launch: BrokerLaunch = {}) {
+  const broker = await site.startBroker(launch);
   await site.startWorker("one", { slots: 2 });
   const client = await site.client();
   const log = new RunLog(site.path("runs"));

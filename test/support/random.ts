@@ -35,3 +35,20 @@ export class SeededRandom {
     return bytes;
   }
 }
+
+/** What is given with some of its bytes changed, cut out or put in; or no such thing at all. */
+export function mutation(random: SeededRandom, good: Uint8Array): Uint8Array {
+  if (random.next() < 0.2 || good.length === 0) return random.bytes(random.between(0, 300));
+  let bytes = Buffer.from(good);
+  for (let changes = random.between(1, 4); changes > 0; changes--) {
+    const at = random.between(0, bytes.length - 1);
+    const kind = random.between(0, 3);
+    const before = bytes.subarray(0, at);
+    if (kind === 0) bytes[at] = random.between(0, 255);
+    else if (kind === 1) bytes = Buffer.concat([before, bytes.subarray(at + random.between(1, 8))]);
+    else if (kind === 2) bytes = Buffer.concat([before, random.bytes(random.between(1, 8)), bytes.subarray(at)]);
+    else bytes = Buffer.concat([before, Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]), bytes.subarray(at)]);
+    if (bytes.length === 0) break;
+  }
+  return bytes;
+}

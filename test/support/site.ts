@@ -18,6 +18,8 @@ export interface BrokerLaunch {
   readonly heartbeatMs?: number;
   readonly graceMs?: number;
   readonly openFiles?: number;
+  /** `--door`, one each. */
+  readonly doors?: readonly string[];
 }
 
 export interface WorkerLaunch {
@@ -77,6 +79,7 @@ export class Site {
     this.#brokerLaunch = options;
     const { heartbeatMs = 500, graceMs = 30_000 } = options;
     const args = [LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
+    for (const door of options.doors ?? []) args.push("--door", door);
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
     this.#broker = this.launch("the broker", args, options.openFiles);
     return this.#broker;
