@@ -2,25 +2,19 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { DOOR_NAMES } from "../broker/doors/door.js";
-import { type DoorRequest, parseDoor } from "../broker/doors/index.js";
 import { type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
 import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { asLaboroError, LaboroError } from "../model/errors.js";
+import { addDoorOptions, type DoorOptions, doorsOf } from "./door-options.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
 import { remark, say } from "./print.js";
 import { parseSize } from "./size.js";
 
-interface Options {
+interface Options extends DoorOptions {
   readonly data?: string;
   readonly listen?: Address;
   readonly advertise: readonly string[];
-  readonly door: readonly DoorRequest[];
-  readonly pool: readonly string[];
-  readonly identity: readonly string[];
-  readonly insecure?: boolean;
   readonly keepFor?: number;
   readonly keepSize?: number;
   readonly standing?: boolean;
@@ -39,7 +33,7 @@ interface Address {
 const JOIN_FILE = "join.url";
 
 export function serve(): Command {
-  return new Command("serve")
+  const command = new Command("serve")
     .description(
       "Run a broker. It keeps its jobs in the data directory and goes on where it was when started again. " +
         "It listens on this machine alone unless --listen opens it wider, which is always with TLS and a token.",
@@ -61,25 +55,6 @@ export function serve(): Command {
       "how long a worker may be away before its tasks go to others (default: 30s)",
       parseTime,
     )
-    .option(
-      "--door <name[=addr[:port,…]]>",
-      `open a door for an old protocol: ${DOOR_NAMES.join(", ")} or all; may be repeated`,
-      collectDoors,
-      [],
-    )
-    .option(
-      "--pool <[door=]name>",
-      "the pool of workers that come in by these doors, or by one; may be repeated",
-      collect,
-      [],
-    )
-    .option(
-      "--identity <url>",
-      "round-robin: what peers connect to, where that is not the address; may be repeated",
-      collect,
-      [],
-    )
-    .option("--insecure", "open doors that ask nobody who they are to other machines, too")
     .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
     .option("--keep-size <bytes>", "forget the oldest ended jobs while all takes more room than this: 50G", parseSize)
     .option("--standing", "suspend and ban workers that fail too often")
@@ -90,6 +65,7 @@ export function serve(): Command {
       "\nExamples:\n  laboro serve\n  laboro serve --listen 0.0.0.0 --advertise head.cluster\n  laboro serve --data ./broker --listen 127.0.0.1:0",
     )
     .action(run);
+  return addDoorOptions(command);
 }
 
 async function run(options: Options): Promise<void> {
@@ -102,12 +78,8 @@ async function run(options: Options): Promise<void> {
     log: logger(),
     ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
     settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
-    doors: withPools(options.door, options.pool),
-    insecure: options.insecure === true,
+    ...(await doorsOf(options, dir)),
     ...retentionOf(options),
-    doorSettings: {
-      ...(options.identity.length === 0 ? {} : { identities: options.identity }),
-    },
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     // Nothing can be promised any more: the next start finds what was.
     onFailed: () => process.exit(1),
@@ -151,29 +123,6 @@ function retentionOf({ keepFor, keepSize }: Options): Pick<BrokerOptions, "reten
       ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
     },
   };
-}
-
-/** `NAME` is for every door, `DOOR=NAME` for one. */
-function withPools(doors: readonly DoorRequest[], pools: readonly string[]): readonly DoorRequest[] {
-  const forAll = pools.findLast((pool) => !pool.includes("="));
-  for (const pool of pools) {
-    const [door, name] = pool.split("=", 2);
-    if (name === undefined || doors.some((one) => one.name === door)) continue;
-    throw new LaboroError("LABORO_BAD_INPUT", `--pool ${pool}: door ${door} is not open, see --door`);
-  }
-  return doors.map((door) => {
-    const own = pools.findLast((pool) => pool.startsWith(`${door.name}=`))?.slice(door.name.length + 1);
-    const pool = own ?? forAll;
-    return pool === undefined ? door : { ...door, pool };
-  });
-}
-
-function collectDoors(text: string, before: readonly DoorRequest[]): readonly DoorRequest[] {
-  try {
-    return [...before, ...parseDoor(text)];
-  } catch (cause) {
-    throw new InvalidArgumentError(asLaboroError(cause).message);
-  }
 }
 
 /** A bare number is milliseconds. */
