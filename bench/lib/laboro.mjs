@@ -10,10 +10,10 @@ const LABORO = fileURLToPath(new URL("../../bin/laboro", import.meta.url));
 const ECHO = fileURLToPath(new URL("echo-worker.mjs", import.meta.url));
 const CROWD = fileURLToPath(new URL("crowd.mjs", import.meta.url));
 
-/** A broker with an empty data directory, and a client of it. */
-export async function startLaboro() {
+/** A broker with an empty data directory, and a client of it. `more` goes to `serve`. */
+export async function startLaboro(more = []) {
   const dir = temporaryFolder("broker");
-  const serve = [LABORO, "serve", "--data", dir, "--listen", "127.0.0.1:0"];
+  const serve = [LABORO, "serve", "--data", dir, "--listen", "127.0.0.1:0", ...more];
   const broker = start(process.execPath, [...profileArguments("broker"), ...serve]);
   await broker.says(/listening on \S+/);
   const { url, token } = JSON.parse(readFileSync(join(dir, "access.json"), "utf8"));
@@ -38,6 +38,8 @@ export async function startLaboro() {
     token,
     broker,
     client,
+    /** Resolves when so many workers are connected. */
+    joined,
     /** `laboro worker` */
     worker: (slots) => {
       const name = `worker-${workers.length}`;

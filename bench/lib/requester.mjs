@@ -4,16 +4,21 @@
  */
 import { percentile } from "./figures.mjs";
 
-const BODY = Buffer.alloc(64, "x");
+let body = Buffer.alloc(64, "x");
 const [kind, ...rest] = process.argv.slice(2);
 const ASKERS = {
   laboro: async (broker, token) => {
     const { connect } = await import("../../dist/client/index.js");
     const client = await connect({ broker, token });
-    return () => client.request("echo", BODY);
+    return () => client.request("echo", body);
   },
-  nats: async (port, quick) => (await import("../peers/nats-ends.mjs")).asker(port, quick === "quick", BODY),
-  tcp: async (port) => (await import("../peers/tcp-ends.mjs")).asker(port, BODY),
+  nats: async (port, quick) => (await import("../peers/nats-ends.mjs")).asker(port, quick === "quick", body),
+  "round-robin": async (ends, url, bytes) => {
+    body = body.subarray(0, Number(bytes));
+    return (await import("./rr-ends.mjs")).asker(ends, url, body);
+  },
+  zeromq: async (ends, url) => (await import("./zeromq-end.mjs")).asker(ends, url, body),
+  tcp: async (port) => (await import("../peers/tcp-ends.mjs")).asker(port, body),
 };
 
 const ready = ASKERS[kind](...rest);
@@ -28,7 +33,7 @@ process.on("message", async ({ inFlight, count }) => {
         const number = asked++;
         const begin = performance.now();
         const answer = await ask();
-        if (answer.length !== BODY.length) throw new Error(`${answer.length} bytes came back`);
+        if (answer.length !== body.length) throw new Error(`${answer.length} bytes came back`);
         times[number] = performance.now() - begin;
       }
     };

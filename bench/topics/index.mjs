@@ -3,7 +3,9 @@ import { durable } from "./durable.mjs";
 import { manyWorkers } from "./many-workers.mjs";
 import { noop } from "./noop.mjs";
 import { requests } from "./requests.mjs";
+import { roundRobin } from "./round-robin.mjs";
 import { sleeps } from "./sleeps.mjs";
 import { submission } from "./submission.mjs";
+import { zeromq } from "./zeromq.mjs";
 
-export const TOPICS = [commands, sleeps, noop, requests, submission, manyWorkers, durable];
+export const TOPICS = [commands, sleeps, noop, requests, roundRobin, zeromq, submission, manyWorkers, durable];

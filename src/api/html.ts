@@ -1,4 +1,6 @@
 /** HTML in which whatever is put in is text, unless it is HTML made here. */
+import { createHash } from "node:crypto";
+
 export class Markup {
   readonly text: string;
 
@@ -29,13 +31,18 @@ const ENTITIES: Readonly<Record<string, string>> = {
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (one) => ENTITIES[one] ?? one);
 
 const STYLE = new Markup(
-  "body{font:14px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}table{border-collapse:collapse;width:100%}" +
-    "th,td{text-align:left;padding:.2rem .6rem;border-bottom:1px solid #ccc}pre{background:#eee;padding:.6rem}",
+  ":root{color-scheme:light dark}body{font:15px/1.6 system-ui,sans-serif;margin:3rem auto;max-width:72rem;padding:0 1.25rem}" +
+    "h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse;width:100%}" +
+    "th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #8885}th{font-weight:600}" +
+    "pre{border:1px solid #8885;border-radius:6px;padding:.7rem 1rem;font-size:1.05rem}",
 );
+
+/** The one style of these pages, as a policy names it: any other is not applied. */
+export const STYLE_HASH = `sha256-${createHash("sha256").update(STYLE.text).digest("base64")}`;
 
 export function page(title: string, content: Markup): Markup {
   return html`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title>
 <style>${STYLE}</style></head><body><h1>${title}</h1>
 ${content}
 </body></html>

@@ -6,9 +6,10 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Core } from "../broker/core.js";
 import type { Log } from "../broker/log.js";
-import { perform, TABLE } from "../broker/operations/index.js";
+import { perform, readFor, TABLE } from "../broker/operations/index.js";
 import type { AnyOperation, BrokerFace, Context } from "../broker/operations/operation.js";
 import type { Role } from "../broker/roles.js";
+import { Looks } from "./dashboard-looks.js";
 import { answerError, notFound } from "./errors.js";
 import { inputOf, readJson } from "./input.js";
 import { jsonOf } from "./json.js";
@@ -19,6 +20,8 @@ import { streamEvents } from "./stream.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
+/** `shared`: an answer up to a second old will do, the same that others get. */
+const LOOK_HEADER = "laboro-look";
 
 export type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
 
@@ -55,12 +58,13 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => readJson(body, done));
+  const looks = new Looks();
   let document: string | undefined;
   app.get(`${BASE}/openapi.json`, async (_request, reply) => {
     document ??= JSON.stringify(openApi(contextOf(_request, reply).broker.version));
     return reply.type("application/json").send(document);
   });
-  for (const one of TABLE.values()) if (one.name !== "request") addRoute(app, core, one, contextOf);
+  for (const one of TABLE.values()) if (one.name !== "request") addRoute(app, core, one, contextOf, looks);
   app.register(async (raw) => {
     // A message for a service may be anything.
     raw.removeAllContentTypeParsers();
@@ -72,7 +76,8 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   return app;
 }
 
-function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf): void {
+function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf, looks: Looks): void {
+  const shared = mayBeShared(one);
   app.route({
     method: one.method,
     url: routeOf(one.path),
@@ -87,10 +92,28 @@ function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf
       if (one.name === "output" && accepts.includes("application/octet-stream")) {
         return answerRawOutput(core, request, reply, input, context);
       }
+      if (shared && request.headers[LOOK_HEADER] === "shared") {
+        readFor(one, input, context.role);
+        const { text, tag } = await looks.look(`${one.name} ${JSON.stringify(input)}`, async () =>
+          jsonOf(await perform(core, one.name, input, { ...context, gone: NOBODY_LEAVES })),
+        );
+        reply.header("etag", tag);
+        if (request.headers["if-none-match"] === tag) return reply.code(304).send();
+        return reply.type("application/json").send(text);
+      }
       const value = await perform(core, one.name, input, context);
       return reply.type("application/json").send(jsonOf(value));
     },
   });
+}
+
+/** A look is made for all who share it. */
+const NOBODY_LEAVES = new AbortController().signal;
+
+/** Questions that are answered at once, and to everybody alike. */
+function mayBeShared({ method, input, name }: AnyOperation): boolean {
+  const waits = "waitMs" in input.shape || "timeoutMs" in input.shape;
+  return method === "GET" && !waits && name !== "access" && name !== "conversation";
 }
 
 const routeOf = (path: string): string => BASE + path.replaceAll(/\{(\w+)\}/g, ":$1");

@@ -1,10 +1,11 @@
-/** Pages for people: how the broker is, in HTML without a script; and how to get in, for who is not. */
+/** Pages for people: the dashboard; how the broker is, in HTML without a script; and how to get in, for who is not. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Core } from "../broker/core.js";
 import { type OperationOutput, perform } from "../broker/operations/index.js";
 import type { BrokerFace } from "../broker/operations/operation.js";
 import { mayDo, type Role } from "../broker/roles.js";
-import { html, type Markup, page, table } from "./html.js";
+import { answerDashboard, UI } from "./dashboard.js";
+import { html, type Markup, page, STYLE_HASH, table } from "./html.js";
 
 export interface Visit {
   readonly core: Core;
@@ -19,8 +20,7 @@ const JOBS = 50;
 const HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "cache-control": "no-store",
-  "content-security-policy":
-    "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+  "content-security-policy": `default-src 'none'; style-src '${STYLE_HASH}'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'`,
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 } as const;
@@ -35,14 +35,22 @@ export async function answerPage(
     show(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
   } else if (path === "/enter") {
     enter(request, response, visit);
-  } else if (path !== "/") {
+  } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI)) {
     show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
   } else if (visit.role === undefined || !mayDo(visit.role, "read")) {
     show(response, 401, howToGetIn());
+  } else if (wantsDashboard(request, path) && (await answerDashboard(request, response, path))) {
+    return;
+  } else if (path.startsWith(UI)) {
+    show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
   } else {
     show(response, 200, await statusPage(visit, visit.role));
   }
 }
+
+/** A browser says that it wants HTML; what says nothing of the kind gets the page that needs no script. */
+const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
+  path.startsWith(UI) || (path === "/" && headers.accept?.includes("text/html") === true);
 
 /** The code is in the address, so nothing of this page is kept, and the next address has none. */
 function enter(request: IncomingMessage, response: ServerResponse, visit: Visit): void {
@@ -63,7 +71,9 @@ function howToGetIn(why = "This is a laboro broker. Its jobs are shown to who co
     html`<p>${why}</p>
       <p>On the machine of the broker, or wherever its address and token are set, run</p>
       <pre>laboro open</pre>
-      <p>and open the link that it prints. Programs send <code>Authorization: Bearer TOKEN</code> to <code>/api/v1/</code>.</p>`,
+      <p>and open the link that it prints: it lets this browser in, once, with the rights of who asked for it.</p>
+      <p>If this browser has come in before, <a href="/">go on</a>: a link from another page does not bring its pass along.</p>
+      <p>Programs send <code>Authorization: Bearer TOKEN</code> to <code>/api/v1/</code>.</p>`,
   );
 }
 

@@ -21,6 +21,9 @@ interface Kept {
   readonly own: Pair & { readonly names: readonly string[] };
 }
 
+/** The CA that all brokers of a group show: the one they have, or else the one that `own` makes. */
+export type Agree = (own: () => Promise<Pair>) => Promise<Pair>;
+
 const FILE = "certificates.json";
 const DAY = 86_400_000;
 const CA_DAYS = 20 * 365;
@@ -31,15 +34,17 @@ export class Certificates {
   readonly #dir: string;
   readonly #names: readonly string[];
   readonly #now: () => number;
+  readonly #agree: Agree | undefined;
   #kept: Kept | undefined;
   #shown: Pair | undefined;
   #making: Promise<Kept> | undefined;
 
   /** `names` beyond those that this machine has by itself. */
-  constructor(dir: string, names: readonly string[], now: () => number = Date.now) {
+  constructor(dir: string, names: readonly string[], now: () => number = Date.now, agree?: Agree) {
     this.#dir = dir;
     this.#names = [...new Set([...names, ...ownNames()])].sort();
     this.#now = now;
+    this.#agree = agree;
   }
 
   /** SHA-256 of the CA's certificate, as join URLs have it. */
@@ -75,8 +80,9 @@ export class Certificates {
   async #make(): Promise<Kept> {
     const path = join(this.#dir, FILE);
     const found = readKept(path);
-    if (found !== undefined && this.#isGood(found)) return found;
-    const ca = found?.ca ?? (await this.#makeCa());
+    const ownCa = async (): Promise<Pair> => found?.ca ?? (await this.#makeCa());
+    const ca = this.#agree === undefined ? await ownCa() : await this.#agree(ownCa);
+    if (found?.ca.cert === ca.cert && this.#isGood(found)) return found;
     const kept = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
     writePrivate(path, `${JSON.stringify(kept, null, 2)}\n`);
     writeFileSync(join(this.#dir, "ca.pem"), ca.cert);

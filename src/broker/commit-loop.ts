@@ -4,9 +4,10 @@
  *
  *   idle        nothing to write; sends go at once
  *   committing  one batch is at the store, the next gathers
- *   waiting     the disk was full: the same batch is tried again every second. Dispatch is halted, what can be
- *               refused was refused, everything else is kept
- *   failed      the store is broken; the broker has been told and goes down
+ *   waiting     the disk is full or the store cannot be reached: the same batch is tried again. Dispatch is halted, what can be
+ *               refused was refused, everything else is kept. A store out of reach is mostly back in a moment, so for a
+ *               moment nobody is refused
+ *   failed      the store is broken, or this broker's lease on it has ended; the broker has been told
  */
 
 import type { Decisions, Send } from "../dispatch/index.js";
@@ -16,13 +17,16 @@ import type { Answer, Store, Write } from "../store/contract.js";
 import { now } from "./clock.js";
 
 const RETRY_MS = 1_000;
+/** A store out of reach is asked again after this time at first, and those who wait are refused after the other. */
+const FIRST_RETRY_MS = 50;
+const PATIENCE_MS = 3_000;
 
 export interface CommitPorts {
   /** Dispatch learns what the store said; its new decisions come back through `add`. Returns the parcels that were lost. */
   readonly committed: (writes: readonly Write[], answers: readonly Answer[]) => ReadonlySet<ParcelId>;
   readonly deliver: (send: Send, answer: Answer | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
-  /** Something was written again; or nothing is left to write, so that only new work can tell whether there is room. */
+  /** Something was written again; or nothing is left to write, so that only new work can tell whether it can be. */
   readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
@@ -54,7 +58,11 @@ export class CommitLoop {
   #running = false;
   #scheduled = false;
   #full: LaboroError | undefined;
+  /** Tries in vain since the last commit, and when the first of them was. */
+  #vain = { tries: 0, since: 0 };
   #failed: LaboroError | undefined;
+  /** How long a commit takes, of late. */
+  tookMs = 0;
   #idle: (() => void)[] = [];
 
   constructor(store: Store, ports: CommitPorts) {
@@ -62,7 +70,7 @@ export class CommitLoop {
     this.#ports = ports;
   }
 
-  /** The disk is full: nothing new can be taken. */
+  /** The disk is full, or the store has been out of reach for a while: nothing new can be taken. */
   get refusing(): LaboroError | undefined {
     return this.#failed ?? this.#full;
   }
@@ -124,13 +132,16 @@ export class CommitLoop {
   async #commit(batch: Batch): Promise<void> {
     let answers: readonly Answer[] = [];
     while (batch.writes.length > 0) {
+      const begun = now();
       try {
-        answers = await this.#store.commit(batch.writes, now());
+        answers = await this.#store.commit(batch.writes, begun);
+        this.tookMs += (now() - begun - this.tookMs) / 8;
         break;
       } catch (cause) {
         if (!(await this.#mayTryAgain(batch, asLaboroError(cause)))) return;
       }
     }
+    this.#vain = { tries: 0, since: 0 };
     if (this.#full !== undefined) {
       this.#full = undefined;
       this.#ports.resumed(batch.writes.length > 0);
@@ -139,17 +150,23 @@ export class CommitLoop {
   }
 
   async #mayTryAgain(batch: Batch, cause: LaboroError): Promise<boolean> {
-    batch.refuse(cause);
-    this.#next.refuse(cause);
-    if (cause.code !== "LABORO_DISK_FULL") {
-      this.#failed = cause;
-      this.#ports.failed(cause);
-      return false;
+    const away = cause.code === "LABORO_STORE_UNAVAILABLE";
+    const { tries, since } = this.#vain;
+    this.#vain = { tries: tries + 1, since: tries === 0 ? now() : since };
+    if (!away || now() - this.#vain.since > PATIENCE_MS) {
+      batch.refuse(cause);
+      this.#next.refuse(cause);
+      if (!away && cause.code !== "LABORO_DISK_FULL") {
+        this.#failed = cause;
+        this.#ports.failed(cause);
+        return false;
+      }
+      if (this.#full === undefined) this.#ports.halted(cause);
+      this.#full = cause;
     }
-    if (this.#full === undefined) this.#ports.halted(cause);
-    this.#full = cause;
-    // Nothing tells when a disk has room again.
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref());
+    // Nothing tells when a disk has room again, or a server is back.
+    const pause = away ? Math.min(RETRY_MS, FIRST_RETRY_MS * 2 ** tries) : RETRY_MS;
+    await new Promise((resolve) => setTimeout(resolve, pause).unref());
     return true;
   }
 

@@ -14,6 +14,7 @@ import {
   onForgive,
   onHalt,
   onOpened,
+  onOrphans,
   onProfile,
   onReclaim,
   onResume,
@@ -36,14 +37,17 @@ import { type ErrorCode, LaboroError } from "../model/errors.js";
 import type { Attempt, JobId, RequestId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Entries, Job } from "../model/job.js";
 import { rangesOf } from "../model/ranges.js";
-import type { Answer, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
+import type { Answer, HeldParcel, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
 import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
 import type { BrokerGroup } from "./config/group.js";
 import { WorkerConfig } from "./config/worker-config.js";
 import { endsBeforeOpening } from "./dependencies.js";
-import { Events } from "./events.js";
+import { type EventBody, Events } from "./events.js";
+import type { Membership } from "./group/membership.js";
+import type { Moves } from "./group/moves.js";
+import type { Peers } from "./group/peers.js";
 import { History } from "./history.js";
 import { JobDesk } from "./job-desk.js";
 import type { Log } from "./log.js";
@@ -72,6 +76,9 @@ export interface Welcomed {
   readonly drop: Reconciled["drop"];
 }
 
+/** The disk is full or the store out of reach; the lease on it is about to end; the broker is drained; it stops. */
+export type Halt = "commits" | "lease" | "maintenance" | "stop";
+
 type Keeping = Extract<Answer, { op: "keep" }>;
 
 /** Something that is being followed: a task's output, its end. */
@@ -92,6 +99,12 @@ export class Core {
   readonly maintenance = new Maintenance();
   /** The brokers that share the store, where there are others. */
   group: BrokerGroup | undefined;
+  membership: Membership | undefined;
+  /** Those others, to ask them something. */
+  peers: Peers | undefined;
+  moves: Moves | undefined;
+  /** Makes dispatch know these jobs, where another broker has taken them in and they are open. */
+  learn: (jobs: readonly JobId[]) => Promise<void> = async () => {};
   readonly history: History;
   readonly #log: Log;
   readonly #commits: CommitLoop;
@@ -100,6 +113,9 @@ export class Core {
   #alarm: NodeJS.Timeout | undefined;
   #alarmAt = Number.POSITIVE_INFINITY;
   #stopping = false;
+  /** Why nothing is handed out, where that is so. */
+  readonly #halts = new Map<Halt, LaboroError | undefined>();
+  #takingOver: Promise<void> = Promise.resolve();
 
   private constructor(store: Store, state: State, log: Log, failed: (cause: LaboroError) => void) {
     this.store = store;
@@ -124,18 +140,18 @@ export class Core {
       halted: (cause) => {
         log.error({ code: cause.code }, `nothing is handed out or taken until it passes: ${cause.message}`);
         this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
-        onHalt(this.state);
+        this.halt("commits");
       },
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
-        if (written) log.info({}, "the disk has room again: work goes on");
-        if (!this.#stopping && !this.maintenance.draining) this.decide((out) => onResume(this.state, out, now()));
+        if (written) log.info({}, "it can be written again: work goes on");
+        this.resume("commits");
       },
       failed,
     });
     this.maintenance.onChanged((draining) => {
-      if (draining) onHalt(state);
-      else if (this.refusing === undefined) this.decide((out) => onResume(state, out, now()));
+      if (draining) this.halt("maintenance");
+      else this.resume("maintenance");
     });
   }
 
@@ -171,15 +187,30 @@ export class Core {
     this.#ports.set(profile.id, port);
     const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
     this.#workersSeen.set(profile.id, profile.name);
+    this.moves?.joined(profile.id);
     this.events.add({ kind: "worker-joined", worker: profile.id, name: profile.name });
     const ends = await this.store.outputEnds(keep);
     return { keep: keep.map((task, i) => ({ ...task, outputStored: ends[i] ?? 0 })), drop };
   }
 
   async #adopt(worker: WorkerId): Promise<void> {
+    // What is being taken over is this broker's in the store already, and not known here yet.
+    await this.#takingOver;
     const answer = await this.#commits.ask({ op: "adopt", worker });
     if (answer.op !== "adopt") return;
+    await this.learn(answer.parcels.map(({ parcel }) => parcel.job));
     for (const held of answer.parcels) restoreClaim(this.state, held, now());
+  }
+
+  /** Claims of a broker that is dead become this one's. */
+  takeOver(take: () => Promise<readonly HeldParcel[]>): Promise<void> {
+    const taking = this.#takingOver.then(async () => {
+      const orphans = await take();
+      await this.learn(orphans.map(({ parcel }) => parcel.job));
+      this.decide((out) => onOrphans(this.state, out, orphans, now()));
+    });
+    this.#takingOver = taking.catch(() => {});
+    return taking;
   }
 
   /** What is down as this worker's, for a protocol whose messages carry no attempt: asked before it joins. */
@@ -255,7 +286,13 @@ export class Core {
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
     );
     const away = this.state.workers.get(id);
+    if (away !== undefined) this.moves?.away(id);
     if (away !== undefined) this.events.add({ kind: "worker-away", worker: id, name: away.profile.name });
+  }
+
+  /** A worker that is away works for another broker, which has taken over what it has. */
+  workerMoved(id: WorkerId): void {
+    if (!this.#ports.has(id)) this.decide((out) => onWorkerLeft(this.state, out, id, now()));
   }
 
   /** Dispatch has given workers up, or has taken up what one held before this broker was started. */
@@ -311,13 +348,37 @@ export class Core {
 
   /** Why nothing new is taken, if so. */
   get refusing(): LaboroError | undefined {
-    return this.#commits.refusing;
+    return this.#commits.refusing ?? this.#halts.get("lease");
+  }
+
+  /** How long a commit takes, of late. */
+  get commitMs(): number {
+    return this.#commits.tookMs;
+  }
+
+  /** Nothing is handed out from now on; requests go on. */
+  halt(why: Halt, cause?: LaboroError): void {
+    this.#halts.set(why, cause);
+    onHalt(this.state);
+  }
+
+  /** One reason less; with the last of them, work goes on. */
+  resume(why: Halt): void {
+    if (this.#halts.delete(why) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+  }
+
+  /** What has happened to jobs, here or at another broker. */
+  tell(events: readonly EventBody[]): void {
+    for (const event of events) {
+      this.events.add(event);
+      this.jobs.heard(event);
+    }
   }
 
   /** No more hand-outs; what is on its way to the disk arrives. The store stays open. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    onHalt(this.state);
+    this.halt("stop");
     clearTimeout(this.#alarm);
     this.config.close();
     this.history.stop();
@@ -329,10 +390,7 @@ export class Core {
   #committed(writes: readonly Write[], answers: readonly Answer[]): ReadonlySet<Parcel["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
     this.tally.committed(writes, answers);
-    for (const event of eventsOf(writes, answers)) {
-      this.events.add(event);
-      this.jobs.heard(event);
-    }
+    this.tell(eventsOf(writes, answers));
     if (this.taskNews.size > 0) this.#tellOfTasks(writes);
     return lost;
   }

@@ -10,11 +10,18 @@ import type { Store } from "../store/contract.js";
 
 const ROUNDS = 100;
 
+/** What the core has for this. */
+export interface Knowing {
+  readonly store: Store;
+  readonly state: State;
+  readonly learn: (jobs: readonly JobId[]) => Promise<void>;
+}
+
 /**
  * The ends of those of these jobs that have ended. When it resolves, each of the others is open in dispatch, and stays so until
  * the caller's next await. Rejects with LABORO_NO_SUCH_JOB.
  */
-export async function endsOf(store: Store, state: State, jobs: readonly JobId[]): Promise<Map<JobId, JobEnd>> {
+export async function endsOf({ store, state, learn }: Knowing, jobs: readonly JobId[]): Promise<Map<JobId, JobEnd>> {
   const ends = new Map<JobId, JobEnd>();
   for (let round = 0; ; round++) {
     const unknown = jobs.filter((job) => !state.jobs.has(job) && !ends.has(job));
@@ -25,7 +32,8 @@ export async function endsOf(store: Store, state: State, jobs: readonly JobId[])
     }
     if (round === ROUNDS)
       throw new LaboroError("LABORO_INTERNAL", `jobs ${unknown.join(", ")}: neither open nor ended`);
-    // One that is stored and not yet in dispatch is on its way there.
+    // One that is stored and not yet in dispatch is on its way there, or was given to another broker.
+    await learn(unknown.filter((job) => !ends.has(job)));
     await new Promise((resolve) => setTimeout(resolve, round));
   }
   // One that had ended may have been let run again meanwhile.

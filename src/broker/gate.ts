@@ -50,16 +50,23 @@ export class Gate {
     const misplaced = this.refusalOfPlace(request);
     if (misplaced !== undefined) return misplaced;
     const token = tokenIn(request);
-    if (token !== undefined) {
-      const role = this.#tokens.roleOf(token);
-      return role === undefined ? this.#wrong(request) : { role };
-    }
+    if (token !== undefined) return this.#roleOf(request, token);
     const role = cookies ? this.#entry.roleOf(request.headers.cookie) : undefined;
     if (role === undefined)
       return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
     // A cookie goes along whoever makes the browser ask.
     if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
     return { role };
+  }
+
+  /** By a token that came in another place than HTTP has for it. */
+  admitToken(request: IncomingMessage, token: string): Admitted {
+    return this.refusalOfPlace(request) ?? this.#roleOf(request, token);
+  }
+
+  #roleOf(request: IncomingMessage, token: string): Admitted {
+    const role = this.#tokens.roleOf(token);
+    return role === undefined ? this.#wrong(request) : { role };
   }
 
   #wrong(request: IncomingMessage): Refusal {

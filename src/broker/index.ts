@@ -13,6 +13,7 @@ import { Conversations } from "./doors/conversations.js";
 import type { DoorSettings } from "./doors/door.js";
 import { type DoorRequest, type OpenedDoor, openDoors, refuseOpenDoors } from "./doors/index.js";
 import { Entry } from "./entry.js";
+import type { BrokerInGroup, GroupOptions } from "./group/index.js";
 import { inUrl, joinUrl } from "./join-url.js";
 import { type Log, SILENT } from "./log.js";
 import { isLoopback } from "./loopback.js";
@@ -45,6 +46,16 @@ export interface BrokerOptions {
   /** How long and how much of what has ended is kept; all of it if absent. */
   readonly retention?: Retention;
   readonly allowNetworkFilesystem?: boolean;
+  /** For several brokers: the URL of a PostgreSQL database, or how to open a store that others share. In the data directory if absent. */
+  readonly store?: string | (() => Store);
+  /** How long the others wait for a sign of this broker before they take it for dead; 10 s if absent. */
+  readonly leaseMs?: number;
+  /** Open the doors only while no other broker is there. */
+  readonly fallback?: boolean;
+  /** The doors are open: at first, and each time that this broker opens anew. */
+  readonly onOpened?: () => void;
+  /** A fallback stands by: at first, and each time that it steps back. */
+  readonly onStandby?: () => void;
   readonly log?: Log;
   /** The store has failed for good, or the like: the broker can only be stopped. */
   readonly onFailed?: (cause: LaboroError) => void;
@@ -55,7 +66,7 @@ export interface Broker {
   /** The admin's. */
   readonly token: string;
   /** SHA-256 of the CA's certificate, where the URL is https. */
-  readonly ca?: string;
+  readonly ca?: string | undefined;
   readonly core: Core;
   /** The default port was taken, and this one was used instead. */
   readonly moved: boolean;
@@ -75,21 +86,41 @@ const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
 
 export async function startBroker(options: BrokerOptions): Promise<Broker> {
+  if (options.store !== undefined) return (await import("./group/lives.js")).startInGroup(options, openBroker);
+  return openBroker(options, {
+    openStore: () => ownStore(options),
+    failed: (cause) => options.onFailed?.(cause),
+  });
+}
+
+/** What makes a broker one of several, or the only one. */
+export interface House {
+  openStore(): Store | Promise<Store>;
+  /** The store has failed, or this broker's lease on it has ended. */
+  failed(cause: LaboroError): void;
+  readonly group?: Pick<GroupOptions, "identity" | "leaseMs" | "fallback"> & { readonly stepBack?: () => void };
+}
+
+async function openBroker(options: BrokerOptions, house: House): Promise<Broker> {
   const { dir, host = "127.0.0.1", log = SILENT, tls = "auto", advertise = [] } = options;
   const local = isLoopback(host);
   if (tls === "off" && !local) {
     throw new LaboroError("LABORO_BAD_INPUT", `other machines can reach ${host}: it is not opened without TLS`);
   }
   refuseOpenDoors(options.doors ?? [], options.insecure ?? false);
-  const { core, store } = await openCore(options, log);
-  const token = options.token ?? keptToken(dir);
+  const { core, store } = await openCore(options, house, log);
+  let group: BrokerInGroup | undefined;
   const close = async (): Promise<void> => {
     await core.stop();
+    await group?.leave();
     await store.close();
   };
   try {
-    const tokens = keptTokens(dir, token);
-    const certificates = new Certificates(dir, [...advertise, ...(isWildcard(host) ? [] : [host])]);
+    const shared = house.group === undefined ? undefined : await import("./group/shared-access.js");
+    const token = (await shared?.adminToken(core, dir, options.token)) ?? options.token ?? keptToken(dir);
+    const tokens = (await shared?.sharedTokens(core, dir, token, log)) ?? keptTokens(dir, token);
+    const names = [...advertise, ...(isWildcard(host) ? [] : [host])];
+    const certificates = new Certificates(dir, names, Date.now, shared?.agreedCa(core));
     const ca = local && tls !== "on" ? undefined : await certificates.fingerprint();
     const entry = new Entry(token);
     const conversations = new Conversations();
@@ -108,6 +139,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
         disk: () => roomIn(dir),
         doors: () => [{ name: "main", url }, ...listed(doors)],
         newEntry,
+        ...(house.group?.stepBack === undefined ? {} : { stepBack: house.group.stepBack }),
       },
       conversations,
       complaints,
@@ -118,6 +150,14 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       outputWindow: OUTPUT_WINDOW,
       ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
     });
+    if (store.group !== undefined && house.group !== undefined) {
+      const { BrokerInGroup: InGroup } = await import("./group/index.js");
+      group = new InGroup(core, store.group, {
+        ...house.group,
+        ...{ token, log, version: versionOf(), lost: house.failed },
+        doors: () => [{ name: "main", url }, ...listed(doors)],
+      });
+    }
     const { port, moved } = await listen(door, host, options.port, log);
     const settings = options.doorSettings ?? {};
     doors = await openDoors(options.doors ?? [], { core, log, complaints, conversations, settings }).catch(
@@ -131,6 +171,10 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
     const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     writeAccess(dir, access);
+    await group?.start().catch(async (cause: unknown) => {
+      await Promise.all([door, ...doors].map((one) => one.close()));
+      throw cause;
+    });
     return {
       ...access,
       core,
@@ -142,6 +186,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
       stop: async () => {
         forget?.();
         await core.stop();
+        await group?.leave();
         await Promise.all([door, ...doors].map((one) => one.close()));
         await store.close();
       },
@@ -155,15 +200,18 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
 const listed = (doors: readonly OpenedDoor[]): { name: string; url: string }[] =>
   doors.flatMap(({ name, urls }) => urls.map((url) => ({ name, url })));
 
-async function openCore(options: BrokerOptions, log: Log): Promise<{ core: Core; store: Store }> {
-  const store: Store = openSqliteStore({
-    dir: options.dir,
+const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem }: BrokerOptions): Store =>
+  openSqliteStore({
+    dir,
     log: (line) => log.warn({}, line),
-    ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: options.allowNetworkFilesystem }),
+    ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });
+
+async function openCore(options: BrokerOptions, house: House, log: Log): Promise<{ core: Core; store: Store }> {
+  const store = await house.openStore();
   const failed = (cause: LaboroError): void => {
     log.error({ code: cause.code }, `the store has failed: ${cause.message}`);
-    options.onFailed?.(cause);
+    house.failed(cause);
   };
   const settings = { ...DEFAULT_SETTINGS, ...options.settings };
   const core = await Core.open(store, settings, log, failed).catch(async (cause: unknown) => {
@@ -210,7 +258,7 @@ async function shown(certificates: Certificates, log: Log): ReturnType<Certifica
   }
 }
 
-function versionOf(): string {
+export function versionOf(): string {
   const file = new URL("../../package.json", import.meta.url);
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }

@@ -17,6 +17,8 @@ export class JobDesk {
   readonly #counters = new Map<JobId, Counters>();
   #nextJob: JobId | undefined;
   readonly #entering = new Map<JobId, Promise<void>>();
+  readonly #changes = new Map<JobId, number>();
+  #changeCount = 0;
 
   constructor(state: State, decide: Decide) {
     this.#state = state;
@@ -58,7 +60,16 @@ export class JobDesk {
     this.#heeding(ends, (out, finished) => onRerun(this.#state, out, job, parcels, finished, now()));
   }
 
+  /** Another number after each change here: what the store said of the job before that may be out of date. */
+  changesOf(job: JobId): number {
+    return this.#changes.get(job) ?? 0;
+  }
+
   heard(event: EventBody): void {
+    if ("job" in event && event.kind !== "tasks-ended") {
+      if (event.kind === "job-ended" || event.kind === "job-removed") this.#changes.delete(event.job);
+      else this.#changes.set(event.job, ++this.#changeCount);
+    }
     if (event.kind === "tasks-ended" && this.#counters.has(event.job)) this.#counters.set(event.job, event.counters);
     if (event.kind !== "job-ended") return;
     this.#counters.delete(event.job);

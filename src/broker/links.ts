@@ -65,17 +65,21 @@ export class Links {
       const { log } = this.#options;
       const transport = request.socket as Socket;
       transport.setNoDelay(true);
+      const address = transport.remoteAddress ?? "unknown";
+      const conversation = this.#face.conversations.begin(SUBPROTOCOL, address);
       const silent = setTimeout(
         () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
         FIRST_WORD_MS,
       );
       const connection: Caller = new Connection(
         webSocket,
-        { from: "caller", transport, log },
+        { from: "caller", transport, log, conversation },
         {
           onMessages: (batch) => {
             clearTimeout(silent);
-            this.#firstFrame(connection, batch, role);
+            const [first] = batch;
+            if (first?.type === "JOIN" || first?.type === "HELLO") conversation.named(first.name);
+            this.#firstFrame(connection, batch, role, address);
           },
           onClose: () => {
             clearTimeout(silent);
@@ -88,25 +92,27 @@ export class Links {
   }
 
   /** The first message says who calls; the session takes the connection from there. */
-  #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role): void {
+  #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role, address: string): void {
     const [first, ...rest] = batch;
     if (first?.type === "JOIN") {
       if (!mayDo(role, "worker"))
         throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
       const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
-      const session = new WorkerSession(this.#core, link, first, this.#options);
+      const session = new WorkerSession(this.#core, link, first, { ...this.#options, address });
       session.onMessages(rest as FromWorker[]);
     } else if (first?.type === "HELLO") {
       const { broker, heartbeatMs } = this.#options;
       const link = connection.handOver<FromClient, ToClient>(this.#listener(connection, () => session));
-      const session = new ClientSession(this.#core, this.#face, role, link);
+      const session = new ClientSession(this.#core, this.#face, { role, name: first.name }, link);
       if (first.version !== LINK_VERSION) {
         throw new LaboroError(
           "LABORO_VERSION",
           `the client speaks link version ${first.version}, this broker ${LINK_VERSION}`,
         );
       }
-      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs });
+      const brokers = this.#core.group?.urls?.() ?? [];
+      const others = brokers.length === 0 ? {} : { brokers };
+      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs, ...others });
       link.startHeartbeat(heartbeatMs);
       session.onMessages(rest as FromClient[]);
     } else {

@@ -3,12 +3,14 @@ import type { JobState } from "../dispatch/state.js";
 import { finishedCount } from "../model/job.js";
 import type { Core } from "./core.js";
 
-export function workIn(core: Core) {
+/** `elsewhere`: tasks of jobs at workers of other brokers. */
+export function workIn(core: Core, elsewhere: ReadonlyMap<number, number> = new Map()) {
   const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };
   for (const open of core.state.jobs.values()) {
-    const { id, job, out } = open;
-    jobs[stageOf(open)]++;
+    const { id, job } = open;
+    const out = open.out + (elsewhere.get(id) ?? 0);
+    jobs[stageOf({ held: open.held, blockedBy: open.blockedBy, out })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
     tasks.running += Math.min(out, left);
     tasks.waiting += Math.max(0, left - out);
@@ -16,7 +18,11 @@ export function workIn(core: Core) {
   return { jobs, tasks };
 }
 
-export const stageOf = ({ held, blockedBy, out }: JobState): "held" | "blocked" | "waiting" | "running" =>
+export const stageOf = ({
+  held,
+  blockedBy,
+  out,
+}: Pick<JobState, "held" | "blockedBy" | "out">): "held" | "blocked" | "waiting" | "running" =>
   held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting";
 
 export function workersIn(core: Core) {

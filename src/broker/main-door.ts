@@ -7,7 +7,9 @@ import type { AddressInfo, Socket } from "node:net";
 import type { LaboroError } from "../model/errors.js";
 import type { Pair } from "./certificates.js";
 import type { Core } from "./core.js";
+import type { Complaints } from "./doors/complaints.js";
 import type { Conversations } from "./doors/conversations.js";
+import type { DoorSettings } from "./doors/door.js";
 import type { Entry } from "./entry.js";
 import { sharePort } from "./first-byte.js";
 import { Gate, isEncrypted, isRefusal, type Refusal } from "./gate.js";
@@ -30,11 +32,17 @@ export interface DoorOptions extends LinkOptions {
   readonly entry: Entry;
   readonly face: BrokerFace;
   readonly conversations: Conversations;
+  readonly complaints: Complaints;
+  readonly doorSettings: DoorSettings;
   /** What is shown to who speaks TLS; absent where nobody may. */
   readonly certificate?: () => Promise<Pair>;
 }
 
 type Answering = typeof import("../api/index.js");
+type FuqHttp = import("../protocols/fuq/http/index.js").FuqHttp;
+
+/** Where fuq's programs ask. */
+const FUQ_PATH = /^\/(hello|node|job|client)(\/|$)/;
 
 export class MainDoor {
   readonly #core: Core;
@@ -44,6 +52,8 @@ export class MainDoor {
   readonly #server: Server;
   readonly #connected = new Set<Socket>();
   #api: ReturnType<Answering["createApi"]> | undefined;
+  #fuqHttp: Promise<FuqHttp> | undefined;
+  #metrics: import("../api/metrics.js").Metrics | undefined;
   #closing = false;
 
   constructor(core: Core, options: DoorOptions) {
@@ -97,7 +107,9 @@ export class MainDoor {
     response.on("error", () => response.destroy());
     try {
       if (path === "/healthz" || path === "/readyz") this.#sayHow(path, response);
+      else if (path === "/metrics") await this.#answerMetrics(request, response);
       else if (path.startsWith("/api/")) await this.#answerApi(request, response);
+      else if (FUQ_PATH.test(path)) await (await this.#fuq()).answer(request, response, path);
       else await this.#answerPage(path, request, response);
     } catch (cause) {
       this.#options.log.error({ error: String(cause) }, "a request could not be answered");
@@ -107,10 +119,32 @@ export class MainDoor {
     }
   }
 
+  #fuq(): Promise<FuqHttp> {
+    this.#fuqHttp ??= this.#openFuq();
+    return this.#fuqHttp;
+  }
+
+  async #openFuq(): Promise<FuqHttp> {
+    const { FuqHttp } = await import("../protocols/fuq/http/index.js");
+    const { face, log, complaints, doorSettings } = this.#options;
+    return new FuqHttp({ core: this.#core, gate: this.#gate, face, log, complaints, settings: doorSettings });
+  }
+
   #sayHow(path: string, response: ServerResponse): void {
     const refusing = path === "/healthz" ? undefined : this.#closing ? "stopping" : this.#core.refusing?.code;
     response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain" });
     response.end(`${refusing ?? "ok"}\n`);
+  }
+
+  async #answerMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const admitted = this.#gate.admit(request, true);
+    if (isRefusal(admitted)) {
+      await refuse(response, admitted);
+      return;
+    }
+    const { Metrics } = await import("../api/metrics.js");
+    this.#metrics ??= new Metrics(this.#core, this.#options.face);
+    await this.#metrics.answer(response, admitted.role);
   }
 
   async #answerApi(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -40,17 +40,20 @@ export class Tokens {
 const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest();
 
 /** Those of earlier starts, so that workers that outlive a broker are let in by the next; made where there are none. */
-export function keptTokens(dir: string, admin: string): Tokens {
-  const path = join(dir, FILE);
-  const tokens = readTokens(path) ?? makeTokens(path);
-  return new Tokens([{ role: "admin", token: admin }, ...tokens]);
-}
+export const keptTokens = (dir: string, admin: string): Tokens =>
+  new Tokens([{ role: "admin", token: admin }, ...tokensIn(dir)]);
 
-function makeTokens(path: string): readonly Token[] {
+/** All but the admin's. */
+export const tokensIn = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
+
+function makeTokens(dir: string): readonly Token[] {
   const tokens = MADE.map((role) => ({ role, token: newToken() }));
-  writePrivate(path, `${JSON.stringify(tokens, null, 2)}\n`);
+  writeTokens(dir, tokens);
   return tokens;
 }
+
+export const writeTokens = (dir: string, tokens: readonly Token[]): void =>
+  writePrivate(join(dir, FILE), `${JSON.stringify(tokens, null, 2)}\n`);
 
 function readTokens(path: string): readonly Token[] | undefined {
   let tokens: unknown;
@@ -60,12 +63,14 @@ function readTokens(path: string): readonly Token[] | undefined {
     if (errnoOf(cause) === "ENOENT") return undefined;
     throw new LaboroError("LABORO_DATA_CORRUPT", `${path} cannot be read: ${String(cause)}`, { cause });
   }
-  if (Array.isArray(tokens) && tokens.every(isToken)) return tokens;
+  if (areTokens(tokens)) return tokens;
   throw new LaboroError(
     "LABORO_DATA_CORRUPT",
     `${path}: expected a list of {"role", "token"}, tokens of ${SHORTEST} characters or more`,
   );
 }
+
+export const areTokens = (value: unknown): value is readonly Token[] => Array.isArray(value) && value.every(isToken);
 
 function isToken(value: unknown): value is Token {
   if (typeof value !== "object" || value === null) return false;

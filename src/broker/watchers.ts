@@ -6,6 +6,11 @@ export class Watchers<Key, News> {
     return this.#told.size;
   }
 
+  /** What is being watched. */
+  keys(): Key[] {
+    return [...this.#told.keys()];
+  }
+
   /** Called at every news of it, until the function that is returned here is called. */
   watch(key: Key, told: (news: News) => void): () => void {
     const watchers = this.#told.get(key) ?? new Set();

@@ -52,7 +52,7 @@ async function run(options: Options): Promise<void> {
       orNothing(waiting),
       orNothing(answered),
       orNothing(failed),
-      rate === 0 ? "" : `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s`,
+      rate === 0 ? "" : `${rate < 10 ? rate.toFixed(rate < 1 ? 2 : 1) : Math.round(rate)}/s`,
       latencyMs === undefined ? "" : shownDuration(latencyMs.p50),
       latencyMs === undefined ? "" : shownDuration(latencyMs.p99),
     ],

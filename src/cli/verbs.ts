@@ -23,6 +23,12 @@ const ALL: readonly (Verb | undefined)[] = [
   whereBuilt("run", WORK, "run commands, show their output, wait, exit truthfully"),
   whereBuilt("submit", WORK, "give a job and return its number at once"),
   {
+    name: "experiments",
+    group: WORK,
+    summary: "run a folder of scripts at runners of runexp",
+    load: async () => (await import("./experiments.js")).experiments(),
+  },
+  {
     name: "status",
     group: LOOK,
     summary: "jobs and how far they are, or one job in full; laboro alone does this",
@@ -113,6 +119,18 @@ const ALL: readonly (Verb | undefined)[] = [
     load: async () => (await import("./services.js")).services(),
   },
   {
+    name: "rr",
+    group: SERVICES,
+    summary: "the round-robin queue's server, worker and client, with their consoles",
+    load: async () => (await import("./rr.js")).rr(),
+  },
+  {
+    name: "scale0",
+    group: SERVICES,
+    summary: "a worker and a client that speak Scale0",
+    load: async () => (await import("./scale0.js")).scale0(),
+  },
+  {
     name: "serve",
     group: SETUP,
     summary: "run a broker",
@@ -123,6 +141,24 @@ const ALL: readonly (Verb | undefined)[] = [
     group: SETUP,
     summary: "run a worker",
     load: async () => (await import("./worker.js")).worker(),
+  },
+  {
+    name: "runner",
+    group: SETUP,
+    summary: "run a runner of runexp, for a manager of ours or an original one",
+    load: async () => (await import("./runner.js")).runner(),
+  },
+  {
+    name: "config",
+    group: SETUP,
+    summary: "what workers are told, in numbered versions",
+    load: async () => (await import("./config.js")).config(),
+  },
+  {
+    name: "keys",
+    group: SETUP,
+    summary: "who may come in through ZeroMQ doors with CURVE",
+    load: async () => (await import("./keys.js")).keys(),
   },
   {
     name: "open",

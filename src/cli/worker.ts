@@ -7,10 +7,11 @@ import { dataDirectory, type FoundBroker, findBroker } from "../client/find-brok
 import { LaboroError } from "../model/errors.js";
 import { SERVICE_MODES, type ServiceMode, type ServiceProgram, type StopReason, startWorker } from "../worker/index.js";
 import { formatDuration, parseDuration } from "./duration.js";
+import type { FuqOptions } from "./fuq-worker.js";
 import { collect, logger, onSignals, wholeNumber } from "./options.js";
 import { parseSize } from "./size.js";
 
-interface Options {
+interface Options extends FuqOptions {
   readonly join?: string;
   readonly broker?: string;
   readonly data?: string;
@@ -57,6 +58,15 @@ export function worker(): Command {
         .choices(SERVICE_MODES)
         .default("once"),
     )
+    .option(
+      "--fuq <url>",
+      "work for a foreman of fuq: https://PASSWORD@HOST:PORT#CA-FINGERPRINT or @FILE; the password may be in LABORO_FUQ_TOKEN",
+    )
+    .option("--fuq-poll", "ask that foreman for each task over HTTP, instead of by its WebSocket")
+    .option("--fuq-ca <file>", "the CA that has signed that foreman's certificate")
+    .option("--fuq-cert-name <name>", "the name in that foreman's certificate, where it is not the host's")
+    .option("--fuq-raw <host:port>", "work for a foreman of fuq v2 on a raw stream")
+    .option("--fuq1 <host:port>", "work for a server of fuq v1")
     .addHelpText("after", EXAMPLES)
     .action(run);
 }
@@ -70,10 +80,17 @@ Examples:
 async function run(options: Options): Promise<void> {
   const name = options.name ?? hostname();
   if (!/^[\w.:-]+$/.test(name)) throw bad("--name", "letters, digits and . : - _", name);
+  const dir = options.dir ?? join(dataDirectory(options), "workers", name);
+  if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
+    refuseBesideFuq(options);
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    const { runFuqWorker } = await import("./fuq-worker.js");
+    runFuqWorker({ ...options, name, dir });
+    return;
+  }
   const resources = resourcesOf(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
   const found = await brokerOf(options);
-  const dir = options.dir ?? join(dataDirectory(options), "workers", name);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const ends = (why: string, code: number): void => {
     console.log(`worker ${name} has stopped: ${why}`);
@@ -123,6 +140,17 @@ async function run(options: Options): Promise<void> {
   onSignals((signal) => {
     void started.stop({ finish: signal === "SIGINT" }).then(() => ends(`${signal} came`, 0));
   });
+}
+
+/** What a foreman of fuq knows nothing of. */
+const NOT_FUQ = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
+
+function refuseBesideFuq(options: Options): void {
+  const lists = (["resource", "service"] as const).filter((name) => options[name].length > 0);
+  const [name] = [...NOT_FUQ.filter((one) => options[one] !== undefined), ...lists];
+  if (name === undefined) return;
+  const written = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new LaboroError("LABORO_BAD_INPUT", `--${written} does not go with a foreman of fuq`);
 }
 
 /** The broker, once there is a trace of one. */

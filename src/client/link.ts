@@ -24,11 +24,14 @@ export interface ClientLinkOptions {
   /** The CA of `https:` brokers, where they are known by its fingerprint. */
   readonly caFingerprint?: string | undefined;
   readonly name: string;
+  /** Go to none but these, even where their broker knows others. */
+  readonly stay?: boolean;
   /** Give up when no broker answers within this time; the link is tried for ever if absent. */
   readonly connectTimeoutMs?: number;
 }
 
 export class ClientLink {
+  readonly #options: ClientLinkOptions;
   readonly #dial: Dial;
   readonly #questions = new Map<number, Question>();
   #link: LinkOf<"client"> | undefined;
@@ -39,6 +42,7 @@ export class ClientLink {
   #lastError: LaboroError | undefined;
 
   constructor(options: ClientLinkOptions) {
+    this.#options = options;
     this.#dial = dial<"client">({
       from: "client",
       urls: options.urls,
@@ -65,6 +69,10 @@ export class ClientLink {
       const why = this.#lastError?.message ?? `no broker answered within ${connectTimeoutMs} ms`;
       this.close(new LaboroError("LABORO_BROKER_UNREACHABLE", why));
     }, connectTimeoutMs);
+  }
+
+  get closed(): boolean {
+    return this.#closed !== undefined;
   }
 
   /** Resolves when the broker has greeted; rejects where it refuses us or cannot be reached in time. */
@@ -120,6 +128,8 @@ export class ClientLink {
   #receive(message: ToClient, link: LinkOf<"client">): void {
     if (message.type === "BEAT") return;
     if (message.type === "GREET") {
+      const { stay, urls } = this.#options;
+      if (message.brokers !== undefined && stay !== true) this.#dial.setUrls([...new Set([...message.brokers, ...urls])]);
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);

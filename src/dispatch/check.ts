@@ -3,7 +3,7 @@
  * Slow on purpose: it believes no counter and no index.
  */
 import { sizeOf } from "../model/ranges.js";
-import { isReady } from "./queue.js";
+import { isReady, mayRun } from "./queue.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable } from "./signature.js";
 import { GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
@@ -81,6 +81,9 @@ function checkJob(state: State, job: JobState): void {
   same(`${where}: ready`, job.ready, ready);
   same(`${where}: out`, job.out, out);
   same(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
+  const hungry = state.shared && job.more && !job.leasing && job.ready === 0 && mayRun(job);
+  same(`${where}: hungry`, job.signature.hungry.has(job), hungry);
+  same(`${where}: a hungry signature`, state.hungry.has(job.signature), job.signature.hungry.size > 0);
   const { maxRunning } = job.job.limits;
   // Brokers of a group keep to it each for itself, and may adopt what another handed out.
   if (!state.shared && maxRunning !== undefined && out > maxRunning)

@@ -3,6 +3,7 @@ export { onCancel, onCancelHeard } from "./cancel.js";
 export { check } from "./check.js";
 export { type Call, Decisions, type Send, type TasksOf } from "./decisions.js";
 export { explain } from "./explain.js";
+export { firstLease } from "./forage.js";
 export {
   onGranted,
   onHold,
@@ -12,10 +13,12 @@ export {
   onMore,
   onOpened,
   onProgress,
+  signatureOfJob,
 } from "./jobs.js";
+export { relinquishAll } from "./queue.js";
 export { onReclaim } from "./reclaim.js";
 export type { Holding, Reconciled } from "./reconcile.js";
-export { onForget, onReply, onRequest, type Request } from "./requests.js";
+export { isServed, onForget, onReply, onRequest, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
 export { figuresOf, onForgive, STANDING_AREA } from "./standing.js";

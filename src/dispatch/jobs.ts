@@ -11,14 +11,19 @@ import { Line } from "./line.js";
 import { placeWork, useRoom } from "./place.js";
 import { addWaiting, refill, relinquish, replaceWaiting, requeue } from "./queue.js";
 import { signatureFor, type TaskTraits } from "./signature.js";
-import type { JobState, State, WorkerState } from "./state.js";
+import type { JobState, Signature, State, WorkerState } from "./state.js";
 import { retractClaims } from "./stock.js";
 import { restoreClaim } from "./workers.js";
 
-const traitsOf = ({ recipe, limits: { timeLimitMs } }: Job): TaskTraits => ({
+type Demands = Pick<Job, "recipe" | "limits" | "requirement">;
+
+const traitsOf = ({ recipe, limits: { timeLimitMs } }: Demands): TaskTraits => ({
   kind: kindOf(recipe),
   ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
 });
+
+export const signatureOfJob = (state: State, job: Demands): Signature =>
+  signatureFor(state, job.requirement, traitsOf(job));
 
 /** How many ends of jobs are remembered. */
 const ENDS_KEPT = 10_000;
@@ -88,7 +93,7 @@ function enterJob(state: State, job: Job): JobState {
   const entered: JobState = {
     id: job.id,
     job,
-    signature: signatureFor(state, job.requirement, traitsOf(job)),
+    signature: signatureOfJob(state, job),
     held: job.held,
     cancels: job.cancels,
     waiting: new Line(),
@@ -190,6 +195,8 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   for (const claim of [...job.claims]) dropClaim(state, claim);
   replaceWaiting(job, []);
   job.later.clear();
+  job.more = false;
+  job.leasing = false;
   requeue(state, job);
   state.jobs.delete(job.id);
   rememberEnd(state, job.id, end);

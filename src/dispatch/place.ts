@@ -6,6 +6,7 @@
 
 import { enterClaim, placeFromStock, promote } from "./claims.js";
 import type { Decisions } from "./decisions.js";
+import { forage } from "./forage.js";
 import { refill, requeue, takeWaiting } from "./queue.js";
 import { giveRequests, placeRequests } from "./requests.js";
 import { mayUse, reserveRoom, unreserve } from "./reservation.js";
@@ -36,6 +37,7 @@ export function placeWork(state: State, out: Decisions, now: number): void {
     if (state.unsettled) blocked.clear();
     state.unsettled = false;
   }
+  if (state.hungry.size > 0) forage(state, out);
 }
 
 /** The job that goes next, among the signatures not yet found without a worker. */
@@ -86,6 +88,7 @@ export function fillWorker(state: State, out: Decisions, worker: WorkerState, no
   }
   if (worker.out === 0) worker.windowStart = -1;
   if (state.unsettled) placeWork(state, out, now);
+  else if (state.hungry.size > 0) forage(state, out);
 }
 
 /** What the worker's room goes to before any new task: waiting requests, then the stock that it has. */

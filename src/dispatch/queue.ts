@@ -2,6 +2,7 @@
 import { type Range, sizeOf, within, without } from "../model/ranges.js";
 import type { Parcel } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
+import { forage, forageAhead, markHunger } from "./forage.js";
 import { joinLevel } from "./share.js";
 import { markActivity } from "./signature.js";
 import { type JobState, newParcelId, type State, type Waiting, type WorkerState } from "./state.js";
@@ -28,6 +29,7 @@ export function requeue(state: State, job: JobState): void {
     signature.jobs.remove(job);
   }
   markActivity(state, signature);
+  if (state.shared) markHunger(state, job, mayRun(job));
 }
 
 /** Tasks granted or given back to this broker begin to wait. What was cancelled meanwhile leaves at once. */
@@ -98,17 +100,31 @@ export function replaceWaiting(job: JobState, kept: Iterable<Waiting>): void {
 
 /** Ask for more before the line runs dry. */
 export function refill(state: State, out: Decisions, job: JobState): void {
-  if (!job.more || job.leasing || state.halted) return;
-  // What nobody here can do is left to others: leasing it would only be giving it back again.
-  if (job.blockedBy.size > 0 || (state.shared && job.signature.capable.size === 0)) return;
+  if (state.shared) markHunger(state, job, mayRun(job));
+  if (!job.more || job.leasing || state.halted || job.blockedBy.size > 0) return;
+  if (state.shared) {
+    // What nobody here can do is left to others: leasing it would only be giving it back again.
+    if (job.ready > 0 && job.signature.capable.size > 0) forageAhead(state, out, job);
+    else forage(state, out);
+    return;
+  }
   if (job.ready > state.settings.leaseBlock / 2) return;
   job.leasing = true;
   out.writes.push({ op: "lease", job: job.id, most: state.settings.leaseBlock, parcel: newParcelId(state) });
 }
 
+/** Whatever waits is for other brokers: this one hands out nothing for a while. */
+export function relinquishAll(state: State, out: Decisions): void {
+  for (const job of state.jobs.values()) giveUpWaiting(state, out, job);
+}
+
 /** No worker here can do any of this job: give back what waits, so that other brokers may lease it. */
 export function relinquish(state: State, out: Decisions, job: JobState): void {
-  if (!state.shared || job.signature.capable.size > 0) return;
+  if (state.shared && job.signature.capable.size === 0) giveUpWaiting(state, out, job);
+}
+
+/** Whatever waits of this job can be leased by any broker. */
+export function giveUpWaiting(state: State, out: Decisions, job: JobState): void {
   const waiting = [...job.waiting, ...job.later];
   if (waiting.length === 0) return;
   for (const { parcel } of waiting) out.writes.push({ op: "release", parcel });

@@ -9,7 +9,7 @@ import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";
 import { fillWorker } from "./place.js";
 import { fitCount, markActivity, occupy, reindex, signatureFor } from "./signature.js";
-import type { RequestState, State, WorkerState } from "./state.js";
+import type { RequestState, Signature, State, WorkerState } from "./state.js";
 
 export interface Request {
   readonly id: RequestId;
@@ -20,8 +20,7 @@ export interface Request {
 }
 
 export function onRequest(state: State, out: Decisions, asked: Request): void {
-  const requirement = { pool: asked.pool ?? DEFAULT_POOL, tags: [], service: asked.service, needs: ONE_SLOT };
-  const signature = signatureFor(state, requirement);
+  const signature = signatureOf(state, asked.service, asked.pool);
   const request: RequestState = {
     id: asked.id,
     service: asked.service,
@@ -42,6 +41,13 @@ export function onRequest(state: State, out: Decisions, asked: Request): void {
   if (worker === undefined) enqueue(state, request);
   else give(state, out, request, worker);
 }
+
+const signatureOf = (state: State, service: string, pool: string = DEFAULT_POOL): Signature =>
+  signatureFor(state, { pool, tags: [], service, needs: ONE_SLOT });
+
+/** Whether any worker here could answer, be it busy. */
+export const isServed = (state: State, service: string, pool: string): boolean =>
+  signatureOf(state, service, pool).capable.size > 0;
 
 /** The worker is done with a request. True where its asker still waits for the answer. */
 export function onReply(state: State, out: Decisions, id: WorkerId, requestId: RequestId, now: number): boolean {

@@ -6,7 +6,7 @@ import type { Parcel } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
 import { onJobAdded } from "./jobs.js";
 import { placeWork } from "./place.js";
-import { addWaiting, refill, relinquish, requeue } from "./queue.js";
+import { addWaiting, giveUpWaiting, refill, relinquish, requeue } from "./queue.js";
 import { newParcelId, type State } from "./state.js";
 
 /** The first of so many names for parcels, all of them free for the store to use. */
@@ -37,6 +37,8 @@ export function onRerun(
   open.failed = job.counters.failed;
   for (const parcel of parcels) addWaiting(state, out, open, parcel, now);
   requeue(state, open);
+  // Others have workers too: this broker leases what its own can use.
+  if (state.shared) giveUpWaiting(state, out, open);
   refill(state, out, open);
   placeWork(state, out, now);
   relinquish(state, out, open);

@@ -35,6 +35,7 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
     capable: new Set(),
     fitting: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
     roomiest: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
+    hungry: new IndexedHeap(goesBefore),
     levels: new Map(),
   };
   state.signatures.set(key, signature);
@@ -88,14 +89,20 @@ export const canRun = ({ runs }: WorkerState["profile"], kind: TaskKind): boolea
   runs === undefined || runs.includes(kind) || (kind === "numbered" && runs.includes("command"));
 
 /** How many pieces of this kind fit into the worker's free room. */
-export function fitCount(worker: WorkerState, signature: Signature): number {
+export const fitCount = (worker: WorkerState, signature: Signature): number => countIn(worker.free, worker, signature);
+
+/** How many fit where the worker has nothing else. */
+export const wholeCount = (worker: WorkerState, signature: Signature): number =>
+  countIn(worker.profile.total, worker, signature);
+
+function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, signature: Signature): number {
   const { needs } = signature.requirement;
   const kept = signature.forRequests ? 0 : worker.profile.reserveRequests;
   let count = Number.POSITIVE_INFINITY;
   for (const name in needs) {
     const need = needs[name] ?? 0;
     if (need === 0) continue;
-    const room = (worker.free[name] ?? 0) - (name === "slots" ? kept : 0);
+    const room = (free[name] ?? 0) - (name === "slots" ? kept : 0);
     // The small addition undoes 0.3 / 0.1 = 2.9999999999999996.
     count = Math.min(count, Math.floor(room / need + 1e-9));
   }
@@ -134,6 +141,7 @@ function joinSignature(worker: WorkerState, signature: Signature): void {
   if (signature.capable.size === 0) adoptLevels(signature, worker);
   worker.capableOf.add(signature);
   signature.capable.add(worker);
+  signature.capacity = undefined;
   reindexFor(worker, signature);
 }
 
@@ -148,6 +156,7 @@ export function delist(state: State, worker: WorkerState): void {
 function leaveSignature(state: State, worker: WorkerState, signature: Signature): void {
   worker.capableOf.delete(signature);
   signature.capable.delete(worker);
+  signature.capacity = undefined;
   signature.fitting.remove(worker);
   signature.roomiest.remove(worker);
   if (signature.reservation === worker) unreserve(state, signature);

@@ -166,6 +166,12 @@ export interface Signature {
   readonly fitting: IndexedHeap<WorkerState>;
   /** The capable ones, most free slots on top; kept for wide signatures only. */
   readonly roomiest: IndexedHeap<WorkerState>;
+  /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (forage.ts). */
+  readonly hungry: IndexedHeap<JobState>;
+  /** The one for which some were asked last. */
+  foraging?: JobState;
+  /** Tasks that the capable ones could have at once; absent until it is asked for. */
+  capacity?: number | undefined;
   /** The worker that is kept for the next task. */
   reservation?: WorkerState;
   /** Where a job that begins to wait begins in the order, by priority. */
@@ -201,6 +207,8 @@ export interface State {
   readonly signatures: Map<string, Signature>;
   /** Signatures with jobs or requests that wait, and a worker that could take them. */
   readonly active: Set<Signature>;
+  /** Signatures with hungry jobs. */
+  readonly hungry: Set<Signature>;
   /** Workers that hold stock. */
   readonly stocked: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
@@ -236,6 +244,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     workers: new Map(),
     signatures: new Map(),
     active: new Set(),
+    hungry: new Set(),
     stocked: new Set(),
     requests: new Map(),
     timers: new IndexedHeap((a, b) => a.at < b.at),

@@ -18,4 +18,6 @@ export interface Decoder {
   end(): readonly Decoded[];
 }
 
-export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {};
+export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {
+  "round-robin": async () => (await import("./round-robin/decode.js")).decoder,
+};

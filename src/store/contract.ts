@@ -273,24 +273,44 @@ export interface Member {
   readonly alive: boolean;
 }
 
+/** An open job at a glance, for who wants to know whether there is anything new about it. */
+export interface JobMark {
+  readonly job: JobId;
+  /** Another text whenever its hold, its cancels or its end have changed; perhaps also where they have not. */
+  readonly mark: string;
+  readonly counters: Counters;
+  /** A lease would grant something now. */
+  readonly more: boolean;
+}
+
 /**
  * What a store that brokers share knows of them. A broker's lease is renewed by its heartbeat; while it runs, nobody takes what the
- * broker owns. Once it has ended, every write of that epoch is refused with LABORO_LEASE_LOST, and it opens anew.
+ * broker owns. Once it has ended and was noticed (`reap`), every write of that epoch is refused with LABORO_LEASE_LOST, and the broker
+ * opens anew. A store that cannot be reached rejects everything with LABORO_STORE_UNAVAILABLE.
  */
 export interface Group {
-  /** Renews the lease for `leaseMs` from now, by the store's clock. Rejects with LABORO_LEASE_LOST where it had ended. */
+  /**
+   * Renews the lease for `leaseMs` from now, by the store's clock; one that has ended too, as long as nobody has noticed. Rejects with
+   * LABORO_LEASE_LOST where somebody has. Does not wait behind commits: the lease of a busy broker must not end for that.
+   */
   beat(about: string, leaseMs: number): Promise<void>;
+  /** Living ones, and dead ones whose workers still hold claims. In order of the epochs. */
   members(): Promise<readonly Member[]>;
   /**
-   * Brokers whose lease has ended: what waited there can be leased by anyone from now on. Gives the epochs of which workers still hold
-   * claims; one broker only gets each.
+   * Ends brokers whose lease has run out: what waited there can be leased by anyone from now on. Gives every dead epoch of which workers
+   * still hold claims, whoever noticed its death first and how ever often it is asked: the broker that asked may die itself.
    */
   reap(now: number): Promise<readonly Epoch[]>;
-  /** The grace for a dead broker's workers is over: what they still hold is this broker's now. One broker only gets each. */
+  /** What workers still hold of a dead broker is this broker's now. Each parcel is given to one broker only. */
   orphans(dead: Epoch): Promise<readonly HeldParcel[]>;
-  /** Told what others changed: a job was added, held, cancelled, ran out, ended; or a text was kept. Only a hint: some are missed. */
+  /** Every open job, in order of their numbers. Cheap: asked every second or so. */
+  marks(): Promise<readonly JobMark[]>;
+  /**
+   * Told what others changed: a job was added, held, cancelled, run again, given back, ended, removed; or a text was kept. Only a hint: some
+   * are missed, and one's own may come back.
+   */
   listen(heard: (hint: { readonly job?: JobId; readonly area?: string }) => void): void;
-  /** This broker goes: what waits here is anybody's, and its row is gone. */
+  /** This broker goes: its lease ends now, and what waits here is anybody's. Nothing is written afterwards. */
   leave(): Promise<void>;
 }
 
@@ -303,8 +323,9 @@ export interface Store {
   open(now: number): Promise<Held>;
   /**
    * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed nothing: with
-   * LABORO_DISK_FULL the same batch can be given again; LABORO_INTERNAL is a batch that no right broker gives, such as
-   * a parcel id twice.
+   * LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is a batch that no right broker
+   * gives, such as a parcel id twice. LABORO_LEASE_LOST is the end of this epoch: also where the connection broke under a batch and
+   * whether it was committed can no longer be found out.
    */
   commit(writes: readonly Write[], now: number): Promise<readonly Answer[]>;
   job(id: JobId): Promise<Job | undefined>;

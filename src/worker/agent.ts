@@ -13,8 +13,10 @@ import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { Desk, type DeskParts } from "./desk.js";
+import { KnownBrokers } from "./known-brokers.js";
 import { IdleWatch } from "./lifetime.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
+import { readTold } from "./told.js";
 
 export interface AgentOptions {
   readonly urls: readonly string[];
@@ -29,6 +31,8 @@ export interface AgentOptions {
   readonly cancelGraceMs: number;
   /** Nothing to do for so long, and `onIdle` is called. */
   readonly idleTimeoutMs?: number;
+  /** It is to have so many slots, maybe more than it began with. */
+  readonly onSlots?: (count: number) => void;
   readonly onIdle: () => void;
   readonly onJoined: () => void;
   readonly onRefused: (error: LaboroError) => void;
@@ -57,7 +61,11 @@ export class Agent {
   readonly #desk: Desk;
   readonly #calls: Calls;
   readonly #dial: Dial;
+  readonly #brokers: KnownBrokers;
   readonly #idle: IdleWatch | undefined;
+  /** What it was started with, whatever it is told meanwhile. */
+  readonly #ownSlots: number;
+  #tags: readonly string[];
   #everJoined = false;
   #link: Link | undefined;
   #leaving = false;
@@ -65,14 +73,17 @@ export class Agent {
   constructor(parts: DeskParts, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
     this.#parts = parts;
     this.#options = options;
+    this.#ownSlots = parts.room.total.slots;
+    this.#tags = options.tags;
     this.#desk = new Desk(parts, options.cancelGraceMs, spooled, () => this.#idle?.look());
     this.#calls = new Calls(parts.services, () => this.#idle?.look());
     const busy = (): boolean => !this.#desk.idle || this.#calls.count > 0;
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
     this.#idle?.look();
+    this.#brokers = new KnownBrokers(parts.directory.brokersPath, options.urls, options);
     this.#dial = dial<"worker">({
       from: "worker",
-      urls: options.urls,
+      urls: this.#brokers.firstUrls,
       token: options.token,
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
       log: parts.log,
@@ -85,6 +96,8 @@ export class Agent {
       },
       onDown: (reason) => this.#down(reason),
       onRefused: options.onRefused,
+      // One that it has only heard of may be somebody else's by now.
+      passOver: (url) => !this.#brokers.isGiven(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
     });
   }
@@ -100,7 +113,8 @@ export class Agent {
 
   /** The brokers to try from now on. */
   setUrls(urls: readonly string[]): void {
-    this.#dial.setUrls(urls);
+    this.#brokers.setGiven(urls);
+    this.#dial.setUrls(this.#brokers.urls);
   }
 
   /** Tell the broker what is offered now. */
@@ -141,7 +155,7 @@ export class Agent {
   }
 
   #join(link: Link): void {
-    const { name, session, pool, tags, reserveRequests } = this.#options;
+    const { name, session, pool, reserveRequests } = this.#options;
     const { directory, services, room, lifetime } = this.#parts;
     link.send({
       type: "JOIN",
@@ -150,7 +164,7 @@ export class Agent {
       session,
       name,
       total: room.total,
-      tags,
+      tags: this.#tags,
       pool,
       services: services.names,
       reserveRequests,
@@ -163,10 +177,35 @@ export class Agent {
     this.#link = link;
     this.#everJoined = true;
     link.startHeartbeat(welcome.heartbeatMs);
+    this.#heed(welcome.config, link);
     if (this.#leaving) link.send({ type: "LEAVING" });
     this.#desk.resume(welcome, (message) => link.send(message));
     this.#parts.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
+  }
+
+  /** What the operator has for this worker. Its tags and slots are announced where they are others now. */
+  #heed(config: Welcome["config"], link: Link): void {
+    const { room, slots, files, services, log } = this.#parts;
+    try {
+      const { version, heartbeatMs, settings } = readTold(config);
+      const before = JSON.stringify([room.total.slots, this.#tags]);
+      const count = settings.slots ?? this.#ownSlots;
+      slots.grow(count);
+      this.#options.onSlots?.(count);
+      room.setSlots(count);
+      this.#tags = [...new Set([...this.#options.tags, ...(settings.tags ?? [])])];
+      files.setEnvironment(settings.environment ?? {});
+      if (heartbeatMs !== undefined) link.startHeartbeat(heartbeatMs);
+      const urls = (settings.brokers ?? []).flatMap(({ url }) => (url === undefined ? [] : [url]));
+      this.#brokers.setConfigured(urls);
+      this.#dial.setUrls(this.#brokers.urls);
+      if (version > 0) log.info({ version }, "told by the broker's config");
+      if (JSON.stringify([count, this.#tags]) === before) return;
+      link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: room.total });
+    } catch (cause) {
+      log.warn({ error: String(cause) }, "the broker's config cannot be used");
+    }
   }
 
   /** With a wrong certificate at the first try it is the join URL that is wrong; later, something passing. */
@@ -214,13 +253,16 @@ export class Agent {
         this.#calls.abort(message.id);
         break;
       case "BROKERS":
-        this.#dial.setUrls(message.urls);
+        this.#brokers.setGroup(message.urls);
+        this.#dial.setUrls(this.#brokers.urls);
         break;
       case "STOP":
         this.#options.onStop();
         break;
-      case "DRAIN":
       case "CONFIG":
+        this.#heed(message.config, link);
+        break;
+      case "DRAIN":
       case "BEAT":
         break;
     }

@@ -13,6 +13,7 @@ type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 export class JobFiles {
   readonly #dir: string;
   readonly #baseEnv: Readonly<Record<string, string>>;
+  #toldEnv: Readonly<Record<string, string>> = {};
   readonly #written = new Set<string>();
 
   /** `baseEnv` is for every task, unless its recipe says otherwise. */
@@ -24,11 +25,16 @@ export class JobFiles {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
   }
 
+  /** For every task from now on, as the operator has it. */
+  setEnvironment(env: Readonly<Record<string, string>>): void {
+    this.#toldEnv = env;
+  }
+
   commandOf(recipe: ProcessRecipe, given: StockedTask, place: Place): CommandSpec {
     const task = withEntry(given, recipe);
     return {
       argv: this.#argv(recipe, task),
-      env: { ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, place) },
+      env: { ...this.#toldEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, place) },
       ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
       ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(`${task.job}.stdin`, recipe.stdin) }),
     };

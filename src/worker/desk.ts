@@ -92,7 +92,7 @@ export class Desk {
     this.#parts = parts;
     this.#cancelGraceMs = cancelGraceMs;
     this.#changed = changed;
-    this.#runner = new TaskRunner(parts.slots, parts.files, parts.services, parts.now);
+    this.#runner = new TaskRunner(parts.slots, parts.files, parts.services, parts.log, parts.now);
     this.#deliveries = new Deliveries(
       parts.directory.outputDirectory,
       ({ error }) => parts.log.warn({ code: error.code }, `output is lost here: ${error.message}`),

@@ -127,6 +127,7 @@ export function startWorker(options: WorkerOptions): Worker {
       reserveRequests: options.reserveRequests ?? 0,
       cancelGraceMs,
       ...(options.idleTimeoutMs === undefined ? {} : { idleTimeoutMs: options.idleTimeoutMs }),
+      onSlots: (count) => programs.grow(count),
       onIdle: () => leave("idle"),
       onJoined: () => options.onJoined?.(),
       onRefused: (error) => {
@@ -196,7 +197,7 @@ function memoryWatch(options: WorkerOptions, log: Log, lookAgain: () => void): M
 
 /** The worker's own, but for the token: what a task prints of its environment ends up in its output. */
 function environmentOfTasks(): NodeJS.ProcessEnv {
-  const { LABORO_BROKER: _, ...env } = process.env;
+  const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, ...env } = process.env;
   return env;
 }
 

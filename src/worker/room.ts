@@ -15,21 +15,37 @@ interface Taken extends Place {
 }
 
 export class Room {
-  readonly total: Amounts;
+  #total: Amounts;
   /** In the environment of tasks that have no device of their own: they do not see those of others. */
   readonly hidden: Readonly<Record<string, string>>;
   readonly #free: Record<string, number> = {};
   readonly #devices: ReadonlyMap<string, Devices>;
   /** Slot numbers not in use, the lowest last. */
   readonly #slots: number[];
+  readonly #inUse = new Set<number>();
 
   /** Throws LABORO_BAD_INPUT where the environment contradicts the total. */
   constructor(total: Amounts, env: NodeJS.ProcessEnv = {}) {
-    this.total = total;
+    this.#total = total;
     for (const name in total) this.#free[name] = millionths(total[name] ?? 0);
     this.#devices = devicesOf(total, env);
     this.hidden = this.#devices.has("gpu") ? { CUDA_VISIBLE_DEVICES: "" } : {};
     this.#slots = Array.from({ length: total.slots }, (_, i) => total.slots - 1 - i);
+  }
+
+  get total(): Amounts {
+    return this.#total;
+  }
+
+  /** What runs in a slot that there is no more goes on there to its end. */
+  setSlots(count: number): void {
+    const before = this.#total.slots;
+    this.#total = { ...this.#total, slots: count };
+    this.#free.slots = (this.#free.slots ?? 0) + millionths(count - before);
+    const kept = this.#slots.filter((slot) => slot < count);
+    const added = Array.from({ length: Math.max(0, count - before) }, (_, i) => before + i);
+    const more = added.filter((slot) => !this.#inUse.has(slot));
+    this.#slots.splice(0, this.#slots.length, ...[...kept, ...more].sort((a, b) => b - a));
   }
 
   fits(needs: Amounts): boolean {
@@ -59,6 +75,7 @@ export class Room {
       if (name === "gpu") env.CUDA_VISIBLE_DEVICES = devices.shown(share);
     }
     const taken: Taken = { needs, shares, slot: this.#slots.pop() ?? 0, env };
+    this.#inUse.add(taken.slot);
     return taken;
   }
 
@@ -66,6 +83,7 @@ export class Room {
     const { needs, shares, slot } = place as Taken;
     for (const name in needs) this.#free[name] = (this.#free[name] ?? 0) + millionths(needs[name] ?? 0);
     for (const [devices, share] of shares) devices.give(share);
-    this.#slots.push(slot);
+    this.#inUse.delete(slot);
+    if (slot < this.#total.slots) this.#slots.push(slot);
   }
 }

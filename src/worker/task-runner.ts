@@ -1,9 +1,11 @@
 /** Runs one task of any recipe and says how it went. */
+import type { Log } from "../broker/log.js";
 import { asLaboroError } from "../model/errors.js";
 import type { Outcome, OutputStream } from "../model/outcome.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { JobFiles } from "./command-of.js";
 import type { StockedTask } from "./ledger.js";
+import { LogFile } from "./log-file.js";
 import type { Slots } from "./processes/index.js";
 import type { Place } from "./room.js";
 import { AbortableCall, type Services } from "./services.js";
@@ -28,12 +30,14 @@ export class TaskRunner {
   readonly #slots: Slots;
   readonly #files: JobFiles;
   readonly #services: Services;
+  readonly #log: Log;
   readonly #now: () => number;
 
-  constructor(slots: Slots, files: JobFiles, services: Services, now: () => number) {
+  constructor(slots: Slots, files: JobFiles, services: Services, log: Log, now: () => number) {
     this.#slots = slots;
     this.#files = files;
     this.#services = services;
+    this.#log = log;
     this.#now = now;
   }
 
@@ -81,11 +85,24 @@ export class TaskRunner {
     }
     const shell = this.#slots.slots[place.slot];
     if (shell === undefined) throw new Error(`there is no slot ${place.slot}`);
+    const file = this.#logFile(task, recipe);
     const command = shell.run(this.#files.commandOf(recipe, task, place), {
-      output: (stream, bytes) => sink.output(stream, bytes),
-      ended: (end) => sink.ended(end),
+      output: (stream, bytes) => {
+        file?.write(bytes);
+        sink.output(stream, bytes);
+      },
+      ended: (end) => {
+        file?.close();
+        sink.ended(end);
+      },
     });
     return { stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()) };
+  }
+
+  #logFile({ job, index }: StockedTask, recipe: JobRecipe["recipe"]): LogFile | undefined {
+    if (recipe.kind !== "command" || recipe.log === undefined) return undefined;
+    const path = recipe.log.replaceAll("{#}", String(index + 1));
+    return LogFile.open(path, recipe.dir, (why) => this.#log.warn({ job, index }, why));
   }
 
   /** The answer of the service is the task's standard output. */

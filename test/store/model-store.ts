@@ -24,6 +24,7 @@ import type {
   Answer,
   EndCell,
   Epoch,
+  Group,
   Held,
   HeldParcel,
   JobPage,
@@ -38,6 +39,7 @@ import type {
 import { type Run, tooManyPieces } from "../../src/store/rerun-pieces.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
+import { ModelBrokers, ModelGroup } from "./model-group.js";
 import { ModelOutput, type OutputOptions } from "./model-output.js";
 
 export interface ModelJob {
@@ -64,6 +66,7 @@ export class ModelWorld {
   readonly parcels = new Map<ParcelId, OwnedParcel>();
   readonly output = new ModelOutput();
   readonly keptTexts = new Map<string, Kept & { readonly area: string }>();
+  readonly brokers = new ModelBrokers();
   #epoch = 0;
   #lastJob = 0;
   #broken: LaboroError | undefined;
@@ -442,18 +445,29 @@ class ModelStore implements Store {
     this.shared = world.shared;
   }
 
+  get group(): Group {
+    return new ModelGroup(this.#world, this.#epoch ?? 0);
+  }
+
   async open(): Promise<Held> {
     const held = this.#world.begin();
     this.#epoch = held.epoch;
+    this.#world.brokers.enter(held.epoch);
     return held;
   }
 
   async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+    const { brokers } = this.#world;
     if (this.#epoch === undefined) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
-    return this.#world.apply(writes, this.#epoch, now);
+    brokers.check(this.#epoch);
+    const answers = this.#world.apply(writes, this.#epoch, now);
+    for (const [at, write] of writes.entries())
+      for (const hint of hintsOf(write, answers[at])) brokers.tell(this.#epoch, hint);
+    return answers;
   }
 
   async job(id: JobId): Promise<Job | undefined> {
+    this.#world.brokers.reach(this.#epoch);
     return this.#world.jobs.get(id)?.job;
   }
 
@@ -519,4 +533,14 @@ class ModelStore implements Store {
   async close(): Promise<void> {
     this.#epoch = undefined;
   }
+}
+
+/** What other brokers are told of a write. */
+function hintsOf(write: Write, answer: Answer | undefined): { readonly job?: JobId; readonly area?: string }[] {
+  if (write.op === "keep") return [{ area: write.area }];
+  if (answer?.op === "submit") return [{ job: answer.job.id }];
+  if (write.op === "hold" || write.op === "cancel" || write.op === "rerun" || write.op === "remove")
+    return [{ job: write.job }];
+  const ended = answer !== undefined && "progress" in answer && answer.progress?.ended !== undefined;
+  return ended && "job" in write && typeof write.job === "number" ? [{ job: write.job }] : [];
 }

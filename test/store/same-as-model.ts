@@ -89,7 +89,7 @@ const RESULT_FILTERS: readonly ResultFilter[] = [
   { states: [] },
 ];
 
-async function sameReads(engine: Store, model: Store, world: ModelWorld): Promise<void> {
+export async function sameReads(engine: Store, model: Store, world: ModelWorld): Promise<void> {
   for (const filter of JOB_FILTERS) {
     for (const limit of [2, 1000]) {
       expect(await engine.jobs({ limit, filter })).toEqual(await model.jobs({ limit, filter }));

@@ -8,6 +8,12 @@ export interface GroupBroker {
 export interface BrokerGroup {
   /** Which of them this broker is. */
   readonly identity: string;
+  /** What people call it. */
+  readonly name?: string | undefined;
   /** Those that are alive and take work, this one among them unless it is being drained. */
   brokers(): readonly GroupBroker[];
+  /** Where workers of ours find a broker, the best first. */
+  urls?(): readonly string[];
+  /** Called when they have changed, until the function that it returns is called. */
+  onChanged?(tell: () => void): () => void;
 }

@@ -20,6 +20,10 @@ export interface DoorSettings {
   readonly pool?: string;
   /** round-robin: the names under which peers connect, where the address is not enough. */
   readonly identities?: readonly string[];
+  /** round-robin: commands, by name or as `0x` and their bytes, and the services that they are. */
+  readonly services?: Readonly<Record<string, string>>;
+  /** round-robin: after so long a request is answered with a failure, and its slot is free. */
+  readonly requestTimeoutMs?: number;
   /** ZeroMQ doors: the broker's secret key and who else is let in. Without it anyone is. */
   readonly curve?: CurveKeys;
 }

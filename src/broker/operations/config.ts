@@ -1,8 +1,8 @@
 /** What workers are told: looking at it, and setting it. And the word that a broker is to be taken down. */
 import { LaboroError } from "../../model/errors.js";
 import * as s from "../../model/schema.js";
-import { CONFIG_HISTORY } from "../config/worker-config.js";
 import { type Config, readConfig } from "../config/value.js";
+import { CONFIG_HISTORY } from "../config/worker-config.js";
 import { limit, nothing } from "./members.js";
 import { operation } from "./operation.js";
 
@@ -66,7 +66,7 @@ export const drainBroker = operation({
   method: "POST",
   path: "/drain",
   summary: "Before maintenance: hand out nothing new, and send peers to other brokers where their protocol can",
-  input: s.object({ draining: s.withDefault(s.described(s.flag(), "false takes it back"), true) }),
+  input: s.object({ draining: s.described(s.flag(), "false takes it back") }),
   output: nothing,
   perform: (core, { draining }) => {
     core.maintenance.set(draining);

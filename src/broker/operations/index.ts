@@ -6,16 +6,26 @@ import { LaboroError } from "../../model/errors.js";
 import type { ReadBy, Schema, WrittenFor } from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { mayDo, type Needed, type Role } from "../roles.js";
+import { brokers, stepBack } from "./brokers.js";
+import { config, configHistory, configSet, drainBroker } from "./config.js";
+import { conversation, conversations } from "./conversations.js";
 import { events } from "./events.js";
+import { history } from "./history.js";
 import { clean, jobs, remove } from "./job-list.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
 import type { AnyOperation, Context } from "./operation.js";
 import { output } from "./output.js";
+import { accessTo, overview } from "./overview.js";
+import { PEER_OPERATIONS } from "./peers.js";
 import { rerun } from "./rerun.js";
 import { request, services } from "./services.js";
 import { entry, status } from "./status.js";
+import { taskMap } from "./task-map.js";
 import { entries, explain, running, task, tasks } from "./tasks.js";
+import { workerPage } from "./worker-page.js";
 import { drain, forgive, stop, workers } from "./workers.js";
+
+const access = accessTo(() => TABLE.values());
 
 export const OPERATIONS = {
   status,
@@ -25,6 +35,7 @@ export const OPERATIONS = {
   wait,
   tasks,
   running,
+  taskMap,
   task,
   output,
   explain,
@@ -36,12 +47,24 @@ export const OPERATIONS = {
   remove,
   clean,
   workers,
+  workerPage,
   drain,
   stop,
   forgive,
+  config,
+  configSet,
+  configHistory,
+  drainBroker,
+  brokers,
+  stepBack,
   services,
   request,
   events,
+  overview,
+  history,
+  conversations,
+  conversation,
+  access,
   entry,
 } as const;
 
@@ -60,6 +83,12 @@ export async function perform(core: Core, name: string, input: unknown, context:
     throw new LaboroError("LABORO_BAD_INPUT", `no operation ${name}; there are ${[...TABLE.keys()].join(", ")}`);
   }
   return found.perform(core, readFor(found, input, context.role) as never, context);
+}
+
+/** The same for another broker of the group, which may also ask what is here. */
+export async function performForPeer(core: Core, name: string, input: unknown, context: Context): Promise<object> {
+  const found = PEER_OPERATIONS.get(name);
+  return found === undefined ? perform(core, name, input, context) : found(core, input, context);
 }
 
 /** What was asked of an operation, for who may ask it. */

@@ -5,6 +5,7 @@ import * as s from "../../model/schema.js";
 import type { JobFilter } from "../../store/contract.js";
 import { now } from "../clock.js";
 import type { Core } from "../core.js";
+import { tasksElsewhere } from "../group/load.js";
 import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
 import { existing, job, limit, nothing } from "./members.js";
 import { operation } from "./operation.js";
@@ -39,6 +40,7 @@ export const jobs = operation({
   }),
   perform: async (core, given) => {
     const found: JobView[] = [];
+    const elsewhere = await tasksElsewhere(core);
     let before = given.before;
     let looked = 0;
     for (;;) {
@@ -48,7 +50,7 @@ export const jobs = operation({
         filter: filterOf(given),
         ...(before === undefined ? {} : { before }),
       });
-      const views = page.jobs.map((one) => viewOf(core, one));
+      const views = page.jobs.map((one) => viewOf(core, one, false, elsewhere.get(one.id)));
       found.push(...views.filter(({ state }) => isWanted(state, given.state)));
       looked += page.jobs.length;
       before = page.next;

@@ -75,18 +75,20 @@ export const jobView = s.object({
 export type JobView = s.ReadBy<typeof jobView>;
 export type JobState = JobView["state"];
 
-export function viewOf(core: Core, job: Job, content = false): JobView {
+/** `elsewhere`: how many of its tasks are at workers of other brokers. */
+export function viewOf(core: Core, job: Job, content = false, elsewhere = 0): JobView {
   const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement } = job;
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // What was decided since the store was asked counts too.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
-  const running = Math.min(open?.out ?? 0, count - finishedCount(done));
+  const out = (open?.out ?? 0) + elsewhere;
+  const running = Math.min(out, count - finishedCount(done));
   const waiting = count - finishedCount(done) - running;
   return {
     id,
     name,
-    state: job.ended?.state ?? stateOf(core.state, job),
+    state: job.ended?.state ?? stateOf(core.state, job, elsewhere),
     count,
     counters: { ...done, running, waiting },
     pool,
@@ -110,12 +112,11 @@ export function viewOf(core: Core, job: Job, content = false): JobView {
 const later = (stored: Counters, heard: Counters | undefined): Counters =>
   heard !== undefined && finishedCount(heard) > finishedCount(stored) ? heard : stored;
 
-function stateOf(state: State, { id, held }: Job): (typeof OPEN_STATES)[number] {
+function stateOf(state: State, { id, held }: Job, elsewhere: number): (typeof OPEN_STATES)[number] {
   const open = state.jobs.get(id);
-  if (open === undefined) return held ? "held" : "waiting";
-  if (open.held) return "held";
-  if (open.blockedBy.size > 0) return "blocked";
-  return open.out > 0 ? "running" : "waiting";
+  if (open?.held ?? held) return "held";
+  if (open !== undefined && open.blockedBy.size > 0) return "blocked";
+  return (open?.out ?? 0) + elsewhere > 0 ? "running" : "waiting";
 }
 
 function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {

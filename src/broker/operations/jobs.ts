@@ -1,5 +1,5 @@
 /** Operations on jobs: submit, look, wait, hold, cancel, run again, remove. */
-import { newParcelId, onCancelHeard, onHoldHeard } from "../../dispatch/index.js";
+import { firstLease, newParcelId, onCancelHeard, onHoldHeard, signatureOfJob } from "../../dispatch/index.js";
 import { LaboroError } from "../../model/errors.js";
 import type { JobId } from "../../model/ids.js";
 import { type Entries, type JobEnd, type JobRequest, newJob } from "../../model/job.js";
@@ -9,6 +9,7 @@ import type { Answer, Write } from "../../store/contract.js";
 import { now } from "../clock.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseUnwanted } from "../dependencies.js";
+import { tasksElsewhere } from "../group/load.js";
 import { nextNews } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
 import { existing, job, nothing, open, ranges, tasksWithin } from "./members.js";
@@ -27,11 +28,11 @@ export const submit = operation({
     const { request, entries } = jobRequest(given);
     if (request.after.length === 0) return { job: await submitAtOnce(core, request, entries) };
     const others = request.after.map((after) => after.job);
-    refuseUnwanted(request.after, await endsOf(core.store, core.state, others));
+    refuseUnwanted(request.after, await endsOf(core, others));
     const { job: stored, parcel } = await store(core, submitWrite(core, request, entries));
     // One of the others may have ended while this one was stored; then it must not run as if that had succeeded.
     await core.jobs.whileEntering(stored.id, async () => {
-      core.jobs.stored(stored, parcel, await endsOf(core.store, core.state, others));
+      core.jobs.stored(stored, parcel, await endsOf(core, others));
     });
     return { job: stored.id };
   },
@@ -39,9 +40,15 @@ export const submit = operation({
 
 type Submit = Extract<Write, { op: "submit" }>;
 
+/** Where brokers share the store: what workers here can use. */
+function leaseOf({ state }: Core, job: JobRequest): number {
+  if (!state.shared) return state.settings.leaseBlock;
+  return Math.min(job.count, firstLease(state, signatureOfJob(state, job), job));
+}
+
 function submitWrite(core: Core, job: JobRequest, entries: Entries | undefined): Submit {
   const parcel = newParcelId(core.state);
-  const { leaseBlock: lease } = core.state.settings;
+  const lease = leaseOf(core, job);
   const id = core.jobs.number();
   const more = { ...(id === undefined ? {} : { id }), ...(entries === undefined ? {} : { entries }) };
   return { op: "submit", job, lease, parcel, ...more };
@@ -91,7 +98,11 @@ export const jobOperation = operation({
     content: s.withDefault(s.described(s.flag(), "with the bytes of its recipe: stdin, script, body"), false),
   }),
   output: jobView,
-  perform: async (core, given) => viewOf(core, await existing(core, given.job), given.content),
+  perform: async (core, given) => {
+    const found = await existing(core, given.job);
+    const elsewhere = found.ended === undefined ? await tasksElsewhere(core) : undefined;
+    return viewOf(core, found, given.content, elsewhere?.get(found.id));
+  },
 });
 
 export const wait = operation({

@@ -1,11 +1,17 @@
 /** What an operation is: its name, who may, where it lies in the HTTP API, what goes in and out, and what it does. */
 import type { ObjectSchema, ReadBy, Schema, Shape } from "../../model/schema.js";
 import type { Core } from "../core.js";
+import type { Conversations } from "../doors/conversations.js";
 import type { Needed, Role } from "../roles.js";
 
 /** What an operation may know of the broker beyond its core. */
 export interface BrokerFace {
   readonly version: string;
+  readonly conversations: Conversations;
+  /** Room where the data lies, in bytes; undefined where it is not on this machine. */
+  disk?(): Promise<{ readonly free: number; readonly total: number }>;
+  /** A fallback closes its doors again; absent where it is none. */
+  stepBack?(): void;
   doors(): readonly { readonly name: string; readonly url: string }[];
   /** A link that lets a browser in once, with this role. */
   newEntry(role: Role): { readonly code: string; readonly url: string; readonly expires: number };

@@ -4,12 +4,15 @@ import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../store/contract.js";
 import { now } from "../clock.js";
 import { type Core, taskKey } from "../core.js";
+import { placeOf, whereIsIt } from "../group/whereabouts.js";
 import { nextNews } from "../watchers.js";
 import { index, job, limit, waitMs } from "./members.js";
 import { operation } from "./operation.js";
-import { placeOf, resultOf, withTask } from "./tasks.js";
+import { resultOf, withTask } from "./tasks.js";
 
 const PAGE = 1024 * 1024;
+/** Of what comes in at another broker there is no news here: it is looked for. */
+const LOOK_MS = 300;
 
 const piece = s.object({
   stream: s.choice("stdout", "stderr"),
@@ -45,6 +48,7 @@ export const output = operation({
   output: page,
   perform: async (core, given, { gone }) => {
     await withTask(core, given);
+    await core.learn([given.job]);
     const deadline = now() + given.waitMs;
     for (;;) {
       const over = new AbortController();
@@ -52,7 +56,7 @@ export const output = operation({
       // Watched first, then looked: bytes that come in between are seen by one of the two.
       const news = nextNews(
         (told: (news: undefined) => void) => core.taskNews.watch(taskKey(given.job, given.index), told),
-        Math.max(0, deadline - now()),
+        Math.min(Math.max(0, deadline - now()), isFar(core, given) ? LOOK_MS : Number.POSITIVE_INFINITY),
         stop,
       );
       try {
@@ -65,6 +69,9 @@ export const output = operation({
     }
   },
 });
+
+const isFar = (core: Core, { job, index }: { job: JobId; index: number }): boolean =>
+  core.peers !== undefined && placeOf(core, job, index) === undefined;
 
 async function look(core: Core, given: s.ReadBy<typeof input>): Promise<s.ReadBy<typeof page>> {
   const { attempt, ended } = await attemptOf(core, given);
@@ -89,14 +96,21 @@ async function attemptOf(
   core: Core,
   given: { job: JobId; index: number; attempt?: number },
 ): Promise<{ attempt?: number; ended: boolean }> {
-  const at = placeOf(core, given.job, given.index);
-  const attempt = given.attempt ?? at?.attempt;
-  if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
-  const result = await resultOf(core, given);
+  const { attempt } = given;
+  const here = placeOf(core, given.job, given.index);
+  const result = here === undefined ? await resultOf(core, given) : undefined;
   if (result !== undefined) return { attempt: attempt ?? result.attempt, ended: true };
+  const at = here ?? (await whereIsIt(core, given.job, given.index)).place;
+  if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
   // It waits, or was cancelled unrun: the latest attempt that wrote anything is the best there is.
-  const ended = given.attempt !== undefined || !core.state.jobs.has(given.job);
-  return attempt === undefined ? { ended } : { attempt, ended };
+  if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
+  return { attempt, ended: core.peers === undefined || (await isEarlier(core, given, attempt)) };
+}
+
+/** While its worker moves from one broker to another, nobody has an attempt that goes on. */
+async function isEarlier(core: Core, { job, index }: { job: JobId; index: number }, attempt: number): Promise<boolean> {
+  if (!core.state.jobs.has(job)) return true;
+  return (await core.store.earlier(job, index)).some((one) => one.attempt === attempt);
 }
 
 function endOf({ pieces, next }: OutputPage, from: number): number {

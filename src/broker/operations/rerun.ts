@@ -47,5 +47,5 @@ async function runAgain(core: Core, given: s.ReadBy<typeof input>): Promise<{ co
 async function endsAround(core: Core, { after }: Job): Promise<Map<JobId, JobEnd>> {
   const there: JobId[] = [];
   for (const { job } of after) if ((await core.store.job(job)) !== undefined) there.push(job);
-  return there.length === 0 ? new Map() : endsOf(core.store, core.state, there);
+  return there.length === 0 ? new Map() : endsOf(core, there);
 }

@@ -25,6 +25,9 @@ const serviceView = s.object({
   ),
 });
 
+type ServiceView = s.ReadBy<typeof serviceView>;
+export const serviceList = s.object({ services: s.list(serviceView, 1_000_000) });
+
 export const services = operation({
   name: "services",
   role: "read",
@@ -32,11 +35,32 @@ export const services = operation({
   path: "/services",
   summary: "Services that workers offer or that were asked for lately",
   input: nothing,
-  output: s.object({ services: s.list(serviceView, 1_000_000) }),
-  perform: (core) => ({ services: servicesOf(core) }),
+  output: serviceList,
+  perform: async (core) => {
+    const others = (await core.peers?.gather("peer.services", {}, serviceList)) ?? [];
+    return { services: others.reduce((all, { answer }) => together(all, answer.services), servicesHere(core)) };
+  },
 });
 
-function servicesOf(core: Core): s.ReadBy<typeof serviceView>[] {
+/** What workers of several brokers offer. The latency is that of the broker that has answered most. */
+function together(some: readonly ServiceView[], others: readonly ServiceView[]): ServiceView[] {
+  const found = new Map(some.map((one) => [`${one.pool}\0${one.name}`, one]));
+  for (const one of others) {
+    const key = `${one.pool}\0${one.name}`;
+    const known = found.get(key);
+    found.set(key, known === undefined ? one : added(known, one));
+  }
+  return [...found.values()];
+}
+
+const SUMMED = ["workers", "slots", "free", "waiting", "answered", "failed", "rate"] as const;
+
+function added(a: ServiceView, b: ServiceView): ServiceView {
+  const sums = Object.fromEntries(SUMMED.map((name) => [name, a[name] + b[name]]));
+  return { ...(b.answered > a.answered ? b : a), ...sums };
+}
+
+export function servicesHere(core: Core): ServiceView[] {
   const found = new Map<string, { name: string; pool: string; workers: number; slots: number; free: number }>();
   const entry = (name: string, pool: string) => {
     const key = `${pool}\0${name}`;

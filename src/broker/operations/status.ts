@@ -1,7 +1,7 @@
 /** How the broker is, and a link for a browser. */
 import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
-import { requestsIn, workersIn, workIn } from "../load.js";
+import { loadEverywhere } from "../group/load.js";
 import { nothing } from "./members.js";
 import { operation } from "./operation.js";
 
@@ -10,7 +10,7 @@ export const status = operation({
   role: "any",
   method: "GET",
   path: "/status",
-  summary: "How the broker is: what waits, what runs, who is there",
+  summary: "How the broker is, and what waits, what runs, who is there, at all brokers of its group",
   input: nothing,
   output: s.object({
     version: s.text(),
@@ -28,7 +28,8 @@ export const status = operation({
     requests: s.object({ waiting: s.count(), running: s.count() }),
     lastEvent: s.count(),
   }),
-  perform: (core, _given, { broker }) => {
+  perform: async (core, _given, { broker }) => {
+    const load = await loadEverywhere(core);
     const { refusing } = core;
     return {
       version: broker.version,
@@ -37,9 +38,7 @@ export const status = operation({
       uptimeMs: now() - core.started,
       doors: broker.doors(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
-      ...workIn(core),
-      ...workersIn(core),
-      requests: requestsIn(core),
+      ...load,
       lastEvent: core.events.last,
     };
   },

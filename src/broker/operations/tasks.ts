@@ -1,13 +1,12 @@
 /** Operations on the tasks of a job: their results, what runs, one task, why it waits, its entry. */
-import { explain as explainTask } from "../../dispatch/index.js";
-import { claimOf, GONE, STARTED } from "../../dispatch/state.js";
+import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import { contains } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
+import { whereIsIt } from "../group/whereabouts.js";
 import { END_STATES } from "./job-view.js";
 import { existing, index, job, limit, noSuchTask } from "./members.js";
 import { operation } from "./operation.js";
@@ -78,13 +77,25 @@ export const running = operation({
   output: s.object({ tasks: s.list(runningTask, PAGE), next }),
   perform: async (core, given) => {
     if (!core.state.jobs.has(given.job)) await existing(core, given.job);
-    const found = runningFrom(core, given.job, given.from, given.limit + 1);
+    const input = { job: given.job, from: given.from, limit: given.limit + 1 };
+    const others = (await core.peers?.gather("peer.running", input, runningHere)) ?? [];
+    const here = runningFrom(core, given.job, given.from, given.limit + 1);
+    const found = inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]);
     const beyond = found[given.limit];
     return beyond === undefined ? { tasks: found } : { tasks: found.slice(0, given.limit), next: beyond.index };
   },
 });
 
-function runningFrom(core: Core, id: JobId, first: number, most: number): s.ReadBy<typeof runningTask>[] {
+export const runningHere = s.object({ tasks: s.list(runningTask, PAGE + 1) });
+
+/** A task that has just moved to another broker may be told of by both. */
+function inOrder(tasks: readonly s.ReadBy<typeof runningTask>[]): s.ReadBy<typeof runningTask>[] {
+  const latest = new Map<number, s.ReadBy<typeof runningTask>>();
+  for (const one of tasks) if (one.attempt >= (latest.get(one.index)?.attempt ?? 0)) latest.set(one.index, one);
+  return [...latest.values()].sort((a, b) => a.index - b.index);
+}
+
+export function runningFrom(core: Core, id: JobId, first: number, most: number): s.ReadBy<typeof runningTask>[] {
   const claims = [...(core.state.jobs.get(id)?.claims ?? [])].sort((a, b) => a.first - b.first);
   const found: s.ReadBy<typeof runningTask>[] = [];
   for (const { first: start, last, attempt, worker, tasks: states, startedAt: times } of claims) {
@@ -133,9 +144,8 @@ export const task = operation({
       const { state, attempt, worker } = result;
       return { ...same, state, attempt, worker, why: whyEnded(result), result };
     }
-    const why = explainTask(core.state, given.job, given.index, now());
+    const { why, place: at } = await whereIsIt(core, given.job, given.index);
     const attempt = earlier.at(-1)?.attempt ?? 0;
-    const at = placeOf(core, given.job, given.index);
     if (at !== undefined) return { ...same, state: "running" as const, attempt: at.attempt, worker: at.worker, why };
     const { cancels, reason } = found;
     if (!contains(cancels, given.index)) return { ...same, state: "waiting" as const, attempt, why };
@@ -154,7 +164,8 @@ export const explain = operation({
   perform: async (core, given) => {
     await withTask(core, given);
     const result = await resultOf(core, given);
-    return { why: result === undefined ? explainTask(core.state, given.job, given.index, now()) : whyEnded(result) };
+    if (result !== undefined) return { why: whyEnded(result) };
+    return { why: (await whereIsIt(core, given.job, given.index)).why };
   },
 });
 
@@ -189,15 +200,6 @@ export async function withTask(core: Core, given: Task): Promise<Job> {
 export async function resultOf(core: Core, { job, index }: Task): Promise<TaskResult | undefined> {
   const page = await core.store.results(job, { from: index, limit: 1 });
   return page.results.find((one) => one.index === index);
-}
-
-/** Which worker has it, and as which attempt. */
-export function placeOf(core: Core, id: JobId, at: number): { attempt: number; worker: string } | undefined {
-  for (const { worker } of core.state.jobs.get(id)?.claims ?? []) {
-    const claim = claimOf(worker, id, at);
-    if (claim !== undefined) return { attempt: claim.attempt, worker: worker.profile.name };
-  }
-  return undefined;
 }
 
 function whyEnded({ state, code, signal, timedOut, error, worker }: TaskResult): string {

@@ -1,7 +1,6 @@
 /** Workers as a long list is looked at: in an order, some at a time, with what they run. */
-import { claimsOf, type JobState, STARTED, type WorkerState } from "../../dispatch/state.js";
+import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
 import * as s from "../../model/schema.js";
-import type { Core } from "../core.js";
 import { index, limit } from "./members.js";
 import { operation } from "./operation.js";
 import { viewOfWorker, workerView } from "./workers.js";
@@ -62,7 +61,7 @@ export const workerPage = operation({
       workers: shown.map((one) => ({
         ...viewOfWorker(core, one),
         place: places.get(one) ?? 0,
-        running: runningAt(core, one),
+        running: runningAt(one),
       })),
       total: byUse.length,
       matching: wanted.length,
@@ -109,17 +108,14 @@ const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: WorkerState, b: W
   trouble: (a, b) => trouble(a) - trouble(b) || byName(a, b),
 };
 
-function runningAt(core: Core, worker: WorkerState): s.ReadBy<typeof runningTask>[] {
+function runningAt(worker: WorkerState): s.ReadBy<typeof runningTask>[] {
   const found: s.ReadBy<typeof runningTask>[] = [];
-  const names = new Map<JobState, string>();
   for (const { job, first, tasks, attempt, startedAt } of claimsOf(worker)) {
-    const name = names.get(job) ?? core.state.jobs.get(job.id)?.job.name ?? "";
-    names.set(job, name);
     for (let at = 0; at < tasks.length && found.length < PAGE; at++) {
       if (tasks[at] !== STARTED) continue;
       const since = startedAt?.get(first + at);
       const started = since === undefined ? {} : { startedAt: since };
-      found.push({ job: job.id, index: first + at, name, attempt, ...started });
+      found.push({ job: job.id, index: first + at, name: job.job.name, attempt, ...started });
     }
   }
   const longestFirst = found.sort((a, b) => (a.startedAt ?? 0) - (b.startedAt ?? 0));

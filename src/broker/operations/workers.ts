@@ -4,6 +4,7 @@ import { LaboroError } from "../../model/errors.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
+import type { Peer } from "../group/peers.js";
 import { nothing } from "./members.js";
 import { operation } from "./operation.js";
 
@@ -33,7 +34,11 @@ export const workerView = s.object({
   tasks: s.described(s.count(), "how many it has, running or next"),
   stock: s.described(s.count(), "those of them beyond its free slots"),
   requests: s.count(),
+  broker: s.optional(s.described(s.text(), "where brokers are several: the name of the one that it is at")),
 });
+
+export type WorkerView = s.ReadBy<typeof workerView>;
+export const workerList = s.object({ workers: s.list(workerView, 1_000_000) });
 
 export const workers = operation({
   name: "workers",
@@ -42,11 +47,35 @@ export const workers = operation({
   path: "/workers",
   summary: "Workers that are connected, or away for a while",
   input: nothing,
-  output: s.object({ workers: s.list(workerView, 1_000_000) }),
-  perform: (core) => ({ workers: Array.from(core.state.workers.values(), (one) => viewOfWorker(core, one)) }),
+  output: workerList,
+  perform: async (core) => ({ workers: (await workersEverywhere(core)).map(({ view }) => view) }),
 });
 
-export const viewOfWorker = (core: Core, one: WorkerState): s.ReadBy<typeof workerView> => ({
+export const workersHere = (core: Core): WorkerView[] =>
+  Array.from(core.state.workers.values(), (one) => viewOfWorker(core, one));
+
+interface Placed {
+  readonly view: WorkerView;
+  /** The broker that it is at, where that is another. */
+  readonly peer?: Peer;
+}
+
+/** One that has moved may still be waited for where it was: where it is counts. */
+async function workersEverywhere(core: Core): Promise<Placed[]> {
+  const { peers, group } = core;
+  if (peers === undefined || group === undefined) return workersHere(core).map((view) => ({ view }));
+  const found = new Map<string, Placed>();
+  const add = (placed: Placed): void => {
+    if (placed.view.connected || !found.has(placed.view.id)) found.set(placed.view.id, placed);
+  };
+  for (const view of workersHere(core)) add({ view: { ...view, broker: group.name ?? group.identity } });
+  for (const { peer, answer } of await peers.gather("peer.workers", {}, workerList)) {
+    for (const view of answer.workers) add({ view: { ...view, broker: peer.name }, peer });
+  }
+  return [...found.values()];
+}
+
+export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   id: one.profile.id,
   name: one.profile.name,
   protocol: one.profile.protocol,
@@ -70,6 +99,8 @@ function figuresIn(core: Core, name: string): { results: number; succeeded: numb
   return { results, succeeded, recent };
 }
 
+const forgiven = s.object({ known: s.flag() });
+
 export const forgive = operation({
   name: "forgive",
   role: "admin",
@@ -78,7 +109,11 @@ export const forgive = operation({
   summary: "Let a worker begin anew: what it did counts no more, and it gets work again",
   input: s.object({ name: s.described(s.text(), "its name; it need not be connected") }),
   output: s.object({ name: s.text(), known: s.described(s.flag(), "whether anything was known of that name") }),
-  perform: async (core, { name }) => ({ name, known: await core.forgive(name) }),
+  perform: async (core, { name }) => {
+    const known = await core.forgive(name);
+    const others = (await core.peers?.gather("peer.forgive", { name }, forgiven)) ?? [];
+    return { name, known: known || others.some(({ answer }) => answer.known) };
+  },
 });
 
 const drainOrStop = (name: "drain" | "stop") =>
@@ -90,25 +125,40 @@ const drainOrStop = (name: "drain" | "stop") =>
     summary: name === "drain" ? "Give a worker nothing new" : "Let a worker end what it runs, and go",
     input: s.object({ worker }),
     output: s.object({ worker: s.text() }),
-    perform: (core, given) => {
-      const id = workerNamed(core, given.worker);
-      core.workerDrains(id);
-      const port = core.portOf(id);
-      if (name === "drain") port?.drain();
-      else port?.stop();
-      return { worker: id };
+    perform: async (core, given) => {
+      const here = WorkerId(given.worker);
+      if (core.state.workers.get(here)?.connected === true) return sendAway(core, name, here);
+      const { view, peer } = workerNamed(await workersEverywhere(core), given.worker);
+      if (core.peers === undefined || peer === undefined) return sendAway(core, name, WorkerId(view.id));
+      return core.peers.ask(peer, `peer.${name}`, { worker: view.id }, sentAway);
     },
   });
+
+const sentAway = s.object({ worker: s.text() });
+
+/** A worker that is at this broker. */
+export function sendAway(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {
+  if (!core.state.workers.has(id)) throw unknownWorker(id);
+  core.workerDrains(id);
+  const port = core.portOf(id);
+  if (how === "drain") port?.drain();
+  else port?.stop();
+  return { worker: id };
+}
 
 export const drain = drainOrStop("drain");
 export const stop = drainOrStop("stop");
 
-function workerNamed(core: Core, given: string): WorkerId {
-  const { workers: known } = core.state;
-  if (known.has(WorkerId(given))) return WorkerId(given);
-  const named = [...known].filter(([, { profile }]) => profile.name === given).map(([id]) => id);
+function workerNamed(known: readonly Placed[], given: string): Placed {
+  const exact = known.find(({ view }) => view.id === given);
+  if (exact !== undefined) return exact;
+  const named = known.filter(({ view }) => view.name === given);
   const [only] = named;
-  if (only === undefined) throw new LaboroError("LABORO_NO_SUCH_WORKER", `no worker ${given} is known here`);
+  if (only === undefined) throw unknownWorker(given);
   if (named.length === 1) return only;
-  throw new LaboroError("LABORO_BAD_INPUT", `${named.length} workers are called ${given}: ${named.join(", ")}`);
+  const ids = named.map(({ view }) => view.id);
+  throw new LaboroError("LABORO_BAD_INPUT", `${named.length} workers are called ${given}: ${ids.join(", ")}`);
 }
+
+const unknownWorker = (given: string): LaboroError =>
+  new LaboroError("LABORO_NO_SUCH_WORKER", `no worker ${given} is known here`);

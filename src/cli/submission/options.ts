@@ -37,6 +37,7 @@ export interface SubmissionOptions {
   readonly script?: string;
   readonly service?: string;
   readonly output?: string;
+  readonly log?: string;
   readonly outputCap?: number;
 }
 
@@ -73,6 +74,10 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
     .option("--service <name>", "call a service, the entries being the bodies")
     .option("--output <path>", "write each task's output there, at the worker; {} and the like stand for the entry")
+    .option(
+      "--log <path>",
+      "write each task's output there too, at the worker, always to a new file; {#} is its number",
+    )
     .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
 }
 
@@ -127,6 +132,8 @@ function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptio
 }
 
 function recipeOf(command: readonly string[], options: SubmissionOptions, hasEntries: boolean): Recipe {
+  if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
+    throw new LaboroError("LABORO_BAD_INPUT", "--log goes with a command only");
   if (options.service !== undefined) {
     if (options.output !== undefined)
       throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --service: the answer is the output");
@@ -153,17 +160,18 @@ function recipeOf(command: readonly string[], options: SubmissionOptions, hasEnt
   }
   if (command.length === 0 || command[0] === "")
     throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
+  const log = options.log === undefined ? {} : { log: options.log };
   // One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments.
   const [line = ""] = command;
   const shell = command.length === 1 && /[\s|&;<>()$`"'*?]/.test(line);
   if (!shell) {
     const argv = intoFile(withEntry(command, hasEntries), options.output);
-    return { kind: "command", argv, placeholders: true, ...surroundings };
+    return { kind: "command", argv, placeholders: true, ...log, ...surroundings };
   }
   const filled = hasEntries && !hasPlaceholder(line) ? `${line} {}` : line;
   const argv =
     options.output === undefined ? [filled] : [`{ ${filled}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
-  return { kind: "command", argv, placeholders: true, shell: true, ...surroundings };
+  return { kind: "command", argv, placeholders: true, shell: true, ...log, ...surroundings };
 }
 
 /** A program whose output goes to a file, by way of a shell that does nothing else. */

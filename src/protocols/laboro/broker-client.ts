@@ -4,7 +4,8 @@
  */
 import { setMaxListeners } from "node:events";
 import type { Core } from "../../broker/core.js";
-import { perform } from "../../broker/operations/index.js";
+import { isPeer } from "../../broker/group/peers.js";
+import { perform, performForPeer } from "../../broker/operations/index.js";
 import type { BrokerFace, Context } from "../../broker/operations/operation.js";
 import { mayDo, type Role } from "../../broker/roles.js";
 import { asLaboroError } from "../../model/errors.js";
@@ -20,8 +21,17 @@ export class ClientSession {
   readonly #requests = new Map<number, RequestId>();
   readonly #gone = new AbortController();
 
-  constructor(core: Core, broker: BrokerFace, role: Role, connection: Connection<FromClient, ToClient>) {
+  /** The client is another broker of the group. */
+  readonly #peer: boolean;
+
+  constructor(
+    core: Core,
+    broker: BrokerFace,
+    { role, name }: { readonly role: Role; readonly name: string },
+    connection: Connection<FromClient, ToClient>,
+  ) {
     this.#core = core;
+    this.#peer = role === "admin" && isPeer(name);
     this.#context = { role, broker, gone: this.#gone.signal };
     this.#connection = connection;
     // As many may wait for its end as are asked at one time.
@@ -66,7 +76,8 @@ export class ClientSession {
       return;
     }
     let answered = false;
-    const request = this.#core.request(message, (body, error) => {
+    const asking = this.#peer ? { ...message, sentOn: true } : message;
+    const request = this.#core.request(asking, (body, error) => {
       answered = true;
       this.#requests.delete(id);
       this.#connection.send({ type: "REPLIED", id, body, ...(error === undefined ? {} : { error }) });
@@ -77,7 +88,7 @@ export class ClientSession {
 
   async #ask(id: number, operation: string, input: unknown): Promise<void> {
     try {
-      const value = await perform(this.#core, operation, input, this.#context);
+      const value = await (this.#peer ? performForPeer : perform)(this.#core, operation, input, this.#context);
       this.#connection.send({ type: "ANSWER", id, value });
     } catch (cause) {
       const { code, message } = asLaboroError(cause);

@@ -7,6 +7,7 @@
  *   closed    the core has been told; late messages are dropped
  */
 import { now } from "../../broker/clock.js";
+import { configFor, readSettings } from "../../broker/config/settings.js";
 import type { Core, WorkerPort } from "../../broker/core.js";
 import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
@@ -20,6 +21,8 @@ export interface WorkerSessionOptions {
   readonly heartbeatMs: number;
   /** Bytes of output under way per worker. */
   readonly outputWindow: number;
+  /** Where the worker connects from. */
+  readonly address?: string;
 }
 
 export class WorkerSession implements WorkerPort {
@@ -29,6 +32,8 @@ export class WorkerSession implements WorkerPort {
   readonly #recipesSent = new Set<JobId>();
   #profile: WorkerProfile;
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
+  #unlisten: readonly (() => void)[] = [];
+  #urlsTold = "";
   /** What came while the claims were put right. */
   #early: FromWorker[] = [];
   /** Hand-outs decided while WELCOME was not yet sent. */
@@ -38,7 +43,7 @@ export class WorkerSession implements WorkerPort {
     this.#core = core;
     this.#connection = connection;
     this.#options = options;
-    this.#profile = profileOf(join);
+    this.#profile = profileOf(join, options.address);
     this.#join(join).catch((cause: unknown) => this.#fail(cause));
   }
 
@@ -51,20 +56,49 @@ export class WorkerSession implements WorkerPort {
     }
     const { keep, drop } = await this.#core.workerJoins(this.#profile, join.held, this);
     if (this.#state !== "joining") return;
+    const config = this.#config();
     this.#connection.send({
       type: "WELCOME",
       version: LINK_VERSION,
       broker: this.#options.broker,
       keep,
       drop,
-      heartbeatMs: this.#options.heartbeatMs,
-      config: {},
+      heartbeatMs: config.heartbeatMs,
+      config,
       window: this.#options.outputWindow,
     });
-    this.#connection.startHeartbeat(this.#options.heartbeatMs);
+    this.#connection.startHeartbeat(config.heartbeatMs);
     this.#state = "working";
+    this.#unlisten = [
+      this.#core.config.onChanged(() => this.#configure()),
+      this.#core.group?.onChanged?.(() => this.#tellGroup()) ?? (() => {}),
+    ];
     for (const message of this.#held.splice(0)) this.#connection.send(message);
+    this.#tellGroup();
     this.onMessages(this.#early.splice(0));
+  }
+
+  /** What this worker is told, under the number of its version. */
+  #config(): { readonly version: number; readonly settings: object; readonly heartbeatMs: number } {
+    const { version, settings } = this.#core.config.current;
+    const own = configFor(settings, this.#profile);
+    return { version, settings: own, heartbeatMs: readSettings(own).heartbeatMs ?? this.#options.heartbeatMs };
+  }
+
+  #configure(): void {
+    const config = this.#config();
+    this.#send({ type: "CONFIG", config });
+    this.#connection.startHeartbeat(config.heartbeatMs);
+  }
+
+  /** Where it finds the others. A broker that is drained sends it there, once: it may find none of them. */
+  #tellGroup(): void {
+    const urls = this.#core.group?.urls?.() ?? [];
+    if (urls.length > 0 && urls.join() !== this.#urlsTold) this.#send({ type: "BROKERS", urls });
+    this.#urlsTold = urls.join();
+    if (urls.length > 0 && this.#core.moves?.sendsAway(this.#profile.id) === true) {
+      this.#connection.close(1001, "this broker is drained: there are others");
+    }
   }
 
   onMessages(batch: readonly FromWorker[]): void {
@@ -79,6 +113,7 @@ export class WorkerSession implements WorkerPort {
   onClose(_reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
+    for (const forget of this.#unlisten) forget();
     this.#core.workerGone(this.#profile.id, this, orderly);
   }
 
@@ -105,7 +140,12 @@ export class WorkerSession implements WorkerPort {
         this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
         return;
       case "SERVICES":
-        this.#profile = { ...this.#profile, services: message.services };
+        this.#profile = {
+          ...this.#profile,
+          services: message.services,
+          ...(message.tags === undefined ? {} : { tags: message.tags }),
+          ...(message.total === undefined ? {} : { total: message.total }),
+        };
         this.#core.workerChanged(this.#profile);
         return;
       case "LEAVING":
@@ -172,7 +212,7 @@ export class WorkerSession implements WorkerPort {
   }
 }
 
-function profileOf(join: Join): WorkerProfile {
+function profileOf(join: Join, address: string | undefined): WorkerProfile {
   const { worker, session, name, total, tags, pool, services, reserveRequests, lifetimeMs } = join;
   return {
     id: worker,
@@ -186,6 +226,7 @@ function profileOf(join: Join): WorkerProfile {
     reserveRequests,
     resumable: true,
     stocks: true,
+    ...(address === undefined ? {} : { address }),
     ...(lifetimeMs === undefined ? {} : { until: now() + lifetimeMs }),
   };
 }

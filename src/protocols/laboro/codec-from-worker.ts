@@ -115,8 +115,16 @@ export const FROM_WORKER: Forms<FromWorker> = {
   },
   SERVICES: {
     number: 8,
-    write: (m) => [8, m.services],
-    read: (row) => ({ type: "SERVICES", services: names(row[1], "services") }),
+    write: (m) => {
+      if (m.total !== undefined) return [8, m.services, m.tags ?? null, m.total];
+      return m.tags === undefined ? [8, m.services] : [8, m.services, m.tags];
+    },
+    read: (row) => ({
+      type: "SERVICES",
+      services: names(row[1], "services"),
+      ...(absent(row[2]) ? {} : { tags: names(row[2], "tags") }),
+      ...(absent(row[3]) ? {} : { total: amounts(row[3], "total") }),
+    }),
   },
   LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },
 };

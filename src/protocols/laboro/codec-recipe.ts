@@ -1,7 +1,19 @@
 /** Recipes as maps on the wire. They go once a connection and job, so names beat bytes. */
 
 import type { Bytes, Recipe, Stride } from "../../model/recipe.js";
-import { amount, body, count, countWithin, flag, listOf, name, record, textOrBytes, unlike } from "./codec-fields.js";
+import {
+  amount,
+  body,
+  count,
+  countWithin,
+  flag,
+  listOf,
+  name,
+  record,
+  text,
+  textOrBytes,
+  unlike,
+} from "./codec-fields.js";
 import { ROWS_LIMIT } from "./codec-limits.js";
 import type { JobRecipe } from "./messages.js";
 
@@ -16,6 +28,7 @@ export function readRecipe(value: unknown): Recipe {
         argv: listOfBytes(fields.argv, "argv"),
         ...optional("placeholders", fields.placeholders, flag),
         ...optional("shell", fields.shell, flag),
+        ...optional("log", fields.log, text),
         ...surroundings(fields),
       };
     case "script":

@@ -9,10 +9,12 @@
  * underneath; that concerns nobody here. Messages of one frame are delivered as one batch.
  */
 import type { RawData, ServerOptions, WebSocket } from "ws";
+import type { Conversation } from "../../broker/doors/conversations.js";
 import { asLaboroError, errnoOf, LaboroError } from "../../model/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";
+import { describeMessage } from "./describe.js";
 import { Heartbeat } from "./heartbeat.js";
 import { type LinkMessage, SUBPROTOCOL } from "./messages.js";
 import { Outbox } from "./outbox.js";
@@ -55,6 +57,8 @@ export interface ConnectionOptions {
   /** The socket under the WebSocket: bytes of a frame that is still arriving are a sign of life too. */
   readonly transport?: { readonly bytesRead: number };
   readonly log?: LinkLog;
+  /** Where what is said is recorded, while somebody looks. */
+  readonly conversation?: Conversation;
   readonly bufferLimit?: number;
   readonly frameLimit?: number;
 }
@@ -99,7 +103,10 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
 
   /** Goes out with all else of this turn. Once closed, nothing happens: onClose has told. Throws LABORO_BAD_INPUT. */
   send(message: Out): void {
-    if (this.#open) this.#outbox.push(message);
+    if (!this.#open) return;
+    const { conversation } = this.#options;
+    if (conversation?.recording === true) conversation.said(() => describeMessage(message));
+    this.#outbox.push(message);
   }
 
   /** From now on BEATs go and are expected. */
@@ -131,6 +138,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   }
 
   #beat(): void {
+    this.#options.conversation?.said(() => ({ name: "BEAT", fields: {} }));
     this.#outbox.push({ type: "BEAT" });
     this.#outbox.flush();
   }
@@ -145,6 +153,8 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
       this.#fail(isBinary ? 1007 : 1003, asLaboroError(cause));
       return;
     }
+    const { conversation } = this.#options;
+    if (conversation?.recording === true) for (const one of batch) conversation.heard(() => describeMessage(one));
     try {
       this.#listener.onMessages(batch as readonly In[]);
     } catch (cause) {
@@ -201,6 +211,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   #finish(reason: CloseReason): void {
     if (!this.#open) return;
     this.#open = false;
+    this.#options.conversation?.end();
     this.#heartbeat.stop();
     this.#outbox.clear();
     this.#listener.onClose(reason);

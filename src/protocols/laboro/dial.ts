@@ -49,6 +49,8 @@ export interface DialOptions<From extends Dialler> {
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
   /** Go on trying after a refusal, as after any failure. */
   readonly retryRefused?: boolean;
+  /** A refusal at this URL is as good as no answer: the others are tried. */
+  readonly passOver?: (url: string) => boolean;
   readonly log?: LinkLog;
   /** For `ws`: certificates, an agent. */
   readonly socketOptions?: ClientOptions;
@@ -202,6 +204,10 @@ class Dialling<From extends Dialler> implements Dial {
   }
 
   #refused(error: LaboroError): void {
+    if (this.#options.passOver?.(this.#urls[this.#position] ?? "") === true) {
+      this.#failed(error);
+      return;
+    }
     if (this.#options.retryRefused !== true) this.#stopped = true;
     this.#options.onRefused(error);
     if (!this.#stopped) this.#failed(error);

@@ -81,8 +81,13 @@ export type FromWorker =
   /** Cancelled before they were started. One that ran comes back as DONE. */
   | { readonly type: "CANCELLED"; readonly tasks: readonly TaskRange[] }
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
-  /** The worker's services have changed. */
-  | { readonly type: "SERVICES"; readonly services: readonly string[] }
+  /** The worker's services have changed; or, by what it was told, its tags and its room. */
+  | {
+      readonly type: "SERVICES";
+      readonly services: readonly string[];
+      readonly tags?: readonly string[];
+      readonly total?: Amounts;
+    }
   /** Orderly stop: hand nothing more out. The worker closes when it has nothing left. */
   | { readonly type: "LEAVING" }
   | { readonly type: "BEAT" };
@@ -95,7 +100,7 @@ export interface Welcome {
   readonly drop: readonly TaskRange[];
   /** Milliseconds between BEATs; three missed end the connection. */
   readonly heartbeatMs: number;
-  /** The worker's settings as the operator keeps them, under a version number. */
+  /** `version`, `settings` as the operator keeps them for this worker, `heartbeatMs`. */
   readonly config: Readonly<Record<string, unknown>>;
   /** Bytes of OUTPUT that may be under way unacknowledged. */
   readonly window: number;
@@ -153,7 +158,14 @@ export type FromClient =
   | { readonly type: "BEAT" };
 
 export type ToClient =
-  | { readonly type: "GREET"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
+  | {
+      readonly type: "GREET";
+      readonly version: number;
+      readonly broker: string;
+      readonly heartbeatMs: number;
+      /** Where this broker and the others of its group are. */
+      readonly brokers?: readonly string[];
+    }
   | { readonly type: "REPLIED"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "ANSWER"; readonly id: number; readonly value: unknown }
   | { readonly type: "REFUSE"; readonly id: number; readonly code: ErrorCode; readonly message: string }

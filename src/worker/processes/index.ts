@@ -24,6 +24,8 @@ export interface SlotsOptions {
 export interface Slots {
   readonly slots: readonly SlotShell[];
   readonly guardian: Guardian;
+  /** From now on so many, where that is more than there are. */
+  grow(count: number): void;
   /** Ends all commands, shells and the guardian; resolves when no process and no file is left. */
   close(): Promise<void>;
 }
@@ -35,13 +37,17 @@ export function openSlots(options: SlotsOptions): Slots {
   const guardian = new Guardian({ shell, dir });
   const { OLDPWD: _, ...env } = options.env ?? process.env;
   const now = options.now ?? Date.now;
-  const slots = Array.from(
-    { length: options.count },
-    (_, index) => new SlotShell({ dir: join(dir, `slot${index}`), guardian, shell, env, now }),
-  );
+  const slots: SlotShell[] = [];
+  const grow = (count: number): void => {
+    for (let index = slots.length; index < count; index++) {
+      slots.push(new SlotShell({ dir: join(dir, `slot${index}`), guardian, shell, env, now }));
+    }
+  };
+  grow(options.count);
   return {
     slots,
     guardian,
+    grow,
     close: async () => {
       await Promise.all(slots.map((slot) => slot.close()));
       await guardian.close();

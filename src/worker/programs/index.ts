@@ -33,28 +33,37 @@ export interface ProgramsOptions {
 
 export interface Programs {
   readonly handlers: Readonly<Record<string, Handler>>;
+  /** So many calls at one time from now on, where that is more. */
+  grow(count: number): void;
   /** Resolves when no process and no file is left. */
   close(): Promise<void>;
 }
 
 export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>, options: ProgramsOptions): Programs {
   const entries = Object.entries(programs);
-  if (entries.length === 0) return { handlers: {}, close: () => Promise.resolve() };
+  if (entries.length === 0) return { handlers: {}, grow: () => {}, close: () => Promise.resolve() };
   const { count, dir, env, now } = options;
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, env, now });
   const shells = new Pool<SlotShell>(slots.slots);
   const kept = new Set<KeptProcess>();
+  const pools: Pool<KeptProcess>[] = [];
   const handlers: Record<string, Handler> = {};
   for (const [service, { command, mode = "once" }] of entries) {
     handlers[service] =
       mode === "once"
         ? oneShot({ service, command, shells, dir, graceMs: options.graceMs })
-        : keptProgram(service, command, mode, slots, options, kept);
+        : keptProgram(service, command, mode, slots, options, kept, pools);
   }
   return {
     handlers,
+    grow: (more) => {
+      const before = slots.slots.length;
+      slots.grow(more);
+      for (const shell of slots.slots.slice(before)) shells.giveBack(shell);
+      for (const pool of pools) pool.grow(more);
+    },
     close: async () => {
       await Promise.all([...kept].map((process) => process.close()));
       await slots.close();
@@ -71,6 +80,7 @@ function keptProgram(
   { guardian }: Slots,
   { count, env, graceMs, log }: ProgramsOptions,
   kept: Set<KeptProcess>,
+  pools: Pool<KeptProcess>[],
 ): Handler {
   const pool = new Pool<KeptProcess>([], count, () => {
     const process = new KeptProcess({
@@ -83,6 +93,7 @@ function keptProgram(
     kept.add(process);
     return process;
   });
+  pools.push(pool);
   return async (body, { signal }) => {
     let process = await pool.borrow(signal);
     // One that has just died is not given back: another comes in its place when it is gone.

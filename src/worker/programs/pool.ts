@@ -2,7 +2,7 @@
 import { LaboroError } from "../../model/errors.js";
 
 export class Pool<Thing> {
-  readonly #most: number;
+  #most: number;
   readonly #make: (() => Thing) | undefined;
   readonly #free: Thing[];
   readonly #waiting = new Set<(thing: Thing) => void>();
@@ -34,6 +34,16 @@ export class Pool<Thing> {
       this.#waiting.add(got);
       signal.addEventListener("abort", abort, { once: true });
     });
+  }
+
+  /** So many may be made from now on, where that is more. */
+  grow(most: number): void {
+    while (this.#most < most) {
+      this.#most++;
+      if (this.#waiting.size === 0 || this.#make === undefined) continue;
+      this.#made++;
+      this.giveBack(this.#make());
+    }
   }
 
   giveBack(thing: Thing): void {

@@ -14,6 +14,8 @@ export interface WorkerDirectory {
   readonly id: WorkerId;
   /** Where spooled results are kept. */
   readonly resultsPath: string;
+  /** Where the brokers of its group are kept. */
+  readonly brokersPath: string;
   /** Where each attempt's output has its spill file. */
   readonly outputDirectory: string;
   /** Lets another process have it. */
@@ -29,7 +31,13 @@ export function openWorkerDirectory(directory: string): WorkerDirectory {
     try {
       fs.mkdirSync(outputDirectory, { recursive: true, mode: 0o700 });
       const id = workerId(join(directory, "worker-id"));
-      return { id, resultsPath: join(directory, "results"), outputDirectory, release: () => lock.release() };
+      return {
+        id,
+        resultsPath: join(directory, "results"),
+        brokersPath: join(directory, "brokers.json"),
+        outputDirectory,
+        release: () => lock.release(),
+      };
     } catch (cause) {
       lock.release();
       throw cause;

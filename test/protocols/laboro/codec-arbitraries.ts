@@ -75,6 +75,7 @@ const recipe: fc.Arbitrary<Recipe> = fc.oneof(
       argv: fc.array(textOrBytes, { maxLength: 5 }),
       placeholders: fc.boolean(),
       shell: fc.boolean(),
+      log: fc.string({ unit: "binary", maxLength: 20 }),
       ...surroundings,
     },
     { requiredKeys: ["kind", "argv"] },
@@ -142,6 +143,9 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
   record({ type: type("CANCELLED"), tasks: ranges }),
   record({ type: type("REPLY"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("SERVICES"), services: names }),
+  record({ type: type("SERVICES"), services: names, tags: names }),
+  record({ type: type("SERVICES"), services: names, total: amounts }),
+  record({ type: type("SERVICES"), services: names, tags: names, total: amounts }),
   fc.constant({ type: "LEAVING" as const }),
 );
 
@@ -208,7 +212,10 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
 
 export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   beat,
-  record({ type: type("GREET"), version: count, broker: name, heartbeatMs }),
+  record(
+    { type: type("GREET"), version: count, broker: name, heartbeatMs, brokers: urls },
+    { requiredKeys: ["type", "version", "broker", "heartbeatMs"] },
+  ),
   record({ type: type("REPLIED"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("ANSWER"), id: count, value: free }),
   record({ type: type("REFUSE"), id: count, code, message: fc.string({ unit: "binary" }) }),

@@ -1,0 +1,84 @@
+/**
+ * The keys of ZeroMQ doors that ask for CURVE: `curve.json` in the data directory, readable by its owner only. It has the broker's own
+ * pair and the public keys of those that may come in, each under a name.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+import type { CurveKeys } from "../doors/door.js";
+import { writePrivate } from "../private-file.js";
+
+export interface KeyPair {
+  /** 40 characters of Z85. */
+  readonly publicKey: string;
+  readonly secretKey: string;
+}
+
+/** What a peer needs to come in: its own pair, and the key by which it knows the broker. */
+export interface PeerKeys extends KeyPair {
+  readonly serverKey: string;
+}
+
+export interface KeyRing extends KeyPair {
+  readonly known: Readonly<Record<string, string>>;
+}
+
+const FILE = "curve.json";
+
+/** For `serve --curve`. Throws where no keys were made yet. */
+export function readCurveKeys(dir: string): CurveKeys {
+  const ring = readKeyRing(dir);
+  if (ring === undefined) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `${join(dir, FILE)} is not there: laboro keys new makes the broker's keys`,
+    );
+  }
+  return { publicKey: ring.publicKey, secretKey: ring.secretKey, known: Object.values(ring.known) };
+}
+
+export function readKeyRing(dir: string): KeyRing | undefined {
+  const path = join(dir, FILE);
+  if (!existsSync(path)) return undefined;
+  const { publicKey, secretKey, known } = readJson(path);
+  const pair = { publicKey: keyIn(publicKey, path), secretKey: keyIn(secretKey, path) };
+  const listed = Object.entries((known ?? {}) as object).map(([name, key]) => [name, keyIn(key, path)] as const);
+  return { ...pair, known: Object.fromEntries(listed) };
+}
+
+export function writeKeyRing(dir: string, ring: KeyRing): void {
+  writePrivate(join(dir, FILE), `${JSON.stringify(ring, null, 2)}\n`);
+}
+
+/** The file that a peer was given, with its secret. */
+export function readPeerKeys(path: string): PeerKeys {
+  const { publicKey, secretKey, serverKey } = readJson(path);
+  return {
+    publicKey: keyIn(publicKey, path),
+    secretKey: keyIn(secretKey, path),
+    serverKey: keyIn(serverKey, path),
+  };
+}
+
+export const isKey = (text: unknown): text is string =>
+  typeof text === "string" && /^[0-9A-Za-z.\-:+=^!/*?&<>()[\]{}@%$#]{40}$/.test(text);
+
+export async function newKeyPair(): Promise<KeyPair> {
+  const { curveKeyPair } = await import("zeromq");
+  return curveKeyPair();
+}
+
+function readJson(path: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
+    if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
+  } catch (cause) {
+    if (errnoOf(cause) !== undefined) throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${path}`, { cause });
+  }
+  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} holds no keys`);
+}
+
+function keyIn(value: unknown, path: string): string {
+  if (isKey(value)) return value;
+  throw new LaboroError("LABORO_DATA_CORRUPT", `${path}: a key is 40 characters of Z85`);
+}

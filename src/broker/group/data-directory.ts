@@ -1,0 +1,72 @@
+/**
+ * The data directory of a broker whose jobs are in a shared store: it holds who the broker is, its tokens and certificates, and a lock. The lock says
+ * that a former process of this broker is gone; what that one had can then be had at once, without waiting for the end of its lease.
+ */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../../model/errors.js";
+import { openDataDirectory } from "../../store/sqlite/data-directory.js";
+import { writePrivate } from "../private-file.js";
+
+const FILE = "group.json";
+
+interface Kept {
+  readonly identity: string;
+  /** The epoch of its last life. */
+  readonly epoch?: number;
+}
+
+export interface GroupDirectory {
+  readonly identity: string;
+  readonly formerEpoch: number | undefined;
+  /** This life has this epoch. */
+  remember(epoch: number): void;
+  release(): void;
+}
+
+export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean): GroupDirectory {
+  const lock = openDataDirectory({ dir, allowNetworkFilesystem });
+  try {
+    const path = join(dir, FILE);
+    let { identity, epoch } = readKept(path) ?? { identity: randomBytes(6).toString("hex") };
+    const write = (): void => writePrivate(path, `${JSON.stringify({ identity, epoch })}\n`);
+    if (epoch === undefined) write();
+    return {
+      identity,
+      get formerEpoch() {
+        return epoch;
+      },
+      remember: (now) => {
+        epoch = now;
+        write();
+      },
+      release: () => lock.release(),
+    };
+  } catch (cause) {
+    lock.release();
+    throw cause;
+  }
+}
+
+function readKept(path: string): Kept | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw cause;
+  }
+  try {
+    const { identity, epoch } = JSON.parse(text) as Partial<Kept>;
+    if (typeof identity === "string" && identity !== "") {
+      return { identity, ...(typeof epoch === "number" ? { epoch } : {}) };
+    }
+  } catch {
+    // Told below.
+  }
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path} does not say who this broker is; remove it to let it be another`,
+  );
+}

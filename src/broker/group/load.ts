@@ -1,0 +1,61 @@
+/** How much there is to do and who is there to do it, at all brokers together. */
+import type { JobId } from "../../model/ids.js";
+import * as s from "../../model/schema.js";
+import { now } from "../clock.js";
+import type { Core } from "../core.js";
+import { requestsIn, workersIn, workIn } from "../load.js";
+import type { Peers } from "./peers.js";
+
+export const loadOfPeer = s.object({
+  /** Jobs of which workers have tasks, and how many. */
+  jobs: s.list(s.object({ job: s.count(), out: s.count() }), 1_000_000),
+  workers: s.object({ connected: s.count(), away: s.count(), draining: s.count() }),
+  slots: s.object({ total: s.number(), free: s.number() }),
+  requests: s.object({ waiting: s.count(), running: s.count() }),
+});
+
+type Load = s.ReadBy<typeof loadOfPeer>;
+
+export function loadHere(core: Core): Load {
+  const jobs: { job: number; out: number }[] = [];
+  for (const { id, out } of core.state.jobs.values()) if (out > 0) jobs.push({ job: id, out });
+  return { jobs, ...workersIn(core), requests: requestsIn(core) };
+}
+
+/** Lists are asked for often; what others said a moment ago is true enough. */
+const FRESH_MS = 300;
+const heard = new WeakMap<Peers, { readonly until: number; readonly loads: Promise<readonly Load[]> }>();
+
+function loadsElsewhere({ peers }: Core): Promise<readonly Load[]> {
+  if (peers === undefined || peers.all.length === 0) return Promise.resolve([]);
+  const known = heard.get(peers);
+  if (known !== undefined && known.until > now()) return known.loads;
+  const loads = peers.gather("peer.load", {}, loadOfPeer).then((all) => all.map(({ answer }) => answer));
+  heard.set(peers, { until: now() + FRESH_MS, loads });
+  return loads;
+}
+
+/** How many tasks of jobs workers of other brokers have. */
+export async function tasksElsewhere(core: Core): Promise<ReadonlyMap<JobId, number>> {
+  return sumOf(await loadsElsewhere(core));
+}
+
+function sumOf(loads: readonly Load[]): Map<JobId, number> {
+  const sum = new Map<JobId, number>();
+  for (const { jobs } of loads) {
+    for (const { job, out } of jobs) sum.set(job as JobId, (sum.get(job as JobId) ?? 0) + out);
+  }
+  return sum;
+}
+
+export async function loadEverywhere(core: Core) {
+  const others = await loadsElsewhere(core);
+  const { workers, slots } = workersIn(core);
+  const requests = requestsIn(core);
+  for (const other of others) {
+    for (const name of ["connected", "away", "draining"] as const) workers[name] += other.workers[name];
+    for (const name of ["total", "free"] as const) slots[name] += other.slots[name];
+    for (const name of ["waiting", "running"] as const) requests[name] += other.requests[name];
+  }
+  return { ...workIn(core, sumOf(others)), workers, slots, requests };
+}

@@ -1,0 +1,136 @@
+/**
+ * The other brokers of the group, as a client of theirs: over our own link, with the admin's token, at their main door. A link is opened
+ * when there is first something to ask, and closed when its broker is no longer among the living.
+ */
+import { ClientLink } from "../../client/link.js";
+import { asLaboroError, LaboroError } from "../../model/errors.js";
+import type { Schema } from "../../model/schema.js";
+import type { Log } from "../log.js";
+import type { About } from "./about.js";
+
+/** Who asks as a broker is known by this beginning of its name. */
+const PEER_NAME = "broker ";
+export const isPeer = (name: string): boolean => name.startsWith(PEER_NAME);
+
+/** What all are asked is answered by those that answer in time; one that is not there is not waited for that long. */
+const ANSWER_MS = 2_000;
+const ABSENT_MS = 300;
+
+export interface PeerOptions {
+  readonly identity: string;
+  readonly token: string;
+  /** Of the CA that all show who show one. */
+  readonly caFingerprint: () => Promise<string | undefined>;
+  readonly log: Log;
+}
+
+export type Peer = About;
+
+interface Link {
+  readonly url: string;
+  readonly link: ClientLink;
+  /** It has greeted, and its last question was answered. */
+  there: boolean;
+}
+
+export interface Answer<T> {
+  readonly peer: Peer;
+  readonly answer: T;
+}
+
+export class Peers {
+  readonly #options: PeerOptions;
+  readonly #links = new Map<string, Link>();
+  #known: readonly Peer[] = [];
+  #closed = false;
+  #ca: string | undefined;
+
+  constructor(options: PeerOptions) {
+    this.#options = options;
+  }
+
+  /** Those whose doors are open. */
+  get all(): readonly Peer[] {
+    return this.#known;
+  }
+
+  /** The others, as their heartbeats tell. */
+  update(peers: readonly Peer[]): void {
+    this.#known = peers.filter(({ state }) => state !== "standby");
+    for (const [identity, { link, url }] of this.#links) {
+      const peer = this.#known.find((one) => one.identity === identity);
+      if (peer !== undefined && urlOf(peer) === url) continue;
+      link.close(new LaboroError("LABORO_BROKER_GONE", `broker ${identity} is no longer there`));
+      this.#links.delete(identity);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#known = [];
+    this.update([]);
+  }
+
+  /** Rejects with LABORO_BROKER_GONE where that broker cannot be asked, or with what it refuses with. */
+  async ask<T>(peer: Peer, operation: string, input: unknown, answer: Schema<T>, timeoutMs = ANSWER_MS): Promise<T> {
+    const link = await this.#linkTo(peer);
+    const late = AbortSignal.timeout(link.there ? timeoutMs : Math.min(timeoutMs, ABSENT_MS));
+    try {
+      const value = await link.link.question((id) => ({ type: "ASK", id, operation, input }), late);
+      link.there = true;
+      return answer.read(value, operation);
+    } catch (cause) {
+      link.there = link.there && !late.aborted;
+      throw cause;
+    }
+  }
+
+  /** What each of them says to this; who says nothing in time is left out. */
+  async gather<T>(operation: string, input: unknown, answer: Schema<T>): Promise<readonly Answer<T>[]> {
+    const asked = this.#known.map(async (peer): Promise<Answer<T> | undefined> => {
+      try {
+        return { peer, answer: await this.ask(peer, operation, input, answer) };
+      } catch (cause) {
+        const { code, message } = asLaboroError(cause);
+        this.#options.log.info({ code, broker: peer.name }, `another broker did not answer ${operation}: ${message}`);
+        return undefined;
+      }
+    });
+    return (await Promise.all(asked)).filter((one) => one !== undefined);
+  }
+
+  /** A request for a service of its workers; `unwanted` takes it back. */
+  async request(
+    peer: Peer,
+    given: { service: string; pool: string; body: Uint8Array; timeoutMs: number; retry: boolean },
+    unwanted: AbortSignal,
+  ): Promise<Uint8Array> {
+    const link = await this.#linkTo(peer);
+    const body = await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted);
+    link.there = true;
+    return body as Uint8Array;
+  }
+
+  async #linkTo(peer: Peer): Promise<Link> {
+    const url = urlOf(peer);
+    const caFingerprint = url?.startsWith("https:") === true ? await this.#fingerprint() : undefined;
+    const known = this.#links.get(peer.identity);
+    if (known?.link.closed === false) return known;
+    if (url === undefined || this.#closed) {
+      throw new LaboroError("LABORO_BROKER_GONE", `broker ${peer.name} has no open door`);
+    }
+    const { token, identity } = this.#options;
+    const link = new ClientLink({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
+    const made: Link = { url, link, there: false };
+    this.#links.set(peer.identity, made);
+    return made;
+  }
+
+  async #fingerprint(): Promise<string | undefined> {
+    this.#ca ??= await this.#options.caFingerprint();
+    return this.#ca;
+  }
+}
+
+export const urlOf = ({ doors }: Pick<Peer, "doors">): string | undefined =>
+  doors.find(({ name }) => name === "main")?.url;

@@ -1,0 +1,97 @@
+/**
+ * A fallback that stands by: it has an epoch and a lease of its own, so that the others see it and workers know its address, but its doors
+ * are closed and it owns nothing. When no broker with open doors is left, the fallback that has stood by longest opens.
+ */
+import { hostname } from "node:os";
+import { asLaboroError } from "../../model/errors.js";
+import type { Store } from "../../store/contract.js";
+import { now } from "../clock.js";
+import { type BrokerOptions, DEFAULT_PORT, versionOf } from "../index.js";
+import { inUrl } from "../join-url.js";
+import type { Log } from "../log.js";
+import { isLoopback } from "../loopback.js";
+import { type About, nameOf, readAbout } from "./about.js";
+
+export interface StandbyOptions {
+  readonly identity: string;
+  readonly leaseMs: number;
+  readonly openStore: () => Store | Promise<Store>;
+  readonly place: Pick<BrokerOptions, "host" | "port" | "advertise" | "tls">;
+  readonly log: Log;
+  readonly stopping: AbortSignal;
+}
+
+const LONGEST_LOOK_MS = 1_000;
+const RETRY_MS = 500;
+
+/** Resolves when it is time to open the doors, or when the broker stops. */
+export async function standBy(options: StandbyOptions): Promise<void> {
+  while (!options.stopping.aborted) {
+    try {
+      if (await watch(options)) return;
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      options.log.warn({ code }, `standing by is interrupted: ${message}`);
+      await pause(RETRY_MS);
+    }
+  }
+}
+
+async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOptions): Promise<boolean> {
+  const store = await openStore();
+  try {
+    const { epoch } = await store.open(now());
+    const { group } = store;
+    if (group === undefined) throw new Error("a store that nobody else uses needs no fallback");
+    const about = JSON.stringify(aboutStandby(options));
+    // Brokers that are just being started come before a fallback.
+    const patience = now() + leaseMs;
+    let beaten = 0;
+    while (!stopping.aborted) {
+      if (now() - beaten > leaseMs / 3) {
+        await group.beat(about, leaseMs);
+        beaten = now();
+      }
+      const members = (await group.members()).filter(({ alive }) => alive);
+      const open = members.some((one) => isOpen(readAbout(one.about)));
+      const first = Math.min(...members.map((one) => one.epoch)) === epoch;
+      if (!open && first && now() > patience) {
+        await group.leave();
+        return true;
+      }
+      await pause(Math.min(LONGEST_LOOK_MS, leaseMs / 4));
+    }
+    await group.leave();
+    return true;
+  } finally {
+    await store.close();
+  }
+}
+
+/** One that says nothing that is understood here has its doors open, as far as is known. */
+const isOpen = (about: About | undefined): boolean => about?.state !== "standby";
+
+function aboutStandby({ identity, place }: Pick<StandbyOptions, "identity" | "place">): About {
+  const doors = urlWhenOpen(place);
+  return {
+    ...{ identity, doors, version: versionOf(), host: hostname(), pid: process.pid },
+    name: nameOf(doors),
+    state: "standby",
+    fallback: true,
+    workers: 0,
+    slots: { total: 0, free: 0 },
+    services: [],
+    commitMs: 0,
+  };
+}
+
+/** Where its main door will be; a port that is any free one is not known yet. */
+function urlWhenOpen({ host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls }: StandbyOptions["place"]) {
+  const wildcard = host === "0.0.0.0" || host === "::" || host === "";
+  const name = advertise[0] ?? (wildcard ? hostname() : host);
+  if (port === 0) return [];
+  const secure = !isLoopback(host) || tls === "on";
+  return [{ name: "main", url: `http${secure ? "s" : ""}://${inUrl(isLoopback(host) ? host : name)}:${port}` }];
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -1,0 +1,104 @@
+/** How everything is, for who looks at one page: the broker, its pace, and what is wrong. Also what the asker may do. */
+import { LaboroError } from "../../model/errors.js";
+import * as s from "../../model/schema.js";
+import { now } from "../clock.js";
+import type { Core } from "../core.js";
+import { TICK_MS } from "../history.js";
+import { oldestWait } from "../load.js";
+import { mayDo } from "../roles.js";
+import { eventView } from "./events.js";
+import { nothing } from "./members.js";
+import { type AnyOperation, operation } from "./operation.js";
+import { problem, problemsOf } from "./problems.js";
+import { status } from "./status.js";
+
+/** The pace is told over this time. */
+const PACE_MS = 60_000;
+const LATELY = 15;
+/** Events looked at for the latest that are worth telling. */
+const LOOKED_AT = 500;
+
+const pace = s.described(s.number(), "a second, over the last minute");
+
+export const overview = operation({
+  name: "overview",
+  role: "read",
+  method: "GET",
+  path: "/overview",
+  summary: "How everything is: the broker, its pace, and what is wrong",
+  input: nothing,
+  output: s.object({
+    at: s.described(s.number(), "when this was so, in milliseconds since 1970"),
+    status: status.output,
+    pace: s.object({ succeeded: pace, failed: pace, cancelled: pace, answered: pace }),
+    waitMs: s.object({
+      p50: s.described(s.number(), "of the tasks handed out in the last minute"),
+      p95: s.number(),
+      oldest: s.described(s.number(), "for how long the work has waited that waits longest"),
+    }),
+    disk: s.optional(s.described(s.object({ free: s.number(), total: s.number() }), "where the data lies, in bytes")),
+    problems: s.described(s.list(problem, 1_000), "the gravest first"),
+    lately: s.described(s.list(eventView, LATELY), "the latest events, without the ends of tasks"),
+  }),
+  perform: async (core, _given, context) => {
+    const disk = await diskOf(context.broker.disk);
+    return {
+      at: now(),
+      status: await status.perform(core, {}, context),
+      ...paceOf(core),
+      ...(disk === undefined ? {} : { disk }),
+      problems: await problemsOf(core, disk),
+      lately: latelyOf(core),
+    };
+  },
+});
+
+/** A disk that does not say how full it is is no reason to say nothing else. */
+async function diskOf(ask: (() => Promise<{ free: number; total: number }>) | undefined) {
+  return ask?.().catch(() => undefined);
+}
+
+function paceOf(core: Core) {
+  const points = core.history.recent().slice(-PACE_MS / TICK_MS);
+  const seconds = Math.max(1, (points.length * TICK_MS) / 1000);
+  const sum = (name: "succeeded" | "failed" | "cancelled" | "answered"): number =>
+    points.reduce((total, point) => total + point[name], 0) / seconds;
+  const most = (name: "waitP50" | "waitP95"): number => Math.max(0, ...points.map((point) => point[name]));
+  return {
+    pace: {
+      succeeded: sum("succeeded"),
+      failed: sum("failed"),
+      cancelled: sum("cancelled"),
+      answered: sum("answered"),
+    },
+    waitMs: { p50: most("waitP50"), p95: most("waitP95"), oldest: oldestWait(core, now()) },
+  };
+}
+
+function latelyOf(core: Core): s.ReadBy<typeof eventView>[] {
+  const from = Math.max(0, core.events.last - LOOKED_AT);
+  const page = core.events.after(from, LOOKED_AT);
+  const events = page.missed ? core.events.after(0, LOOKED_AT).events : page.events;
+  const told = events.filter(({ kind }) => kind !== "tasks-ended");
+  return told.slice(-LATELY).reverse() as s.ReadBy<typeof eventView>[];
+}
+
+/** The table of operations is made of this one among others, so it is asked for when it is there. */
+export const accessTo = (table: () => Iterable<AnyOperation>) =>
+  operation({
+    name: "access",
+    role: "any",
+    method: "GET",
+    path: "/access",
+    summary: "What the asker may do",
+    input: nothing,
+    output: s.object({
+      role: s.text(),
+      operations: s.described(s.list(s.text(), 1_000), "the names of those that its role allows"),
+    }),
+    perform: (_core, _given, { role }) => {
+      const operations = [...table()].filter((one) => mayDo(role, one.role)).map(({ name }) => name);
+      if (operations.length === 0) throw new LaboroError("LABORO_FORBIDDEN", `the role ${role} allows nothing here`);
+      return { role, operations };
+    },
+  });

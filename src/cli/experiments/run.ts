@@ -1,0 +1,171 @@
+/**
+ * One run over a folder of experiments, from the broker that it brings to the last runner that leaves:
+ *
+ *   begun        the broker in `outputs/.laboro` has the experiments; the door is open
+ *   spawned      all of them were handed out once
+ *   waiting      all have ended; runners are told FINO as they ask, and leave
+ *   interrupted  Ctrl-C: nothing new is handed out, what runs may end; a second one ends it
+ */
+import { mkdirSync, rmSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { Complaints } from "../../broker/doors/complaints.js";
+import { Conversations } from "../../broker/doors/conversations.js";
+import type { Door } from "../../broker/doors/door.js";
+import { type Broker, startBroker } from "../../broker/index.js";
+import { type Log, SILENT } from "../../broker/log.js";
+import { connect } from "../../client/client.js";
+import { DEFAULT_POOL } from "../../model/recipe.js";
+import { openManager } from "../../protocols/runexp/door.js";
+import { DEFAULT_GROUP } from "../../protocols/runexp/messages.js";
+import { type Runner, startRunner } from "../../protocols/runexp/runner/index.js";
+import { EXIT } from "../failures.js";
+import { logger } from "../options.js";
+import { remark } from "../print.js";
+import { type Interrupt, onInterrupt } from "../run/interrupt.js";
+import type { Aftermath } from "./aftermath.js";
+import { Batch } from "./batch.js";
+import { type FoundExperiment, latinOf, shown } from "./folder.js";
+import type { Screen } from "./screen.js";
+
+export interface ExperimentsRun {
+  readonly all: readonly FoundExperiment[];
+  readonly left: readonly FoundExperiment[];
+  readonly aftermath: Aftermath;
+  readonly screen: Screen;
+  readonly runs: string;
+  readonly outputs: string;
+  readonly port: number;
+  readonly listen: string;
+  readonly group: string;
+  readonly verbose: boolean;
+  readonly ban: boolean;
+  /** Experiments at once on this machine. */
+  readonly local: number;
+}
+
+/** Beside the results: what must survive a kill. It goes when all is done. */
+const HOME = ".laboro";
+/** Runners that were told FINO have this long to leave: one on hold asks again after ten seconds. */
+const LEAVE_MS = 15_000;
+/** Runners that were there before a restart have this long to come back with what they have run. */
+const GRACE_MS = 10_000;
+
+export async function runExperiments(run: ExperimentsRun): Promise<number> {
+  const { outputs, runs, group, aftermath, screen, left } = run;
+  const home = join(outputs, HOME);
+  const drafts = join(home, "drafts");
+  rmSync(drafts, { recursive: true, force: true });
+  mkdirSync(drafts, { recursive: true });
+  const interrupt = onInterrupt();
+  const log = run.verbose ? logger() : complaintsOnly();
+  const broker = await startBroker({
+    ...{ dir: home, port: 0, log },
+    settings: { standing: run.ban, graceMs: GRACE_MS },
+    onFailed: () => process.exit(EXIT.failed),
+  });
+  const pool = group === DEFAULT_GROUP ? DEFAULT_POOL : group;
+  const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts: latinOf(drafts) };
+  const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
+  let done = false;
+  try {
+    const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
+    const jobs = await batch.begin(client, left, pool);
+    const door = await openDoor(broker, log, batch, run, pool);
+    const local = run.local === 0 ? undefined : localRunner(run, door, home);
+    if (run.local > 0 || run.verbose) remark(`runners come in at ${door.urls.join(" ")}`);
+    if (group !== DEFAULT_GROUP)
+      screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
+    const ended = Promise.all(jobs.map((job) => client.job(job).wait()));
+    done = await untilOver(ended, batch, broker, interrupt, screen);
+    await leave(broker, interrupt);
+    local?.stop(true);
+    await local?.ended;
+    const failed = done ? await sayFailures(run, batch) : false;
+    client.close();
+    await door.close();
+    if (done) screen.line("Done!");
+    return done ? (failed ? EXIT.failed : EXIT.ok) : EXIT.interrupted;
+  } finally {
+    interrupt.dispose();
+    await broker.stop();
+    aftermath.save();
+    if (done) rmSync(home, { recursive: true, force: true });
+  }
+}
+
+/** Without -v what concerns nobody but a person who looks for a fault is not said. */
+function complaintsOnly(): Log {
+  const say = (_fields: object, text: string): void => remark(text);
+  return { ...SILENT, warn: say, error: say };
+}
+
+function openDoor(broker: Broker, log: Log, experiments: Batch, run: ExperimentsRun, pool: string): Promise<Door> {
+  const complaints = new Complaints(log);
+  const context = { core: broker.core, log, complaints, conversations: new Conversations(), settings: { pool } };
+  return openManager(context, { host: run.listen, ports: [run.port] }, { experiments });
+}
+
+function localRunner({ local, group }: ExperimentsRun, door: Door, home: string): Runner {
+  const port = Number(/:(\d+)$/.exec(door.urls[0] ?? "")?.[1]);
+  const host = (hostname().split(".")[0] ?? "").replace(/[^-_a-zA-Z0-9]/g, "-") || "local";
+  return startRunner({
+    ...{ host, group, threads: local, dir: join(home, "runner"), manager: { host: "127.0.0.1", port } },
+    on: { complained: (bytes) => void process.stderr.write(bytes) },
+  });
+}
+
+/** True where all experiments have ended, false where somebody wants no more of it. */
+async function untilOver(
+  ended: Promise<unknown>,
+  batch: Batch,
+  broker: Broker,
+  interrupt: Interrupt,
+  screen: Screen,
+): Promise<boolean> {
+  let spawned = false;
+  const saySpawned = (): void => {
+    if (spawned || !batch.handedOut) return;
+    spawned = true;
+    screen.line("All jobs were spawned.");
+    screen.line("Waiting for clients to disconnect.");
+  };
+  const stopped = new Promise<false>((resolve) => {
+    interrupt.once.addEventListener("abort", () => {
+      remark("stopping: what runs may end; Ctrl-C again stops at once");
+      batch.stop();
+      if (batch.idle) resolve(false);
+    });
+    interrupt.twice.addEventListener("abort", () => resolve(false));
+    broker.core.events.onAdded(({ kind }) => {
+      if (kind !== "tasks-ended") return;
+      saySpawned();
+      if (interrupt.once.aborted && batch.idle) resolve(false);
+    });
+  });
+  const over = await Promise.race([ended.then(() => true), stopped]);
+  if (over) saySpawned();
+  return over;
+}
+
+/** Runners hear FINO when they ask; one that has gone without a word is not waited for. */
+async function leave(broker: Broker, interrupt: Interrupt): Promise<void> {
+  const deadline = Date.now() + LEAVE_MS;
+  const there = (): boolean =>
+    [...broker.core.state.workers.values()].some(
+      ({ connected, profile }) => connected && profile.protocol === "runexp",
+    );
+  while (there() && Date.now() < deadline && !interrupt.twice.aborted) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** True where not all succeeded. */
+async function sayFailures({ left }: ExperimentsRun, batch: Batch): Promise<boolean> {
+  const failed = new Set(batch.failed);
+  const lost = left.filter(({ name }) => !batch.hasEnded(name));
+  for (const { path } of lost)
+    remark(`${shown(path)} has no result: its script is gone, or too many runners were lost`);
+  if (failed.size > 0) remark(`${failed.size} of ${left.length} experiments failed; the same command runs them again`);
+  return failed.size + lost.length > 0;
+}

@@ -1,0 +1,386 @@
+/**
+ * One end of a fuq v2 connection without its socket: whose turn it is, by sections 4 and 5 of the text. Messages and wishes go in,
+ * effects come out; what the requests mean is the caller's affair. Both ends use it. Its states are in conversation-states.ts.
+ *
+ * At most one request of this end is unanswered; requests of the other end are given to the caller one by one, in order. While a reply is
+ * waited for, lower requests are answered, higher ones wait in a queue, STOP(at once) waits for nothing. A RESET waits until nothing
+ * lower is unanswered; of two that cross the lower one counts, because each end drops what is higher than the RESET that it knows of.
+ */
+import { type Effect, type Stage, type StateName, stateName } from "./conversation-states.js";
+import {
+  ERRORS,
+  isStopAtOnce,
+  type Message,
+  type Numbered,
+  type Ok,
+  type Reply,
+  type Request,
+  refusal,
+  type Unreadable,
+} from "./messages.js";
+import { MAX_SEQUENCE, Numbers, type Side } from "./numbers.js";
+
+export type { Effect, StateName } from "./conversation-states.js";
+
+export interface ConversationOptions {
+  readonly side: Side;
+  /** Who speaks first: on a raw stream the foreman says OK(0), on a WebSocket the worker says HELLO. */
+  readonly greeting: Side;
+  /** The greatest sequence number; tests set one that they can reach. */
+  readonly maxSequence?: number;
+  /** Requests of the other end that wait here; one more is refused with ERROR(overflow). */
+  readonly queueLimit?: number;
+  /** The other end may be an original program, which does not know RESET: one is sent only where the numbers are used up. */
+  readonly original?: boolean;
+}
+
+interface Asking<Tag> {
+  readonly request: Request;
+  readonly tag: Tag;
+  /** After ERROR(overflow): it is not sent again before so many good replies were given or received. */
+  notBefore: number;
+}
+
+interface Asked<Tag> extends Asking<Tag> {
+  readonly seq: number;
+  /** Good replies when it was sent. */
+  readonly since: number;
+}
+
+const QUEUE_LIMIT = 16;
+const USED_UP = "the sequence numbers are used up";
+
+export class Conversation<Tag> {
+  readonly side: Side;
+  readonly #greeting: Side;
+  readonly #queueLimit: number;
+  readonly #original: boolean;
+  readonly #numbers: Numbers;
+  #effects: Effect<Tag>[] = [];
+  #stage: Stage = "new";
+  /** The worker has been told to begin. */
+  #begun = false;
+  /** Requests of the other end that wait, in order. */
+  #incoming: Numbered<Request>[] = [];
+  /** The one that the caller owes the answer to. */
+  #current: Numbered<Request> | undefined;
+  /** STOP(at once), which the caller has beside any other. */
+  #urgent: Numbered<Request> | undefined;
+  #outgoing: Asking<Tag>[] = [];
+  #asked: Asked<Tag> | undefined;
+  /** STOP(at once), which went out beside any other. */
+  #hurried: Asked<Tag> | undefined;
+  #reset: { readonly by: "us" | "them"; readonly seq: number } | undefined;
+  #resetWanted = false;
+  /** The number of the last reply that was given. */
+  #lastReply = 0;
+  /** Replies that were no ERROR, given and received. */
+  #good = 0;
+
+  constructor({ side, greeting, maxSequence, queueLimit, original }: ConversationOptions) {
+    this.side = side;
+    this.#greeting = greeting;
+    this.#queueLimit = queueLimit ?? QUEUE_LIMIT;
+    this.#original = original ?? false;
+    this.#numbers = new Numbers(side, maxSequence ?? MAX_SEQUENCE);
+  }
+
+  get state(): StateName {
+    return stateName(this.side, {
+      stage: this.#stage,
+      asked: this.#asked?.request.type,
+      current: this.#current?.type,
+      waiting: this.#outgoing.length,
+    });
+  }
+
+  /** A request would go out at once. */
+  get idle(): boolean {
+    return this.#stage === "open" && this.#outgoing.length === 0 && this.#free && this.#reset === undefined;
+  }
+
+  /** Requests of this end that have no reply yet, sent or not. */
+  get unanswered(): readonly Tag[] {
+    const sent = [this.#asked, this.#hurried].filter((one) => one !== undefined);
+    return [...sent, ...this.#outgoing].map(({ tag }) => tag);
+  }
+
+  /** A request waits to be sent again after ERROR(overflow). */
+  get overflowed(): boolean {
+    return (this.#outgoing[0]?.notBefore ?? 0) > this.#good;
+  }
+
+  start(): Effect<Tag>[] {
+    this.#greet();
+    return this.#take();
+  }
+
+  receive(message: Message | Unreadable): Effect<Tag>[] {
+    if (message.type === "OK" || message.type === "ERROR") this.#onReply(message);
+    else if (message.type === "RESET") this.#onReset(message.seq);
+    else this.#onRequest(message);
+    return this.#goOn();
+  }
+
+  /** HELLO goes out before anything that waits, STOP(at once) beside it. */
+  request(request: Request, tag: Tag): Effect<Tag>[] {
+    const asking = { request, tag, notBefore: 0 };
+    const mayHurry = this.#stage === "open" && this.#reset === undefined && !this.#numbers.mustReset;
+    if (isStopAtOnce(request) && mayHurry && this.#hurried === undefined) this.#hurried = this.#ask(asking);
+    else if (request.type === "HELLO") this.#outgoing.unshift(asking);
+    else this.#outgoing.push(asking);
+    return this.#goOn();
+  }
+
+  /** Takes back requests that were not sent, or are to be sent again; gives their tags. */
+  withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
+    const gone = this.#outgoing.filter(({ request, tag }) => which(request, tag));
+    this.#outgoing = this.#outgoing.filter((asking) => !gone.includes(asking));
+    return gone.map(({ tag }) => tag);
+  }
+
+  /** The caller's answer to a request. One that a RESET has swept away is not sent. */
+  answer(seq: number, reply: Reply): Effect<Tag>[] {
+    if (this.#urgent?.seq === seq) {
+      this.#urgent = undefined;
+      this.#reply(seq, reply);
+    } else if (this.#current?.seq === seq) {
+      const { type } = this.#current;
+      this.#current = undefined;
+      this.#reply(seq, reply);
+      if (type === "HELLO" && reply.type === "OK" && this.#stage === "greeting") this.#stage = "open";
+    }
+    return this.#goOn();
+  }
+
+  /** Begin the numbers anew, when all that is under way is answered. To an original program only where there is no other way. */
+  reset(): Effect<Tag>[] {
+    if (!this.#original && this.#stage === "open") this.#resetWanted = true;
+    return this.#goOn();
+  }
+
+  /** What ERROR(overflow) holds up goes out now: no reply came that would have let it. */
+  retry(): Effect<Tag>[] {
+    for (const asking of this.#outgoing) asking.notBefore = 0;
+    return this.#goOn();
+  }
+
+  /** This end asks nothing more; what it was asked it still answers. */
+  exit(atOnce = false): void {
+    this.#stage = atOnce ? "exit at once" : "exit";
+    this.#outgoing = [];
+  }
+
+  #greet(): void {
+    this.#stage = "greeting";
+    this.#begun = false;
+    if (this.#greeting === "worker") this.#begin();
+    // Numbered 0, and uses up no number.
+    else if (this.side === "foreman") this.#send({ type: "OK", nproc: 0, nrun: 0, seq: 0 });
+  }
+
+  #begin(): void {
+    if (this.side === "foreman" || this.#begun) return;
+    this.#begun = true;
+    this.#effects.push({ kind: "begin" });
+  }
+
+  #onReply(reply: Numbered<Reply>): void {
+    const { seq } = reply;
+    const asked = [this.#asked, this.#hurried].find((one) => one?.seq === seq);
+    if (asked !== undefined) {
+      if (asked === this.#asked) this.#asked = undefined;
+      else this.#hurried = undefined;
+      this.#settle(asked, reply);
+    } else if (this.#reset?.by === "us" && seq === this.#reset.seq) {
+      this.#reset = undefined;
+      this.#odd("RESET was answered, but not by RESET");
+    } else if (reply.type !== "OK" || !this.#isGreeting(reply)) {
+      this.#numbers.answered(seq);
+      this.#odd(`a reply to ${seq}, which was not asked`);
+    }
+  }
+
+  #settle(asked: Asked<Tag>, reply: Numbered<Reply>): void {
+    const { request, tag, since } = asked;
+    this.#numbers.answered(reply.seq);
+    if (reply.type === "OK") {
+      this.#good++;
+      if (request.type === "HELLO" && this.#stage === "greeting") this.#stage = "open";
+    } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
+      this.#outgoing.unshift({ request, tag, notBefore: since + 1 });
+      return;
+    }
+    this.#effects.push({ kind: "answered", request, tag, reply });
+  }
+
+  /** OK(0) to a worker, OK(nproc) to a foreman: neither is a reply. */
+  #isGreeting(ok: Numbered<Ok>): boolean {
+    if (this.#stage !== "greeting" || this.#greeting !== "foreman") return false;
+    if (this.side === "worker") {
+      this.#begin();
+      return true;
+    }
+    if (this.#current !== undefined || this.#incoming.length > 0) return false;
+    // A plain number has nothing in its upper half.
+    const numProcs = ok.nproc === 0 ? ok.nrun : ok.nproc;
+    this.#current = { type: "HELLO", hello: { numProcs, running: null }, seq: ok.seq };
+    this.#effects.push({ kind: "asked", request: this.#current });
+    return true;
+  }
+
+  #onRequest(message: Exclude<Message, Reply> | Unreadable): void {
+    const { seq } = message;
+    if (!this.#mayHave(seq)) return;
+    this.#numbers.asked(seq);
+    if (message.type === "?" || message.type === "LIST" || message.type === "RESET" || !this.#mayAsk(message)) {
+      this.#odd(message.type === "?" ? message.why : `${message.type} is not for this side`);
+      this.#send({ ...refusal("bad_message"), seq });
+    } else if (isStopAtOnce(message)) {
+      this.#urgent = message;
+      this.#effects.push({ kind: "asked", request: message });
+    } else if (this.#incoming.length >= this.#queueLimit && !(this.#incoming.length === 0 && this.#mayGoOnWith(seq))) {
+      this.#odd(`more than ${this.#queueLimit} requests at a time`);
+      this.#send({ ...refusal("overflow"), seq });
+    } else {
+      this.#incoming.push(message);
+    }
+  }
+
+  /** Whether a request may have this number; what may not is answered or dropped here. */
+  #mayHave(seq: number): boolean {
+    const wrong = this.#numbers.whyNot(seq);
+    if (wrong !== undefined) {
+      this.#odd(wrong);
+      this.#send({ ...refusal("bad_seq"), seq });
+      return false;
+    }
+    // By c) of section 5 it is dropped without a reply, and comes again.
+    return this.#reset === undefined || seq < this.#reset.seq;
+  }
+
+  #mayAsk({ type }: Request): boolean {
+    return (type === "HELLO" || type === "UPDATE") === (this.side === "foreman");
+  }
+
+  #onReset(seq: number): void {
+    if (this.#reset?.by === "us" && seq === this.#reset.seq) {
+      this.#restart();
+      return;
+    }
+    // Of two that cross, the other end has dropped ours if that is the higher one.
+    if (!this.#mayHave(seq)) return;
+    this.#numbers.asked(seq);
+    this.#reset = { by: "them", seq };
+    // What is higher will have no reply: it is asked again later.
+    if (this.#hurried !== undefined && this.#hurried.seq > seq) this.#hurried = this.#again(this.#hurried);
+    if (this.#asked !== undefined && this.#asked.seq > seq) this.#asked = this.#again(this.#asked);
+  }
+
+  /** It goes out again, first of all. Not a HELLO: that is made anew. */
+  #again({ request, tag }: Asked<Tag>): undefined {
+    if (request.type !== "HELLO") this.#outgoing.unshift({ request, tag, notBefore: 0 });
+  }
+
+  /** Nothing is unanswered on either side. */
+  get #free(): boolean {
+    const ours = this.#asked ?? this.#hurried;
+    return (
+      ours === undefined && this.#current === undefined && this.#urgent === undefined && this.#incoming.length === 0
+    );
+  }
+
+  /** Whatever is possible now. */
+  #goOn(): Effect<Tag>[] {
+    this.#deliver();
+    if (this.#free) {
+      if (this.#reset?.by === "them") {
+        this.#send({ type: "RESET", lastReply: this.#lastReply, seq: this.#reset.seq });
+        this.#restart();
+      } else if (this.#reset === undefined) this.#askNext();
+    }
+    return this.#take();
+  }
+
+  /** The request of this number, if it is the first that waits, need not wait. */
+  #mayGoOnWith(seq: number): boolean {
+    return this.#current === undefined && (this.#asked === undefined || seq < this.#asked.seq);
+  }
+
+  #deliver(): void {
+    const [first] = this.#incoming;
+    if (first === undefined || !this.#mayGoOnWith(first.seq)) return;
+    this.#incoming.shift();
+    this.#current = first;
+    this.#effects.push({ kind: "asked", request: first });
+  }
+
+  #askNext(): void {
+    const [first] = this.#outgoing;
+    const mayGreet = this.side === "worker" && this.#begun && first?.request.type === "HELLO";
+    if (this.#stage !== "open" && !(this.#stage === "greeting" && mayGreet)) return;
+    if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) this.#askReset();
+    else if (first !== undefined && first.notBefore <= this.#good) {
+      this.#outgoing.shift();
+      this.#asked = this.#ask(first);
+    }
+  }
+
+  #askReset(): void {
+    const seq = this.#number();
+    if (seq === undefined) return;
+    this.#resetWanted = false;
+    this.#reset = { by: "us", seq };
+    this.#send({ type: "RESET", lastReply: this.#lastReply, seq });
+  }
+
+  #ask(asking: Asking<Tag>): Asked<Tag> | undefined {
+    const seq = this.#number();
+    if (seq === undefined) return undefined;
+    this.#send({ ...asking.request, seq });
+    return { ...asking, seq, since: this.#good };
+  }
+
+  #number(): number | undefined {
+    const { next } = this.#numbers;
+    if (next === undefined) this.#effects.push({ kind: "broken", why: USED_UP });
+    else this.#numbers.take();
+    return next;
+  }
+
+  #restart(): void {
+    this.#numbers.restart();
+    // An end that keeps to the rules has left nothing unanswered.
+    this.#hurried = this.#hurried && this.#again(this.#hurried);
+    this.#asked = this.#asked && this.#again(this.#asked);
+    this.#outgoing = this.#outgoing.filter(({ request }) => request.type !== "HELLO");
+    this.#current = undefined;
+    this.#urgent = undefined;
+    this.#incoming = [];
+    this.#reset = undefined;
+    this.#resetWanted = false;
+    this.#lastReply = 0;
+    this.#effects.push({ kind: "restarted" });
+    if (!this.#stage.startsWith("exit")) this.#greet();
+  }
+
+  #reply(seq: number, reply: Reply): void {
+    this.#lastReply = seq;
+    if (reply.type === "OK") this.#good++;
+    this.#send({ ...reply, seq });
+  }
+
+  #send(message: Message): void {
+    this.#effects.push({ kind: "send", message });
+  }
+
+  #odd(why: string): void {
+    this.#effects.push({ kind: "odd", why });
+  }
+
+  #take(): Effect<Tag>[] {
+    const effects = this.#effects;
+    this.#effects = [];
+    return effects;
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * The tasks that a worker has, as its foreman sees them.
+ *
+ *   unsent      handed to this worker by the broker, its JOB has not left
+ *   sent        its JOB waits for the reply
+ *   running     the worker has it
+ *   missing     the worker should have it and does not list it: its UPDATE may still come
+ *   foreign     the worker lists it, and it is not to have it
+ *
+ * What is sent, running or foreign takes a slot at the worker; what is missing does not.
+ */
+import type { TasksOf } from "../../../dispatch/index.js";
+import { type Attempt, JobId } from "../../../model/ids.js";
+import type { Task, TaskPair } from "../messages.js";
+
+export type HeldState = "unsent" | "sent" | "running" | "missing" | "foreign";
+
+export interface HeldTask extends TaskPair {
+  state: HeldState;
+  /** The fence; a foreign task has none. */
+  readonly attempt: Attempt;
+  /** When it was started, by the broker's clock. */
+  since: number;
+  /** Its time limit is over. */
+  timedOut: boolean;
+  /** What JOB carries. */
+  readonly described?: Task;
+  /** Its time limit. */
+  limit?: NodeJS.Timeout;
+  /** The end of patience with what is to come of it. */
+  settling?: NodeJS.Timeout;
+}
+
+export const indexOf = ({ task }: TaskPair): number => task - 1;
+export const rangeOf = (held: HeldTask): TasksOf => ({
+  job: JobId(held.jobId),
+  first: indexOf(held),
+  last: indexOf(held),
+  attempt: held.attempt,
+});
+
+const keyOf = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;
+
+export const isIn = (held: HeldTask, tasks: readonly TasksOf[]): boolean =>
+  tasks.some(({ job, first, last, attempt }) => {
+    const index = indexOf(held);
+    return job === held.jobId && attempt === held.attempt && first <= index && index <= last;
+  });
+
+function clearTimers({ limit, settling }: HeldTask): void {
+  clearTimeout(limit);
+  clearTimeout(settling);
+}
+
+export class HeldTasks {
+  readonly #tasks = new Map<string, HeldTask>();
+
+  get(pair: TaskPair): HeldTask | undefined {
+    return this.#tasks.get(keyOf(pair));
+  }
+
+  has(held: HeldTask): boolean {
+    return this.#tasks.get(keyOf(held)) === held;
+  }
+
+  add(held: HeldTask): HeldTask {
+    this.#tasks.set(keyOf(held), held);
+    return held;
+  }
+
+  remove(held: HeldTask): void {
+    clearTimers(held);
+    if (this.has(held)) this.#tasks.delete(keyOf(held));
+  }
+
+  clear(): void {
+    for (const held of this.#tasks.values()) clearTimers(held);
+    this.#tasks.clear();
+  }
+
+  all(): readonly HeldTask[] {
+    return [...this.#tasks.values()];
+  }
+
+  in(state: HeldState): readonly HeldTask[] {
+    return this.all().filter((held) => held.state === state);
+  }
+
+  count(...states: readonly HeldState[]): number {
+    let count = 0;
+    for (const { state } of this.#tasks.values()) if (states.includes(state)) count++;
+    return count;
+  }
+
+  /** Those that the broker has down as this worker's. */
+  get own(): number {
+    return this.#tasks.size - this.count("foreign");
+  }
+
+  /** Those that take a slot at the worker. */
+  get atWorker(): number {
+    return this.count("sent", "running", "foreign");
+  }
+}

@@ -1,0 +1,49 @@
+/** Who a worker is, as far as it can be known. */
+import type { Core } from "../../../broker/core.js";
+import { claimOf } from "../../../dispatch/state.js";
+import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
+import type { Hello } from "../messages.js";
+import { indexOf } from "./held-tasks.js";
+
+export interface Identity {
+  readonly id: WorkerId;
+  readonly session: SessionId;
+  readonly name: string;
+  readonly tags: readonly string[];
+  /** It comes back under the same name, and its tasks are kept for it meanwhile. */
+  readonly resumable: boolean;
+  /** It was asked to stop while it was away. */
+  readonly stopping: boolean;
+}
+
+/** Tasks of a list that are looked for. */
+const LOOKED_AT = 64;
+
+/**
+ * A raw connection has no name but where it comes from, which is another one each time. If it lists a task that is kept for a worker from
+ * the same host which is away, as it is after a start of the broker, then it is that worker.
+ */
+export function rawIdentity(
+  core: Core,
+  prefix: string,
+  host: string,
+  port: number,
+  hello: Hello | undefined,
+): Identity {
+  const fresh = WorkerId(`${prefix}:${host}:${port}`);
+  const id = awayWith(core, `${prefix}:${host}:`, hello) ?? fresh;
+  return { id, session: SessionId(id), name: id.slice(prefix.length + 1), tags: [], resumable: false, stopping: false };
+}
+
+function awayWith(core: Core, from: string, hello: Hello | undefined): WorkerId | undefined {
+  const running = hello?.running?.slice(0, LOOKED_AT) ?? [];
+  if (running.length === 0) return undefined;
+  for (const [id, worker] of core.state.workers) {
+    if (worker.connected || !id.startsWith(from)) continue;
+    const itsOwn = running.some(
+      ({ task, job }) => claimOf(worker, JobId(job.jobId), indexOf({ jobId: 0, task })) !== undefined,
+    );
+    if (itsOwn) return id;
+  }
+  return undefined;
+}

@@ -1,0 +1,75 @@
+/**
+ * How many slots of a worker are offered to the broker. A worker that refuses a task gets no other for a moment, from 5 ms up to a second;
+ * one that refuses again and again while it says that a slot is free, and has never been seen to use its last one, keeps that slot:
+ * by the letter of the text (`nproc > job_nproc`) it is never to be used.
+ */
+import type { HeldTasks } from "./held-tasks.js";
+
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 1_000;
+/** The original can refuse once when it has just had its UPDATE acknowledged; this many times it cannot mean that. */
+const REFUSALS = 3;
+
+export class Room {
+  /** max_nproc of the text. */
+  slots = 0;
+  #guessed = false;
+  #kept = 0;
+  #inARow = 0;
+  #withRoom = 0;
+  #usesLast = false;
+  #paused = false;
+
+  /** What the broker may count on. More than it has of this worker's means that it may hand out. */
+  total(tasks: HeldTasks): number {
+    const { own } = tasks;
+    const room = this.slots - this.#kept - tasks.count("foreign") + tasks.count("missing");
+    return this.#paused ? own : Math.max(own, room);
+  }
+
+  /** Free slots, as an OK names them. */
+  free(tasks: HeldTasks): number {
+    return Math.max(0, this.slots - tasks.atWorker);
+  }
+
+  /** The worker has not said how many it has: one, until it says more. */
+  guess(): void {
+    this.slots = 1;
+    this.#guessed = true;
+  }
+
+  get guessed(): boolean {
+    return this.#guessed;
+  }
+
+  get paused(): boolean {
+    return this.#paused;
+  }
+
+  resume(): void {
+    this.#paused = false;
+  }
+
+  /** The worker has taken a task, and has so many slots free now. */
+  accepted(free: number): void {
+    this.#inARow = 0;
+    if (free > 0) return;
+    this.#usesLast = true;
+    this.#withRoom = 0;
+  }
+
+  /** The worker has refused a task, and says that it has so many slots free. Gives how long it is left alone. */
+  refused(free: number): number {
+    this.#paused = true;
+    if (free > 0 && !this.#usesLast && ++this.#withRoom >= REFUSALS) {
+      this.#withRoom = 0;
+      this.#kept = Math.min(this.slots, this.#kept + 1);
+    }
+    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#inARow++, 10));
+  }
+
+  /** Slots that the worker has and does not use. */
+  get kept(): number {
+    return this.#kept;
+  }
+}

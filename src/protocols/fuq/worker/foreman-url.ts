@@ -1,0 +1,99 @@
+/**
+ * Where a foreman is, and what lets us in: `https://PASSWORD@HOST:PORT#FINGERPRINT`, or `@FILE` that holds such a URL. The password may
+ * instead be in LABORO_FUQ_TOKEN, there too as `@FILE`. A certificate that no CA of the system has signed is known by the fingerprint of
+ * the CA that has, or by a file with that CA.
+ */
+import { readFileSync } from "node:fs";
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
+import { isLoopback } from "../../../broker/loopback.js";
+import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { learnCa, pinnedTo, plainFingerprint } from "../../laboro/dial-tls.js";
+
+export interface ForemanUrl {
+  /** Without password and fingerprint. */
+  readonly url: URL;
+  readonly password: string;
+  /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
+  readonly fingerprint?: string;
+  /** The CA's certificate. */
+  readonly ca?: string;
+  /** The name in the foreman's certificate, where it is not the host's. */
+  readonly certificateName?: string;
+}
+
+export interface ForemanOptions {
+  /** What `--fuq` said. */
+  readonly fuq: string;
+  /** A file with the CA's certificate. */
+  readonly ca?: string | undefined;
+  readonly certificateName?: string | undefined;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+const DEFAULT_PORT = "5429";
+
+/** Throws LABORO_BAD_INPUT. The password never stands in the message. */
+export function findForeman({ fuq, ca, certificateName, env = process.env }: ForemanOptions): ForemanUrl {
+  const text = textOrFile(fuq, "--fuq");
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
+    throw bad("--fuq: expected https://HOST:PORT, with the password before the @ or in LABORO_FUQ_TOKEN");
+  }
+  if (url.protocol === "http:" && !isLoopback(url.hostname)) {
+    throw bad(`--fuq: the password would go to ${url.host} in the clear: http:// is for this machine, use https://`);
+  }
+  const given = decoded(url.username) || decoded(url.password) || env.LABORO_FUQ_TOKEN || "";
+  const password = textOrFile(given, "LABORO_FUQ_TOKEN");
+  if (password === "") throw bad("--fuq: the foreman's password is missing: LABORO_FUQ_TOKEN is the place for it");
+  const fingerprint = url.hash === "" ? undefined : plainFingerprint(decoded(url.hash.slice(1)));
+  if (url.hash !== "" && fingerprint === undefined) throw bad("--fuq: what stands behind # is no SHA-256 fingerprint");
+  const bare = new URL(`${url.protocol}//${url.host}/`);
+  if (bare.port === "" && !/:\d+(\/|#|$)/.test(text)) bare.port = DEFAULT_PORT;
+  return {
+    url: bare,
+    password,
+    ...(fingerprint === undefined ? {} : { fingerprint }),
+    ...(ca === undefined ? {} : { ca: contentOf(ca, "--fuq-ca") }),
+    ...(certificateName === undefined ? {} : { certificateName }),
+  };
+}
+
+/** How TLS to this foreman is spoken. Asks it for its certificate where only a fingerprint is known. */
+export async function tlsTo(foreman: ForemanUrl, signal: AbortSignal): Promise<object> {
+  const { url, fingerprint, ca, certificateName: name } = foreman;
+  if (url.protocol !== "https:") return {};
+  if (fingerprint !== undefined) {
+    if (pinnedTo(fingerprint) === undefined) await learnCa(url, fingerprint, signal);
+    return pinnedTo(fingerprint) ?? {};
+  }
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(name === undefined
+      ? {}
+      : {
+          servername: name,
+          checkServerIdentity: (_host: string, shown: PeerCertificate) => checkServerIdentity(name, shown),
+        }),
+  };
+}
+
+const textOrFile = (text: string, what: string): string =>
+  text.startsWith("@") ? contentOf(text.slice(1), what).trim() : text;
+
+function contentOf(file: string, what: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (cause) {
+    throw bad(`${what}: the file ${file} cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const bad = (text: string, cause?: unknown): LaboroError => new LaboroError("LABORO_BAD_INPUT", text, { cause });

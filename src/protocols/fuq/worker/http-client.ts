@@ -1,0 +1,146 @@
+/** Questions to a foreman over HTTP: who we are, a cookie for it, and all else that is asked with one. */
+import { Agent as PlainAgent, request as plainRequest } from "node:http";
+import { Agent as SecureAgent, request as secureRequest } from "node:https";
+import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { certificateError } from "../../laboro/dial-tls.js";
+import { type ForemanUrl, tlsTo } from "./foreman-url.js";
+
+export interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+/** What this worker says of itself. */
+export interface OwnInfo {
+  readonly node: string;
+  readonly pid: number;
+  readonly tags: readonly string[];
+  readonly nproc: number;
+}
+
+export interface Badge {
+  readonly name: string;
+  readonly cookie: string;
+}
+
+const COOKIE = "fuq_foreman_auth";
+const LONGEST_ANSWER = 64 * 1024 * 1024;
+
+export class ForemanHttp {
+  readonly #foreman: ForemanUrl;
+  readonly #info: OwnInfo;
+  readonly #agent: PlainAgent | SecureAgent;
+  #badge: Badge | undefined;
+  #greeting: Promise<Badge> | undefined;
+
+  constructor(foreman: ForemanUrl, info: OwnInfo) {
+    this.#foreman = foreman;
+    this.#info = info;
+    // The foreman takes a worker whose connections are gone for gone.
+    const keep = { keepAlive: true, keepAliveMsecs: 30_000, maxFreeSockets: 2 };
+    this.#agent = foreman.url.protocol === "https:" ? new SecureAgent(keep) : new PlainAgent(keep);
+  }
+
+  get badge(): Badge | undefined {
+    return this.#badge;
+  }
+
+  /** Who we are to the foreman; it is asked once, and again when it no longer knows us. */
+  async hello(signal: AbortSignal): Promise<Badge> {
+    if (this.#badge !== undefined) return this.#badge;
+    // Slots that ask at the same time are one worker.
+    this.#greeting ??= this.#sayHello(signal).finally(() => {
+      this.#greeting = undefined;
+    });
+    this.#badge = await this.#greeting;
+    return this.#badge;
+  }
+
+  async #sayHello(signal: AbortSignal): Promise<Badge> {
+    const { node, pid, tags, nproc } = this.#info;
+    const optional = tags.length === 0 ? {} : { tags };
+    const answer = await this.post(
+      "hello",
+      { auth: this.#foreman.password, node, pid, session: "", ...optional, nproc },
+      signal,
+    );
+    if (answer.status === 403) throw new LaboroError("LABORO_BAD_TOKEN", "the foreman does not know this password");
+    const { Name: name, Cookie: cookie } = answer.status === 200 ? fieldsOf(answer.text) : {};
+    if (typeof name === "string" && typeof cookie === "string") return { name, cookie };
+    throw new LaboroError(
+      "LABORO_BROKER_UNREACHABLE",
+      `${this.#foreman.url.host} answered ${answer.status} to /hello: ${answer.text.slice(0, 200).trim()}`,
+    );
+  }
+
+  /** The foreman does not know this cookie: its memory is gone. */
+  forget(): void {
+    this.#badge = undefined;
+  }
+
+  get cookie(): string {
+    return this.#badge === undefined ? "" : `${COOKIE}=${this.#badge.cookie}`;
+  }
+
+  /** Asks to be stopped, as a client of the foreman may: so that it gives us nothing more, and loses nothing by it. */
+  async leave(signal: AbortSignal): Promise<boolean> {
+    if (this.#badge === undefined) return false;
+    const msg = { uniq_names: [this.#badge.name] };
+    const auth = { password: this.#foreman.password, client: "laboro worker" };
+    return (await this.post("client/nodes/shutdown", { auth, msg }, signal)).status === 200;
+  }
+
+  /** Rejects with LABORO_BROKER_UNREACHABLE or LABORO_BAD_CERTIFICATE where no answer comes. */
+  async post(path: string, body: object, signal: AbortSignal): Promise<Answer> {
+    const { url } = this.#foreman;
+    try {
+      const tls = await tlsTo(this.#foreman, signal);
+      return await this.#post(new URL(path, url), JSON.stringify(body), tls, signal);
+    } catch (cause) {
+      if (cause instanceof LaboroError) throw cause;
+      const said = cause instanceof Error ? cause.message || errnoOf(cause) : String(cause);
+      throw (
+        certificateError(cause, url.host) ??
+        new LaboroError("LABORO_BROKER_UNREACHABLE", `${url.host} cannot be reached: ${said}`, { cause })
+      );
+    }
+  }
+
+  #post(url: URL, body: string, tls: object, signal: AbortSignal): Promise<Answer> {
+    const headers = {
+      "content-type": "application/json",
+      "content-length": Buffer.byteLength(body),
+      ...(this.cookie === "" ? {} : { cookie: this.cookie }),
+    };
+    const options = { method: "POST", headers, agent: this.#agent, signal, ...tls };
+    return new Promise((resolve, reject) => {
+      const request = url.protocol === "https:" ? secureRequest(url, options) : plainRequest(url, options);
+      request.on("error", reject);
+      request.on("response", (response) => {
+        const parts: Buffer[] = [];
+        let length = 0;
+        response.on("data", (part: Buffer) => {
+          length += part.length;
+          if (length > LONGEST_ANSWER) response.destroy(new Error("the answer is too long"));
+          else parts.push(part);
+        });
+        response.on("error", reject);
+        response.on("end", () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString() }));
+      });
+      request.end(body);
+    });
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}

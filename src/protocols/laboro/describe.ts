@@ -1,0 +1,34 @@
+/** A message of the link as a person would read it: bytes as text where they are text, long things cut. */
+import { isUtf8 } from "node:buffer";
+import type { Message } from "../../broker/doors/conversations.js";
+import type { LinkMessage } from "./messages.js";
+
+const LONGEST_TEXT = 200;
+const MOST_ITEMS = 20;
+const DEEPEST = 5;
+
+export function describeMessage({ type, ...fields }: LinkMessage): Message {
+  return { name: type, fields: readable(fields, 0) as Message["fields"] };
+}
+
+function readable(value: unknown, depth: number): unknown {
+  if (typeof value === "string") return cut(value);
+  if (value instanceof Uint8Array) return bytes(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth >= DEEPEST) return "…";
+  if (Array.isArray(value)) {
+    const shown = value.slice(0, MOST_ITEMS).map((one) => readable(one, depth + 1));
+    return value.length > MOST_ITEMS ? [...shown, `… ${value.length - MOST_ITEMS} more`] : shown;
+  }
+  const members = Object.entries(value).slice(0, MOST_ITEMS);
+  return Object.fromEntries(members.map(([name, one]) => [name, readable(one, depth + 1)]));
+}
+
+function bytes(value: Uint8Array): string {
+  const start = Buffer.from(value.buffer, value.byteOffset, Math.min(value.length, LONGEST_TEXT));
+  const text = isUtf8(start) ? start.toString() : start.toString("hex");
+  return value.length > LONGEST_TEXT ? `${text}… (${value.length} bytes)` : text;
+}
+
+const cut = (text: string): string =>
+  text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}… (${text.length} characters)` : text;

@@ -1,0 +1,45 @@
+/** What a request carries with it between a client and a worker of this protocol, and how it looks to everyone else. */
+import { LaboroError } from "../../model/errors.js";
+import { EMPTY, FAILURE, type Message, STREAM } from "./frames.js";
+import { makePacket } from "./stream.js";
+
+/** With a request: what the client sent, for a worker that understands it. */
+export class ClientCall {
+  constructor(
+    readonly client: Buffer,
+    readonly message: Message,
+  ) {}
+}
+
+/** With an answer: the frames that the client gets, as the worker sent them. */
+export class Forwarded {
+  constructor(readonly frames: readonly Uint8Array[]) {}
+}
+
+/** With an answer that is none: the worker has a slot free again, and said no more. */
+export const SLOT_ONLY = Symbol("the slot is free");
+
+const LINE = Buffer.from("\n");
+
+/** Frames as one body: itself where there is one, lines where there are several. */
+export function bodyOf(frames: readonly Buffer[]): Buffer {
+  if (frames.length < 2) return frames[0] ?? EMPTY;
+  return Buffer.concat(frames.flatMap((frame, at) => (at === 0 ? [frame] : [LINE, frame])));
+}
+
+/** The arguments of the RESPONSE for what a worker of another protocol answered. */
+export function answerOf(command: Buffer, body: Uint8Array, failed: boolean): readonly Uint8Array[] {
+  if (failed) return [FAILURE];
+  if (command.equals(STREAM)) {
+    return [makePacket({ kind: "finished", zlib: false, handle: Buffer.alloc(8), data: Buffer.from(body) })];
+  }
+  return body.length === 0 ? [] : [body];
+}
+
+/** What a RESPONSE means to one who did not ask in frames. */
+export function readAnswer(args: readonly Buffer[]): Buffer {
+  if (args.length === 1 && args[0]?.equals(FAILURE) === true) {
+    throw new LaboroError("LABORO_SERVICE_FAILED", "the round-robin worker answered with the status failure");
+  }
+  return bodyOf(args);
+}

@@ -1,0 +1,76 @@
+/** A message as a person reads it: for `laboro decode`, for the conversation on the dashboard, and for the consoles. */
+import {
+  DEREGISTER,
+  INCREMENT,
+  isArgument,
+  type Message,
+  PING_ARGUMENT,
+  REGISTER,
+  readMessage,
+  STREAM,
+  shown,
+} from "./frames.js";
+import { readPacket } from "./stream.js";
+
+const ARGUMENTS: readonly (readonly [Buffer, string])[] = [
+  [PING_ARGUMENT, "PING"],
+  [INCREMENT, "INCREMENT"],
+  [REGISTER, "REGISTER"],
+  [DEREGISTER, "DEREGISTER"],
+  [STREAM, "STREAM"],
+];
+
+export interface Described {
+  readonly name: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly bytes: number;
+  readonly note?: string;
+}
+
+export const argumentName = (argument: Buffer): string =>
+  ARGUMENTS.find(([bytes]) => isArgument(argument, bytes))?.[1] ?? shown(argument);
+
+export function describe(frames: readonly Uint8Array[]): Described {
+  const buffers = frames.map((frame) => Buffer.from(frame.buffer, frame.byteOffset, frame.length));
+  const bytes = buffers.reduce((sum, { length }) => sum + length, 0);
+  const message = readMessage(buffers);
+  if (typeof message === "string") {
+    return { name: "?", fields: { frames: buffers.slice(0, 100).map((frame) => shown(frame)) }, bytes, note: message };
+  }
+  return { name: nameOf(message), fields: fieldsOf(message), bytes };
+}
+
+/** TRACKEXEC REGISTER, RESPONSE, … */
+export function nameOf({ command, args: [what] }: Message): string {
+  const asks = command === "EXEC" || command === "TRACKEXEC";
+  return asks && what !== undefined ? `${command} ${argumentName(what)}` : command;
+}
+
+function fieldsOf({ to, command, id, args, back }: Message): Record<string, unknown> {
+  const asks = command === "EXEC" || command === "TRACKEXEC";
+  const rest = asks ? args.slice(1) : args;
+  return {
+    ...(to.length === 0 ? {} : { to: to.map((address) => shown(address)) }),
+    id: id.toString("hex").slice(0, 64),
+    ...(rest.length === 0 ? {} : { args: rest.slice(0, 100).map((arg) => argumentOf(command, arg)) }),
+    ...(back.length === 0 ? {} : { back: back.map((address) => shown(address)) }),
+  };
+}
+
+function argumentOf(command: Message["command"], argument: Buffer): unknown {
+  if (command !== "RESPONSE") return shown(argument);
+  const packet = readPacket(argument);
+  if (packet !== undefined) {
+    const { kind, zlib, handle, data } = packet;
+    return { packet: kind, packing: zlib ? "zlib" : "raw", handle: handle.toString("hex"), bytes: data.length };
+  }
+  const status = statusOf(argument);
+  return status === undefined ? shown(argument) : { status };
+}
+
+/** Two zigzag varints of one byte each are a status frame: the only thing of that form. */
+function statusOf(frame: Buffer): string | undefined {
+  if (frame.length !== 2 || frame[1] !== 0) return undefined;
+  if (frame[0] === 0x14) return "success";
+  return frame[0] === 0x28 ? "failure" : undefined;
+}

@@ -1,0 +1,93 @@
+/**
+ * Takes the messages of one direction out of a stream that has no marks between them. Who reads says what can come now; a word
+ * is taken as soon as it is whole, data by its count, and a message with a variable tail, which nothing can follow because its sender
+ * waits for the answer:
+ *
+ *   at once            where all of it came in one piece and the grammar has it for a whole message
+ *   after some quiet   where it came in several: another piece could still belong to it
+ *
+ * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
+ * No clock is in here: `quiet()` says that nothing has come for QUIET_MS.
+ */
+import { LONGEST_MESSAGE, type MessageType, type RunexpMessage, TAILED } from "./messages.js";
+
+export const QUIET_MS = 20;
+
+export type Taken<M extends RunexpMessage = RunexpMessage> =
+  | { readonly is: "message"; readonly message: M; readonly bytes: number }
+  /** More must come. */
+  | { readonly is: "partial" }
+  /** It is a message if nothing more comes for a while. */
+  | { readonly is: "unquiet" }
+  /** Whatever comes, it will be none of what can come now. */
+  | { readonly is: "wrong"; readonly text: string };
+
+const PARTIAL: Taken<never> = { is: "partial" };
+const UNQUIET: Taken<never> = { is: "unquiet" };
+
+export class MessageReader {
+  #buffer: Buffer = Buffer.alloc(0);
+  /** Where in the buffer the latest piece begins; 0 where nothing older is left. */
+  #latest = 0;
+  #quiet = false;
+
+  get length(): number {
+    return this.#buffer.length;
+  }
+
+  push(piece: Uint8Array): void {
+    this.#latest = this.#buffer.length;
+    this.#buffer = this.#latest === 0 ? Buffer.from(piece) : Buffer.concat([this.#buffer, piece]);
+    this.#quiet = false;
+  }
+
+  /** Nothing has come for QUIET_MS. */
+  quiet(): void {
+    this.#quiet = true;
+  }
+
+  /** The next message, which can only be one of these. */
+  take<T extends MessageType>(expected: readonly T[]): Taken<Extract<RunexpMessage, { type: T }>> {
+    type M = Extract<RunexpMessage, { type: T }>;
+    if (this.#buffer.length === 0) return PARTIAL;
+    const text = this.#buffer.toString("latin1", 0, LONGEST_MESSAGE + 1);
+    let possible: Taken<M> | undefined;
+    for (const type of expected) {
+      const tailed = TAILED[type];
+      if (tailed === undefined) {
+        if (text.startsWith(type)) return this.#taken({ type } as unknown as M, type.length);
+        if (type.startsWith(text)) possible = PARTIAL;
+      } else if (tailed.head.startsWith(text)) {
+        possible = PARTIAL;
+      } else if (text.startsWith(tailed.head) && tailed.soFar.test(text.slice(tailed.head.length))) {
+        const message = text.length > LONGEST_MESSAGE ? undefined : (tailed.read(text) as M | undefined);
+        if (message === undefined) possible = text.length > LONGEST_MESSAGE ? undefined : PARTIAL;
+        else if (this.#latest > 0 && !this.#quiet) possible = UNQUIET;
+        else return this.#taken(message, this.#buffer.length);
+      }
+    }
+    return possible ?? { is: "wrong", text: shown(text) };
+  }
+
+  /** Up to so many bytes of data. */
+  takeData(most: number): Buffer {
+    const data = this.#buffer.subarray(0, most);
+    this.#skip(data.length);
+    return data;
+  }
+
+  #taken<M extends RunexpMessage>(message: M, bytes: number): Taken<M> {
+    this.#skip(bytes);
+    return { is: "message", message, bytes };
+  }
+
+  #skip(bytes: number): void {
+    this.#buffer = this.#buffer.subarray(bytes);
+    this.#latest = Math.max(0, this.#latest - bytes);
+  }
+}
+
+/** The beginning of what came, as it can stand in a line of a log. */
+function shown(text: string): string {
+  return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+}

@@ -1,0 +1,118 @@
+/**
+ * The text of a `.res` file: what a runner says about a job before what the job has said itself, and the rule by which that is a
+ * success.
+ */
+import type { Status } from "./messages.js";
+
+export interface Ran {
+  readonly name: string;
+  readonly host: string;
+  /** As it was started: `bash '/tmp/…/runexp_x.sh'`. */
+  readonly command: string;
+  readonly began: string;
+  readonly ended: string;
+  /** As wait(2) gives it: 768 for an exit with 3. */
+  readonly waitStatus: number;
+  readonly status: Status;
+}
+
+/** All of the text but the job's output, which follows it. One character a byte. */
+export function resHeader({ name, host, command, began, ended, waitStatus, status }: Ran): string {
+  return [
+    `runexp summary: ${status}`,
+    "",
+    `${began} -- [${host}] Running ${name}`,
+    `> ${command}`,
+    `${ended} -- Finished running`,
+    `Program exited with status ${waitStatus}`,
+    OUTPUT_FOLLOWS,
+    "",
+    "",
+  ].join("\n");
+}
+
+const OUTPUT_FOLLOWS = "Program output follows";
+/** A header is shorter than this: a few dates, a name and the path of a script. */
+export const LONGEST_HEADER = 16_384;
+
+export interface ReadHeader {
+  /** Where the output begins. */
+  readonly length: number;
+  readonly waitStatus: number;
+}
+
+/** The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. */
+export function readHeader(text: string): ReadHeader | undefined {
+  const found =
+    /^runexp summary: (?:success|failure)\n\n[^\n]* -- \[[^\n]*\] Running [^\n]*\n> [^\n]*\n[^\n]* -- Finished running\nProgram exited with status (-?\d+)\nProgram output follows\n\n/.exec(
+      text,
+    );
+  return found === null ? undefined : { length: found[0].length, waitStatus: Number(found[1]) };
+}
+
+/** What the first line of a `.res` file says, where a runner has written it. */
+export function summaryOf(firstLine: string): Status | undefined {
+  const [, status] = /^runexp summary: (success|failure)/.exec(firstLine) ?? [];
+  return status === "success" || status === "failure" ? status : undefined;
+}
+
+/** A line longer than this is judged in parts. */
+const LONGEST_LINE = 65_536;
+/** Kept of a part, so that a tag is not cut in two. */
+const OVERLAP = 256;
+
+/**
+ * The last line of the output with `RES:` in it decides: it is a success unless it says `RES: failed`. No such line is a failure; the
+ * exit status does not matter. Takes the output as it comes.
+ */
+export class Verdict {
+  #line = "";
+  #tagged = false;
+  #failed = false;
+  #status: Status = "failure";
+
+  push(bytes: Uint8Array): void {
+    const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
+    // Nothing is asked of a line without a tag; most output has none.
+    const lines = text.split("\n");
+    lines.forEach((part, at) => {
+      if (at > 0) this.#endLine();
+      this.#line += part;
+      if (this.#line.length > LONGEST_LINE) this.#judgePart();
+    });
+  }
+
+  get status(): Status {
+    this.#judge();
+    return this.#tagged ? (this.#failed ? "failure" : "success") : this.#status;
+  }
+
+  #endLine(): void {
+    this.#judge();
+    if (this.#tagged) this.#status = this.#failed ? "failure" : "success";
+    this.#line = "";
+    this.#tagged = false;
+    this.#failed = false;
+  }
+
+  #judge(): void {
+    if (!this.#line.includes("RES:")) return;
+    this.#tagged = true;
+    if (/RES:\s*failed/i.test(this.#line)) this.#failed = true;
+  }
+
+  #judgePart(): void {
+    this.#judge();
+    this.#line = this.#line.slice(-OVERLAP);
+  }
+}
+
+/** By the same rule, for an output that is all there. */
+export function verdictOf(output: Uint8Array): Status {
+  const verdict = new Verdict();
+  verdict.push(output);
+  return verdict.status;
+}
+
+/** What wait(2) would say of a command that a shell has run, where a signal is an exit with 128 more than its number. */
+export const waitStatus = (exit: number): number => exit * 256;

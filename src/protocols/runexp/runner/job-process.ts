@@ -1,0 +1,99 @@
+/** Runs jobs, one a thread: writes the script, lets bash run it, and makes a result of what it said. */
+import { randomBytes } from "node:crypto";
+import { rmSync, writeFileSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
+import type { Job } from "../client-states.js";
+import { resHeader, waitStatus } from "../res-text.js";
+import { dateLine } from "./dates.js";
+import { matlabProxy } from "./matlab.js";
+import { JobOutput, type Outcome } from "./outcome.js";
+
+export interface JobProcessesOptions {
+  readonly host: string;
+  readonly threads: number;
+  /** Where scripts and long outputs are put. */
+  readonly dir: string;
+  /** What jobs write to standard error. */
+  readonly complained?: (bytes: Buffer) => void;
+}
+
+export class JobProcesses {
+  readonly #options: JobProcessesOptions;
+  readonly #slots: Slots;
+  readonly #running = new Map<number, RunningCommand>();
+
+  constructor(options: JobProcessesOptions) {
+    this.#options = options;
+    this.#slots = openSlots({ count: options.threads });
+  }
+
+  run(thread: number, job: Job, ended: (outcome: Outcome) => void): void {
+    const { dir, complained } = this.#options;
+    const id = randomName();
+    const script = join(dir, `runexp_${id}${job.kind === ".m" ? ".m" : ".sh"}`);
+    const proxy = join(dir, `matlabproxy_${id}.sh`);
+    const output = new JobOutput(join(dir, `output_${id}`));
+    const isMatlab = job.kind === ".m";
+    const slot = this.#slots.slots[thread];
+    if (slot === undefined) throw new Error(`there is no thread ${thread}`);
+    const finish = (end: Pick<ProcessEnd, "code" | "signal" | "error" | "started" | "ended">): void => {
+      this.#running.delete(thread);
+      rmSync(script, { force: true });
+      if (isMatlab) rmSync(proxy, { force: true });
+      if (end.error !== undefined) output.push(Buffer.from(`runexp: ${end.error}\n`));
+      const command = isMatlab ? `bash ${proxy}` : `bash '${script}'`;
+      ended(this.#outcome(job, output, command, end));
+    };
+    const failed = (why: string): void => {
+      const now = Date.now();
+      setImmediate(() => finish({ code: 1, error: why, started: now, ended: now }));
+    };
+    if (job.kind !== ".m" && job.kind !== ".sh") {
+      failed(`Invalid job type '${job.kind}' for job '${job.name}'`);
+      return;
+    }
+    try {
+      writeFileSync(script, job.content, { mode: 0o600 });
+      if (isMatlab) writeFileSync(proxy, matlabProxy(script), { mode: 0o600 });
+      const command = slot.run(
+        { argv: ["bash", isMatlab ? proxy : script] },
+        {
+          output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : complained?.(bytes)),
+          ended: finish,
+        },
+      );
+      this.#running.set(thread, command);
+    } catch (cause) {
+      failed(`the job cannot be started: ${cause instanceof Error ? cause.message : String(cause)}`);
+    }
+  }
+
+  #outcome(job: Job, output: JobOutput, command: string, end: Parameters<typeof exitOf>[0]): Outcome {
+    const { host } = this.#options;
+    const [began, ended] = [dateLine(end.started), dateLine(end.ended)];
+    const { name } = job;
+    const { status } = output;
+    const header = resHeader({ name, host, command, began, ended, waitStatus: waitStatus(exitOf(end)), status });
+    return output.outcome(name, header);
+  }
+
+  /** Ends what runs; each `ended` follows. */
+  kill(): void {
+    for (const command of this.#running.values()) command.kill();
+  }
+
+  async close(): Promise<void> {
+    await this.#slots.close();
+  }
+}
+
+/** As a shell gives it. */
+function exitOf({ code, signal }: Pick<ProcessEnd, "code" | "signal" | "started" | "ended">): number {
+  if (signal === undefined) return code ?? 1;
+  return 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
+}
+
+/** Begins with no digit, and has none but letters and digits: MATLAB takes it for a name. */
+const randomName = (): string => randomBytes(8).toString("base64url").replace(/[-_]/g, "x").slice(0, 10);

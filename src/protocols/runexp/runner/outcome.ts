@@ -1,0 +1,111 @@
+/** What a job has said, and the result that is made of it. Little of it stays in memory: what is long goes to a file. */
+import { closeSync, createReadStream, openSync, readFileSync, rmSync, statSync } from "node:fs";
+import { writeFully } from "../../../files/durable.js";
+import type { Status } from "../messages.js";
+import { Verdict } from "../res-text.js";
+
+/** More output than this goes to a file. */
+const IN_MEMORY = 1024 * 1024;
+
+export interface Outcome {
+  /** One character a byte. */
+  readonly name: string;
+  readonly status: Status;
+  /** Of the whole text. */
+  readonly size: number;
+  /** The text in pieces. */
+  pieces(): Iterable<Buffer> | AsyncIterable<Buffer>;
+  /** It is delivered: its file goes. */
+  discard(): void;
+}
+
+export class JobOutput {
+  readonly #path: string;
+  readonly #verdict = new Verdict();
+  #pieces: Buffer[] = [];
+  #size = 0;
+  #fd: number | undefined;
+  #lost: string | undefined;
+
+  /** `path`: where it goes if it is long. */
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  get status(): Status {
+    return this.#lost === undefined ? this.#verdict.status : "failure";
+  }
+
+  push(bytes: Buffer): void {
+    if (this.#lost !== undefined) return;
+    this.#verdict.push(bytes);
+    if (this.#fd === undefined && this.#size + bytes.length <= IN_MEMORY) {
+      this.#pieces.push(bytes);
+      this.#size += bytes.length;
+      return;
+    }
+    try {
+      this.#fd ??= this.#spill();
+      writeFully(this.#fd, bytes, this.#size);
+      this.#size += bytes.length;
+    } catch (cause) {
+      // The job has run, but what it said is lost: it must not count as a success.
+      this.#lost = cause instanceof Error ? cause.message : String(cause);
+    }
+  }
+
+  #spill(): number {
+    const fd = openSync(this.#path, "w", 0o600);
+    let at = 0;
+    for (const piece of this.#pieces) {
+      writeFully(fd, piece, at);
+      at += piece.length;
+    }
+    this.#pieces = [];
+    return fd;
+  }
+
+  /** `header` is what stands before the output, with one character a byte. */
+  outcome(name: string, header: string): Outcome {
+    const lost = this.#lost === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#lost}\n`;
+    const head = Buffer.from(header, "latin1");
+    if (this.#fd === undefined || lost !== "") {
+      if (this.#fd !== undefined) {
+        closeSync(this.#fd);
+        rmSync(this.#path, { force: true });
+      }
+      const whole = Buffer.concat([head, ...this.#pieces, Buffer.from(lost)]);
+      return { name, status: this.status, size: whole.length, pieces: () => [whole], discard: () => {} };
+    }
+    closeSync(this.#fd);
+    const path = this.#path;
+    return {
+      name,
+      status: this.status,
+      size: head.length + this.#size,
+      pieces: () => withHead(head, path),
+      discard: () => rmSync(path, { force: true }),
+    };
+  }
+}
+
+async function* withHead(head: Buffer, path: string): AsyncIterable<Buffer> {
+  yield head;
+  for await (const piece of createReadStream(path, { highWaterMark: 256 * 1024 })) yield piece as Buffer;
+}
+
+/** The text of a result that lies in a file from `offset` on. */
+export function outcomeInFile(name: string, status: Status, path: string, offset: number): Outcome {
+  const size = statSync(path).size - offset;
+  return {
+    name,
+    status,
+    size,
+    pieces: () => (size <= IN_MEMORY ? [readFileSync(path).subarray(offset)] : fromFile(path, offset)),
+    discard: () => rmSync(path, { force: true }),
+  };
+}
+
+async function* fromFile(path: string, start: number): AsyncIterable<Buffer> {
+  for await (const piece of createReadStream(path, { start, highWaterMark: 256 * 1024 })) yield piece as Buffer;
+}

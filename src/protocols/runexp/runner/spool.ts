@@ -1,0 +1,131 @@
+/**
+ * Where a runner keeps its files: scripts while they run, and results that the manager has not taken. A result goes to disk when it
+ * cannot be delivered at once, and stays there until RICEVIS; the next runner of the same host for the same manager delivers it.
+ * A line of JSON says whose it is, the text of the result follows.
+ */
+import * as fs from "node:fs";
+import { join } from "node:path";
+import { syncDirectory, writeFully } from "../../../files/durable.js";
+import { acquireLock, type Lock } from "../../../files/lock.js";
+import { LaboroError } from "../../../model/errors.js";
+import type { Status } from "../messages.js";
+import { type Outcome, outcomeInFile } from "./outcome.js";
+
+const LONGEST_LINE = 65_536;
+/** Runners of one host for one manager at one time. */
+const MOST_BESIDE = 100;
+
+export class RunnerSpool {
+  /** For scripts and long outputs. */
+  readonly jobs: string;
+  readonly #results: string;
+  readonly #refused: string;
+  readonly #lock: Lock;
+  #number = 0;
+
+  private constructor(dir: string, lock: Lock) {
+    this.#lock = lock;
+    this.jobs = join(dir, "jobs");
+    this.#results = join(dir, "results");
+    this.#refused = join(dir, "refused");
+    // What an earlier process was running is nobody's any more.
+    fs.rmSync(this.jobs, { recursive: true, force: true });
+    fs.mkdirSync(this.jobs, { mode: 0o700 });
+    fs.mkdirSync(this.#results, { recursive: true, mode: 0o700 });
+  }
+
+  /** The folder at this path, or one beside it where another runner has that. */
+  static open(path: string): RunnerSpool {
+    for (let number = 1; ; number++) {
+      const dir = number === 1 ? path : `${path}-${number}`;
+      fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+      try {
+        return new RunnerSpool(dir, acquireLock(join(dir, "lock"), `the runner directory ${dir}`));
+      } catch (cause) {
+        const taken = cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE";
+        if (!taken || number === MOST_BESIDE) throw cause;
+      }
+    }
+  }
+
+  /** Results that an earlier process did not deliver, oldest first. */
+  left(): Outcome[] {
+    const names = fs.readdirSync(this.#results).sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
+    const found: Outcome[] = [];
+    for (const name of names) {
+      const path = join(this.#results, name);
+      this.#number = Math.max(this.#number, Number.parseInt(name, 10) || 0);
+      const outcome = name.endsWith(".result") ? readResult(path) : undefined;
+      if (outcome === undefined) fs.rmSync(path, { force: true });
+      else found.push(outcome);
+    }
+    return found;
+  }
+
+  /** The same result, on disk. */
+  async keep(outcome: Outcome): Promise<Outcome> {
+    const path = join(this.#results, `${++this.#number}.result`);
+    const draft = `${path}.new`;
+    const line = Buffer.from(`${JSON.stringify({ name: outcome.name, status: outcome.status, size: outcome.size })}\n`);
+    const fd = fs.openSync(draft, "w", 0o600);
+    try {
+      let at = line.length;
+      writeFully(fd, line, 0);
+      for await (const piece of outcome.pieces()) {
+        writeFully(fd, piece, at);
+        at += piece.length;
+      }
+      fs.fsyncSync(fd);
+    } finally {
+      fs.closeSync(fd);
+    }
+    fs.renameSync(draft, path);
+    syncDirectory(this.#results);
+    outcome.discard();
+    return outcomeInFile(outcome.name, outcome.status, path, line.length);
+  }
+
+  /** The manager will not have it: it is put aside, for a person. */
+  async putAside(outcome: Outcome): Promise<string> {
+    fs.mkdirSync(this.#refused, { recursive: true, mode: 0o700 });
+    const path = join(this.#refused, `${Date.now()}-${++this.#number}.res`);
+    const fd = fs.openSync(path, "w", 0o600);
+    try {
+      let at = 0;
+      for await (const piece of outcome.pieces()) {
+        writeFully(fd, piece, at);
+        at += piece.length;
+      }
+    } finally {
+      fs.closeSync(fd);
+    }
+    outcome.discard();
+    return path;
+  }
+
+  close(): void {
+    fs.rmSync(this.jobs, { recursive: true, force: true });
+    this.#lock.release();
+  }
+}
+
+/** Undefined for one that is not whole: its process died before it was. */
+function readResult(path: string): Outcome | undefined {
+  const fd = fs.openSync(path, "r");
+  const start = Buffer.alloc(LONGEST_LINE);
+  let length: number;
+  try {
+    length = fs.readSync(fd, start, 0, LONGEST_LINE, 0);
+  } finally {
+    fs.closeSync(fd);
+  }
+  const end = start.subarray(0, length).indexOf("\n");
+  try {
+    const { name, status, size } = JSON.parse(start.toString("utf8", 0, Math.max(0, end))) as Record<string, unknown>;
+    if (typeof name !== "string" || (status !== "success" && status !== "failure")) return undefined;
+    const outcome = outcomeInFile(name, status satisfies Status, path, end + 1);
+    return outcome.size === size ? outcome : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,217 @@
+/** The client port of a Scale0 door: requests come in, answers and refusals go out, one for each. */
+import { now } from "../../broker/clock.js";
+import type { ErrorCode } from "../../model/errors.js";
+import { asLaboroError } from "../../model/errors.js";
+import type { RequestId } from "../../model/ids.js";
+import type { Peer } from "../zeromq/index.js";
+import {
+  type Code,
+  type Command,
+  type MessageId,
+  readMessageId,
+  readPing,
+  readWorkRequest,
+  replyTo,
+  wordOf,
+} from "./commands.js";
+import { type Heard, readFrames } from "./frames.js";
+import { Answered, Asked, clockFault, joined, type Parts } from "./parts.js";
+import type { Voice } from "./voice.js";
+
+/** Requests under way, of all clients together and of one, and bytes of them. */
+const MOST_REQUESTS = 100_000;
+const MOST_OF_ONE = 20_000;
+const MOST_BYTES = 512 * 1024 * 1024;
+
+interface Client {
+  voice: Voice;
+  readonly requests: Set<RequestId>;
+}
+
+type Delimited = Extract<Heard, { kind: "message" }>;
+
+export class ClientSide {
+  readonly #parts: Parts;
+  readonly #voiceOf: (peer: Peer) => Voice;
+  readonly #clients = new Map<string, Client>();
+  #requests = 0;
+  #bytes = 0;
+
+  constructor(parts: Parts, voiceOf: (peer: Peer) => Voice) {
+    this.#parts = parts;
+    this.#voiceOf = voiceOf;
+  }
+
+  joined(peer: Peer): void {
+    const voice = this.#voiceOf(peer);
+    const known = this.#clients.get(peer.key);
+    if (known === undefined) this.#clients.set(peer.key, { voice, requests: new Set() });
+    else known.voice = voice;
+  }
+
+  left(peer: Peer): void {
+    const client = this.#clients.get(peer.key);
+    if (client === undefined) return;
+    client.voice.end();
+    // One that has named itself may come back for its answers.
+    if (peer.identity[0] === 0) for (const request of [...client.requests]) this.#parts.core.forget(request);
+    if (peer.identity[0] === 0 || client.requests.size === 0) this.#clients.delete(peer.key);
+  }
+
+  message(peer: Peer, frames: readonly Buffer[]): void {
+    const client = this.#clients.get(peer.key);
+    if (client === undefined || client.voice.ignored) return;
+    const heard = readFrames(frames);
+    client.voice.heard(heard);
+    if (heard.kind === "message") this.#hear(client, heard);
+    else if (heard.kind === "malformed") this.#fault(client, 400, heard.why, heard.delimited);
+    else if (heard.kind === "unknown") this.#fault(client, 501, heard.command, heard.delimited);
+    else this.#fault(client, 501, `${heard.word} goes to the worker port`, false);
+  }
+
+  #hear(client: Client, message: Delimited): void {
+    try {
+      this.#answer(client, message);
+      client.voice.understood();
+    } catch (cause) {
+      const { code, message: why } = asLaboroError(cause);
+      const id = plainId(message.parameters.message_id);
+      if (code !== "LABORO_BAD_INPUT") {
+        this.#parts.complain(client.voice.peer.address, why, code);
+        this.#refuse(client, id, message.delimited, 503, why);
+      } else if (id === undefined) {
+        this.#fault(client, 400, why, message.delimited);
+      } else {
+        client.voice.refuse(400, why, { message_id: id }, message.delimited);
+      }
+    }
+  }
+
+  #answer(client: Client, message: Delimited): void {
+    const { voice } = client;
+    const { core, brokers } = this.#parts;
+    switch (message.command) {
+      case "PING": {
+        const { time } = readPing(message.parameters);
+        const fault = clockFault(core, time, now());
+        if (fault !== undefined) voice.refuse(409, fault);
+        else
+          voice.say("PONG", {
+            ...(time === undefined ? {} : { time }),
+            broker_time: Math.round(now()),
+            config_version: core.config.current.version,
+          });
+        return;
+      }
+      case "WORKREQUEST":
+      case "TASK":
+        this.#request(client, message);
+        return;
+      case "NEEDBROKER":
+        if (brokers.list().length === 0) voice.refuse(503, "this broker is to be taken down, and knows no other");
+        else voice.say("CHANGEBROKER", { brokers: brokers.list() });
+        return;
+      default:
+        this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri), message.delimited);
+    }
+  }
+
+  #request(client: Client, message: Delimited): void {
+    const { core, pool } = this.#parts;
+    const { command, parameters, body, delimited } = message;
+    const { service, messageId, timeoutMs, retry } = readWorkRequest(parameters);
+    const refusal = this.#refusal(client);
+    if (refusal !== undefined) {
+      this.#refuse(client, messageId, delimited, ...refusal);
+      return;
+    }
+    const whole = joined(body);
+    const word = wordOf(command);
+    const attachment = new Asked(client.voice.name, messageId, word, parameters, body);
+    let id: RequestId | undefined;
+    let over = false;
+    this.#requests++;
+    this.#bytes += whole.length;
+    const done = (): void => {
+      over = true;
+      this.#requests--;
+      this.#bytes -= whole.length;
+      if (id !== undefined) client.requests.delete(id);
+    };
+    // A refusal may come before the number is known here.
+    id = core.request({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
+      done();
+      const named = messageId === undefined ? {} : { message_id: messageId };
+      if (error === undefined || error === "LABORO_SERVICE_FAILED") {
+        const answered = more instanceof Answered ? more : new Answered([answer], error);
+        const failed = answered.error === undefined ? {} : { error: answered.error };
+        client.voice.say(replyTo(word), { ...named, ...failed }, answered.body, delimited);
+      } else {
+        this.#refuse(client, messageId, delimited, codeOf(error), Buffer.from(answer).toString() || error);
+      }
+    });
+    if (!over) client.requests.add(id);
+  }
+
+  /** Why nothing is taken, from anyone or from this client. */
+  #refusal({ requests }: Client): readonly [Code, string] | undefined {
+    const { core, brokers } = this.#parts;
+    if (core.maintenance.draining) {
+      const why = "this broker is to be taken down";
+      return brokers.others().length > 0 ? [301, why] : [503, why];
+    }
+    if (this.#requests >= MOST_REQUESTS || this.#bytes >= MOST_BYTES) return [503, "too many requests are under way"];
+    return requests.size >= MOST_OF_ONE ? [503, `${MOST_OF_ONE} of your requests are under way`] : undefined;
+  }
+
+  /** About one request. A client that has to go is told where, unless it can take only one answer. */
+  #refuse(client: Client, id: MessageId | undefined, delimited: boolean, code: Code, why: string): void {
+    client.voice.refuse(code, why, id === undefined ? {} : { message_id: id }, delimited);
+    if (code === 301 && !delimited) client.voice.say("CHANGEBROKER", { brokers: this.#parts.brokers.others() });
+  }
+
+  #fault(client: Client, code: 400 | 501, why: string, delimited: boolean): void {
+    this.#parts.complain(client.voice.peer.address, why);
+    client.voice.fault(code, why, delimited);
+  }
+
+  /** Clients are told where to go. A REQ socket would take it for the answer to its next question: it hears of it then. */
+  draining(draining: boolean): void {
+    const brokers = draining ? this.#parts.brokers.others() : [];
+    if (brokers.length === 0) return;
+    for (const { voice } of this.#clients.values()) if (!voice.delimited) voice.say("CHANGEBROKER", { brokers });
+  }
+
+  close(): void {
+    const brokers = this.#parts.brokers.others();
+    for (const { voice } of this.#clients.values()) {
+      if (!voice.delimited) {
+        voice.refuse(brokers.length > 0 ? 301 : 444, "the broker is stopping");
+        if (brokers.length > 0) voice.say("CHANGEBROKER", { brokers });
+      }
+      voice.end();
+    }
+  }
+}
+
+const CODE_OF: Partial<Record<ErrorCode, Code>> = {
+  LABORO_DEADLINE: 504,
+  LABORO_WORKER_LOST: 504,
+  LABORO_BODY_TOO_LARGE: 400,
+};
+
+const codeOf = (error: ErrorCode): Code => CODE_OF[error] ?? 503;
+
+function plainId(value: unknown): MessageId | undefined {
+  try {
+    return readMessageId(value);
+  } catch {
+    // It is what is wrong.
+    return undefined;
+  }
+}
+
+const misplaced = (command: Command, uri: string): string =>
+  command === "CONNECT" || command.endsWith("REPLY")
+    ? `${command} goes to the worker port, ${uri}`
+    : `${command} is what a broker says`;

@@ -1,0 +1,168 @@
+/** The commands of Scale0, their parameters, and the codes with which a broker disconnects. */
+import { LaboroError } from "../../model/errors.js";
+import * as input from "../../model/input.js";
+import { type ConfigType, configTypeOf } from "./config-formats.js";
+
+export const COMMANDS = [
+  "CONNECT",
+  "CONFIG",
+  "PING",
+  "PONG",
+  "WORKREQUEST",
+  "WORKREPLY",
+  "TASK",
+  "TASKREPLY",
+  "NEEDBROKER",
+  "CHANGEBROKER",
+  "DISCONNECTERROR",
+  "FORCENEGOTIATE",
+] as const;
+export type Command = (typeof COMMANDS)[number];
+
+export type Parameters = Readonly<Record<string, unknown>>;
+
+/** The two words for work; whoever used one is answered in it. */
+export type Word = "WORKREQUEST" | "TASK";
+export const replyTo = (word: Word): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
+export const wordOf = (command: Command): Word => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
+
+export const CODES = {
+  301: "moved",
+  400: "malformed",
+  401: "not authorised",
+  408: "heartbeat missed",
+  409: "clock too far off",
+  426: "config version differs",
+  444: "no more answers to this peer",
+  501: "unknown command",
+  503: "not accepting",
+  504: "no answer in time",
+} as const;
+export type Code = keyof typeof CODES;
+
+/** As a client gives it, and gets it back. */
+export type MessageId = string | number;
+
+/** A broker to which a peer may go. */
+export interface BrokerEntry {
+  readonly identity: string;
+  readonly worker_uri: string;
+  readonly client_uri: string;
+}
+
+export interface Connect {
+  readonly configType: ConfigType;
+  readonly services: readonly string[] | undefined;
+  readonly slots: number;
+  readonly word: Word | undefined;
+}
+
+const MOST_SERVICES = 1_000;
+const MOST_SLOTS = 10_000;
+/** Times are milliseconds; a peer that gives a longer one does not mean it. */
+const LONGEST_MS = 3_600_000;
+const LONGEST_ID = 1_024;
+
+export function readConnect(parameters: Parameters): Connect {
+  const { config_type: type = "JSON", services, slots, work } = parameters;
+  const configType = typeof type === "string" ? configTypeOf(type) : undefined;
+  if (configType === undefined) throw input.bad("config_type", "JSON, XML or ZFL", type);
+  return {
+    configType,
+    services: input.optional(services, "services", readServices),
+    slots: input.optional(slots, "slots", (value, what) => input.integer(value, what, 1, MOST_SLOTS)) ?? 1,
+    word: work === "TASK" || work === "WORKREQUEST" ? work : undefined,
+  };
+}
+
+/** A list, or names with commas between them. */
+function readServices(value: unknown, what: string): readonly string[] {
+  const list = typeof value === "string" ? splitServices(value) : value;
+  return [...new Set(input.list(list, what, MOST_SERVICES, input.text))];
+}
+
+export const splitServices = (text: string): string[] =>
+  text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+
+export interface Ping {
+  readonly heartbeatMs: number | undefined;
+  readonly time: number | undefined;
+  /** Text or number, compared as text. */
+  readonly configVersion: string | undefined;
+}
+
+export function readPing({ heartbeat_interval, time, config_version }: Parameters): Ping {
+  return {
+    heartbeatMs: input.optional(heartbeat_interval, "heartbeat_interval", (value, what) =>
+      Math.min(input.positive(value, what), LONGEST_MS),
+    ),
+    time: input.optional(time, "time", input.number),
+    configVersion: input.optional(config_version, "config_version", readVersion),
+  };
+}
+
+export function readVersion(value: unknown, what: string): string {
+  if (typeof value === "number" || (typeof value === "string" && value.length <= 64)) return String(value);
+  throw input.bad(what, "a number or text", value);
+}
+
+export interface WorkRequest {
+  readonly service: string;
+  readonly messageId: MessageId | undefined;
+  readonly timeoutMs: number;
+  /** Give it to another worker once, if the first is lost. */
+  readonly retry: boolean;
+}
+
+export const DEFAULT_TIMEOUT = 30_000;
+
+export function readWorkRequest({ service, message_id, timeout, retry }: Parameters): WorkRequest {
+  return {
+    service: input.text(service, "service"),
+    messageId: readMessageId(message_id),
+    timeoutMs:
+      input.optional(timeout, "timeout", (value, what) =>
+        Math.min(Math.ceil(input.positive(value, what)), LONGEST_MS),
+      ) ?? DEFAULT_TIMEOUT,
+    retry: input.optional(retry, "retry", input.flag) ?? false,
+  };
+}
+
+export function readMessageId(value: unknown): MessageId | undefined {
+  if (value === undefined || value === null || typeof value === "number") return value ?? undefined;
+  if (typeof value === "string" && value.length <= LONGEST_ID) return value;
+  throw input.bad("message_id", `a number or text of up to ${LONGEST_ID} characters`, value);
+}
+
+/** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */
+export function readBrokers(value: unknown): BrokerEntry[] {
+  if (!Array.isArray(value)) return [];
+  return value.flatMap((one: unknown) => {
+    if (typeof one !== "object" || one === null) return [];
+    const { identity, worker_uri: worker = "", client_uri: client = "" } = one as Parameters;
+    if (typeof worker !== "string" || typeof client !== "string") return [];
+    return [{ identity: typeof identity === "string" ? identity : worker, worker_uri: worker, client_uri: client }];
+  });
+}
+
+/** What a broker said with DISCONNECTERROR, as an error. */
+export function disconnectError({ code, message }: Parameters): LaboroError & { readonly status: number } {
+  const status = typeof code === "number" ? code : 0;
+  const text = typeof message === "string" ? message : "the broker gave no reason";
+  return Object.assign(new LaboroError(ERRORS[status] ?? "LABORO_SERVICE_FAILED", `${status}: ${text}`), { status });
+}
+
+const ERRORS: Readonly<Record<number, LaboroError["code"]>> = {
+  301: "LABORO_BROKER_STOPPING",
+  400: "LABORO_BAD_MESSAGE",
+  401: "LABORO_FORBIDDEN",
+  408: "LABORO_DEADLINE",
+  409: "LABORO_BAD_INPUT",
+  426: "LABORO_VERSION",
+  501: "LABORO_BAD_MESSAGE",
+  503: "LABORO_QUEUE_FULL",
+  504: "LABORO_DEADLINE",
+};

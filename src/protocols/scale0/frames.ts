@@ -1,0 +1,91 @@
+/**
+ * A message of Scale0 is several frames: the command, a JSON object with its parameters, and any number of frames that are nobody's
+ * business but those of its two ends. A REQ socket puts an empty frame before it and wants one before the answer.
+ */
+import { LaboroError } from "../../model/errors.js";
+import { COMMANDS, type Command, type Parameters } from "./commands.js";
+
+export interface Message {
+  readonly command: Command;
+  readonly parameters: Parameters;
+  readonly body: readonly Uint8Array[];
+}
+
+/** What came in, whatever it is. */
+export type Heard =
+  | ({ readonly kind: "message"; readonly delimited: boolean } & Message)
+  /** Of the prototype: a word and one value as text. */
+  | { readonly kind: "prototype"; readonly word: PrototypeWord; readonly value: string }
+  | { readonly kind: "unknown"; readonly delimited: boolean; readonly command: string }
+  | { readonly kind: "malformed"; readonly delimited: boolean; readonly why: string };
+
+export const PROTOTYPE_WORDS = ["READY", "PING", "HEARTBEAT"] as const;
+export type PrototypeWord = (typeof PROTOTYPE_WORDS)[number];
+
+/** Bytes of the parameters; a CONFIG repeats the config in them. */
+const PARAMETER_BYTES = 1024 * 1024;
+const COMMAND_BYTES = 64;
+
+const EMPTY = Buffer.alloc(0);
+
+export function readFrames(frames: readonly Uint8Array[]): Heard {
+  const delimited = frames[0]?.length === 0 && frames.length > 1;
+  const [first, second, ...body] = delimited ? frames.slice(1) : frames;
+  const malformed = (why: string): Heard => ({ kind: "malformed", delimited, why });
+  if (first === undefined || first.length === 0) return malformed("no command");
+  if (first.length > COMMAND_BYTES) return malformed(`a command of ${first.length} bytes`);
+  const word = textOf(first);
+  const known = COMMANDS.find((command) => command === word);
+  const value = second === undefined ? undefined : textOf(second.subarray(0, PARAMETER_BYTES + 1));
+  const early = PROTOTYPE_WORDS.find((one) => one === word);
+  if (early !== undefined && value !== undefined && body.length === 0 && (known === undefined || !/^\s*\{/.test(value)))
+    return { kind: "prototype", word: early, value };
+  if (known === undefined) return { kind: "unknown", delimited, command: printable(word) };
+  if (second === undefined || value === undefined) return malformed(`${word} without parameters`);
+  if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
+  const parameters = objectIn(value);
+  if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
+  return { kind: "message", delimited, command: known, parameters: respelled(parameters), body };
+}
+
+export function writeFrames({ command, parameters, body }: Message, delimited = false): Uint8Array[] {
+  const frames = [Buffer.from(command), Buffer.from(JSON.stringify(parameters)), ...body];
+  return delimited ? [EMPTY, ...frames] : frames;
+}
+
+/** For the side that connects: anything but a message is a fault of the other end. */
+export function readMessage(frames: readonly Uint8Array[]): Message {
+  const heard = readFrames(frames);
+  if (heard.kind === "message") return heard;
+  const why =
+    heard.kind === "malformed" ? heard.why : `unknown command ${heard.kind === "unknown" ? heard.command : heard.word}`;
+  throw new LaboroError("LABORO_BAD_MESSAGE", `the broker said something that is not Scale0: ${why}`);
+}
+
+const textOf = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString();
+
+export const printable = (text: string): string =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: those are what is left out
+  text.slice(0, COMMAND_BYTES).replaceAll(/[\u0000-\u001f\u007f-\u009f\ufffd]/g, "?");
+
+function objectIn(text: string): Parameters | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Parameters) : undefined;
+  } catch {
+    // No JSON, or nested deeper than anyone means it.
+    return undefined;
+  }
+}
+
+/** As the text spells them in places. */
+const SPELLINGS: Readonly<Record<string, string>> = {
+  configversion: "config_version",
+  work_request_indentifier: "work_request_identifier",
+};
+
+function respelled(parameters: Parameters): Parameters {
+  const odd = Object.keys(SPELLINGS).filter((name) => Object.hasOwn(parameters, name));
+  if (odd.length === 0) return parameters;
+  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [SPELLINGS[name] ?? name, value]));
+}

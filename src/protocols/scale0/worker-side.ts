@@ -1,0 +1,153 @@
+/** The worker port of a Scale0 door: who is there, and what each of them says. */
+import { asLaboroError } from "../../model/errors.js";
+import type { Peer } from "../zeromq/index.js";
+import { WorkerSession } from "./broker-worker.js";
+import { type Command, readConnect, readPing, splitServices } from "./commands.js";
+import { type Heard, type Message, readFrames } from "./frames.js";
+import type { Parts } from "./parts.js";
+import type { Voice } from "./voice.js";
+
+/** Says something to all workers of the prototype's dialect that listen for it. */
+export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
+
+type Prototype = Extract<Heard, { kind: "prototype" }>;
+
+export class WorkerSide {
+  readonly #parts: Parts;
+  readonly #voiceOf: (peer: Peer) => Voice;
+  readonly #publish: Publish;
+  readonly #voices = new Map<string, Voice>();
+  readonly #sessions = new Map<string, WorkerSession>();
+
+  constructor(parts: Parts, voiceOf: (peer: Peer) => Voice, publish: Publish) {
+    this.#parts = parts;
+    this.#voiceOf = voiceOf;
+    this.#publish = publish;
+  }
+
+  joined(peer: Peer): void {
+    const voice = this.#voiceOf(peer);
+    this.#voices.set(peer.key, voice);
+    this.#sessions.get(peer.key)?.back(voice);
+  }
+
+  left(peer: Peer): void {
+    this.#voices.get(peer.key)?.end();
+    this.#voices.delete(peer.key);
+    this.#sessions.get(peer.key)?.cut();
+  }
+
+  message(peer: Peer, frames: readonly Buffer[]): void {
+    const voice = this.#voices.get(peer.key);
+    if (voice === undefined || voice.ignored) return;
+    const heard = readFrames(frames);
+    voice.heard(heard);
+    try {
+      this.#hear(peer, voice, heard);
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      if (code === "LABORO_BAD_INPUT") this.#fault(peer, voice, 400, message, false);
+      else this.#parts.complain(peer.address, message, code);
+    }
+  }
+
+  #hear(peer: Peer, voice: Voice, heard: Heard): void {
+    if (heard.kind === "prototype") {
+      this.#hearPrototype(peer, voice, heard);
+    } else if (heard.delimited) {
+      this.#fault(peer, voice, 400, "a REQ socket cannot hear what it did not ask for: workers are DEALERs", true);
+    } else if (heard.kind === "malformed") {
+      this.#fault(peer, voice, 400, heard.why, false);
+    } else if (heard.kind === "unknown") {
+      this.#fault(peer, voice, 501, heard.command, false);
+    } else {
+      this.#hearMessage(peer, voice, heard);
+      voice.understood();
+    }
+  }
+
+  #hearMessage(peer: Peer, voice: Voice, message: Message): void {
+    const { command, parameters } = message;
+    const session = this.#sessions.get(peer.key);
+    switch (command) {
+      case "CONNECT": {
+        const connect = readConnect(parameters);
+        if (session?.reborn === true) session.forget(false);
+        (this.#sessions.get(peer.key) ?? this.#begin(peer, voice)).connect(connect);
+        return;
+      }
+      case "PING": {
+        const ping = readPing(parameters);
+        if (session !== undefined) session.ping(ping);
+        else voice.say("FORCENEGOTIATE", { reason: "this broker does not know you" });
+        return;
+      }
+      case "WORKREPLY":
+      case "TASKREPLY":
+        session?.reply(message);
+        return;
+      case "NEEDBROKER": {
+        const brokers = this.#parts.brokers.list();
+        if (brokers.length === 0) voice.refuse(503, "this broker is to be taken down, and knows no other");
+        else voice.say("CHANGEBROKER", { brokers });
+        const { preferred_broker: home } = parameters;
+        if (typeof home === "string") this.#homes.set(peer.key, home);
+        return;
+      }
+      default:
+        this.#fault(peer, voice, 400, misplaced(command, this.#parts.brokers.self.client_uri), false);
+    }
+  }
+
+  /** Where workers would rather be that asked for another broker, and have not connected here yet. */
+  readonly #homes = new Map<string, string>();
+
+  #hearPrototype(peer: Peer, voice: Voice, { word, value }: Prototype): void {
+    const session = this.#sessions.get(peer.key);
+    if (word === "READY") {
+      if (session?.reborn === true) session.forget(false);
+      this.#publish(peer.identity, "OK");
+      (this.#sessions.get(peer.key) ?? this.#begin(peer, voice)).ready(splitServices(value));
+      return;
+    }
+    session?.signOfLife();
+    if (word === "HEARTBEAT") this.#publish(peer.identity, "HEARTBEAT", value);
+  }
+
+  #begin(peer: Peer, voice: Voice): WorkerSession {
+    const session: WorkerSession = new WorkerSession(this.#parts, voice, () => {
+      if (this.#sessions.get(peer.key) === session) this.#sessions.delete(peer.key);
+    });
+    this.#sessions.set(peer.key, session);
+    const home = this.#homes.get(peer.key);
+    this.#homes.delete(peer.key);
+    if (home !== undefined) session.rather(home);
+    return session;
+  }
+
+  /** It is told what is wrong, and is forgotten if it was known. */
+  #fault(peer: Peer, voice: Voice, code: 400 | 501, why: string, delimited: boolean): void {
+    this.#parts.complain(peer.address, why);
+    voice.fault(code, why, delimited);
+    this.#sessions.get(peer.key)?.forget(false);
+  }
+
+  configChanged(): void {
+    for (const session of [...this.#sessions.values()]) session.configChanged();
+  }
+
+  draining(draining: boolean): void {
+    for (const session of [...this.#sessions.values()]) session.draining(draining);
+  }
+
+  /** Those that the core does not know have heard nothing of the end. */
+  close(): void {
+    for (const session of [...this.#sessions.values()]) session.close("the broker is stopping");
+    for (const voice of this.#voices.values()) voice.end();
+  }
+}
+
+const misplaced = (command: Command, uri: string): string =>
+  command === "WORKREQUEST" || command === "TASK"
+    ? `${command} goes to the client port, ${uri}`
+    : `${command} is what a broker says`;

@@ -1,0 +1,147 @@
+/**
+ * A ROUTER socket with CURVE, by the `zeromq` package. Sends go one after the other, because the package takes one at a time; with
+ * `mandatory` and no wait, one to a peer that is gone fails at once, and that is how it is noticed.
+ */
+import { Context, Router as ZmqRouter } from "zeromq";
+import { inUrl } from "../../broker/join-url.js";
+import { LaboroError } from "../../model/errors.js";
+import { openGate } from "./curve-keys.js";
+import {
+  type CurveServer,
+  DEFAULT_HEARTBEAT_MS,
+  DEFAULT_LIMITS,
+  keyOf,
+  type Peer,
+  type Router,
+  type RouterEars,
+  type RouterOptions,
+} from "./types.js";
+
+/** Messages that wait for the package, for all peers together. */
+const MOST_WAITING = 100_000;
+
+interface Sending {
+  readonly peer: Peer;
+  readonly frames: readonly Uint8Array[];
+}
+
+export async function openCurveRouter(
+  options: RouterOptions & { curve: CurveServer },
+  ears: RouterEars,
+): Promise<Router> {
+  const { curve, host, complain = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const context = new Context();
+  const addresses = new Map<string, string>();
+  const closeGate = await openGate(context, curve.known, {
+    admitted: (identity, address) => {
+      if (identity.length === 0) return;
+      addresses.set(keyOf(identity), address);
+      const [oldest] = addresses.keys();
+      if (addresses.size > limits.peers && oldest !== undefined) addresses.delete(oldest);
+    },
+    refused: (address, key) => complain(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
+  });
+  const socket = new ZmqRouter({
+    context,
+    curveServer: true,
+    curvePublicKey: curve.publicKey,
+    curveSecretKey: curve.secretKey,
+    zapDomain: "laboro",
+    ...(options.identity === undefined ? {} : { routingId: options.identity(Buffer.alloc(0)) }),
+    handover: true,
+    mandatory: true,
+    sendTimeout: 0,
+    linger: 0,
+    maxMessageSize: limits.messageBytes,
+    heartbeatInterval: heartbeatMs,
+    heartbeatTimeout: heartbeatMs * 3,
+    tcpKeepalive: 1,
+  });
+  const present = new Map<string, Peer>();
+  const waiting: Sending[] = [];
+  let sending = false;
+  let closed = false;
+
+  const pump = async (): Promise<void> => {
+    sending = true;
+    for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
+      const { peer, frames } = next;
+      try {
+        await socket.send([peer.identity, ...(frames as Uint8Array[])]);
+      } catch (cause) {
+        // EHOSTUNREACH: it is gone. EAGAIN: its queue is full, and the message is lost, as with any ROUTER.
+        if (isUnreachable(cause) && present.get(peer.key) === peer) {
+          present.delete(peer.key);
+          ears.left?.(peer);
+        }
+      }
+    }
+    sending = false;
+  };
+
+  const hear = async (): Promise<void> => {
+    for await (const [identity = Buffer.alloc(0), ...frames] of socket) {
+      const key = keyOf(identity);
+      let peer = present.get(key);
+      if (peer === undefined) {
+        peer = { identity: Buffer.from(identity), key, address: addresses.get(key) ?? "unknown", socketType: "" };
+        present.set(key, peer);
+        ears.joined?.(peer);
+        const [first] = present.values();
+        if (present.size > limits.peers && first !== undefined) {
+          present.delete(first.key);
+          ears.left?.(first);
+        }
+      }
+      if (frames.length > limits.frames) {
+        complain(peer.address, "LABORO_BAD_MESSAGE", `a message of ${frames.length} frames was dropped`);
+      } else {
+        ears.message(peer, frames);
+      }
+    }
+  };
+
+  try {
+    await socket.bind(`tcp://${inUrl(host)}:${options.port === 0 ? "*" : options.port}`);
+  } catch (cause) {
+    socket.close();
+    closeGate();
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `cannot listen on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`,
+      {
+        cause,
+      },
+    );
+  }
+  const port = Number(/:(\d+)$/.exec(socket.lastEndpoint ?? "")?.[1] ?? options.port);
+  void hear().catch((cause: unknown) => {
+    if (!closed) complain(host, "LABORO_INTERNAL", `the ZeroMQ socket failed: ${String(cause)}`);
+  });
+  return {
+    url: `tcp://${inUrl(host)}:${port}`,
+    port,
+    send: (key, frames) => {
+      const peer = present.get(key);
+      if (peer === undefined || closed || waiting.length >= MOST_WAITING) return false;
+      waiting.push({ peer, frames });
+      if (!sending) void pump();
+      return true;
+    },
+    drop: (key) => {
+      const peer = present.get(key);
+      if (peer === undefined) return;
+      present.delete(key);
+      ears.left?.(peer);
+    },
+    close: async () => {
+      closed = true;
+      socket.close();
+      closeGate();
+    },
+  };
+}
+
+const isUnreachable = (cause: unknown): boolean =>
+  typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EHOSTUNREACH";

@@ -1,0 +1,78 @@
+/**
+ * All of ZeroMQ that laboro has. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve-*.ts),
+ * which is loaded only then.
+ */
+import { LaboroError } from "../../model/errors.js";
+import type {
+  BindOptions,
+  ConnectOptions,
+  Dealer,
+  DealerEars,
+  Publisher,
+  Router,
+  RouterEars,
+  RouterOptions,
+  Subscriber,
+  SubscriberOptions,
+} from "./types.js";
+import { openZmtpDealer } from "./zmtp-dealer.js";
+import { openZmtpPublisher } from "./zmtp-publisher.js";
+import { openZmtpRouter } from "./zmtp-router.js";
+
+export type {
+  BindOptions,
+  ConnectOptions,
+  CurveClient,
+  CurveServer,
+  Dealer,
+  DealerEars,
+  Limits,
+  Peer,
+  Publisher,
+  Router,
+  RouterEars,
+  RouterOptions,
+  Subscriber,
+  SubscriberOptions,
+} from "./types.js";
+export { DEFAULT_LIMITS, keyOf } from "./types.js";
+export { placeOf } from "./zmtp-dealer.js";
+
+export async function openRouter(options: RouterOptions, ears: RouterEars): Promise<Router> {
+  const { curve } = options;
+  if (curve === undefined) return openZmtpRouter(options, ears);
+  await checkKeys(curve.publicKey, curve.secretKey, ...curve.known);
+  return (await import("./curve-router.js")).openCurveRouter({ ...options, curve }, ears);
+}
+
+export async function openPublisher(options: BindOptions): Promise<Publisher> {
+  const { curve } = options;
+  if (curve === undefined) return openZmtpPublisher(options);
+  await checkKeys(curve.publicKey, curve.secretKey, ...curve.known);
+  return (await import("./curve-peers.js")).openCurvePublisher({ ...options, curve });
+}
+
+/** It connects by itself, and again whenever it must: `opened` says when. */
+export async function openDealer(options: ConnectOptions, ears: DealerEars): Promise<Dealer> {
+  const { curve } = options;
+  if (curve === undefined) return openZmtpDealer(options, ears);
+  await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
+  return (await import("./curve-peers.js")).openCurveDealer({ ...options, curve }, ears);
+}
+
+export async function openSubscriber(options: SubscriberOptions, ears: DealerEars): Promise<Subscriber> {
+  const { curve } = options;
+  if (curve === undefined) {
+    const first = options.topics.map((topic) => [Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")])]);
+    return openZmtpDealer(options, ears, { socketType: "SUB", accepts: ["PUB", "XPUB"], first });
+  }
+  await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
+  return (await import("./curve-peers.js")).openCurveSubscriber({ ...options, curve }, ears);
+}
+
+async function checkKeys(...keys: readonly string[]): Promise<void> {
+  const { isCurveKey } = await import("./curve-keys.js");
+  if (!keys.every(isCurveKey)) {
+    throw new LaboroError("LABORO_BAD_INPUT", "a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
+  }
+}

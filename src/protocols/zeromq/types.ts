@@ -1,0 +1,136 @@
+/** What laboro wants of ZeroMQ. Whether a socket is plain TypeScript or of the `zeromq` package is decided in index.ts, and nobody else knows. */
+import type { ErrorCode } from "../../model/errors.js";
+
+export interface Limits {
+  /** Frames of one message; one with more is dropped. */
+  readonly frames: number;
+  /** Bytes of one message; a peer that sends more is cut off. */
+  readonly messageBytes: number;
+  /** Bytes on their way to one peer; what comes on top is dropped. */
+  readonly queueBytes: number;
+  readonly peers: number;
+}
+
+export const DEFAULT_LIMITS: Limits = {
+  frames: 10_000,
+  messageBytes: 64 * 1024 * 1024,
+  queueBytes: 64 * 1024 * 1024,
+  peers: 20_000,
+};
+
+/** Three of these without a byte from a peer that could have answered, and its connection is over. */
+export const DEFAULT_HEARTBEAT_MS = 5_000;
+
+/** Keys as ZeroMQ writes them: 40 characters of Z85. */
+export interface CurveServer {
+  readonly publicKey: string;
+  readonly secretKey: string;
+  /** Public keys of those that may come in. */
+  readonly known: readonly string[];
+}
+
+export interface CurveClient {
+  readonly publicKey: string;
+  readonly secretKey: string;
+  readonly serverKey: string;
+}
+
+/** A name and a password, in the clear: for peers that can do no better. Not together with `curve`. */
+export interface Plain {
+  readonly username: string;
+  readonly password: string;
+}
+
+export interface BindOptions {
+  readonly host: string;
+  /** 0 takes any free one. */
+  readonly port: number;
+  readonly curve?: CurveServer;
+  readonly plain?: Plain;
+  readonly limits?: Partial<Limits>;
+  readonly heartbeatMs?: number;
+  /** A peer that misbehaves, by its address; may be called often. */
+  readonly complain?: (address: string, code: ErrorCode, why: string) => void;
+}
+
+/** A peer that is connected. Another connection with the same identity is another peer, and the first has left. */
+export interface Peer {
+  readonly identity: Buffer;
+  /** The identity as text, one character a byte: for maps, and for `send`. */
+  readonly key: string;
+  /** Its address without the port; `unknown` where ZeroMQ does not tell. */
+  readonly address: string;
+  /** REQ, DEALER or ROUTER; empty where ZeroMQ does not tell. */
+  readonly socketType: string;
+}
+
+export const keyOf = (identity: Uint8Array): string =>
+  Buffer.from(identity.buffer, identity.byteOffset, identity.length).toString("latin1");
+
+export interface RouterOptions extends BindOptions {
+  /** By which name a ROUTER among the peers is to know this one; it is asked for each peer. With CURVE it is asked once, with an empty identity. */
+  readonly identity?: (peer: Buffer) => string;
+}
+
+export interface RouterEars {
+  message(peer: Peer, frames: readonly Buffer[]): void;
+  /** Before its first message. With CURVE it is the first message that makes a peer known. */
+  joined?(peer: Peer): void;
+  /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */
+  left?(peer: Peer): void;
+}
+
+export interface Router {
+  readonly url: string;
+  readonly port: number;
+  /** Never waits. False where there is no such peer, or where too much is on its way to it already. */
+  send(key: string, frames: readonly Uint8Array[]): boolean;
+  /** A peer that is of no more use: its connection ends. */
+  drop(key: string): void;
+  /** What was sent before is given a moment to leave. */
+  close(): Promise<void>;
+}
+
+export interface Publisher {
+  readonly url: string;
+  readonly port: number;
+  /** To all that have subscribed to a beginning of the first frame. */
+  publish(frames: readonly Uint8Array[]): void;
+  close(): Promise<void>;
+}
+
+export interface ConnectOptions {
+  /** tcp://HOST:PORT */
+  readonly url: string;
+  /** An automatic one if absent. */
+  readonly identity?: string;
+  readonly curve?: CurveClient;
+  readonly limits?: Partial<Limits>;
+  readonly heartbeatMs?: number;
+  /** The wait before it connects again: so long at first, doubled up to `reconnectMostMs`. */
+  readonly reconnectMs?: number;
+  readonly reconnectMostMs?: number;
+}
+
+export interface DealerEars {
+  message(frames: readonly Buffer[]): void;
+  /** The other end is there: for the first time, or again. */
+  opened?(): void;
+  /** It is gone or never was; it is tried again by itself. Said once for each loss. */
+  closed?(why: string): void;
+}
+
+export interface Dealer {
+  /** Never waits. False where nobody is at the other end, or too much is on its way already. */
+  send(frames: readonly Uint8Array[]): boolean;
+  close(): Promise<void>;
+}
+
+export interface SubscriberOptions extends ConnectOptions {
+  /** Beginnings of the first frame; the empty one is everything. */
+  readonly topics: readonly string[];
+}
+
+export interface Subscriber {
+  close(): Promise<void>;
+}

@@ -1,0 +1,292 @@
+/**
+ * One end of a ZMTP 3 connection over TCP, with the mechanisms NULL and PLAIN (RFC 23, 24, 37).
+ *
+ *   greeting    both have sent their 64 bytes or are about to
+ *   handshake   NULL: READY both ways. PLAIN, the side that is bound: HELLO, WELCOME, INITIATE, READY
+ *   open        messages, and PING where nothing was heard for a while
+ *   closed      whatever the reason; said once
+ *
+ * The side that is bound answers READY with READY, and does not speak first: by then it knows whom it speaks to, and can take the name by
+ * which that peer wants to know it.
+ */
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { Socket } from "node:net";
+import { asLaboroError, LaboroError } from "../../model/errors.js";
+import type { Limits, Plain } from "./types.js";
+import {
+  makeCommand,
+  makeError,
+  makePing,
+  makeProperties,
+  pongTo,
+  readCommand,
+  readError,
+  readHello,
+  readProperties,
+} from "./zmtp-commands.js";
+import { encodeCommand, FrameReader, type Incoming, messageSize, writeMessage } from "./zmtp-frames.js";
+import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
+
+export interface Side {
+  readonly socketType: string;
+  /** Socket types that may be at the other end. */
+  readonly accepts: readonly string[];
+  readonly bound: boolean;
+  readonly identity: (peer: Buffer) => Uint8Array;
+  readonly plain?: Plain;
+  readonly limits: Limits;
+}
+
+export interface ConnectionEars {
+  opened(peer: { readonly identity: Buffer; readonly socketType: string }): void;
+  message(frames: readonly Buffer[]): void;
+  /** One that is not the connection's own business: SUBSCRIBE, CANCEL. */
+  command?(name: string, body: Buffer): void;
+  /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
+  faulty(fault: LaboroError): void;
+  closed(why: string): void;
+}
+
+const HANDSHAKE_MS = 10_000;
+const MISSED_LIMIT = 3;
+/** So much does not wait for the end of the turn. */
+const FLUSH_BYTES = 1024 * 1024;
+const KEEP_ALIVE_MS = 10_000;
+
+export class ZmtpConnection {
+  readonly #socket: Socket;
+  readonly #side: Side;
+  readonly #ears: ConnectionEars;
+  readonly #reader: FrameReader;
+  readonly #patience: NodeJS.Timeout;
+  readonly #take = (incoming: Incoming): void => this.#took(incoming);
+  #state: "greeting" | "handshake" | "open" | "closed" = "greeting";
+  #greeting: Buffer = Buffer.alloc(0);
+  #welcomed = false;
+  /** The peer answers PING: it says that it speaks 3.1, or has sent one itself. */
+  #answers = false;
+  #heard = false;
+  #silent = 0;
+  #queue: (readonly Uint8Array[] | Buffer)[] = [];
+  #queued = 0;
+  #flushing = false;
+  #why = "the connection was closed by the other end";
+
+  constructor(socket: Socket, side: Side, ears: ConnectionEars) {
+    this.#socket = socket;
+    this.#side = side;
+    this.#ears = ears;
+    this.#reader = new FrameReader(side.limits);
+    this.#patience = setTimeout(() => this.#fail(bad("the handshake took too long")), HANDSHAKE_MS);
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
+    socket.on("data", (chunk: Buffer) => this.#received(chunk));
+    socket.on("error", (error) => {
+      this.#why = error.message;
+    });
+    socket.on("close", () => this.#closed());
+    socket.write(encodeGreeting(side.plain === undefined ? "NULL" : "PLAIN", side.bound && side.plain !== undefined));
+  }
+
+  get open(): boolean {
+    return this.#state === "open";
+  }
+
+  /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
+  send(frames: readonly Uint8Array[]): boolean {
+    return this.#enqueue(frames, messageSize(frames));
+  }
+
+  /** The same for a message, or a command, that is in its bytes already. */
+  sendBytes(bytes: Buffer): boolean {
+    return this.#enqueue(bytes, bytes.length);
+  }
+
+  /** Called once a heartbeat interval by whoever has the timer. */
+  beat(intervalMs: number): void {
+    if (this.#state !== "open") return;
+    this.#silent = this.#heard ? 0 : this.#silent + 1;
+    this.#heard = false;
+    if (this.#silent === 0 || !this.#answers) return;
+    if (this.#silent > MISSED_LIMIT) {
+      this.destroy(`nothing was heard for ${MISSED_LIMIT} heartbeats`);
+      return;
+    }
+    this.sendBytes(encodeCommand(makePing(intervalMs * MISSED_LIMIT)));
+  }
+
+  /** What is queued leaves first. */
+  end(): void {
+    this.#flush();
+    this.#socket.end();
+  }
+
+  destroy(why: string): void {
+    if (this.#state !== "closed") this.#why = why;
+    this.#socket.destroy();
+  }
+
+  #enqueue(what: readonly Uint8Array[] | Buffer, size: number): boolean {
+    if (this.#state !== "open") return false;
+    if (this.#queued + this.#socket.writableLength + size > this.#side.limits.queueBytes) return false;
+    this.#queue.push(what);
+    this.#queued += size;
+    if (this.#queued > FLUSH_BYTES) {
+      this.#flush();
+    } else if (!this.#flushing) {
+      this.#flushing = true;
+      process.nextTick(() => {
+        this.#flushing = false;
+        this.#flush();
+      });
+    }
+    return true;
+  }
+
+  #flush(): void {
+    if (this.#queued === 0 || this.#state !== "open") return;
+    const bytes = Buffer.allocUnsafe(this.#queued);
+    let at = 0;
+    for (const one of this.#queue) {
+      if (one instanceof Uint8Array) at += one.copy(bytes, at);
+      else at = writeMessage(bytes, at, one);
+    }
+    this.#queue = [];
+    this.#queued = 0;
+    this.#socket.write(bytes);
+  }
+
+  #received(chunk: Buffer): void {
+    this.#heard = true;
+    if (this.#state === "closed") return;
+    try {
+      if (this.#state === "greeting") this.#greet(chunk);
+      else this.#reader.push(chunk, this.#take);
+    } catch (cause) {
+      this.#fail(asLaboroError(cause));
+    }
+  }
+
+  #greet(chunk: Buffer): void {
+    const bytes = this.#greeting.length === 0 ? chunk : Buffer.concat([this.#greeting, chunk]);
+    const greeting = readGreeting(bytes);
+    if (greeting === undefined) {
+      this.#greeting = bytes;
+      return;
+    }
+    const wanted = this.#side.plain === undefined ? "NULL" : "PLAIN";
+    if (greeting.mechanism !== wanted) {
+      const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, where ${wanted} is spoken`;
+      throw new LaboroError("LABORO_BAD_TOKEN", why);
+    }
+    this.#answers = greeting.minor >= 1;
+    this.#greeting = Buffer.alloc(0);
+    this.#state = "handshake";
+    if (!this.#side.bound) this.#command(this.#metadata("READY", Buffer.alloc(0)));
+    if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#take);
+  }
+
+  #took(incoming: Incoming): void {
+    if (this.#state === "closed") return;
+    if (incoming.kind === "command") {
+      this.#onCommand(incoming.body);
+    } else if (this.#state !== "open") {
+      throw bad("a message before the end of the handshake");
+    } else if (incoming.kind === "message") {
+      this.#ears.message(incoming.frames);
+    } else {
+      this.#ears.faulty(bad(`a message of ${incoming.frames} frames was dropped`));
+    }
+  }
+
+  #onCommand(frame: Buffer): void {
+    const { name, body } = readCommand(frame);
+    if (name === "ERROR") {
+      throw new LaboroError("LABORO_BAD_TOKEN", `the other end refuses: ${readError(body)}`);
+    }
+    if (this.#state === "handshake") {
+      this.#shakeHands(name, body);
+    } else if (name === "PING") {
+      this.#answers = true;
+      this.sendBytes(encodeCommand(pongTo(body)));
+    } else if (name !== "PONG") {
+      this.#ears.command?.(name, body);
+    }
+  }
+
+  #shakeHands(name: string, body: Buffer): void {
+    const { plain } = this.#side;
+    if (plain === undefined) {
+      if (name !== "READY") throw bad(`${JSON.stringify(name)} where READY is expected`);
+      this.#open(body, "READY");
+    } else if (!this.#welcomed) {
+      if (name !== "HELLO") throw bad(`${JSON.stringify(name)} where HELLO is expected`);
+      const given = readHello(body);
+      // Not one after the other: both are looked at however the first comes out.
+      const known = [same(given.username, plain.username), same(given.password, plain.password)];
+      if (known.includes(false)) this.#refuse(new LaboroError("LABORO_BAD_TOKEN", "an unknown name or password"));
+      this.#welcomed = true;
+      this.#command(makeCommand("WELCOME"));
+    } else {
+      if (name !== "INITIATE") throw bad(`${JSON.stringify(name)} where INITIATE is expected`);
+      this.#open(body, "READY");
+    }
+  }
+
+  #open(properties: Buffer, answer: string): void {
+    const read = readProperties(properties);
+    const socketType = read.get("socket-type")?.toString("latin1") ?? "";
+    if (!this.#side.accepts.includes(socketType)) {
+      this.#refuse(bad(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#side.socketType}`));
+    }
+    const given = read.get("identity") ?? Buffer.alloc(0);
+    if (given.length > 255) throw bad("an identity of more than 255 bytes");
+    // The bytes are a part of what was received with them; an identity is kept for long.
+    const identity = Buffer.from(given);
+    if (this.#side.bound) this.#command(this.#metadata(answer, identity));
+    this.#state = "open";
+    clearTimeout(this.#patience);
+    this.#ears.opened({ identity, socketType });
+  }
+
+  #metadata(name: string, peer: Buffer): Buffer {
+    const { socketType, identity } = this.#side;
+    return makeCommand(
+      name,
+      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer) }),
+    );
+  }
+
+  #refuse(fault: LaboroError): never {
+    this.#command(makeError(fault.message));
+    throw fault;
+  }
+
+  /** Of the handshake: not before its turn, and not counted. */
+  #command(body: Buffer): void {
+    this.#socket.write(encodeCommand(body));
+  }
+
+  #fail(fault: LaboroError): void {
+    this.#ears.faulty(fault);
+    this.#why = fault.message;
+    // What was said to refuse it may still leave.
+    this.#socket.destroySoon();
+  }
+
+  #closed(): void {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    clearTimeout(this.#patience);
+    this.#queue = [];
+    this.#queued = 0;
+    this.#ears.closed(this.#why);
+  }
+}
+
+function same(given: string, wanted: string): boolean {
+  const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(given), digest(wanted));
+}
+
+const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `not ZMTP 3: ${what}`);

@@ -1,0 +1,135 @@
+/**
+ * The side that connects, in plain TypeScript: a DEALER or a SUB, that connects again by itself.
+ *
+ *   connecting   a socket is being opened, or the handshake goes on
+ *   open         messages flow
+ *   waiting      the connection was lost or refused; the next try is due
+ *   closed       for good
+ */
+import { connect } from "node:net";
+import { LaboroError } from "../../model/errors.js";
+import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerEars } from "./types.js";
+import { ZmtpConnection } from "./zmtp-connection.js";
+
+const RECONNECT_MS = 100;
+const RECONNECT_MOST_MS = 5_000;
+const GOODBYE_MS = 200;
+
+export interface DealerSide {
+  readonly socketType: "DEALER" | "SUB";
+  readonly accepts: readonly string[];
+  /** Sent before anything else on each connection. */
+  readonly first?: readonly (readonly Uint8Array[])[];
+}
+
+const DEALER: DealerSide = { socketType: "DEALER", accepts: ["ROUTER", "DEALER", "REP"] };
+
+export function openZmtpDealer(options: ConnectOptions, ears: DealerEars, side: DealerSide = DEALER): Dealer {
+  return new ZmtpDealer(options, ears, side);
+}
+
+class ZmtpDealer implements Dealer {
+  readonly #options: ConnectOptions;
+  readonly #ears: DealerEars;
+  readonly #side: DealerSide;
+  readonly #place: { readonly host: string; readonly port: number };
+  readonly #heart: NodeJS.Timeout;
+  #state: "connecting" | "open" | "waiting" | "closed" = "connecting";
+  #connection: ZmtpConnection | undefined;
+  #tries = 0;
+  #again: NodeJS.Timeout | undefined;
+  /** That it is gone was said, and it has not been there since. */
+  #missed = false;
+  #ended: (() => void) | undefined;
+
+  constructor(options: ConnectOptions, ears: DealerEars, side: DealerSide) {
+    this.#options = options;
+    this.#ears = ears;
+    this.#side = side;
+    this.#place = placeOf(options.url);
+    const { heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
+    this.#heart = setInterval(() => this.#connection?.beat(heartbeatMs), heartbeatMs);
+    this.#connect();
+  }
+
+  send(frames: readonly Uint8Array[]): boolean {
+    return this.#state === "open" && (this.#connection?.send(frames) ?? false);
+  }
+
+  close(): Promise<void> {
+    clearInterval(this.#heart);
+    clearTimeout(this.#again);
+    this.#state = "closed";
+    const connection = this.#connection;
+    if (connection === undefined) return Promise.resolve();
+    return new Promise((resolve) => {
+      const patience = setTimeout(() => connection.destroy("it was closed"), GOODBYE_MS);
+      this.#ended = () => {
+        clearTimeout(patience);
+        resolve();
+      };
+      connection.end();
+    });
+  }
+
+  #connect(): void {
+    this.#state = "connecting";
+    const { identity = "", limits } = this.#options;
+    const socket = connect(this.#place);
+    let fault: string | undefined;
+    const connection: ZmtpConnection = new ZmtpConnection(
+      socket,
+      {
+        ...this.#side,
+        bound: false,
+        identity: () => Buffer.from(identity, "latin1"),
+        limits: { ...DEFAULT_LIMITS, ...limits },
+      },
+      {
+        opened: () => {
+          if (this.#state !== "connecting") return;
+          this.#state = "open";
+          this.#tries = 0;
+          this.#missed = false;
+          for (const frames of this.#side.first ?? []) connection.send(frames);
+          this.#ears.opened?.();
+        },
+        message: (frames) => {
+          if (this.#state === "open") this.#ears.message(frames);
+        },
+        faulty: ({ message }) => {
+          fault = message;
+        },
+        closed: (why) => this.#lost(fault ?? why),
+      },
+    );
+    this.#connection = connection;
+  }
+
+  #lost(why: string): void {
+    this.#connection = undefined;
+    if (this.#state === "closed") {
+      this.#ended?.();
+      return;
+    }
+    this.#state = "waiting";
+    const { reconnectMs = RECONNECT_MS, reconnectMostMs = RECONNECT_MOST_MS } = this.#options;
+    const wait = Math.min(reconnectMs * 2 ** this.#tries, reconnectMostMs);
+    this.#tries = Math.min(this.#tries + 1, 30);
+    // Not all at the same moment, after a server was started again.
+    this.#again = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 4));
+    if (this.#missed) return;
+    this.#missed = true;
+    this.#ears.closed?.(why);
+  }
+}
+
+/** HOST and PORT of tcp://HOST:PORT; `*` and names of interfaces are for those that bind. */
+export function placeOf(url: string): { readonly host: string; readonly port: number } {
+  const [, v6, name, port] = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(url) ?? [];
+  const host = v6 ?? name;
+  if (host === undefined || Number(port) > 65_535) {
+    throw new LaboroError("LABORO_BAD_INPUT", `expected tcp://HOST:PORT, got ${url}`);
+  }
+  return { host, port: Number(port) };
+}

@@ -1,0 +1,134 @@
+/**
+ * Frames of ZMTP 3: one byte of flags, the length in one byte or in eight, the body. Pure: bytes in, bytes out. A message is frames with
+ * MORE up to one without; a command is one frame of its own.
+ */
+import { LaboroError } from "../../model/errors.js";
+import type { Limits } from "./types.js";
+
+const MORE = 1;
+const LONG = 2;
+const COMMAND = 4;
+
+export type Incoming =
+  | { readonly kind: "message"; readonly frames: readonly Buffer[] }
+  | { readonly kind: "command"; readonly body: Buffer }
+  /** More frames than a message may have; it was read and thrown away. */
+  | { readonly kind: "dropped"; readonly frames: number };
+
+const headerSize = (length: number): number => (length > 255 ? 9 : 2);
+
+export function messageSize(frames: readonly Uint8Array[]): number {
+  let size = 0;
+  for (const { length } of frames) size += headerSize(length) + length;
+  return size;
+}
+
+/** Puts a message at `at` and gives the position behind it. */
+export function writeMessage(into: Buffer, at: number, frames: readonly Uint8Array[]): number {
+  let end = at;
+  const last = frames.length - 1;
+  for (let i = 0; i <= last; i++) end = writeFrame(into, end, i < last ? MORE : 0, frames[i] as Uint8Array);
+  return end;
+}
+
+export function encodeMessage(frames: readonly Uint8Array[]): Buffer {
+  const bytes = Buffer.allocUnsafe(messageSize(frames));
+  writeMessage(bytes, 0, frames);
+  return bytes;
+}
+
+export function encodeCommand(body: Uint8Array): Buffer {
+  const bytes = Buffer.allocUnsafe(headerSize(body.length) + body.length);
+  writeFrame(bytes, 0, COMMAND, body);
+  return bytes;
+}
+
+function writeFrame(into: Buffer, at: number, flags: number, body: Uint8Array): number {
+  const { length } = body;
+  const start = at + headerSize(length);
+  if (length > 255) {
+    into[at] = flags | LONG;
+    into.writeUInt32BE(0, at + 1);
+    into.writeUInt32BE(length, at + 5);
+  } else {
+    into[at] = flags;
+    into[at + 1] = length;
+  }
+  into.set(body, start);
+  return start + length;
+}
+
+/** Takes bytes as they come, and gives what has become whole. Throws for what is not ZMTP; then nothing more may be pushed. */
+export class FrameReader {
+  readonly #limits: Pick<Limits, "frames" | "messageBytes">;
+  #chunks: Buffer[] = [];
+  #size = 0;
+  /** So many bytes are needed before it is worth looking. */
+  #need = 2;
+  #frames: Buffer[] = [];
+  #frameCount = 0;
+  #messageBytes = 0;
+
+  constructor(limits: Pick<Limits, "frames" | "messageBytes">) {
+    this.#limits = limits;
+  }
+
+  push(chunk: Buffer, found: (incoming: Incoming) => void): void {
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+    if (this.#size < this.#need) return;
+    const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#size);
+    let at = 0;
+    this.#need = 2;
+    while (bytes.length - at >= 2) {
+      const flags = bytes[at] as number;
+      if (flags > 6 || flags === (COMMAND | MORE)) throw bad(`a frame with the flags ${flags}`);
+      const start = at + ((flags & LONG) === 0 ? 2 : 9);
+      if (bytes.length < start) {
+        this.#need = start - at;
+        break;
+      }
+      const length = (flags & LONG) === 0 ? (bytes[at + 1] as number) : longLength(bytes, at + 1);
+      this.#check(length);
+      if (bytes.length < start + length) {
+        this.#need = start + length - at;
+        break;
+      }
+      at = start + length;
+      this.#frame(flags, bytes.subarray(start, at), found);
+    }
+    this.#size = bytes.length - at;
+    this.#chunks = this.#size === 0 ? [] : [bytes.subarray(at)];
+  }
+
+  #check(length: number): void {
+    const { messageBytes } = this.#limits;
+    if (this.#messageBytes + length > messageBytes) throw bad(`a message of more than ${messageBytes} bytes`);
+  }
+
+  #frame(flags: number, body: Buffer, found: (incoming: Incoming) => void): void {
+    if ((flags & COMMAND) !== 0) {
+      // A command may come between the frames of a message.
+      found({ kind: "command", body });
+      return;
+    }
+    this.#frameCount++;
+    this.#messageBytes += body.length;
+    if (this.#frameCount <= this.#limits.frames) this.#frames.push(body);
+    else this.#frames = [];
+    if ((flags & MORE) !== 0) return;
+    const frames = this.#frames;
+    const count = this.#frameCount;
+    this.#frames = [];
+    this.#frameCount = 0;
+    this.#messageBytes = 0;
+    found(count > this.#limits.frames ? { kind: "dropped", frames: count } : { kind: "message", frames });
+  }
+}
+
+function longLength(bytes: Buffer, at: number): number {
+  const high = bytes.readUInt32BE(at);
+  return high * 2 ** 32 + bytes.readUInt32BE(at + 4);
+}
+
+const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `not ZMTP 3: ${what}`);

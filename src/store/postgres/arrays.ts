@@ -1,0 +1,53 @@
+/** Columns of values as arrays in PostgreSQL's own text form, and stretches of tasks as multiranges. */
+import type { Range, Ranges } from "../../model/ranges.js";
+
+export const numbers = (list: readonly (number | null)[]): string => `{${list.map((one) => one ?? "NULL").join(",")}}`;
+
+export const flags = (list: readonly (boolean | null)[]): string =>
+  `{${list.map((one) => (one === null ? "NULL" : one ? "t" : "f")).join(",")}}`;
+
+export const texts = (list: readonly (string | null)[]): string =>
+  `{${list.map((one) => (one === null ? "NULL" : `"${plain(one).replace(/["\\]/g, "\\$&")}"`)).join(",")}}`;
+
+/** PostgreSQL has no NUL in its texts. */
+export const plain = (text: string): string => (text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text);
+
+/** The last number that a range of PostgreSQL's integers can end with. */
+const MOST = 2 ** 31 - 2;
+
+export const multirange = (ranges: Iterable<Range>): string => {
+  const parts: string[] = [];
+  for (const range of ranges) {
+    const [first, last] = [Math.max(0, range.first), Math.min(MOST, range.last)];
+    if (last >= first) parts.push(`[${first},${last + 1})`);
+  }
+  return `{${parts.join(",")}}`;
+};
+
+export function rangesFrom(text: string | null): Ranges {
+  const ranges: Range[] = [];
+  for (const [, first, end] of (text ?? "").matchAll(/\[(-?\d+),(-?\d+)\)/g)) {
+    ranges.push({ first: Number(first), last: Number(end) - 1 });
+  }
+  return ranges;
+}
+
+/** Many pieces of bytes as one parameter, with where each begins (from 1, as PostgreSQL counts) and how long it is. */
+export class Joined {
+  readonly #parts: Uint8Array[] = [];
+  readonly starts: number[] = [];
+  readonly lengths: number[] = [];
+  #size = 0;
+
+  add(bytes: Uint8Array): void {
+    this.#parts.push(bytes);
+    this.starts.push(this.#size + 1);
+    this.lengths.push(bytes.length);
+    this.#size += bytes.length;
+  }
+
+  /** A copy. */
+  get bytes(): Uint8Array {
+    return Buffer.concat(this.#parts);
+  }
+}

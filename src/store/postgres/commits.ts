@@ -1,0 +1,188 @@
+/**
+ * Batches, one after the other, each a transaction on the connection that writes.
+ *
+ *   trying      its statements are sent together; nothing is committed before all of them have answered
+ *   committing  COMMIT is on its way
+ *   unheard     the connection broke while it was: the batch is tried again, and finds its own number if it had been committed
+ *
+ * A batch has a number, which its transaction stores. It is rejected only where it is certain that nothing of it was committed; while that is
+ * not known, it is tried until it is. A statement that a broken connection leaves behind may be sent on the next one, where there is no
+ * transaction: none of them does anything without the setting that its transaction made (statements.ts).
+ */
+import { LaboroError } from "../../model/errors.js";
+import type { Epoch } from "../contract.js";
+import { MustGoApart } from "./batch.js";
+import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
+import { isKnownBatch, isTooSlow, isUnheard, storeFailure } from "./failures.js";
+
+/**
+ * $1 epoch, $2 the batch's number, $3 how long a statement may take. A broker that was found dead writes nothing more. The lock on its row
+ * makes whoever would find it dead wait for this batch.
+ */
+export const BEGIN_BATCH = `
+WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint AND NOT dead FOR KEY SHARE),
+former AS (DELETE FROM laboro.batch WHERE epoch = $1::bigint AND number = $2::bigint - 1),
+made AS (INSERT INTO laboro.batch (epoch, number) SELECT epoch, $2::bigint FROM alive)
+SELECT set_config('laboro.epoch', $1::bigint::text, true), set_config('statement_timeout', $3::text, true),
+  EXISTS (SELECT 1 FROM alive) AS alive,
+  EXISTS (SELECT 1 FROM laboro.batch WHERE epoch = $1::bigint AND number = $2::bigint) AS known`;
+
+/** Outside a transaction this is an error, where a plain COMMIT would seem to succeed. */
+const COMMIT = "COMMIT AND CHAIN";
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 1_000;
+/** What takes longer is given up, and may take longer the next time: a server that is slow must not be asked the same for ever. */
+const SLOW_MS = 12_000;
+const SLOWEST_MS = 600_000;
+/** No answer for so long after that means that there will be none. */
+const SILENCE_MS = 3_000;
+
+export interface Work<T> {
+  /** It may take as long as it takes. */
+  readonly patient: boolean;
+  /** Before the transaction: numbers that it needs. */
+  prepare(client: Client): Promise<void>;
+  /** Sends what it can before it first waits. `apart`: it must not take writes together. */
+  run(session: Session, apart: boolean): Promise<T>;
+}
+
+interface Mark {
+  readonly alive: boolean;
+  readonly known: boolean;
+}
+
+/** Of a batch whose commit was not heard of: what it would be answered. */
+interface Unheard<T> {
+  readonly answer: T;
+}
+
+export class Commits {
+  readonly #connections: Connections;
+  readonly #epoch: Epoch;
+  #number = 1;
+  #slowMs = SLOW_MS;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(connections: Connections, epoch: Epoch) {
+    this.#connections = connections;
+    this.#epoch = epoch;
+  }
+
+  /** When those before it are done. */
+  commit<T>(work: Work<T>): Promise<T> {
+    const done = this.#last.then(() => this.#commit(work));
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #commit<T>(work: Work<T>): Promise<T> {
+    const deadline = performance.now() + this.#connections.patienceMs;
+    const attempt = new Attempt(work);
+    for (let tries = 0; ; tries++) {
+      try {
+        const answer = await this.#try(attempt);
+        this.#number++;
+        this.#slowMs = SLOW_MS;
+        return answer;
+      } catch (cause) {
+        if (cause instanceof MustGoApart && !attempt.apart) {
+          attempt.apart = true;
+          continue;
+        }
+        const failure = storeFailure(cause, this.#connections.place);
+        if (failure.code === "LABORO_LEASE_LOST" || this.#connections.closed) throw failure;
+        const passing = failure.code === "LABORO_STORE_UNAVAILABLE";
+        if (attempt.unheard === undefined && (!passing || performance.now() > deadline)) throw failure;
+        if (isTooSlow(cause)) this.#slowMs = Math.min(SLOWEST_MS, this.#slowMs * 2);
+        this.#connections.replaceWriter();
+        await pause(Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries));
+      }
+    }
+  }
+
+  async #try<T>(attempt: Attempt<T>): Promise<T> {
+    const client = this.#connections.writer;
+    const slowMs = attempt.work.patient ? SLOWEST_MS : this.#slowMs;
+    const silence = setTimeout(() => {
+      this.#slowMs = Math.min(SLOWEST_MS, this.#slowMs * 2);
+      this.#connections.replaceWriter();
+    }, slowMs + SILENCE_MS);
+    try {
+      await attempt.work.prepare(client);
+      return await attempt.run(client, [this.#epoch, this.#number, slowMs]);
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+}
+
+class Attempt<T> {
+  readonly work: Work<T>;
+  apart = false;
+  unheard: Unheard<T> | undefined;
+
+  constructor(work: Work<T>) {
+    this.work = work;
+  }
+
+  async run(client: Client, mark: readonly Value[]): Promise<T> {
+    const sent: Promise<unknown>[] = [client.unsafe("BEGIN").execute()];
+    const session = pipeline(client, sent);
+    const marked = session.send<Mark>(BEGIN_BATCH, mark);
+    const answering = this.work.run(session, this.apart);
+    try {
+      const early = this.#known(await marked.then(([row]) => row));
+      if (early !== undefined) return early.answer;
+      const answer = await answering;
+      await Promise.all(sent);
+      await this.#commit(client, answer);
+      return answer;
+    } catch (cause) {
+      if (this.unheard !== undefined && isKnownBatch(cause)) return this.unheard.answer;
+      throw cause;
+    } finally {
+      // Whatever is still to answer answers before the connection is used for anything else.
+      await answering.catch(() => {});
+      await Promise.allSettled(sent);
+      client
+        .unsafe("ROLLBACK")
+        .execute()
+        .catch(() => {});
+    }
+  }
+
+  /** The answer of an earlier try that had been committed, before another broker found this one dead. */
+  #known(mark: Mark | undefined): Unheard<T> | undefined {
+    if (mark?.alive === true) {
+      // Its number was free: of the earlier tries none was committed.
+      this.unheard = undefined;
+      return undefined;
+    }
+    if (mark?.known === true && this.unheard !== undefined) return this.unheard;
+    throw new LaboroError(
+      "LABORO_LEASE_LOST",
+      "the lease of this broker has ended and others may have taken over what it had: it has to open the store anew",
+    );
+  }
+
+  async #commit(client: Client, answer: T): Promise<void> {
+    this.unheard = { answer };
+    try {
+      await client.unsafe(COMMIT).execute();
+    } catch (cause) {
+      if (!isUnheard(cause)) this.unheard = undefined;
+      throw cause;
+    }
+  }
+}
+
+/** Sends at once and in order, and keeps what was sent. */
+const pipeline = (client: Client, sent: Promise<unknown>[]): Session => ({
+  send: <Row extends object>(statement: string, values: readonly Value[] = []) => {
+    const rows = send<Row>(client, statement, values);
+    // Who sent it hears of it; here it is only waited for.
+    rows.catch(() => {});
+    sent.push(rows);
+    return rows;
+  },
+});

@@ -1,0 +1,174 @@
+/**
+ * A broker's connections to its PostgreSQL: one that writes, a few that read, one for heartbeats, and one that listens (hints.ts). A heartbeat
+ * must not wait behind a batch, nor a batch behind a page that somebody reads.
+ */
+import postgres from "postgres";
+import { LaboroError } from "../../model/errors.js";
+import { storeFailure } from "./failures.js";
+
+export type Client = postgres.Sql<{ bigint: number }>;
+
+/** What a parameter may be. Arrays go as text in PostgreSQL's own form (arrays.ts), which is cheaper to make. */
+export type Value = string | number | boolean | Uint8Array | null;
+
+export interface Session {
+  /** Sent at once: statements that do not await each other travel together. */
+  send<Row extends object>(statement: string, values?: readonly Value[]): Promise<readonly Row[]>;
+}
+
+export interface ConnectionOptions {
+  readonly url: string;
+  /** Connections that read. */
+  readonly readers?: number;
+  /** How long what fails is tried again before it is said to fail. */
+  readonly patienceMs?: number;
+}
+
+/** A lock that is not to be had for so long is another broker's that hangs. */
+const LOCK_MS = 10_000;
+/** A transaction whose broker is gone gives back its locks. */
+const IDLE_MS = 10_000;
+/** What reads may take long; a heartbeat that does is none. */
+const READ_MS = 30_000;
+const BEAT_MS = 3_000;
+const CONNECT_S = 5;
+const PAUSE_MS = 100;
+const DEFAULT_PATIENCE_MS = 2_000;
+const DEFAULT_READERS = 3;
+
+/** A statement is prepared once a connection, by its text. */
+const PREPARED = { prepare: true };
+
+export class Connections {
+  /** Which server and database, for messages: without the password. */
+  readonly place: string;
+  readonly patienceMs: number;
+  readonly #url: string;
+  readonly #readerCount: number;
+  #readers: Client;
+  #pulse: Client;
+  #writer: Client;
+  #closed = false;
+
+  constructor({ url, readers = DEFAULT_READERS, patienceMs = DEFAULT_PATIENCE_MS }: ConnectionOptions) {
+    this.#url = url;
+    this.place = placeOf(url);
+    this.patienceMs = patienceMs;
+    this.#readerCount = readers;
+    this.#readers = this.client(readers);
+    this.#pulse = this.client(1);
+    this.#writer = this.client(1);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** A client of its own, for the caller to end. */
+  client(max: number, limited = true): Client {
+    const limits = { lock_timeout: LOCK_MS, statement_timeout: READ_MS };
+    try {
+      return postgres(this.#url, {
+        max,
+        connect_timeout: CONNECT_S,
+        // A connection that is ended for its age could end in the middle of a batch.
+        max_lifetime: null,
+        backoff: (retries) => Math.min(1, 0.05 * 2 ** retries),
+        keep_alive: 10,
+        fetch_types: false,
+        types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
+        onnotice: () => {},
+        connection: {
+          application_name: "laboro",
+          idle_in_transaction_session_timeout: IDLE_MS,
+          ...(limited ? limits : {}),
+        },
+      });
+    } catch (cause) {
+      const text = cause instanceof Error ? cause.message : String(cause);
+      throw new LaboroError("LABORO_BAD_INPUT", `${this.place} is no address of a PostgreSQL database: ${text}`, {
+        cause,
+      });
+    }
+  }
+
+  /** The connection that writes. It is one: what is sent on it keeps its order. */
+  get writer(): Client {
+    return this.#writer;
+  }
+
+  /** Another one in its place; what the former still had to answer is refused. */
+  replaceWriter(): void {
+    if (this.#closed) return;
+    void this.#writer.end({ timeout: 0 });
+    this.#writer = this.client(1);
+  }
+
+  /** Statements that change nothing are asked again until patience is over. */
+  read<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
+    const ask = (): Promise<readonly Row[]> =>
+      within(READ_MS + BEAT_MS, send<Row>(this.#readers, statement, values), () => {
+        void this.#readers.end({ timeout: 0 });
+        this.#readers = this.client(this.#readerCount);
+      });
+    return this.#patiently(ask);
+  }
+
+  /** For what must not wait: once, whatever comes of it. */
+  async beat<Row extends object>(statement: string, values: readonly Value[]): Promise<readonly Row[]> {
+    try {
+      return await within(BEAT_MS, send<Row>(this.#pulse, statement, values), () => {
+        void this.#pulse.end({ timeout: 0 });
+        this.#pulse = this.client(1);
+      });
+    } catch (cause) {
+      throw storeFailure(cause, this.place);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all([this.#writer, this.#readers, this.#pulse].map((client) => client.end({ timeout: 2 })));
+  }
+
+  async #patiently<T>(ask: () => Promise<T>): Promise<T> {
+    const deadline = performance.now() + this.patienceMs;
+    for (;;) {
+      try {
+        return await ask();
+      } catch (cause) {
+        const failure = storeFailure(cause, this.place);
+        if (failure.code !== "LABORO_STORE_UNAVAILABLE" || performance.now() > deadline || this.#closed) throw failure;
+        await pause(PAUSE_MS);
+      }
+    }
+  }
+}
+
+/** What does not answer in time is cut off, so that the next try has a connection of its own; that is what refuses it. */
+async function within<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
+  const timer = setTimeout(cutOff, ms);
+  try {
+    return await answering;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+export const send = <Row extends object>(
+  client: Pick<Client, "unsafe">,
+  statement: string,
+  values: readonly Value[] = [],
+): Promise<readonly Row[]> => client.unsafe<Row[]>(statement, [...values], PREPARED).execute();
+
+function placeOf(url: string): string {
+  try {
+    const { host, pathname } = new URL(url);
+    return `postgres://${host}${pathname}`;
+  } catch {
+    // Several hosts in one address are no URL to Node.
+    return url.replace(/\/\/[^@/]*@/, "//").replace(/\?.*$/, "");
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Entries of tasks, in the chunks in which they are stored. Claims walk through a job's entries in order, so the chunks used last are kept: a
+ * chunk is then read once and not with each of its thousand tasks. Entries never change.
+ */
+import type { JobId } from "../../model/ids.js";
+import type { Entries } from "../../model/job.js";
+import type { Range } from "../../model/ranges.js";
+import { type EntryChunk, entriesWithin } from "../sqlite/entry-chunks.js";
+import type { Session } from "./connections.js";
+
+/** $1 job, $2 first and $3 last task. */
+export const ENTRIES = `
+SELECT first, last, bytes FROM laboro.entry_chunk
+WHERE job = $1::bigint AND first <= $3::int
+  AND first >= (SELECT max(first) FROM laboro.entry_chunk WHERE job = $1::bigint AND first <= $2::int)
+ORDER BY first`;
+
+const MOST_BYTES = 16 * 1024 * 1024;
+const MOST_CHUNKS = 2_000;
+
+export class EntryCache {
+  /** The job used last at the end; its chunks in any order. */
+  readonly #jobs = new Map<JobId, readonly EntryChunk[]>();
+  #bytes = 0;
+  #count = 0;
+
+  async read(job: JobId, range: Range, session: Session): Promise<Entries> {
+    const known = this.#covering(job, range);
+    if (known !== undefined) return entriesWithin(known, range);
+    const rows = await session.send<EntryChunk>(ENTRIES, [job, range.first, range.last]);
+    this.keep(job, rows);
+    return entriesWithin(rows, range);
+  }
+
+  keep(job: JobId, chunks: readonly EntryChunk[]): void {
+    const others = (this.#jobs.get(job) ?? []).filter(({ first }) => chunks.every((chunk) => chunk.first !== first));
+    this.forget(job);
+    // Of a large job those that were read last.
+    const kept = [...others, ...chunks].slice(-MOST_CHUNKS / 2);
+    this.#jobs.set(job, kept);
+    for (const { bytes } of kept) this.#bytes += bytes.length;
+    this.#count += kept.length;
+    for (const oldest of this.#jobs.keys()) {
+      if (this.#bytes <= MOST_BYTES && this.#count <= MOST_CHUNKS) return;
+      this.forget(oldest);
+    }
+  }
+
+  forget(job: JobId): void {
+    const chunks = this.#jobs.get(job) ?? [];
+    this.#jobs.delete(job);
+    for (const { bytes } of chunks) this.#bytes -= bytes.length;
+    this.#count -= chunks.length;
+  }
+
+  /** In order, if they are all there. */
+  #covering(job: JobId, range: Range): EntryChunk[] | undefined {
+    const chunks = this.#jobs.get(job);
+    if (chunks === undefined) return undefined;
+    const found = chunks.filter(({ first, last }) => first <= range.last && last >= range.first);
+    found.sort((a, b) => a.first - b.first);
+    let next = range.first;
+    for (const { first, last } of found) {
+      if (first > next) return undefined;
+      next = last + 1;
+    }
+    if (next <= range.last) return undefined;
+    this.#jobs.delete(job);
+    this.#jobs.set(job, chunks);
+    return found;
+  }
+}

@@ -1,0 +1,206 @@
+/** The engine for a group of brokers: PostgreSQL, which all of them write to. */
+import { LaboroError } from "../../model/errors.js";
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { Entries, Job } from "../../model/job.js";
+import type { TaskResult } from "../../model/outcome.js";
+import type { Range } from "../../model/ranges.js";
+import type {
+  Answer,
+  EndCell,
+  Epoch,
+  Group,
+  Held,
+  JobFilter,
+  JobPage,
+  Kept,
+  OutputPage,
+  ResultFilter,
+  ResultPage,
+  Store,
+  Write,
+} from "../contract.js";
+import { type EntryChunk, entriesWithin } from "../sqlite/entry-chunks.js";
+import { numbers, plain } from "./arrays.js";
+import { Commits } from "./commits.js";
+import { type ConnectionOptions, Connections, type Session } from "./connections.js";
+import { ENTRIES, EntryCache } from "./entry-cache.js";
+import { PostgresGroup } from "./group.js";
+import { Hints } from "./hints.js";
+import { conditionsOf } from "./job-filter.js";
+import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
+import { WorkerNumbers } from "./numbers.js";
+import { enterGroup } from "./opening.js";
+import { OUTPUT_ENDS, type OutputOptions, readOutput } from "./output-rows.js";
+import { ENDS, readEarlier, readResults } from "./result-rows.js";
+import { BYTES } from "./room.js";
+import { WriteBatch } from "./write-batch.js";
+
+export interface PostgresOptions extends ConnectionOptions {
+  /**
+   * The epoch of this broker's former life, where it is certain that it is over: what it had is this one's at once. Without it the others
+   * wait for its lease to end.
+   */
+  readonly former?: Epoch;
+  /** What this broker calls itself with its heartbeats: `former` counts only where that one did too, as a database may have been made anew. */
+  readonly identity?: string;
+  /** How long the lease runs that a broker has before its first heartbeat. */
+  readonly firstLeaseMs?: number;
+  /** Told what a person should know. */
+  readonly log?: (line: string) => void;
+}
+
+export function openPostgresStore(options: PostgresOptions): Store {
+  return new PostgresStore(options);
+}
+
+const FIRST_LEASE_MS = 30_000;
+const KEPT = `SELECT key, value, version, changed FROM laboro.kept WHERE area = $1::text ORDER BY key`;
+
+/** What there is only while the store is open. */
+interface Opened {
+  readonly connections: Connections;
+  readonly commits: Commits;
+  readonly hints: Hints;
+  readonly group: PostgresGroup;
+}
+
+class PostgresStore implements Store {
+  readonly shared = true;
+  readonly #options: PostgresOptions;
+  readonly #workers = new WorkerNumbers();
+  readonly #entries = new EntryCache();
+  /** For reading, which may be tried again. */
+  readonly #reading: Session = { send: (statement, values) => this.#open.connections.read(statement, values) };
+  #opened: Opened | undefined;
+
+  constructor(options: PostgresOptions) {
+    this.#options = options;
+  }
+
+  get group(): Group {
+    return this.#open.group;
+  }
+
+  async open(): Promise<Held> {
+    const { former, identity, firstLeaseMs = FIRST_LEASE_MS, log = () => {} } = this.#options;
+    const connections = new Connections(this.#options);
+    try {
+      const { held, seen } = await enterGroup(connections, firstLeaseMs, former, identity);
+      const commits = new Commits(connections, held.epoch);
+      const hints = new Hints(connections, held.epoch, seen, log);
+      const group = new PostgresGroup(connections, commits, hints, held.epoch);
+      this.#opened = { connections, commits, hints, group };
+      return held;
+    } catch (cause) {
+      await connections.close();
+      throw cause;
+    }
+  }
+
+  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+    const { commits, hints } = this.#open;
+    if (writes.length === 0) return [];
+    const answers = await commits.commit(new WriteBatch(writes, now, this.#workers, this.#entries));
+    const removed = writes.flatMap((write, at) =>
+      write.op === "remove" && wasRemoved(answers[at]) ? [write.job] : [],
+    );
+    if (removed.length > 0 || answers.some(concernsOthers)) hints.tell(removed);
+    return answers;
+  }
+
+  async job(id: JobId): Promise<Job | undefined> {
+    const [row] = await this.#reading.send<JobRow>(JOB, [id]);
+    return row === undefined ? undefined : jobFrom(row);
+  }
+
+  async jobs(options: {
+    readonly before?: JobId;
+    readonly limit: number;
+    readonly filter?: JobFilter;
+  }): Promise<JobPage> {
+    const { before = Number.MAX_SAFE_INTEGER, limit, filter = {} } = options;
+    const conditions = conditionsOf(filter);
+    const values = [before, limit + 1, ...conditions.map(({ value }) => value)];
+    const rows = await this.#reading.send<JobRow>(pageOfJobs(conditions), values);
+    const jobs = rows.slice(0, limit).map(jobFrom);
+    const last = jobs.at(-1);
+    return rows.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
+  }
+
+  results(
+    job: JobId,
+    options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
+  ): Promise<ResultPage> {
+    return readResults(this.#reading, job, options);
+  }
+
+  ends(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCell[]> {
+    return this.#reading.send<EndCell>(ENDS, [job, first, last, per]);
+  }
+
+  earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+    return readEarlier(this.#reading, job, index);
+  }
+
+  async entries(job: JobId, range: Range): Promise<Entries> {
+    const chunks = await this.#reading.send<EntryChunk>(ENTRIES, [job, range.first, range.last]);
+    return entriesWithin(chunks, range);
+  }
+
+  output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage> {
+    return readOutput(this.#reading, job, index, options);
+  }
+
+  async outputEnds(
+    tasks: readonly { readonly job: JobId; readonly index: TaskIndex; readonly attempt: number }[],
+  ): Promise<readonly number[]> {
+    if (tasks.length === 0) return [];
+    const rows = await this.#reading.send<{ end: number }>(OUTPUT_ENDS, [
+      numbers(tasks.map(({ job }) => job)),
+      numbers(tasks.map(({ index }) => index)),
+      numbers(tasks.map(({ attempt }) => attempt)),
+    ]);
+    return rows.map(({ end }) => end);
+  }
+
+  kept(area: string): Promise<readonly Kept[]> {
+    return this.#reading.send<Kept>(KEPT, [plain(area)]);
+  }
+
+  async bytes(): Promise<number> {
+    const [row] = await this.#reading.send<{ bytes: number }>(BYTES);
+    return row?.bytes ?? 0;
+  }
+
+  async close(): Promise<void> {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    await opened?.hints.stop();
+    await opened?.connections.close();
+  }
+
+  get #open(): Opened {
+    if (this.#opened === undefined) throw new LaboroError("LABORO_STORE_FAILED", "the store is not open");
+    return this.#opened;
+  }
+}
+
+const wasRemoved = (answer: Answer | undefined): boolean => answer?.op === "remove" && answer.removed;
+
+/** Whether brokers other than this one have to do something about it. */
+function concernsOthers(answer: Answer): boolean {
+  switch (answer.op) {
+    case "submit":
+    case "hold":
+    case "cancel":
+    case "rerun":
+    case "release":
+    case "keep":
+      return true;
+    case "settle":
+    case "replace":
+      return answer.progress?.ended !== undefined;
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,49 @@
+/** The conditions that a filter on jobs stands for, with their values. */
+import { LaboroError } from "../../model/errors.js";
+import type { JobFilter } from "../contract.js";
+import { numbers, plain } from "./arrays.js";
+import type { Value } from "./connections.js";
+import { jobEndNumber } from "./job-rows.js";
+
+export interface Condition {
+  /** With a question mark for the value. */
+  readonly sql: string;
+  readonly value: Value;
+}
+
+export function conditionsOf(filter: JobFilter): Condition[] {
+  const { states, name, pool, key, createdFrom, createdBefore, endedBefore } = filter;
+  const conditions: Condition[] = [];
+  const add = (sql: string, value: Value | undefined): void => {
+    if (value !== undefined) conditions.push({ sql, value });
+  };
+  if (states !== undefined) conditions.push(stateCondition(states));
+  if (name?.includes("*")) add("name LIKE ?::text", pattern(name));
+  else if (name !== undefined) add("name = ?::text", plain(name));
+  add("pool = ?::text", pool === undefined ? undefined : plain(pool));
+  add("key = ?::text", key === undefined ? undefined : plain(key));
+  add("created >= ?::float8", createdFrom);
+  add("created < ?::float8", createdBefore);
+  add("ended_at < ?::float8", endedBefore);
+  return conditions;
+}
+
+/** Open jobs have an index of their own, which serves only a condition in its very words. */
+function stateCondition(states: NonNullable<JobFilter["states"]>): Condition {
+  const ends = states.filter((state) => state !== "open").map(jobEndNumber);
+  if (ends.length === states.length) return { sql: "ended_state = ANY(?::smallint[])", value: numbers(ends) };
+  if (ends.length === 0) return { sql: "ended_at IS NULL AND ?::boolean", value: true };
+  return { sql: "(ended_at IS NULL OR ended_state = ANY(?::smallint[]))", value: numbers(ends) };
+}
+
+const LONGEST = 10_000;
+
+/** In LIKE a percent sign stands for any text, an underscore for any character. */
+function pattern(name: string): string {
+  if (name.length > LONGEST) {
+    throw new LaboroError("LABORO_BAD_INPUT", `a pattern for names of ${name.length} characters: at most ${LONGEST}`);
+  }
+  return plain(name)
+    .replace(/[\\%_]/g, "\\$&")
+    .replace(/\*+/g, "%");
+}

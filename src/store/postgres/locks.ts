@@ -1,0 +1,71 @@
+/**
+ * What a batch takes hold of before it changes anything, always in this order: jobs by number, then parcels by name. So two batches that want the
+ * same wait for each other and never in a circle.
+ *
+ * A job's row is held against exactly what must not happen meanwhile:
+ *   results, tasks that go back   KEY SHARE       no cancel, no rerun, no removal; any number of brokers at a time
+ *   leases, holds, giving back    NO KEY UPDATE   none of these by another broker either
+ *   cancels, reruns, removals     UPDATE          nothing at all
+ * A batch that holds one job more tightly holds all of its jobs so.
+ */
+import type { JobId, ParcelId } from "../../model/ids.js";
+import type { Write } from "../contract.js";
+import { numbers } from "./arrays.js";
+import type { Session } from "./connections.js";
+import { OWN } from "./statements.js";
+
+const STRENGTHS = ["KEY SHARE", "NO KEY UPDATE", "UPDATE"] as const;
+
+/** $1 jobs, $2 parcels whose jobs are meant too. */
+export const lockJobs = (strength: (typeof STRENGTHS)[number]): string => `
+SELECT id FROM laboro.job
+WHERE id IN (SELECT unnest($1::bigint[]) UNION SELECT job FROM laboro.parcel WHERE id = ANY($2::bigint[]))
+ORDER BY id FOR ${strength} OF job`;
+
+/** $1 parcels. Whoever else has one has it for good: that row is not waited for. */
+export const LOCK_PARCELS = `
+SELECT id FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN} ORDER BY id FOR UPDATE`;
+
+export async function takeHold(session: Session, writes: readonly Write[]): Promise<void> {
+  const jobs = new Set<JobId>();
+  const parcels = new Set<ParcelId>();
+  const released = new Set<ParcelId>();
+  let strength = 0;
+  for (const write of writes) {
+    switch (write.op) {
+      case "settle":
+      case "replace":
+        jobs.add(write.job);
+        parcels.add(write.parcel);
+        break;
+      case "claim":
+        parcels.add(write.from);
+        break;
+      case "release":
+        parcels.add(write.parcel);
+        released.add(write.parcel);
+        strength = Math.max(strength, 1);
+        break;
+      case "lease":
+      case "hold":
+        jobs.add(write.job);
+        strength = Math.max(strength, 1);
+        break;
+      case "cancel":
+      case "rerun":
+      case "remove":
+        jobs.add(write.job);
+        strength = 2;
+        break;
+      default:
+        break;
+    }
+  }
+  const locks: Promise<unknown>[] = [];
+  if (jobs.size > 0 || released.size > 0) {
+    const statement = lockJobs(STRENGTHS[strength] ?? "UPDATE");
+    locks.push(session.send(statement, [numbers([...jobs]), numbers([...released])]));
+  }
+  if (parcels.size > 0) locks.push(session.send(LOCK_PARCELS, [numbers([...parcels])]));
+  await Promise.all(locks);
+}

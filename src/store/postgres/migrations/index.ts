@@ -1,0 +1,57 @@
+/**
+ * The schema's history: migration n brings a database from version n - 1 to n. Each is one transaction with the change of the number.
+ * Brokers that start at the same time take turns by an advisory lock; one that is older than the schema is refused.
+ */
+import { LaboroError } from "../../../model/errors.js";
+import type { Client } from "../connections.js";
+import { first } from "./001-first.js";
+
+export const MIGRATIONS: readonly string[] = [first];
+
+/** The name of the lock: nothing else in the database may use it. */
+const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
+const THERE = "SELECT to_regclass('laboro.version') IS NOT NULL AS there";
+const VERSION = "SELECT number FROM laboro.version";
+const MAKE_ROOM = `
+CREATE SCHEMA IF NOT EXISTS laboro;
+CREATE TABLE laboro.version (one boolean PRIMARY KEY DEFAULT true CHECK (one), number integer NOT NULL);
+INSERT INTO laboro.version (number) VALUES (0);
+`;
+
+type Asking = Pick<Client, "unsafe">;
+
+export async function migrate(
+  client: Client,
+  place: string,
+  migrations: readonly string[] = MIGRATIONS,
+): Promise<void> {
+  let version = await schemaVersion(client, place, migrations.length);
+  while (version < migrations.length) version = await migrateOnce(client, place, migrations);
+}
+
+function migrateOnce(client: Client, place: string, migrations: readonly string[]): Promise<number> {
+  return client.begin(async (sql) => {
+    await sql.unsafe(LOCK);
+    // Another broker may have been here meanwhile.
+    const version = await schemaVersion(sql, place, migrations.length);
+    const next = migrations[version];
+    if (next === undefined) return version;
+    if (version === 0) await sql.unsafe(MAKE_ROOM);
+    await sql.unsafe(next);
+    await sql.unsafe(`UPDATE laboro.version SET number = ${version + 1}`);
+    return version + 1;
+  });
+}
+
+/** 0 where there is none yet. */
+export async function schemaVersion(client: Asking, place: string, known = MIGRATIONS.length): Promise<number> {
+  const [room] = await client.unsafe<{ there: boolean }[]>(THERE);
+  if (room?.there !== true) return 0;
+  const [row] = await client.unsafe<{ number: number }[]>(VERSION);
+  const version = row?.number ?? 0;
+  if (version <= known) return version;
+  throw new LaboroError(
+    "LABORO_DATA_NEWER",
+    `${place} has schema version ${version}, this laboro knows up to ${known}: use the newer laboro, or another database`,
+  );
+}

@@ -1,0 +1,41 @@
+/**
+ * A cancel. Once everything from the cursor on is cancelled, the cursor moves to the end; cancelled tasks at the ends of what nobody owns leave at once.
+ */
+import type { JobId } from "../../../model/ids.js";
+import { multirange, plain } from "../arrays.js";
+import type { Batch } from "../batch.js";
+import type { Ledger } from "../ledger.js";
+import type { Placed } from "../stages.js";
+import { addToTally, CHANGED } from "../statements.js";
+
+/** $1 job, $2 ranges, $3 reason. The job's row is locked against every other change. */
+export const CANCEL = `
+WITH asked AS MATERIALIZED (
+  SELECT id, count, cursor, cancels + ($2::int4multirange * int4multirange(int4range(0, count))) AS cancels
+  FROM laboro.job WHERE id = $1::bigint AND ended_at IS NULL),
+beyond AS MATERIALIZED (
+  SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks FROM asked),
+free AS MATERIALIZED (
+  SELECT p.id, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - a.cancels AS stays
+  FROM asked a JOIN laboro.parcel p ON p.job = a.id WHERE p.epoch IS NULL),
+trimmed AS (
+  UPDATE laboro.parcel p SET first = lower(f.stays), last = upper(f.stays) - 1
+  FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
+gone AS (DELETE FROM laboro.parcel p USING free f WHERE p.id = f.id AND isempty(f.stays)),
+told AS (
+  UPDATE laboro.job j SET cancels = a.cancels, reason = coalesce($3::text, j.reason), cursor = j.cursor + b.tasks, ${CHANGED}
+  FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
+counted AS MATERIALIZED (
+  SELECT b.id AS job, 0 AS bytes, 0 AS succeeded, 0 AS failed,
+    b.tasks + (SELECT coalesce(sum(size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END), 0) FROM free) AS cancelled
+  FROM beyond b),
+summed AS (${addToTally("counted WHERE cancelled > 0")})
+SELECT j.id AS job, coalesce((SELECT cancelled FROM counted), 0)::int AS cancelled FROM laboro.job j WHERE j.id = $1::bigint`;
+
+export async function cancel(batch: Batch, ledger: Ledger, { at, write }: Placed<"cancel">): Promise<void> {
+  const { op, job, ranges, reason } = write;
+  const values = [job, multirange(ranges), reason === undefined ? null : plain(reason)];
+  const [row] = await batch.session.send<{ job: JobId; cancelled: number }>(CANCEL, values);
+  batch.answers[at] = { op };
+  if (row !== undefined) ledger.add(at, job, { cancelled: row.cancelled });
+}

@@ -1,0 +1,42 @@
+/** Tasks granted to this broker: what was given back, in task order, then what lies at the job's cursor. */
+import type { Batch } from "../batch.js";
+import { PARCEL_COLUMNS, PARCEL_FIELDS, type ParcelRow, parcelFrom } from "../parcels.js";
+import type { Placed } from "../stages.js";
+import { OWN } from "../statements.js";
+
+/**
+ * $1 job, $2 most, $3 the new parcel's name, $4 now. The job's row is locked (locks.ts), so that its cursor is what it seems; parcels that
+ * somebody else is about to change are passed over.
+ */
+export const LEASE = `
+WITH due AS MATERIALIZED (
+  SELECT d.*, d.last - d.first + 1 AS size, sum(d.last - d.first + 1) OVER (ORDER BY d.first) AS upto
+  FROM (SELECT * FROM laboro.parcel WHERE job = $1::bigint AND epoch IS NULL AND not_before <= $4::float8
+        ORDER BY first LIMIT $2::int + 1 FOR UPDATE SKIP LOCKED) AS d),
+-- One that is larger than what is left to grant is divided.
+divided AS MATERIALIZED (SELECT *, ($2::int - (upto - size))::int AS part FROM due WHERE upto > $2::int AND upto - size < $2::int),
+granted AS (SELECT least(coalesce(max(upto), 0), $2::int)::int AS tasks FROM due),
+fresh AS MATERIALIZED (
+  SELECT j.id, j.cursor, least(j.count, j.cursor + $2::int - g.tasks) AS next, j.count FROM laboro.job j, granted g WHERE j.id = $1::bigint),
+taken AS (
+  UPDATE laboro.parcel p SET epoch = ${OWN} FROM due WHERE p.id = due.id AND due.upto <= $2::int
+  RETURNING ${PARCEL_FIELDS}),
+cut AS (UPDATE laboro.parcel p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
+made AS (
+  INSERT INTO laboro.parcel AS p (${PARCEL_COLUMNS})
+  SELECT $3::bigint, job, first, first + part - 1, attempt, failures, crashes, not_before, avoid, NULL, ${OWN} FROM divided
+  UNION ALL
+  SELECT $3::bigint, id, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, ${OWN} FROM fresh WHERE next > cursor
+  RETURNING ${PARCEL_FIELDS}),
+moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.id AND f.next > f.cursor),
+more AS (SELECT EXISTS (SELECT 1 FROM due WHERE upto > $2::int) OR EXISTS (SELECT 1 FROM fresh WHERE next < count) AS more)
+SELECT more, l.* FROM more LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
+
+type Row = { readonly more: boolean } & (ParcelRow | { readonly id: null });
+
+export async function lease(batch: Batch, { at, write }: Placed<"lease">): Promise<void> {
+  const { op, job, most, parcel } = write;
+  const rows = await batch.session.send<Row>(LEASE, [job, Math.max(0, most), parcel, batch.now]);
+  const parcels = rows.flatMap((row) => (row.id === null ? [] : [parcelFrom(row)])).sort((a, b) => a.first - b.first);
+  batch.answers[at] = { op, job, parcels, more: rows[0]?.more === true };
+}

@@ -1,0 +1,64 @@
+/** Bytes of output, as rows. What comes again is stored once. */
+import type { OutputStream } from "../../../model/outcome.js";
+import type { OutputChunk, Write } from "../../contract.js";
+import { Joined, numbers } from "../arrays.js";
+import type { Value } from "../connections.js";
+import { addToTally } from "../statements.js";
+
+export const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
+
+/** Larger rows would cost a reader of a few bytes more. */
+const MOST_BYTES = 64 * 1024;
+
+/** $1 the bytes, one behind the other; $2 to $8 where each belongs and lies; $9 jobs that come with the same batch. */
+export const APPEND = `
+WITH given AS MATERIALIZED (
+  SELECT c.*, c.at + c.length AS until, max(c.at + c.length) OVER (
+    PARTITION BY c.job, c.idx, c.attempt ORDER BY c.n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+  FROM unnest($2::bigint[], $3::int[], $4::int[], $5::smallint[], $6::bigint[], $7::int[], $8::int[]) WITH ORDINALITY
+    AS c (job, idx, attempt, stream, at, start, length, n)),
+-- What is known already, from earlier batches and from earlier in this one, is left out.
+fresh AS MATERIALIZED (
+  SELECT g.*, coalesce(j.life, 0) AS life, greatest(0, least(g.length, greatest(coalesce(g.before, 0), coalesce(s.until, 0)) - g.at))::int AS known
+  FROM given g LEFT JOIN laboro.job j ON j.id = g.job
+  LEFT JOIN LATERAL (
+    SELECT o.at + octet_length(o.bytes) AS until FROM laboro.output o
+    WHERE o.job = g.job AND o.idx = g.idx AND o.attempt = g.attempt ORDER BY o.at DESC LIMIT 1) AS s ON true
+  WHERE j.id IS NOT NULL OR g.job = ANY($9::bigint[])),
+added AS (
+  INSERT INTO laboro.output (job, idx, attempt, life, stream, at, bytes)
+  SELECT job, idx, attempt, life, stream, at + known, substring($1::bytea FROM start + known FOR length - known)
+  FROM fresh WHERE known < length
+  ON CONFLICT DO NOTHING
+  RETURNING job, octet_length(bytes) AS bytes),
+sized AS (SELECT job, sum(bytes) AS bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM added GROUP BY job)
+${addToTally("sized")}`;
+
+/** All that a batch brings, copied: what it is a view of may change while it waits for its turn. */
+export function outputOf(writes: readonly Write[]): readonly Value[] | undefined {
+  const chunks: OutputChunk[] = [];
+  for (const write of writes)
+    if (write.op === "output") for (const chunk of write.chunks) chunks.push(...pieces(chunk));
+  if (chunks.length === 0) return undefined;
+  const bytes = new Joined();
+  for (const chunk of chunks) bytes.add(chunk.bytes);
+  return [
+    bytes.bytes,
+    numbers(chunks.map(({ job }) => job)),
+    numbers(chunks.map(({ index }) => index)),
+    numbers(chunks.map(({ attempt }) => attempt)),
+    numbers(chunks.map(({ stream }) => STREAMS.indexOf(stream))),
+    numbers(chunks.map(({ offset }) => offset)),
+    numbers(bytes.starts),
+    numbers(bytes.lengths),
+  ];
+}
+
+function pieces(chunk: OutputChunk): OutputChunk[] {
+  if (chunk.bytes.length <= MOST_BYTES) return chunk.bytes.length === 0 ? [] : [chunk];
+  const list: OutputChunk[] = [];
+  for (let at = 0; at < chunk.bytes.length; at += MOST_BYTES) {
+    list.push({ ...chunk, offset: chunk.offset + at, bytes: chunk.bytes.subarray(at, at + MOST_BYTES) });
+  }
+  return list;
+}

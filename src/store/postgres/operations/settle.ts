@@ -1,0 +1,98 @@
+/** Results of tasks. Those of a batch go in one statement, whatever parcels and jobs they are of. */
+import type { JobId } from "../../../model/ids.js";
+import type { Counters } from "../../../model/job.js";
+import { numbers } from "../arrays.js";
+import { type Batch, MustGoApart } from "../batch.js";
+import type { Ledger } from "../ledger.js";
+import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows, stateNumber } from "../result-columns.js";
+import type { Placed } from "../stages.js";
+import { addToTally, flagsFrom, OWN, ownFlags } from "../statements.js";
+
+const CANCELLED = stateNumber("cancelled");
+
+/**
+ * $1 parcels and $2 their jobs, one a write; $3 the parcels that are empty now; from $4 on the results. Lists are looked up by position and not
+ * joined: the planner does not know how long they are, and a join of two it takes for short would look at every pair.
+ */
+export const settleStatement = (rare: boolean): string => `
+WITH own AS MATERIALIZED (${ownFlags("$1")}),
+cancelling AS MATERIALIZED (
+  SELECT array_agg(coalesce(j.cancels <> '{}', false) ORDER BY a.n) AS flags
+  FROM unnest($2::bigint[]) WITH ORDINALITY AS a (id, n) LEFT JOIN laboro.job j ON j.id = a.id),
+added AS (
+  INSERT INTO laboro.result (${RESULT_COLUMNS})
+  SELECT ($2::bigint[])[r.w], r.idx, r.attempt,
+    CASE WHEN (SELECT flags FROM cancelling)[r.w] AND (SELECT cancels FROM laboro.job WHERE id = ($2::bigint[])[r.w]) @> r.idx
+      THEN ${CANCELLED} ELSE r.state END,
+    r.worker, r.started, r.ended, r.output_end, r.code, ${rareColumns(rare)}
+  FROM ${resultRows(4, rare)}
+  WHERE (SELECT flags FROM own)[r.w]
+  ON CONFLICT DO NOTHING
+  RETURNING job, state),
+counted AS MATERIALIZED (
+  SELECT job, 0 AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+    count(*) FILTER (WHERE state = 2) AS cancelled
+  FROM added GROUP BY job),
+summed AS (${addToTally("counted")}),
+gone AS (DELETE FROM laboro.parcel WHERE id = ANY($3::bigint[]) AND epoch = ${OWN})
+SELECT (SELECT flags FROM own)::text AS own,
+  (SELECT json_agg(json_build_array(job, succeeded, failed, cancelled)) FROM counted) AS counted`;
+
+interface Row {
+  readonly own: string | null;
+  readonly counted: readonly (readonly [JobId, number, number, number])[] | null;
+}
+
+export async function settle(batch: Batch, ledger: Ledger, writes: readonly Placed<"settle">[]): Promise<void> {
+  const { rare, values } = resultColumns(
+    writes.map(({ write }) => write.results),
+    batch.workers,
+  );
+  const parcels = writes.map(({ write }) => write.parcel);
+  const empty = writes.filter(({ write }) => write.empty).map(({ write }) => write.parcel);
+  const jobs = writes.map(({ write }) => write.job);
+  const lists = [numbers(parcels), numbers(jobs), numbers(empty)];
+  const [row] = await batch.session.send<Row>(settleStatement(rare), [...lists, ...values]);
+  const own = flagsFrom(row?.own ?? null);
+  const mine = writes.filter((_, i) => own[i] === true);
+  for (const { at, write } of writes) batch.answers[at] = { op: write.op, lost: true };
+  for (const { at, write } of mine) batch.answers[at] = { op: write.op, lost: false };
+  if (writes.length === 1) {
+    const [, succeeded = 0, failed = 0, cancelled = 0] = row?.counted?.[0] ?? [];
+    for (const { at, write } of mine) ledger.add(at, write.job, { succeeded, failed, cancelled });
+    return;
+  }
+  const added = new Map(
+    (row?.counted ?? []).map(([job, succeeded, failed, cancelled]) => [job, { succeeded, failed, cancelled }]),
+  );
+  for (const [job, more] of sumsOf(mine)) {
+    // Some had a result already, or were cancelled: which write brought how many that are new is not known.
+    if (!same(more, added.get(job))) throw new MustGoApart();
+  }
+  for (const one of mine) ledger.add(one.at, one.write.job, countersOf(one));
+}
+
+const NOTHING: Counters = { succeeded: 0, failed: 0, cancelled: 0 };
+
+const same = (a: Counters, b: Counters = NOTHING): boolean =>
+  a.succeeded === b.succeeded && a.failed === b.failed && a.cancelled === b.cancelled;
+
+function countersOf({ write }: Placed<"settle">): Counters {
+  const counters = { ...NOTHING };
+  for (const { state } of write.results) counters[state]++;
+  return counters;
+}
+
+function sumsOf(writes: readonly Placed<"settle">[]): Map<JobId, Counters> {
+  const sums = new Map<JobId, Counters>();
+  for (const one of writes) {
+    const sum = sums.get(one.write.job) ?? NOTHING;
+    const more = countersOf(one);
+    sums.set(one.write.job, {
+      succeeded: sum.succeeded + more.succeeded,
+      failed: sum.failed + more.failed,
+      cancelled: sum.cancelled + more.cancelled,
+    });
+  }
+  return sums;
+}

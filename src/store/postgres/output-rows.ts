@@ -1,0 +1,126 @@
+/** Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined. */
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { OutputStream } from "../../model/outcome.js";
+import type { OutputPage, OutputPiece } from "../contract.js";
+import type { Session } from "./connections.js";
+import { STREAMS } from "./operations/output.js";
+
+export interface OutputOptions {
+  readonly attempt?: number;
+  readonly from: number;
+  readonly limit: number;
+  readonly stream?: OutputStream;
+}
+
+/** $1 job, $2 task. */
+export const LATEST = "SELECT max(attempt) AS attempt FROM laboro.output WHERE job = $1::bigint AND idx = $2::int";
+
+/** $1 job, $2 task, $3 attempt, $4 from, $5 rows at most: from the row on in which `from` lies. */
+export const OUTPUT_ROWS = `
+SELECT at, stream, bytes FROM laboro.output
+WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND at >= coalesce((
+  SELECT max(at) FROM laboro.output WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND at <= $4::bigint), 0)
+ORDER BY at LIMIT $5::int`;
+
+/**
+ * $1 jobs, $2 tasks, $3 attempts. Nothing of an attempt that has ended: it has a result, or its job ended while it ran, and may be in another life
+ * since.
+ */
+export const OUTPUT_ENDS = `
+SELECT coalesce((
+  SELECT o.at + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job
+  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.life = j.life AND j.ended_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM laboro.result r WHERE r.job = a.job AND r.idx = a.idx AND r.attempt = a.attempt)
+    AND NOT EXISTS (SELECT 1 FROM laboro.earlier e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
+  ORDER BY o.at DESC LIMIT 1), 0) AS "end"
+FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, attempt, n) ORDER BY a.n`;
+
+/** Rows asked for at a time: a few where they are large. */
+const FEWEST_ROWS = 4;
+const MOST_ROWS = 2_000;
+/** A page ends after reading this much, however little of it was asked for. */
+const READ_AT_MOST = 8 * 1024 * 1024;
+
+interface Row {
+  readonly at: number;
+  readonly stream: number;
+  readonly bytes: Uint8Array;
+}
+
+export async function readOutput(
+  session: Session,
+  job: JobId,
+  index: TaskIndex,
+  options: OutputOptions,
+): Promise<OutputPage> {
+  const attempt = options.attempt ?? (await latest(session, job, index));
+  const page = new Page(options);
+  let budget = READ_AT_MOST;
+  for (let wanted = FEWEST_ROWS; ; ) {
+    const rows = await session.send<Row>(OUTPUT_ROWS, [job, index, attempt, page.at, wanted]);
+    for (const { at, stream, bytes } of rows) {
+      if (page.full || budget <= 0) {
+        // There is more, unless this row says nothing that the page has not.
+        if (at + bytes.length > page.at) return { pieces: page.pieces, next: page.at };
+        continue;
+      }
+      page.take(STREAMS[stream] ?? "stdout", at, bytes);
+      budget -= bytes.length;
+    }
+    if (rows.length < wanted) return page.cut ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };
+    const size = rows.reduce((sum, { bytes }) => sum + bytes.length, 0) / rows.length;
+    wanted = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.ceil(Math.min(options.limit, budget) / size)));
+  }
+}
+
+async function latest(session: Session, job: JobId, index: TaskIndex): Promise<number> {
+  const [row] = await session.send<{ attempt: number | null }>(LATEST, [job, index]);
+  return row?.attempt ?? 0;
+}
+
+class Page {
+  at: number;
+  /** Less was taken of a row than there was. */
+  cut = false;
+  #room: number;
+  readonly #wanted: OutputStream | undefined;
+  readonly #drafts: { stream: OutputStream; offset: number; end: number; parts: Uint8Array[] }[] = [];
+
+  constructor({ from, limit, stream }: OutputOptions) {
+    this.at = from;
+    this.#room = Math.max(1, limit);
+    this.#wanted = stream;
+  }
+
+  get full(): boolean {
+    return this.#room === 0;
+  }
+
+  /** Bytes that begin at this offset; what lies before the page, or is in it already, is passed over. */
+  take(stream: OutputStream, offset: number, bytes: Uint8Array): void {
+    const fresh = bytes.subarray(Math.max(0, this.at - offset));
+    if (fresh.length === 0) return;
+    const start = Math.max(offset, this.at);
+    if (this.#wanted !== undefined && stream !== this.#wanted) {
+      this.at = start + fresh.length;
+      return;
+    }
+    const part = fresh.subarray(0, this.#room);
+    this.cut = part.length < fresh.length;
+    this.at = start + part.length;
+    this.#room -= part.length;
+    const last = this.#drafts.at(-1);
+    if (last?.stream === stream && last.end === start) {
+      last.parts.push(part);
+      last.end = this.at;
+    } else this.#drafts.push({ stream, offset: start, end: this.at, parts: [part] });
+  }
+
+  get pieces(): OutputPiece[] {
+    return this.#drafts.map(({ stream, offset, parts }) => ({
+      stream,
+      offset,
+      bytes: new Uint8Array(Buffer.concat(parts)),
+    }));
+  }
+}

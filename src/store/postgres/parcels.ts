@@ -1,0 +1,39 @@
+/** Rows of parcels. */
+import type { JobId, ParcelId, WorkerId } from "../../model/ids.js";
+import type { HeldParcel, Parcel } from "../contract.js";
+import { rangesFrom } from "./arrays.js";
+
+export const PARCEL_COLUMNS = "id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch";
+
+/** The fields of a parcel, for a reader; `p` is the row. */
+export const PARCEL_FIELDS = `
+p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.avoid, p.worker`;
+
+export interface ParcelRow {
+  readonly id: ParcelId;
+  readonly job: JobId;
+  readonly first: number;
+  readonly last: number;
+  readonly attempt: number;
+  readonly failures: number;
+  readonly crashes: number;
+  readonly notBefore: number;
+  readonly avoid: WorkerId | null;
+  readonly worker: WorkerId | null;
+}
+
+export function parcelFrom(row: ParcelRow): Parcel {
+  const { id, job, first, last, attempt, failures, crashes, notBefore, avoid, worker } = row;
+  const known = { id, job, first, last, attempt, failures, crashes, notBefore };
+  return { ...known, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
+}
+
+/** The tasks of a parcel that have a result, as a multirange; `p` is its row. */
+export const SETTLED = `
+(SELECT range_agg(int4range(r.idx, r.idx + 1)) FROM laboro.result r
+ WHERE r.job = p.job AND r.idx BETWEEN p.first AND p.last)::text AS settled`;
+
+export type HeldRow = ParcelRow & { readonly settled: string | null };
+
+export const heldFrom = (rows: readonly HeldRow[]): HeldParcel[] =>
+  rows.toSorted((a, b) => a.id - b.id).map((row) => ({ parcel: parcelFrom(row), settled: rangesFrom(row.settled) }));

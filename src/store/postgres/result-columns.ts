@@ -1,0 +1,88 @@
+/** Results as columns of parameters, and as rows that come back. */
+import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import { flags, numbers, texts } from "./arrays.js";
+import type { Value } from "./connections.js";
+
+/** How a task ended, by the number that the tables have for it. */
+export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
+export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
+
+export const RESULT_COLUMNS =
+  "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
+
+/** `w` is the position of the write that brings it. The last three are left out where no result has any of them. */
+const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_end", "code"];
+const RARE = ["signal", "timed_out", "error"];
+const TYPES = "int int int smallint int float8 float8 bigint bigint text boolean text".split(" ");
+
+export interface ResultColumns {
+  readonly rare: boolean;
+  readonly values: readonly Value[];
+}
+
+/** The rows as a source: `unnest($n::int[], …) AS r (w, idx, …)`, from parameter `first` on. */
+export function resultRows(first: number, rare: boolean): string {
+  const names = rare ? [...COLUMNS, ...RARE] : COLUMNS;
+  const parameters = names.map((_, i) => `$${first + i}::${TYPES[i]}[]`);
+  return `unnest(${parameters.join(", ")}) AS r (${names.join(", ")})`;
+}
+
+export const rareColumns = (rare: boolean): string => (rare ? "r.signal, r.timed_out, r.error" : "NULL, NULL, NULL");
+
+/** The results of each write, one list behind the other. */
+export function resultColumns(
+  lists: readonly (readonly TaskResult[])[],
+  workers: ReadonlyMap<string, number>,
+): ResultColumns {
+  const all = lists.flat();
+  const from = lists.flatMap((results, at) => new Array<number>(results.length).fill(at + 1));
+  const values = [
+    numbers(from),
+    numbers(all.map(({ index }) => index)),
+    numbers(all.map(({ attempt }) => attempt)),
+    numbers(all.map(({ state }) => stateNumber(state))),
+    numbers(all.map(({ worker }) => workers.get(worker) ?? 0)),
+    numbers(all.map(({ started }) => started)),
+    numbers(all.map(({ ended }) => ended)),
+    numbers(all.map(({ outputEnd }) => outputEnd)),
+    numbers(all.map(({ code }) => code ?? null)),
+  ];
+  if (!all.some(({ signal, timedOut, error }) => (signal ?? timedOut ?? error) !== undefined)) {
+    return { rare: false, values };
+  }
+  const rare = [
+    texts(all.map(({ signal }) => signal ?? null)),
+    flags(all.map(({ timedOut }) => timedOut ?? null)),
+    texts(all.map(({ error }) => error ?? null)),
+  ];
+  return { rare: true, values: [...values, ...rare] };
+}
+
+export interface ResultRow {
+  readonly index: number;
+  readonly attempt: number;
+  readonly state: number;
+  readonly worker: string;
+  readonly started: number;
+  readonly ended: number;
+  readonly outputEnd: number;
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly timedOut: boolean | null;
+  readonly error: string | null;
+}
+
+export const RESULT_FIELDS = `
+r.idx AS "index", r.attempt, r.state, w.name AS worker, r.started, r.ended, r.output_end AS "outputEnd", r.code, r.signal,
+r.timed_out AS "timedOut", r.error`;
+
+export function resultFrom({ code, signal, timedOut, error, state, ...row }: ResultRow): TaskResult {
+  return {
+    ...row,
+    state: STATES[state] ?? "failed",
+    ...(code === null ? {} : { code }),
+    ...(signal === null ? {} : { signal }),
+    ...(timedOut === null ? {} : { timedOut }),
+    ...(error === null ? {} : { error }),
+  };
+}

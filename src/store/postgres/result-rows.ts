@@ -1,0 +1,55 @@
+/** Reading results, page by page. */
+import type { JobId, TaskIndex } from "../../model/ids.js";
+import type { TaskEnd, TaskResult } from "../../model/outcome.js";
+import type { ResultFilter, ResultPage } from "../contract.js";
+import { plain } from "./arrays.js";
+import type { Session } from "./connections.js";
+import { RESULT_FIELDS, type ResultRow, resultFrom, STATES, stateNumber } from "./result-columns.js";
+
+/** What is no success has an index of its own, which serves only a query that says so itself. */
+const conditionFor = (state: TaskEnd | undefined): string => {
+  if (state === undefined) return "";
+  const number = stateNumber(state);
+  return number === 0 ? "AND r.state = 0" : `AND r.state <> 0 AND r.state = ${number}`;
+};
+
+/** $1 job, $2 from, $3 limit, $4 the worker's name or null. */
+export const pageOfResults = (state?: TaskEnd): string => `
+SELECT ${RESULT_FIELDS} FROM laboro.result r JOIN laboro.worker w ON w.id = r.worker
+WHERE r.job = $1::bigint AND r.idx >= $2::int ${conditionFor(state)}
+  AND ($4::text IS NULL OR r.worker = (SELECT id FROM laboro.worker WHERE name = $4::text))
+ORDER BY r.idx LIMIT $3::int`;
+
+/** $1 job, $2 task. */
+export const EARLIER = `
+SELECT ${RESULT_FIELDS} FROM laboro.earlier r JOIN laboro.worker w ON w.id = r.worker
+WHERE r.job = $1::bigint AND r.idx = $2::int ORDER BY r.attempt`;
+
+/** $1 job, $2 first, $3 last, $4 tasks a cell. */
+export const ENDS = `
+SELECT (idx - $2::int) / $4::int AS cell, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
+  count(*) FILTER (WHERE state = 2) AS cancelled
+FROM laboro.result WHERE job = $1::bigint AND idx BETWEEN $2::int AND $3::int
+GROUP BY cell ORDER BY cell`;
+
+export async function readResults(
+  session: Session,
+  job: JobId,
+  options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
+): Promise<ResultPage> {
+  const { from, limit, filter = {} } = options;
+  const worker = filter.worker === undefined ? null : plain(filter.worker);
+  const read = (state?: TaskEnd) => session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker]);
+  const pages = await Promise.all(
+    // Each state by its own index, in order; as many of each as are wanted of all.
+    filter.states === undefined ? [read()] : STATES.filter((state) => filter.states?.includes(state)).map(read),
+  );
+  const rows = pages.length === 1 ? (pages[0] ?? []) : pages.flat().toSorted((a, b) => a.index - b.index);
+  const results = rows.slice(0, limit).map(resultFrom);
+  const beyond = rows[limit];
+  return beyond === undefined ? { results } : { results, next: beyond.index };
+}
+
+export async function readEarlier(session: Session, job: JobId, index: TaskIndex): Promise<TaskResult[]> {
+  return (await session.send<ResultRow>(EARLIER, [job, index])).map(resultFrom);
+}

@@ -1,0 +1,91 @@
+/** Several real brokers on one store that lives in memory, with workers and clients of each, in this process. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach } from "vitest";
+import {
+  type Broker,
+  type BrokerOptions,
+  type Client,
+  connect,
+  startBroker,
+  startWorker,
+  type Worker,
+  type WorkerOptions,
+} from "../../../src/client/index.js";
+import { ModelWorld } from "../../store/model-store.js";
+import { until } from "../../support/wait.js";
+
+export const PATIENCE_MS = 30_000;
+
+export interface Member {
+  readonly broker: Broker;
+  readonly client: Client;
+  worker(options?: Partial<WorkerOptions>): Worker;
+}
+
+export interface TestGroup {
+  readonly dir: string;
+  readonly world: ModelWorld;
+  readonly members: readonly Member[];
+  join(options?: Partial<BrokerOptions>): Promise<Member>;
+}
+
+const open: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+export const atEnd = (close: () => Promise<void>): void => void open.push(close);
+
+export async function openGroup(count: number, options: Partial<BrokerOptions> = {}): Promise<TestGroup> {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-group-"));
+  open.push(async () => rmSync(dir, { recursive: true, force: true }));
+  const world = new ModelWorld();
+  const members: Member[] = [];
+  const group: TestGroup = {
+    dir,
+    world,
+    members,
+    join: async (more = {}) => {
+      const member = await joinGroup(group, { ...options, ...more });
+      members.push(member);
+      return member;
+    },
+  };
+  for (let i = 0; i < count; i++) await group.join();
+  for (const { broker } of members) await seesAll(broker, count);
+  return group;
+}
+
+async function joinGroup({ dir, world, members }: TestGroup, options: Partial<BrokerOptions>): Promise<Member> {
+  const data = join(dir, `broker-${members.length}`);
+  const broker = await startBroker({ dir: data, port: 0, store: () => world.store(), leaseMs: 3_000, ...options });
+  open.push(() => broker.stop());
+  const client = await connect({ broker: broker.url, token: broker.token });
+  open.push(async () => client.close());
+  return {
+    broker,
+    client,
+    worker: (more = {}) => {
+      const worker = startWorker({ broker: broker.url, token: broker.token, slots: 2, ...more });
+      open.push(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
+      return worker;
+    },
+  };
+}
+
+/** It knows that there are so many. */
+export async function seesAll(broker: Broker, count: number): Promise<void> {
+  await until(
+    `${count} brokers are seen`,
+    async () => {
+      await broker.core.membership?.refresh();
+      return broker.core.membership?.living.length === count;
+    },
+    PATIENCE_MS,
+  );
+}
+
+export const joined = (worker: Worker): Promise<boolean> => until("the worker joins", () => worker.joined, PATIENCE_MS);

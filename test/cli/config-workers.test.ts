@@ -1,0 +1,79 @@
+import { describe, expect, it } from "vitest";
+import { openShop, resultsOf, until } from "../client/shop.js";
+import { sh } from "./support/cli.js";
+
+describe("a worker of ours that is connected", () => {
+  it("hears of a change: slots, tags and the environment of its tasks", async () => {
+    const shop = await openShop({ heartbeatMs: 500 });
+    shop.worker({ name: "node17", slots: 1, tags: ["own"] });
+    shop.worker({ name: "node18", slots: 1 });
+    const workers = async () =>
+      (await shop.client.workers()).map(({ name, total, tags }) => [name, total.slots, [...tags]]);
+    await until(async () => (await workers()).length === 2, "both have joined");
+    await shop.client.ask("configSet", {
+      settings: { environment: { GREETING: "hello" }, tags: ["all"], workers: { node17: { slots: 3, tags: ["big"] } } },
+    });
+    await until(
+      async () =>
+        JSON.stringify((await workers()).sort()) ===
+        JSON.stringify([
+          ["node17", 3, ["own", "big"]],
+          ["node18", 1, ["all"]],
+        ]),
+      "both are what they are told to be",
+    );
+    const job = await shop.client.submit({ recipe: sh("echo $GREETING; sleep 0.2"), tags: ["big"], count: 3 });
+    await until(
+      async () => (await shop.client.ask("job", { job: job.id })).counters.running === 3,
+      "all three run at once",
+    );
+    await job.wait();
+    expect((await resultsOf(job)).map(({ code }) => code)).toEqual([0, 0, 0]);
+    const { pieces } = await shop.client.ask("output", { job: job.id, index: 0 });
+    expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString()).join("")).toBe("hello\n");
+    await shop.client.ask("configSet", { settings: {} });
+    await until(
+      async () =>
+        JSON.stringify((await workers()).sort()) ===
+        JSON.stringify([
+          ["node17", 1, ["own"]],
+          ["node18", 1, []],
+        ]),
+      "both are what they were started as",
+    );
+  });
+
+  it("made smaller lets what runs end, and takes no more than it is told", async () => {
+    const shop = await openShop();
+    shop.worker({ slots: 3 });
+    const job = await shop.client.submit({ recipe: sh("sleep 0.2"), count: 15 });
+    await until(async () => (await shop.client.ask("job", { job: job.id })).counters.running >= 3, "three run");
+    await shop.client.ask("configSet", { settings: { slots: 1 } });
+    await until(async () => (await shop.client.workers())[0]?.total.slots === 1, "it has one slot");
+    const since = Date.now();
+    await job.wait();
+    const results = await resultsOf(job);
+    expect(results.map(({ code }) => code)).toEqual(Array(15).fill(0));
+    const later = results
+      .filter(({ started = 0 }) => started > since)
+      .sort((a, b) => (a.started ?? 0) - (b.started ?? 0));
+    expect(later.length).toBeGreaterThan(2);
+    for (const [i, { started = 0 }] of later.entries()) {
+      if (i > 0) expect(started).toBeGreaterThanOrEqual(later[i - 1]?.ended ?? 0);
+    }
+    const [worker] = await shop.client.workers();
+    expect([worker?.total.slots, worker?.free.slots]).toEqual([1, 1]);
+  });
+
+  it("is told when it joins, and its heartbeat follows", async () => {
+    const shop = await openShop();
+    await shop.client.ask("configSet", { settings: { heartbeat_interval: 100, slots: 4 } });
+    const worker = shop.worker({ slots: 1 });
+    await until(async () => (await shop.client.workers())[0]?.total.slots === 4, "it has four slots");
+    await shop.client.ask("configSet", { settings: { heartbeat_interval: 60_000 } });
+    await until(async () => (await shop.client.workers())[0]?.total.slots === 1, "it has one slot again");
+    // A heartbeat that only one end had changed would have cut the link by now.
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect(worker.joined).toBe(true);
+  });
+});

@@ -1,0 +1,128 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { type CliShop, openCliShop } from "./support/cli.js";
+
+const settingsOf = async (shop: CliShop, ...more: string[]): Promise<unknown> =>
+  JSON.parse((await shop.laboro(["config", "show", ...more])).stdout);
+
+describe("laboro config", () => {
+  it("begins with nothing, and numbers each change", async () => {
+    const shop = await openCliShop();
+    expect(await shop.laboro(["config"])).toEqual({ code: 0, stdout: "{}\n", stderr: "" });
+    expect((await shop.laboro(["config", "history"])).stdout).toContain("nothing was ever set");
+    const set = await shop.laboro([
+      "config",
+      "set",
+      "heartbeat_interval=5000",
+      "environment.OMP_NUM_THREADS=1",
+      "note=two words",
+    ]);
+    expect(set).toEqual({ code: 0, stdout: "config version 1\n", stderr: "" });
+    expect((await shop.laboro(["config", "set", "workers.node17.slots=4", "--unset", "note"])).stdout).toBe(
+      "config version 2\n",
+    );
+    expect(await settingsOf(shop)).toEqual({
+      heartbeat_interval: 5000,
+      environment: { OMP_NUM_THREADS: 1 },
+      workers: { node17: { slots: 4 } },
+    });
+    expect(await settingsOf(shop, "--at", "1")).toEqual({
+      heartbeat_interval: 5000,
+      environment: { OMP_NUM_THREADS: 1 },
+      note: "two words",
+    });
+    const { stdout } = await shop.laboro(["config", "history"]);
+    expect(stdout.replaceAll(/\S+ ago/g, "TIME").replaceAll(/ +/g, " ")).toBe(
+      " VERSION CHANGED DIFFERS IN\n 2 TIME note, workers\n 1 TIME heartbeat_interval, environment, note\n".replace(
+        /^ /,
+        "",
+      ),
+    );
+    expect(JSON.parse((await shop.laboro(["config", "--json"])).stdout)).toMatchObject({ version: 2, settings: {} });
+  });
+
+  it("is written in three formats, and read from files of all of them", async () => {
+    const shop = await openCliShop();
+    await shop.laboro(["config", "set", 'tags=["big"]', "motd=it's #1", 'nested={"a":[[1,"1"],null,true,""]}']);
+    const before = await settingsOf(shop);
+    for (const format of ["zfl", "xml", "json"]) {
+      const { stdout } = await shop.laboro(["config", "show", "--format", format]);
+      const file = join(shop.dir, `workers.${format}`);
+      writeFileSync(file, stdout);
+      await shop.laboro(["config", "set", `from=${format}`]);
+      expect((await shop.laboro(["config", "set", "--file", file])).code).toBe(0);
+      expect(await settingsOf(shop)).toEqual(before);
+    }
+    const piped = await shop.laboro(["config", "set", "--file", "-", "--format", "zfl"], { input: "slots = 3\n" });
+    expect(piped.stdout).toBe("config version 8\n");
+    expect(await settingsOf(shop)).toEqual({ slots: 3 });
+  });
+
+  it("keeps the last fifty versions", async () => {
+    const shop = await openCliShop();
+    for (let i = 1; i <= 55; i++) await shop.client.ask("configSet", { settings: { round: i } });
+    const { versions } = await shop.client.ask("configHistory", {});
+    expect(versions.map(({ version }) => version)).toEqual(Array.from({ length: 50 }, (_, i) => 55 - i));
+    expect(await shop.broker.core.store.kept("config")).toHaveLength(50);
+    const gone = await shop.laboro(["config", "show", "--at", "5"]);
+    expect([gone.code, gone.stderr]).toEqual([2, "laboro: version: 6 to 55 are kept, not 5 (LABORO_BAD_INPUT)\n"]);
+  });
+
+  it("does not undo what another has set meanwhile", async () => {
+    const shop = await openCliShop();
+    await shop.client.ask("configSet", { settings: { a: 1 } });
+    await expect(shop.client.ask("configSet", { settings: { b: 1 }, expected: 0 })).rejects.toMatchObject({
+      code: "LABORO_BAD_INPUT",
+      message: "the config is at version 1 now, not at 0",
+    });
+    const all = await Promise.all(
+      Array.from({ length: 8 }, (_, i) => shop.client.ask("configSet", { settings: { i } })),
+    );
+    expect(new Set(all.map(({ version }) => version)).size).toBeGreaterThan(1);
+    expect((await shop.client.ask("config", {})).version).toBe(9);
+  });
+
+  it("refuses settings that cannot be what they say", async () => {
+    const shop = await openCliShop();
+    const said = [];
+    for (const words of [
+      ["slots=0"],
+      ["tags=big"],
+      ["environment.A-B=1"],
+      ["workers.node17=4"],
+      ["pools.gpu.heartbeat_interval=soon"],
+      ['brokers=[{"url":"http://x"}]'],
+      ["nothing"],
+      ["=1"],
+      ["a..b=1"],
+      [],
+      ["--unset", "what"],
+      ["--file", "/nonexistent.json"],
+      ["--file", "/dev/null"],
+    ]) {
+      said.push(await shop.laboro(["config", "set", ...words]));
+    }
+    said.push(await shop.laboro(["config", "show", "a=1"]), await shop.laboro(["config", "sho"]));
+    expect(new Set(said.map(({ code }) => code))).toEqual(new Set([2]));
+    expect(said.map(({ stderr }) => stderr).join("")).toMatchInlineSnapshot(`
+      "laboro: config: slots: expected a whole number from 1 to 100000, got 0 (LABORO_BAD_INPUT)
+      laboro: config: tags: expected a list, got "big" (LABORO_BAD_INPUT)
+      laboro: config: environment: expected names of variables, got "A-B" (LABORO_BAD_INPUT)
+      laboro: config: workers.node17: expected settings (LABORO_BAD_INPUT)
+      laboro: pools.gpu.heartbeat_interval: expected a whole number from 50 to 3600000, got "soon" (LABORO_BAD_INPUT)
+      laboro: config: brokers[0].identity: expected text of 1 to 1024 characters without NUL, got undefined (LABORO_BAD_INPUT)
+      laboro: expected NAME=VALUE, got nothing (LABORO_BAD_INPUT)
+      laboro: expected NAME=VALUE, got =1 (LABORO_BAD_INPUT)
+      laboro: no name: a..b (LABORO_BAD_INPUT)
+      laboro: nothing to set: give NAME=VALUE, --unset NAME or --file FILE (LABORO_BAD_INPUT)
+      laboro: --unset: what is not set (LABORO_BAD_INPUT)
+      laboro: /nonexistent.json: ENOENT: no such file or directory, open '/nonexistent.json' (LABORO_BAD_INPUT)
+      laboro: --format: what /dev/null is in cannot be told from its name (LABORO_BAD_INPUT)
+      laboro: show changes nothing: laboro config set does (LABORO_BAD_INPUT)
+      laboro: command-argument value 'sho' is invalid for argument 'action'. Allowed choices are show, set, history. (LABORO_BAD_INPUT)
+      "
+    `);
+    expect((await shop.client.ask("config", {})).version).toBe(0);
+  });
+});

@@ -1,0 +1,111 @@
+/** A real broker with doors for fuq's workers on loopback, and literal workers that come to them. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach } from "vitest";
+import { WebSocketServer } from "ws";
+import { Complaints } from "../../../../src/broker/doors/complaints.js";
+import { Conversations } from "../../../../src/broker/doors/conversations.js";
+import type { Door, DoorContext } from "../../../../src/broker/doors/door.js";
+import type { Log } from "../../../../src/broker/log.js";
+import { WorkerId } from "../../../../src/model/ids.js";
+import type { Submission } from "../../../../src/model/job-input.js";
+import { openFuq1Door, openFuqDoorWith } from "../../../../src/protocols/fuq/door.js";
+import { acceptFuqWebSocket, type FuqLinkOptions } from "../../../../src/protocols/fuq/foreman/web-socket.js";
+import type { FuqNode } from "../../../../src/protocols/fuq/http/nodes.js";
+import { openShop, type Shop } from "../../../client/shop.js";
+import { LiteralWorker } from "./literal-worker.js";
+
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+/** In this order: workers leave, doors close, the broker stops. */
+export function atEnd(close: () => unknown): void {
+  open.push(close);
+}
+
+export interface Yard extends Shop {
+  readonly context: DoorContext;
+  /** What was said of peers that misbehaved. */
+  readonly complaints: string[];
+}
+
+export async function openYard(options: Parameters<typeof openShop>[0] = {}): Promise<Yard> {
+  const shop = await openShop(options);
+  const complaints: string[] = [];
+  const log: Log = { info: () => {}, warn: (_fields, text) => complaints.push(text), error: () => {} };
+  const context: DoorContext = {
+    core: shop.broker.core,
+    log,
+    complaints: new Complaints(log),
+    conversations: new Conversations(),
+    settings: {},
+  };
+  return { ...shop, context, complaints };
+}
+
+const ANYWHERE = { host: "127.0.0.1", ports: [0] };
+const portOf = (door: Door): number => Number(new URL(door.urls[0] ?? "").port);
+
+/** The raw door of version 2. */
+export async function openRaw(yard: Yard, options: FuqLinkOptions = {}): Promise<number> {
+  const door = await openFuqDoorWith(options, yard.context, ANYWHERE);
+  atEnd(() => door.close());
+  return portOf(door);
+}
+
+export async function openV1(yard: Yard): Promise<number> {
+  const door = await openFuq1Door(yard.context, ANYWHERE);
+  atEnd(() => door.close());
+  return portOf(door);
+}
+
+export const nodeNamed = (uniqueName: string): FuqNode => ({
+  id: WorkerId(`fuq:${uniqueName}`),
+  info: { node: "vm", pid: 1, uniqueName, tags: [], nproc: 2 },
+  stopping: false,
+});
+
+/** The WebSocket of version 2, for a node whose cookie has been looked at. */
+export async function openWeb(yard: Yard, node: FuqNode, options: FuqLinkOptions = {}): Promise<string> {
+  const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+  const server = createServer();
+  server.on("upgrade", (request, socket, head) => {
+    sockets.handleUpgrade(request, socket, head, (webSocket) => {
+      acceptFuqWebSocket(yard.context, node, webSocket, "127.0.0.1", options);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  atEnd(() => {
+    for (const socket of sockets.clients) socket.terminate();
+    server.close();
+  });
+  return `ws://127.0.0.1:${(server.address() as AddressInfo).port}/node/persistent`;
+}
+
+export async function rawWorker(port: number): Promise<LiteralWorker> {
+  const worker = await LiteralWorker.onStream(port);
+  atEnd(() => worker.cut());
+  return worker;
+}
+
+export async function webWorker(url: string): Promise<LiteralWorker> {
+  const worker = await LiteralWorker.onWebSocket(url);
+  atEnd(() => worker.cut());
+  return worker;
+}
+
+/** Tasks as a plain fuq worker runs them. */
+export const numbered = (count: number, more: Partial<Submission> = {}): Submission => ({
+  name: "demo",
+  count,
+  recipe: {
+    kind: "command",
+    argv: ["/bin/echo", "{#}"],
+    placeholders: true,
+    dir: "/data/dir",
+    log: "/log/dir/demo_{#}.log",
+  },
+  ...more,
+});

@@ -1,0 +1,376 @@
+/** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
+import { describe, expect, it } from "vitest";
+import { resultsOf } from "../../../client/shop.js";
+import { until } from "../../../support/wait.js";
+import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
+import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, STOP, UPDATE } from "./literal-worker.js";
+
+describe("a worker on the raw door", () => {
+  it("hears OK(0), says HELLO, gets one task a JOB, and every OK has the true numbers", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
+    expect(counts(await worker.greet(2))).toBe("2|0");
+    const job = await yard.client.submit(numbered(3));
+    const first = await worker.expect(JOB);
+    expect(first).toMatchObject({ seq: 3, subtype: 0 });
+    expect(first.rest).toEqual([
+      {
+        Task: 1,
+        JobDescription: {
+          JobId: job.id,
+          Name: "demo",
+          NumTasks: 3,
+          WorkingDir: "/data/dir",
+          LoggingDir: "/log/dir",
+          Command: "/bin/echo",
+          Status: 1,
+        },
+      },
+    ]);
+    worker.ok(3, 1, 1);
+    const second = await worker.expect(JOB);
+    expect(second.seq).toBe(5);
+    worker.ok(5, 0, 2);
+    worker.update(6, { JobId: job.id, Task: 2 });
+    expect(counts(await worker.expect(OK))).toBe("1|1");
+    const third = await worker.expect(JOB);
+    expect(third.seq).toBe(9);
+    expect(third.rest).toMatchObject([{ Task: 3 }]);
+    worker.ok(9, 0, 2);
+    worker.update(10, { JobId: job.id, Task: 1 }, false, "error encountered: exit status 3");
+    expect(counts(await worker.expect(OK))).toBe("1|1");
+    worker.update(12, { JobId: job.id, Task: 3 }, false, "error encountered: signal: killed");
+    expect(counts(await worker.expect(OK))).toBe("2|0");
+    expect(await job.wait()).toBe("failed");
+    expect(await resultsOf(job)).toMatchObject([
+      { index: 0, state: "failed", code: 3 },
+      { index: 1, state: "succeeded", code: 0, attempt: 1 },
+      { index: 2, state: "failed", signal: "SIGKILL" },
+    ]);
+  });
+
+  it("may answer OK(0) with OK(nproc), or with an empty HELLO", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const plain = await rawWorker(port);
+    await plain.expect(OK);
+    plain.ok(0, 2, 0);
+    expect(await plain.expect(OK)).toMatchObject({ seq: 0, arg0: 0x2_0000 });
+    expect((await yard.client.workers()).map(({ total }) => total.slots)).toEqual([2]);
+    plain.cut();
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+    const silent = await rawWorker(port);
+    await silent.expect(OK);
+    silent.send(HELLO, 0, 0);
+    expect(counts(await silent.expect(OK))).toBe("1|0");
+    const job = await yard.client.submit(numbered(4));
+    // It has four slots, and says so with its first OK to a JOB.
+    const taken = await silent.take(4, 4);
+    for (const { task } of taken) {
+      silent.update(100 + task.Task * 2, pairOf(task));
+      await silent.expect(OK);
+    }
+    expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("gets LoggingDir = WorkingDir where the job has no log, and nothing that it cannot run", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const shell = await yard.client.submit({ recipe: { kind: "command", argv: ["echo"], dir: "/tmp" } });
+    const argv = ["/bin/x", "{#}"];
+    const job = await yard.client.submit({ recipe: { kind: "command", argv, placeholders: true, dir: "/w" } });
+    const [{ task } = { task: undefined }] = await worker.take(1, 1);
+    expect(task?.JobDescription).toMatchObject({ JobId: job.id, WorkingDir: "/w", LoggingDir: "/w" });
+    expect((await shell.info()).state).toBe("waiting");
+    expect(await shell.explain(0)).toMatch(/no worker here can run/);
+  });
+
+  it("that refuses is tried again after a pause; the task has cost nothing", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    for (let refusals = 0; refusals < 2; refusals++) {
+      const { seq } = await worker.expect(JOB);
+      worker.send(ERROR, seq, 0, 2);
+    }
+    const [{ task } = { task: undefined }] = await worker.take(1, 1);
+    if (task !== undefined) worker.update(20, pairOf(task));
+    expect(await job.wait()).toBe("succeeded");
+    expect((await resultsOf(job))[0]).toMatchObject({ state: "succeeded", attempt: 3 });
+  });
+
+  it("that by the letter never uses its last slot keeps it, and the rest is used", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(6));
+    let refused = 0;
+    let nproc = 2;
+    let seq = 0;
+    let done = 0;
+    const running: { JobId: number; Task: number }[] = [];
+    while (done < 6) {
+      const frame = await worker.next();
+      seq = Math.max(seq, frame.seq);
+      if (frame.type === OK) {
+        done++;
+        continue;
+      }
+      expect(frame.type).toBe(JOB);
+      const [task] = frame.rest as Parameters<typeof pairOf>;
+      // nproc > job_nproc
+      if (nproc > 1) {
+        nproc--;
+        worker.ok(frame.seq, nproc, 2 - nproc);
+        running.push(pairOf(task));
+      } else {
+        refused++;
+        worker.send(ERROR, frame.seq, (nproc << 16) | (2 - nproc), 2);
+        if (refused < 3) continue;
+      }
+      // From the third refusal on it is one task after the other.
+      if (refused < 3) continue;
+      const ended = running.shift();
+      if (ended === undefined) continue;
+      nproc++;
+      seq += 2 - (seq % 2);
+      worker.update(seq, ended);
+    }
+    expect(await job.wait()).toBe("succeeded");
+    expect(refused).toBe(3);
+    expect(await resultsOf(job)).toHaveLength(6);
+  });
+
+  it("that answers ERROR(overflow) gets the same task again after one good reply", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(2));
+    const [first] = await worker.take(1, 2);
+    const second = await worker.expect(JOB);
+    worker.send(ERROR, second.seq, 0, 1);
+    worker.update(6, { JobId: job.id, Task: first?.task.Task ?? 0 });
+    expect((await worker.expect(OK)).seq).toBe(6);
+    const again = await worker.expect(JOB);
+    expect(again.seq).toBe(9);
+    expect(again.rest).toEqual(second.rest);
+  });
+});
+
+describe("CANCEL", () => {
+  it("of one, of many and of all that the worker has; the tasks end cancelled with their UPDATEs", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(4);
+    const job = await yard.client.submit(numbered(4));
+    await worker.take(4, 4);
+    await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 1, last: 1 }] });
+    const one = await worker.expect(CANCEL);
+    expect(one.rest).toEqual([{ JobId: job.id, Task: 2 }]);
+    worker.ok(one.seq, 1, 3);
+    worker.update(one.seq + 1, { JobId: job.id, Task: 2 }, false, "error encountered: signal: killed");
+    expect(counts(await worker.expect(OK))).toBe("1|3");
+    await yard.client.ask("cancel", { job: job.id });
+    const all = await worker.expect(CANCEL);
+    expect(all.rest).toEqual([{ JobId: job.id, Task: -1 }]);
+    worker.ok(all.seq, 3, 0);
+    let seq = all.seq + 1;
+    for (const Task of [1, 3, 4]) {
+      worker.update(seq, { JobId: job.id, Task }, false, "error encountered: signal: killed");
+      await worker.expect(OK);
+      seq += 2;
+    }
+    expect(await job.wait()).toBe("cancelled");
+    expect(await resultsOf(job)).toMatchObject(
+      [0, 1, 2, 3].map((index) => ({ index, state: "cancelled", signal: "SIGKILL" })),
+    );
+    expect((await yard.client.workers())[0]?.free.slots).toBe(4);
+  });
+
+  it("without an UPDATE after it is put right after a while, as is ERROR(no_such_job)", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard, { settleMs: 50, missingMs: 50 }));
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(2));
+    await worker.take(2, 2);
+    await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 0, last: 0 }] });
+    worker.ok((await worker.expect(CANCEL)).seq, 1, 1);
+    await until("the first is cancelled", async () => (await job.info()).counters.cancelled === 1);
+    await yard.client.ask("cancel", { job: job.id });
+    worker.send(ERROR, (await worker.expect(CANCEL)).seq, 0, 4);
+    expect(await job.wait()).toBe("cancelled");
+    expect((await yard.client.workers())[0]?.free.slots).toBe(2);
+  });
+
+  it("is what a time limit comes to", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1, { timeLimitMs: 100 }));
+    await worker.take(1, 1);
+    const cancel = await worker.expect(CANCEL);
+    expect(cancel.rest).toEqual([{ JobId: job.id, Task: 1 }]);
+    worker.ok(cancel.seq, 1, 0);
+    worker.update(cancel.seq + 1, { JobId: job.id, Task: 1 }, false, "error encountered: signal: killed");
+    expect(await job.wait()).toBe("failed");
+    expect((await resultsOf(job))[0]).toMatchObject({ state: "failed", timedOut: true, signal: "SIGKILL" });
+  });
+});
+
+describe("STOP", () => {
+  it("of a busy worker: it ends what it runs, gets nothing new, and the connection ends with its last UPDATE", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(3));
+    await worker.take(2, 2);
+    const [{ id } = { id: "" }] = await yard.client.workers();
+    await yard.client.stopWorker(id);
+    const stop = await worker.expect(STOP);
+    expect(stop.arg0).toBe(2);
+    worker.ok(stop.seq, 0, 2);
+    worker.update(stop.seq + 1, { JobId: job.id, Task: 1 });
+    expect(counts(await worker.expect(OK))).toBe("0|1");
+    worker.update(stop.seq + 3, { JobId: job.id, Task: 2 });
+    expect(counts(await worker.expect(OK))).toBe("0|0");
+    await until("it is closed", () => worker.closed !== undefined);
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+    expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2, failed: 0 } });
+  });
+
+  it("of an idle worker lets it go by itself", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(3);
+    const [{ id } = { id: "" }] = await yard.client.workers();
+    await yard.client.stopWorker(id);
+    const stop = await worker.expect(STOP);
+    expect(stop).toMatchObject({ seq: 3, arg0: 3 });
+    worker.ok(3, 0, 0);
+    worker.cut();
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+  });
+});
+
+describe("RESET", () => {
+  it("at the end of the numbers: both begin anew with OK(0) and HELLO, and nothing is run twice", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard, { maxSequence: 31, missingMs: 60_000 }));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(20));
+    const runs: number[] = [];
+    let resets = 0;
+    let highest = 0;
+    while (runs.length < 20) {
+      const frame = await worker.next();
+      highest = Math.max(highest, frame.seq);
+      if (frame.type === RESET) {
+        resets++;
+        worker.send(RESET, frame.seq, 0);
+        expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
+        await worker.greet(1);
+        continue;
+      }
+      expect(frame.type).toBe(JOB);
+      const [task] = frame.rest as Parameters<typeof pairOf>;
+      runs.push(task.Task);
+      worker.ok(frame.seq, 0, 1);
+      worker.update(frame.seq + 1, pairOf(task));
+      expect((await worker.expect(OK)).seq).toBe(frame.seq + 1);
+    }
+    expect(await job.wait()).toBe("succeeded");
+    expect(highest).toBeLessThanOrEqual(31);
+    expect(resets).toBeGreaterThanOrEqual(2);
+    expect([...runs].sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
+    expect((await resultsOf(job)).every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+
+  it("by the worker: what it listed goes on, and what was dropped comes again", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(2));
+    const first = await worker.expect(JOB);
+    worker.ok(first.seq, 1, 1);
+    const dropped = await worker.expect(JOB);
+    expect(dropped.seq).toBe(5);
+    // Sent before JOB 5 was seen: 5 is higher, so it is dropped without a reply.
+    worker.send(RESET, 4, 3);
+    expect(await worker.expect(RESET)).toMatchObject({ seq: 4 });
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
+    const [running] = first.rest as Parameters<typeof pairOf>;
+    expect(counts(await worker.greet(1, [running]))).toBe("1|1");
+    const again = await worker.expect(JOB);
+    expect(again.seq).toBe(3);
+    expect(again.rest).toEqual(dropped.rest);
+    worker.ok(3, 0, 2);
+    worker.update(4, { JobId: job.id, Task: 1 });
+    await worker.expect(OK);
+    worker.update(6, { JobId: job.id, Task: 2 });
+    await worker.expect(OK);
+    expect(await job.wait()).toBe("succeeded");
+    expect((await resultsOf(job)).map(({ attempt }) => attempt)).toEqual([1, 1]);
+  });
+});
+
+it("what a raw worker lists when it comes again is its own where nobody else has it, and CANCELled where somebody has", async () => {
+  const yard = await openYard();
+  const port = await openRaw(yard);
+  const worker = await rawWorker(port);
+  await worker.expect(OK);
+  await worker.greet(2);
+  const job = await yard.client.submit(numbered(2));
+  const tasks = (await worker.take(2, 2)).map(({ task }) => task);
+  worker.cut();
+  await until("its tasks wait again", async () => (await yard.client.workers()).length === 0);
+  const other = await rawWorker(port);
+  await other.expect(OK);
+  await other.greet(1);
+  const [taken] = await other.take(1, 1);
+  const again = await rawWorker(port);
+  await again.expect(OK);
+  expect(counts(await again.greet(0, tasks))).toBe("0|2");
+  const cancel = await again.expect(CANCEL);
+  expect(cancel.rest).toEqual([{ JobId: job.id, Task: taken?.task.Task }]);
+  again.ok(cancel.seq, 1, 1);
+  again.update(cancel.seq + 1, { JobId: job.id, Task: taken?.task.Task ?? 0 }, false, "killed");
+  expect(counts(await again.expect(OK))).toBe("1|1");
+  const kept = tasks.find(({ Task }) => Task !== taken?.task.Task);
+  again.update(cancel.seq + 3, { JobId: job.id, Task: kept?.Task ?? 0 });
+  await again.expect(OK);
+  other.update(20, { JobId: job.id, Task: taken?.task.Task ?? 0 });
+  await other.expect(OK);
+  expect(await job.wait()).toBe("succeeded");
+  expect(await resultsOf(job)).toHaveLength(2);
+});
+
+it("an UPDATE before HELLO is answered OK(65535|65535), and a result of nobody's is acknowledged", async () => {
+  const yard = await openYard();
+  const worker = await rawWorker(await openRaw(yard));
+  await worker.expect(OK);
+  worker.update(0, { JobId: 77, Task: 1 });
+  expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0xffff_ffff });
+  expect(counts(await worker.greet(1, [], 2))).toBe("1|0");
+  worker.update(4, { JobId: 77, Task: 1 });
+  expect(counts(await worker.expect(OK))).toBe("1|0");
+  worker.send(UPDATE, 5, {});
+  expect(await worker.expect(ERROR)).toMatchObject({ seq: 5, subtype: 3 });
+  worker.send(JOB, 6, []);
+  expect(await worker.expect(ERROR)).toMatchObject({ seq: 6, subtype: 6 });
+  worker.send(UPDATE, 8, 0);
+  expect(await worker.expect(ERROR)).toMatchObject({ seq: 8, subtype: 6 });
+});

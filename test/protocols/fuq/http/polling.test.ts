@@ -1,0 +1,229 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../../../support/wait.js";
+import { type Asker, type Door, openDoor } from "./kit.js";
+
+interface Given {
+  readonly task: number;
+  readonly job_id: number;
+  readonly name: string;
+}
+
+const ask = async (worker: Asker, nproc = 1): Promise<Given[]> =>
+  (await worker.post("/job/request", { nproc })).json as Given[];
+
+const update = (worker: Asker, job_id: number, task: number, more: object = {}) =>
+  worker.post("/job/update", { job_id, task, success: true, status: "done", newjob: { nproc: 1 }, ...more });
+
+const STOP =
+  '[{"task":-1,"job_id":0,"name":"::stop::","num_tasks":0,"working_dir":"","logging_dir":"","command":"","status":"waiting"}]\n';
+
+const workersOf = async (door: Door) => (await door.own()).workers();
+
+describe("a worker that asks over HTTP", () => {
+  it("waits for its task, and gets the next with its update", async () => {
+    const door = await openDoor();
+    const worker = door.asker();
+    const name = await worker.hello(door.password);
+    const asked = worker.post("/job/request", '{"nproc":1}');
+    await until("it is here", async () => (await workersOf(door))[0]?.free.slots === 1);
+    expect(await workersOf(door)).toMatchObject([{ name, protocol: "fuq (polling)", total: { slots: 1 } }]);
+    await door.job("poll", 2, "/bin/true");
+    const description = `"job_id":1,"name":"poll","num_tasks":2,"working_dir":"${door.dir}","logging_dir":"${door.dir}","command":"/bin/true","status":"running"`;
+    expect((await asked).text).toBe(`[{"task":1,${description}}]\n`);
+    const own = await door.own();
+    expect((await own.job(1).info()).counters).toMatchObject({ running: 1, waiting: 1 });
+    const second = await update(worker, 1, 1, { success: false, status: "error encountered: exit status 3" });
+    expect(second.text).toBe(`[{"task":2,${description}}]\n`);
+    const last = await update(worker, 1, 2, { newjob: null });
+    expect([last.status, last.text]).toEqual([200, "[]\n"]);
+    expect(await own.job(1).wait()).toBe("failed");
+    const results = [];
+    for await (const { index, code, worker: by } of own.job(1).results()) results.push([index, code, by]);
+    expect(results).toEqual([
+      [0, 3, name],
+      [1, 0, name],
+    ]);
+  });
+
+  it("gets no task that it cannot run", async () => {
+    const door = await openDoor();
+    const own = await door.own();
+    await own.submit({ recipe: { kind: "command", argv: ["echo", "a b"] } });
+    await own.submit({ recipe: { kind: "noop" } });
+    const worker = door.asker();
+    await worker.hello(door.password);
+    const asked = ask(worker);
+    await door.job("fit", 1, "/bin/true");
+    expect(await asked).toMatchObject([{ job_id: 3, name: "fit" }]);
+    expect((await own.job(1).info()).state).toBe("waiting");
+  });
+
+  it("asks as often as it has processors, and each question gets one task", async () => {
+    const door = await openDoor();
+    await door.job("four", 4, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password, 3);
+    const first = (await Promise.all([ask(worker), ask(worker), ask(worker)])).flat();
+    expect(first.map(({ task }) => task).sort()).toEqual([1, 2, 3]);
+    expect((await update(worker, 1, 2)).json).toMatchObject([{ task: 4 }]);
+    for (const task of [1, 3, 4]) await update(worker, 1, task, { newjob: null });
+    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+  });
+
+  it("may ask for several tasks at once", async () => {
+    const door = await openDoor();
+    await door.job("many", 5, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password, 4);
+    const got = await ask(worker, 100);
+    expect(got.length).toBeGreaterThan(0);
+    expect(got.length).toBeLessThanOrEqual(4);
+  });
+
+  it("is stopped with ::stop::, whenever it asks", async () => {
+    const door = await openDoor();
+    const worker = door.asker();
+    const name = await worker.hello(door.password);
+    const asked = worker.post("/job/request", { nproc: 1 });
+    await until("it is here", async () => (await workersOf(door)).length === 1);
+    expect((await door.client("nodes/shutdown", { uniq_names: [name, "nobody"] })).text).toBe("{}\n");
+    expect((await asked).text).toBe(STOP);
+    // The original takes it for a task, tells how it went, and asks once more.
+    const odd = await update(worker, 0, -1, { success: false, status: "error encountered: exec: no command" });
+    expect([odd.status, odd.text]).toEqual([500, "500 internal error\n"]);
+    await door.job("never", 1, "/bin/true");
+    worker.vanish();
+    expect((await worker.post("/job/request", { nproc: 1 })).text).toBe(STOP);
+    worker.vanish();
+    await until("it is gone", async () => (await workersOf(door)).length === 0);
+  });
+
+  it("lets its task go to another when it asks again without having told of it", async () => {
+    const door = await openDoor();
+    await door.job("one", 1, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password);
+    expect(await ask(worker)).toMatchObject([{ task: 1 }]);
+    expect(await ask(worker)).toMatchObject([{ task: 1 }]);
+    const own = await door.own();
+    await update(worker, 1, 1, { newjob: null });
+    expect(await own.job(1).wait()).toBe("succeeded");
+  });
+
+  it("loses nothing when it goes away while it asks", async () => {
+    const door = await openDoor();
+    const [first, second] = [door.asker(), door.asker()];
+    await first.hello(door.password);
+    await second.hello(door.password);
+    const gone = new AbortController();
+    const asked = first.post("/job/request", { nproc: 1 }, gone.signal).catch(() => "gone");
+    await until("it is here", async () => (await workersOf(door)).length === 1);
+    gone.abort();
+    expect(await asked).toBe("gone");
+    await door.job("one", 1, "/bin/true");
+    expect(await ask(second)).toMatchObject([{ task: 1 }]);
+  });
+
+  it("is known again after a restart of the broker, and so is its task", async () => {
+    const door = await openDoor();
+    await door.job("two", 2, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password);
+    expect(await ask(worker)).toMatchObject([{ task: 1 }]);
+    await door.restart();
+    expect((await update(worker, 1, 1)).json).toMatchObject([{ task: 2 }]);
+    await door.restart();
+    const other = door.asker();
+    await other.hello(door.password);
+    const waiting = ask(other);
+    await update(worker, 1, 2, { newjob: null });
+    const own = await door.own();
+    expect(await own.job(1).wait()).toBe("succeeded");
+    for await (const { attempt } of own.job(1).results()) expect(attempt).toBe(1);
+    await door.job("next", 1, "/bin/true");
+    expect(await waiting).toMatchObject([{ job_id: 2 }]);
+  });
+
+  it("is away when its connections are gone, and its task is kept for it", async () => {
+    const door = await openDoor();
+    await door.job("one", 1, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password);
+    await ask(worker);
+    worker.vanish();
+    await until("it is away", async () => (await workersOf(door))[0]?.connected === false);
+    await update(worker, 1, 1, { newjob: null });
+    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+  });
+
+  it("tells in vain of a task that is another's", async () => {
+    const door = await openDoor();
+    await door.job("one", 1, "/bin/true");
+    const [first, second] = [door.asker(), door.asker()];
+    await first.hello(door.password);
+    await second.hello(door.password);
+    await ask(first);
+    const failed = { success: false, status: "error encountered: exit status 9", newjob: null };
+    const foreign = await update(second, 1, 1, failed);
+    expect([foreign.status, foreign.text]).toEqual([200, "[]\n"]);
+    await update(first, 1, 1, { newjob: null });
+    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+  });
+
+  it("tells of a task that was taken from it and that nobody else has, and that counts", async () => {
+    const door = await openDoor();
+    await door.job("one", 1, "/bin/true");
+    const worker = door.asker();
+    await worker.hello(door.password);
+    await ask(worker);
+    await door.client("job/state", { job_ids: [1], Action: "hold" });
+    const own = await door.own();
+    const gone = new AbortController();
+    const asked = worker.post("/job/request", { nproc: 1 }, gone.signal).catch(() => "gone");
+    await until("the task waits", async () => (await own.job(1).info()).counters.waiting === 1);
+    gone.abort();
+    expect(await asked).toBe("gone");
+    await update(worker, 1, 1, { newjob: null });
+    expect(await own.job(1).wait()).toBe("succeeded");
+  });
+
+  it("tells nonsense, and is refused", async () => {
+    const door = await openDoor();
+    const worker = door.asker();
+    await worker.hello(door.password);
+    const statusOf = async (body: unknown) => (await worker.post("/job/update", body)).status;
+    expect(await statusOf("nonsense")).toBe(400);
+    expect(await statusOf({ job_id: 1, task: "1" })).toBe(400);
+    expect(await statusOf({ job_id: 77, task: 1 })).toBe(500);
+    expect((await worker.post("/job/request", { nproc: "many" })).status).toBe(400);
+  });
+});
+
+describe("fuq's list of workers", () => {
+  it("is null while there is none, has those that are connected, or all whose cookie is good", async () => {
+    const door = await openDoor();
+    const list = async (msg: object) => (await door.client("nodes/list", msg)).text;
+    expect(await list({ cookie_list: false, job_list: false })).toBe("null\n");
+    const worker = door.asker();
+    await worker.hello(door.password, 2, { tags: ["big"] });
+    expect(await list({ cookie_list: false })).toBe("null\n");
+    const known = JSON.parse(await list({ cookie_list: true })) as object[];
+    const entry = {
+      node: "vm",
+      pid: 27311,
+      session: expect.any(String),
+      unique_name: "vm:27311:1",
+      tags: ["big"],
+      nproc: 2,
+    };
+    expect(known).toEqual([entry]);
+    const asked = ask(worker);
+    await until("it is here", async () => (await workersOf(door)).length === 1);
+    door.ownWorker();
+    expect(JSON.parse(await list({}))).toEqual([entry]);
+    expect((await door.client("shutdown")).text).toBe("{}\n");
+    expect(await asked).toMatchObject([{ name: "::stop::" }]);
+    const answer = await door.client("job/list", {});
+    expect(answer.status).toBe(200);
+  });
+});

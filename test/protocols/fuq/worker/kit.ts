@@ -1,0 +1,108 @@
+/** Our fuq worker in this process, real commands, and a folder that goes afterwards. */
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach } from "vitest";
+import { SILENT } from "../../../../src/broker/log.js";
+import {
+  type FuqWorker,
+  type FuqWorkerOptions,
+  type Place,
+  startFuqWorker,
+} from "../../../../src/protocols/fuq/worker/index.js";
+
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+export interface Started extends FuqWorker {
+  /** Undefined while it goes on. */
+  readonly outcome: string | undefined;
+}
+
+export class Yard {
+  readonly dir = mkdtempSync(join(tmpdir(), "laboro-fuq-worker-"));
+
+  constructor() {
+    open.push(() => rmSync(this.dir, { recursive: true, force: true }));
+  }
+
+  path(name: string): string {
+    return join(this.dir, name);
+  }
+
+  script(name: string, text: string): string {
+    const file = this.path(name);
+    writeFileSync(file, `#!/bin/sh\n${text}\n`);
+    chmodSync(file, 0o755);
+    return file;
+  }
+
+  worker(place: Place, options: Partial<FuqWorkerOptions> = {}): Started {
+    let outcome: string | undefined;
+    const worker = startFuqWorker({
+      place,
+      slots: 2,
+      node: "vm",
+      dir: this.path("worker"),
+      log: SILENT,
+      firstDelayMs: 20,
+      onStopped: () => {
+        outcome = "stopped";
+      },
+      onRefused: ({ code }) => {
+        outcome = code;
+      },
+      ...options,
+    });
+    open.push(() => worker.stop());
+    return {
+      get joined() {
+        return worker.joined;
+      },
+      get outcome() {
+        return outcome;
+      },
+      stop: (how) => worker.stop(how),
+    };
+  }
+}
+
+export const raw = (port: number): Place => ({ by: "raw", address: { host: "127.0.0.1", port } });
+
+export const web = (port: number, password: string): Place => ({
+  by: "websocket",
+  foreman: { url: new URL(`http://127.0.0.1:${port}/`), password },
+});
+
+/** A line to a port of this machine that can be cut; what comes after the cut gets through again. */
+export async function cuttableLine(to: number): Promise<{ readonly port: number; readonly cut: () => void }> {
+  const sockets = new Set<Socket>();
+  const server = createServer((near) => {
+    const far = connect({ port: to, host: "127.0.0.1" });
+    for (const [from, onto] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from);
+      from.on("error", () => {});
+      from.on("data", (bytes) => onto.write(bytes));
+      from.on("end", () => onto.end());
+      from.on("close", () => {
+        sockets.delete(from);
+        onto.destroy();
+      });
+    }
+  });
+  const cut = (): void => {
+    for (const socket of sockets) socket.resetAndDestroy();
+  };
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  open.push(() => {
+    cut();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return { port: (server.address() as AddressInfo).port, cut };
+}

@@ -1,0 +1,112 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
+import { until } from "../../../support/wait.js";
+import { type Door, openDoor } from "../http/kit.js";
+import { cuttableLine, type Started, Yard } from "./kit.js";
+
+const DOORS = ["polling"] as const;
+
+/** Where our worker finds the foreman, through a port of its own if one is given. */
+function placeAt(door: Door, by: (typeof DOORS)[number], port = Number(new URL(door.broker.url).port)): Place {
+  return { by, foreman: { url: new URL(`http://127.0.0.1:${port}/`), password: door.password } };
+}
+
+async function resultsOf(door: Door, job: number): Promise<{ index: number; attempt: number; state: string }[]> {
+  const results = [];
+  for await (const result of (await door.own()).job(job).results()) results.push(result);
+  return results;
+}
+
+const joined = (worker: Started) => until("it has joined", () => worker.joined, 30_000);
+
+describe.each(DOORS)("our worker and our foreman by %s", (by) => {
+  it("do a job: every task once, with its log", async () => {
+    const yard = new Yard();
+    const door = await openDoor();
+    const command = yard.script("job.sh", 'echo "task $1"; [ "$1" != 3 ] || exit 4');
+    const worker = yard.worker(placeAt(door, by), { slots: 3 });
+    await joined(worker);
+    await door.job("many", 12, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    const own = await door.own();
+    expect(await own.job(1).wait()).toBe("failed");
+    const results = await resultsOf(door, 1);
+    expect(results).toHaveLength(12);
+    expect(results.filter(({ state }) => state === "failed")).toMatchObject([{ index: 2, code: 4 }]);
+    expect(results.every(({ attempt }) => attempt === 1)).toBe(true);
+    for (let task = 1; task <= 12; task++) {
+      expect(readFileSync(yard.path(`many_${task}.log`), "utf8")).toBe(`task ${task}\n`);
+    }
+    await worker.stop({ finish: true });
+    await until("it is gone", async () => (await own.workers()).length === 0, 30_000);
+  });
+
+  it("lose nothing when the connection is cut again and again", async () => {
+    const yard = new Yard();
+    const door = await openDoor();
+    const line = await cuttableLine(Number(new URL(door.broker.url).port));
+    const worker = yard.worker(placeAt(door, by, line.port), { slots: 4 });
+    await joined(worker);
+    const command = yard.script("job.sh", 'echo "run $1" >> runs; sleep 0.02');
+    await door.job("cut", 60, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    const own = await door.own();
+    for (let cuts = 0; cuts < 5; cuts++) {
+      const before = (await own.job(1).info()).counters.succeeded;
+      await until(
+        "it goes on",
+        async () => (await own.job(1).info()).counters.succeeded > Math.min(before + 4, 59),
+        60_000,
+      );
+      line.cut();
+    }
+    expect(await own.job(1).wait()).toBe("succeeded");
+    expect(await resultsOf(door, 1)).toHaveLength(60);
+    await worker.stop();
+  }, 120_000);
+
+  it("go on after a restart of the broker, and what ran meanwhile is not run again", async () => {
+    const yard = new Yard();
+    const door = await openDoor();
+    const worker = yard.worker(placeAt(door, by), { slots: 2 });
+    await joined(worker);
+    const command = yard.script(
+      "job.sh",
+      `echo "run $1" >> runs; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
+    );
+    await door.job("two", 2, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    await until(
+      "both run",
+      () => existsSync(yard.path("runs")) && readFileSync(yard.path("runs"), "utf8").length >= 12,
+      30_000,
+    );
+    await door.restart();
+    writeFileSync(yard.path("go"), "");
+    const own = await door.own();
+    expect(await own.job(1).wait()).toBe("succeeded");
+    expect((await resultsOf(door, 1)).map(({ attempt }) => attempt)).toEqual([1, 1]);
+    expect(readFileSync(yard.path("runs"), "utf8").split("\n").sort()).toEqual(["", "run 1", "run 2"]);
+    expect(readdirSync(yard.dir).filter((name) => name.endsWith(".log"))).toHaveLength(2);
+  }, 60_000);
+
+  it("part when the client asks for it: what runs ends first", async () => {
+    const yard = new Yard();
+    const door = await openDoor();
+    const worker = yard.worker(placeAt(door, by), { slots: 2 });
+    await joined(worker);
+    const command = yard.script(
+      "job.sh",
+      `touch ${yard.path("begun")}; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
+    );
+    await door.job("one", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    await until("it runs", () => existsSync(yard.path("begun")), 30_000);
+    const nodes = (await door.client("nodes/list", {})).json as { unique_name: string; nproc: number }[];
+    expect(nodes).toMatchObject([{ node: "vm", pid: process.pid, nproc: 2 }]);
+    await door.client("nodes/shutdown", { uniq_names: nodes.map(({ unique_name }) => unique_name) });
+    await door.job("never", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    writeFileSync(yard.path("go"), "");
+    await until("the worker has ended", () => worker.outcome === "stopped", 30_000);
+    const own = await door.own();
+    expect(await own.job(1).wait()).toBe("succeeded");
+    expect((await own.job(2).info()).state).toBe("waiting");
+  }, 60_000);
+});

@@ -1,0 +1,153 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { Packr } from "msgpackr";
+import { afterEach, describe, expect, it } from "vitest";
+import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
+import { until } from "../../../support/wait.js";
+import { Yard } from "./kit.js";
+import { ERROR, JOB, OK, STOP, task, UPDATE } from "./literal-foreman.js";
+
+const packr = new Packr({ useRecords: false });
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+interface Heard {
+  readonly type: number;
+  readonly arg0: number;
+  readonly data: unknown;
+}
+
+/** A server of v1 by its text: 12 bytes of header, no numbers. */
+class Server {
+  readonly sockets: Socket[] = [];
+  readonly #heard: Heard[] = [];
+  #read = 0;
+  port = 0;
+
+  async start(): Promise<this> {
+    const server = createServer((socket) => {
+      let kept = Buffer.alloc(0);
+      this.sockets.push(socket);
+      socket.on("error", () => {});
+      socket.on("data", (chunk: Buffer) => {
+        kept = Buffer.concat([kept, chunk]);
+        while (kept.length >= 12) {
+          expect(kept.readUInt16LE(0)).toBe(0xc047);
+          const type = kept.readUInt16LE(2);
+          const arg0 = kept.readUInt32LE(8);
+          const size = 12 + (type === UPDATE ? arg0 : 0);
+          if (kept.length < size) return;
+          const data = type === UPDATE ? (packr.unpack(kept.subarray(12, size)) as unknown) : undefined;
+          this.#heard.push({ type, arg0, data });
+          kept = kept.subarray(size);
+        }
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    open.push(() => {
+      for (const socket of this.sockets) socket.destroy();
+      return new Promise((resolve) => server.close(resolve));
+    });
+    this.port = (server.address() as AddressInfo).port;
+    return this;
+  }
+
+  get place(): Place {
+    return { by: "v1", address: { host: "127.0.0.1", port: this.port } };
+  }
+
+  say(type: number, arg0: number, data?: unknown): void {
+    const payload = data === undefined ? Buffer.alloc(0) : packr.pack(data);
+    const header = Buffer.alloc(12);
+    header.writeUInt16LE(0xc047, 0);
+    header.writeUInt16LE(type, 2);
+    header.writeUInt32LE(data === undefined ? arg0 : payload.length, 8);
+    this.sockets.at(-1)?.write(Buffer.concat([header, payload]));
+  }
+
+  next(): Promise<Heard> {
+    return until(`message ${this.#read + 1} comes`, () => this.#heard[this.#read], 30_000).then((found) => {
+      this.#read++;
+      return found;
+    });
+  }
+
+  /** The n-th connection, greeted. */
+  async welcome(number: number): Promise<Heard> {
+    await until(`connection ${number} comes`, () => this.sockets.length === number, 30_000);
+    this.say(OK, 0);
+    const answer = await this.next();
+    this.say(OK, answer.arg0);
+    return answer;
+  }
+}
+
+describe("our client and a server by the text of v1", () => {
+  it("greet each other, run tasks one by one, and tell of each when the last was heard", async () => {
+    const yard = new Yard();
+    const server = await new Server().start();
+    yard.worker(server.place);
+    expect(await server.welcome(1)).toMatchObject({ type: OK, arg0: 2 });
+    const command = yard.script("job.sh", 'echo "task $1"; exit $(($1 - 1))');
+    server.say(JOB, 0, task(1, { dir: yard.dir, command }));
+    server.say(JOB, 0, task(2, { dir: yard.dir, command }));
+    const first = await server.next();
+    server.say(OK, 1);
+    const second = await server.next();
+    server.say(OK, 2);
+    const told = [first, second].map(({ data }) => data) as { Task: number; Success: boolean; Status: string }[];
+    expect(told.sort((a, b) => a.Task - b.Task)).toEqual([
+      { JobId: 1, Task: 1, Success: true, Status: "done", NewJob: null },
+      { JobId: 1, Task: 2, Success: false, Status: "error encountered: exit status 1", NewJob: null },
+    ]);
+    expect(readFileSync(yard.path("job_2.log"), "utf8")).toBe("task 2\n");
+  });
+
+  it("refuse what is too much with ERROR(cannot_run_job), and say nothing to what is taken", async () => {
+    const yard = new Yard();
+    const server = await new Server().start();
+    yard.worker(server.place, { slots: 1 });
+    await server.welcome(1);
+    const command = yard.script("wait.sh", `while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`);
+    server.say(JOB, 0, task(1, { dir: yard.dir, command }));
+    server.say(JOB, 0, task(2, { dir: yard.dir, command }));
+    expect(await server.next()).toMatchObject({ type: ERROR, arg0: 5 });
+    writeFileSync(yard.path("go"), "");
+    expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 1 } });
+  });
+
+  it("stop: the client ends when what runs is told of and heard", async () => {
+    const yard = new Yard();
+    const server = await new Server().start();
+    const worker = yard.worker(server.place);
+    await server.welcome(1);
+    const command = yard.script("wait.sh", `while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`);
+    server.say(JOB, 0, task(1, { dir: yard.dir, command }));
+    server.say(STOP, 2);
+    server.say(JOB, 0, task(2, { dir: yard.dir, command }));
+    expect(await server.next()).toMatchObject({ type: ERROR, arg0: 5 });
+    writeFileSync(yard.path("go"), "");
+    expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 1, Success: true } });
+    expect(worker.outcome).toBeUndefined();
+    server.say(OK, 0);
+    await until("it has ended", () => worker.outcome === "stopped");
+  });
+
+  it("cannot resume: what a broken connection leaves is ended, and the next begins empty", async () => {
+    const yard = new Yard();
+    const server = await new Server().start();
+    yard.worker(server.place);
+    await server.welcome(1);
+    const command = yard.script("wait.sh", `touch ${yard.path("begun")}; sleep 1; touch ${yard.path("survived")}`);
+    server.say(JOB, 0, task(1, { dir: yard.dir, command }));
+    await until("it runs", () => existsSync(yard.path("begun")));
+    server.sockets[0]?.destroy();
+    const again = await server.welcome(2);
+    expect(again.type).toBe(OK);
+    server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
+    expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
+    expect(existsSync(yard.path("survived"))).toBe(false);
+  });
+});

@@ -1,0 +1,174 @@
+import { describe, expect, it } from "vitest";
+import { SeededRandom } from "../../support/random.js";
+import { until } from "../../support/wait.js";
+import { dealer, raw } from "../zeromq/support.js";
+import {
+  bytesOf,
+  E,
+  EXEC,
+  FAILURE,
+  greeted,
+  INCREMENT,
+  id8,
+  openPlace,
+  PING,
+  type Place,
+  PONG,
+  REGISTER,
+  RESPONSE,
+  registered,
+  TRACKEXEC,
+  V,
+} from "./place.js";
+
+/** The door does its work as before: a worker and a client find each other. */
+async function expectAlive(place: Place): Promise<void> {
+  const worker = await registered(place, "1");
+  const client = await greeted(place.url);
+  await client.send(E, V, TRACKEXEC, id8(77), PING, E);
+  const [, , , id] = await worker.next();
+  expect(id).toBe(id8(77));
+  await worker.send(client.identity, E, V, RESPONSE, id8(77), E);
+  expect((await client.next()).slice(0, 5)).toEqual([E, V, RESPONSE, id8(77), E]);
+  worker.close();
+  await until("the worker is gone", () =>
+    place.door.server.workers().every(({ address }) => address !== worker.identity),
+  );
+}
+
+const MALFORMED: readonly (readonly [string, readonly string[]])[] = [
+  ["one empty frame", [E]],
+  ["text", ["hello"]],
+  ["another version", [E, "LMQv101", PING, id8(1), E]],
+  ["no command", [E, V]],
+  ["an empty command", [E, V, E, id8(1), E]],
+  ["an unknown command", [E, V, "0x55", id8(1), E]],
+  ["a command of two bytes", [E, V, "0x0101", id8(1), E]],
+  ["no id", [E, V, TRACKEXEC]],
+  ["no last empty frame", [E, V, TRACKEXEC, id8(1), PING]],
+  ["a RESPONSE to the server", [E, V, RESPONSE, id8(1), E]],
+  ["a PONG that nobody asked for", [E, V, PONG, id8(1), E]],
+  ["an address that is nobody's", ["nobody", E, V, RESPONSE, id8(1), E]],
+  ["an address and nothing else", ["nobody"]],
+  ["an address and another version", ["nobody", E, "LMQv999", PING, id8(1), E]],
+  ["INCREMENT of nobody", [E, V, EXEC, id8(1), INCREMENT, E]],
+];
+
+describe("malformed messages", () => {
+  it("are dropped, said once, and cost nothing", async () => {
+    const place = await openPlace();
+    const peer = await greeted(place.url);
+    for (const [, frames] of MALFORMED) for (let i = 0; i < 20; i++) await peer.send(...frames);
+    await peer.greet();
+    expect(place.logged.filter(({ level }) => level === "warn").length).toBe(1);
+    await expectAlive(place);
+  });
+
+  it("that could be answered are: a TRACKEXEC for nothing fails", async () => {
+    const place = await openPlace();
+    const peer = await greeted(place.url);
+    await peer.send(E, V, TRACKEXEC, id8(1), E);
+    expect(await peer.next()).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+    await peer.send(E, V, EXEC, id8(2), E);
+    await peer.greet();
+  });
+
+  it("an id of 1 MiB is carried there and back", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    const id = Buffer.alloc(1024 * 1024, 0x41);
+    await client.sendBytes(...[E, V, TRACKEXEC].map(bytesOf), id, bytesOf(PING), bytesOf(E));
+    expect((await worker.next())[3]?.length).toBe(id.length);
+    await worker.sendBytes(...[client.identity, E, V, RESPONSE].map(bytesOf), id, bytesOf(E));
+    expect((await client.next())[3]?.length).toBe(id.length);
+    await client.sendBytes(...[E, V, PING].map(bytesOf), id, bytesOf(E));
+    expect((await client.next())[3]?.length).toBe(id.length);
+    await expectAlive(place);
+  });
+
+  it("ids equal to 07, 08 and 09 are ids", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "5");
+    const client = await greeted(place.url);
+    for (const id of ["0x07", "0x08", "0x09"]) {
+      await client.send(E, V, TRACKEXEC, id, PING, E);
+      expect(await worker.next()).toEqual([E, V, TRACKEXEC, id, PING, E, client.identity]);
+      await worker.send(client.identity, E, V, RESPONSE, id, E);
+      expect(await client.next()).toEqual([E, V, RESPONSE, id, E, worker.identity]);
+    }
+    expect(place.door.server.workers()).toEqual([{ address: worker.identity, free: 5, slots: 5, handled: 3 }]);
+  });
+
+  it("10,000 frames are dropped and the peer goes on", async () => {
+    const place = await openPlace();
+    const peer = await greeted(place.url);
+    const many = Array.from({ length: 10_000 }, () => "x");
+    await peer.send(E, V, TRACKEXEC, id8(1), PING, ...many, E);
+    await peer.send(...many);
+    await peer.greet();
+    await expectAlive(place);
+  });
+
+  it("many different commands do not make many services", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "100000");
+    const client = await greeted(place.url);
+    for (let i = 0; i < 1_000; i++) await client.send(E, V, EXEC, id8(i), `command${i}`, E);
+    await until("all have come", () => worker.got.length === 1_000, 30_000);
+    const { services } = await place.shop.client.ask("services", {});
+    expect(services.length).toBeLessThan(300);
+  });
+
+  it("identities that are no text are fine", async () => {
+    const place = await openPlace();
+    const peer = dealer(place.url, { routingId: Buffer.from([1, 2, 255, 254]).toString("latin1") });
+    await peer.send([E, V, bytesOf(TRACKEXEC), "i", bytesOf(REGISTER), "3", E]);
+    expect((await peer.receive()).map((frame) => frame.toString("hex"))).toEqual([
+      "",
+      "4c4d5176313030",
+      "06",
+      "69",
+      "",
+    ]);
+    await until("it is in the table", () => place.door.server.workers().length === 1);
+  });
+});
+
+describe("a peer that says nothing before it asks", () => {
+  it("is answered, for it does no handshake", async () => {
+    const place = await openPlace();
+    await registered(place, "5");
+    const client = dealer(place.url);
+    await client.send([E, V, bytesOf(PING), "i", E]);
+    expect((await client.receive())[2]?.[0]).toBe(2);
+  });
+});
+
+describe("bytes that are not even ZeroMQ", () => {
+  it("end that connection only", async () => {
+    const place = await openPlace();
+    const port = Number(place.url.split(":").at(-1));
+    const random = new SeededRandom();
+    for (let i = 0; i < 40; i++) {
+      const peer = await raw(port);
+      peer.socket.write(random.bytes(random.between(1, 5_000)));
+      peer.socket.end();
+    }
+    await expectAlive(place);
+    expect(place.logged.filter(({ level }) => level === "error")).toEqual([]);
+    // Once for each code, not once for each connection.
+    expect(place.logged.filter(({ level }) => level === "warn").length).toBeLessThan(4);
+  });
+});
+
+describe("a client that floods", () => {
+  it("is told that the queue is full, and the broker keeps no more than it may", async () => {
+    const place = await openPlace({ broker: { settings: { maxWaitingRequests: 100 } } });
+    const client = await greeted(place.url);
+    for (let i = 0; i < 1_000; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
+    await until("all but those that wait are refused", () => client.got.length === 900, 30_000);
+    expect(client.got.every((frames) => frames[4] === FAILURE)).toBe(true);
+    expect(place.shop.broker.core.state.requests.size).toBe(100);
+  });
+});

@@ -1,0 +1,233 @@
+/** A broker with the round-robin door open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
+
+import { afterEach } from "vitest";
+import { Context, Router as ZmqRouter } from "zeromq";
+import { Complaints } from "../../../src/broker/doors/complaints.js";
+import { Conversations } from "../../../src/broker/doors/conversations.js";
+import type { DoorSettings } from "../../../src/broker/doors/door.js";
+import type { Log } from "../../../src/broker/log.js";
+import type { BrokerOptions } from "../../../src/client/index.js";
+import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/door.js";
+import { openShop, type Shop } from "../../client/shop.js";
+import { freePort } from "../../support/site.js";
+import { until } from "../../support/wait.js";
+
+const open: (() => void | Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+export const atEnd = (close: () => void | Promise<void>): void => void open.push(close);
+
+export interface Place {
+  readonly shop: Shop;
+  readonly door: RoundRobinDoor;
+  readonly url: string;
+  readonly conversations: Conversations;
+  readonly logged: { readonly level: string; readonly fields: Record<string, unknown>; readonly text: string }[];
+}
+
+export interface PlaceOptions {
+  readonly settings?: DoorSettings;
+  readonly broker?: Partial<BrokerOptions>;
+  readonly port?: number;
+  readonly settleMs?: number;
+}
+
+export async function openPlace({
+  settings = {},
+  broker = {},
+  port = 0,
+  settleMs = 0,
+}: PlaceOptions = {}): Promise<Place> {
+  const logged: Place["logged"] = [];
+  const at = (level: string) => (fields: object, text: string) =>
+    void logged.push({ level, fields: { ...fields }, text });
+  const log: Log = { info: at("info"), warn: at("warn"), error: at("error") };
+  const shop = await openShop(broker);
+  const conversations = new Conversations();
+  const context = { core: shop.broker.core, log, complaints: new Complaints(log), conversations, settings };
+  const door = await openRoundRobinDoor(context, { host: "127.0.0.1", ports: [port] }, { settleMs });
+  atEnd(() => door.close());
+  return { shop, door, url: door.urls[0] ?? "", conversations, logged };
+}
+
+/** A frame in a test: text, or bytes in hexadecimal after `0x`. */
+export type Frame = string;
+
+export const E = "";
+export const V = "LMQv100";
+export const bytesOf = (frame: Frame): Buffer =>
+  frame.startsWith("0x") ? Buffer.from(frame.slice(2), "hex") : Buffer.from(frame, "latin1");
+const frameOf = (bytes: Buffer): Frame => {
+  const text = bytes.toString("latin1");
+  return /^[\x20-\x7e]*$/.test(text) ? text : `0x${bytes.toString("hex")}`;
+};
+
+export const PING = "0x01";
+export const PONG = "0x02";
+export const EXEC = "0x03";
+export const TRACKEXEC = "0x04";
+export const TRACKADDRESS = "0x05";
+export const RESPONSE = "0x06";
+export const INCREMENT = "0x07";
+export const REGISTER = "0x08";
+export const DEREGISTER = "0x09";
+export const STREAM = "0x0a";
+export const FAILURE = "0x2800";
+
+/** A ROUTER with ROUTER_MANDATORY that knows the server by the text that it connects with. */
+export class LiteralPeer {
+  readonly identity: string;
+  readonly #socket: ZmqRouter;
+  readonly #server: string;
+  readonly #got: Frame[][] = [];
+
+  constructor(url: string, identity = `${url}:${1 + Math.floor(Math.random() * 1_000_000)}`, server = url) {
+    this.identity = identity;
+    this.#server = server;
+    this.#socket = new ZmqRouter({
+      context: new Context(),
+      routingId: identity,
+      mandatory: true,
+      sendTimeout: 0,
+      linger: 0,
+    });
+    this.#socket.connect(url);
+    atEnd(() => this.close());
+    void this.#hear().catch(() => {});
+  }
+
+  /** All that came and was not taken yet. */
+  get got(): readonly Frame[][] {
+    return this.#got;
+  }
+
+  async send(...frames: readonly Frame[]): Promise<void> {
+    await this.sendBytes(...frames.map(bytesOf));
+  }
+
+  /** Tried until the connection is there: before, the server is unknown to this socket. */
+  async sendBytes(...frames: readonly Buffer[]): Promise<void> {
+    await until("the server is known by its name", () =>
+      this.#socket.send([this.#server, ...frames]).then(
+        () => true,
+        () => false,
+      ),
+    );
+  }
+
+  /** The next message, without the server's name in front. */
+  async next(): Promise<Frame[]> {
+    return until(`${this.identity} gets a message`, () => this.#got.shift(), 30_000);
+  }
+
+  takeAll(): Frame[][] {
+    return this.#got.splice(0);
+  }
+
+  async greet(id = "0x0300000000000000"): Promise<void> {
+    await this.send(E, V, PING, id, E);
+    const answer = await this.next();
+    if (JSON.stringify(answer) !== JSON.stringify([E, V, PONG, id, E])) {
+      throw new Error(`the first message is not the PONG: ${JSON.stringify(answer)}`);
+    }
+  }
+
+  async register(slots = "10"): Promise<void> {
+    await this.send(E, V, TRACKEXEC, "0x00000000", REGISTER, slots, E);
+    const answer = await this.next();
+    if (JSON.stringify(answer) !== JSON.stringify([E, V, RESPONSE, "0x00000000", E])) {
+      throw new Error(`not the answer to REGISTER: ${JSON.stringify(answer)}`);
+    }
+  }
+
+  close(): void {
+    if (!this.#socket.closed) this.#socket.close();
+  }
+
+  async #hear(): Promise<void> {
+    for await (const [from, ...frames] of this.#socket) {
+      if (from?.toString() !== this.#server) throw new Error(`the server calls itself ${from?.toString()}`);
+      this.#got.push(frames.map(frameOf));
+    }
+  }
+}
+
+export async function greeted(url: string, identity?: string): Promise<LiteralPeer> {
+  const peer = new LiteralPeer(url, identity);
+  await peer.greet();
+  return peer;
+}
+
+export async function registered(place: Place, slots?: string, identity?: string): Promise<LiteralPeer> {
+  const worker = await greeted(place.url, identity);
+  await worker.register(slots);
+  await until("it is in the worker table", () =>
+    place.door.server.workers().some(({ address }) => address === worker.identity),
+  );
+  return worker;
+}
+
+/** Counters as the originals make them. */
+export const id8 = (number: number): Frame => {
+  const id = Buffer.alloc(8);
+  id.writeBigUInt64LE(BigInt(number));
+  return `0x${id.toString("hex")}`;
+};
+
+/** A ROUTER whose identity is the text that peers connect with, and nothing behind it. */
+export class LiteralServer {
+  readonly url: string;
+  readonly #socket: ZmqRouter;
+  readonly #got: Frame[][] = [];
+
+  private constructor(url: string, socket: ZmqRouter) {
+    this.url = url;
+    this.#socket = socket;
+    void this.#hear().catch(() => {});
+  }
+
+  static async open(): Promise<LiteralServer> {
+    const url = `tcp://127.0.0.1:${await freePort()}`;
+    const socket = new ZmqRouter({
+      context: new Context(),
+      routingId: url,
+      mandatory: true,
+      sendTimeout: 0,
+      linger: 0,
+    });
+    await socket.bind(url);
+    atEnd(() => socket.close());
+    return new LiteralServer(url, socket);
+  }
+
+  /** The first frame is the peer's identity. */
+  async send(...frames: readonly Frame[]): Promise<void> {
+    await this.#socket.send(frames.map(bytesOf));
+  }
+
+  async next(): Promise<Frame[]> {
+    return until("the server gets a message", () => this.#got.shift(), 30_000);
+  }
+
+  /** Answers the handshake, and gives who it was. */
+  async greet(): Promise<string> {
+    const [who = "", , , , id = ""] = await this.next();
+    await this.send(who, E, V, PONG, id, E);
+    return who;
+  }
+
+  /** Answers handshake and REGISTER. */
+  async welcome(): Promise<string> {
+    const who = await this.greet();
+    const [, , , , id = ""] = await this.next();
+    await this.send(who, E, V, RESPONSE, id, E);
+    return who;
+  }
+
+  async #hear(): Promise<void> {
+    for await (const frames of this.#socket) this.#got.push(frames.map(frameOf));
+  }
+}

@@ -1,0 +1,419 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import {
+  DEREGISTER,
+  E,
+  EXEC,
+  FAILURE,
+  greeted,
+  INCREMENT,
+  id8,
+  LiteralPeer,
+  openPlace,
+  PING,
+  type Place,
+  PONG,
+  REGISTER,
+  RESPONSE,
+  registered,
+  STREAM,
+  TRACKADDRESS,
+  TRACKEXEC,
+  V,
+} from "./place.js";
+
+const freeOf = (place: Place, worker: LiteralPeer): number | undefined =>
+  place.door.server.workers().find(({ address }) => address === worker.identity)?.free;
+
+describe("each row of the frame table", () => {
+  it("handshake and heartbeat", async () => {
+    const { url } = await openPlace();
+    const peer = new LiteralPeer(url);
+    await peer.send(E, V, PING, "0x0600000000000000", E);
+    expect(await peer.next()).toEqual([E, V, PONG, "0x0600000000000000", E]);
+    await peer.send(E, V, PING, "HANDLE", E);
+    expect(await peer.next()).toEqual([E, V, PONG, "HANDLE", E]);
+  });
+
+  it("REGISTER and DEREGISTER", async () => {
+    const place = await openPlace();
+    const worker = await greeted(place.url);
+    await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, "10", E);
+    expect(await worker.next()).toEqual([E, V, RESPONSE, "0x00000000", E]);
+    expect(place.door.server.workers()).toEqual([{ address: worker.identity, free: 10, slots: 10, handled: 0 }]);
+    await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await until("it is out of the table", () => place.door.server.workers().length === 0);
+    await worker.send(E, V, PING, "0x01", E);
+    // Nothing was said to the DEREGISTER.
+    expect(await worker.next()).toEqual([E, V, PONG, "0x01", E]);
+  });
+
+  it("EXEC PING, and the INCREMENT that follows", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "3");
+    const client = await greeted(place.url);
+    await client.send(E, V, EXEC, id8(8), PING, E);
+    expect(await worker.next()).toEqual([E, V, EXEC, id8(8), PING, E, client.identity]);
+    expect(freeOf(place, worker)).toBe(2);
+    await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await until("the slot is free", () => freeOf(place, worker) === 3);
+    expect(client.got).toEqual([]);
+  });
+
+  it("TRACKEXEC PING and its RESPONSE", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(3), PING, E);
+    expect(await worker.next()).toEqual([E, V, TRACKEXEC, id8(3), PING, E, client.identity]);
+    await worker.send(client.identity, E, V, RESPONSE, id8(3), E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, id8(3), E, worker.identity]);
+  });
+
+  it("STREAM and its response, with the next packet asked of the worker itself", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, "0x00000000", STREAM, "STREAM_ID", "1024", E);
+    expect(await worker.next()).toEqual([
+      E,
+      V,
+      TRACKEXEC,
+      "0x00000000",
+      STREAM,
+      "STREAM_ID",
+      "1024",
+      E,
+      client.identity,
+    ]);
+    const packet = "0x305208887766554433221100000000640000000101";
+    await worker.send(client.identity, E, V, RESPONSE, "0x00000000", packet, E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, "0x00000000", packet, E, worker.identity]);
+    await client.send(
+      worker.identity,
+      E,
+      V,
+      TRACKEXEC,
+      "0x01000000",
+      "mqs_more",
+      "STREAM_ID",
+      "0x8877665544332211",
+      "0",
+      E,
+    );
+    expect(await worker.next()).toEqual([
+      E,
+      V,
+      TRACKEXEC,
+      "0x01000000",
+      "mqs_more",
+      "STREAM_ID",
+      "0x8877665544332211",
+      "0",
+      E,
+      client.identity,
+    ]);
+    await worker.send(client.identity, E, V, RESPONSE, "0x01000000", "0x3252088877665544332211", E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, "0x01000000", "0x3252088877665544332211", E, worker.identity]);
+    await client.send(worker.identity, E, V, TRACKEXEC, "0x02000000", "ongoing", "30:me", E);
+    expect(await worker.next()).toEqual([E, V, TRACKEXEC, "0x02000000", "ongoing", "30:me", E, client.identity]);
+  });
+
+  it("TRACKADDRESS, and heartbeats that are routed", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(2), PING, E);
+    await worker.next();
+    await worker.send(client.identity, E, V, TRACKADDRESS, id8(2), place.url, worker.identity, E);
+    expect(await client.next()).toEqual([E, V, TRACKADDRESS, id8(2), place.url, worker.identity, E, worker.identity]);
+    await client.send(worker.identity, E, V, PING, id8(6), E);
+    expect(await worker.next()).toEqual([E, V, PING, id8(6), E, client.identity]);
+    await worker.send(client.identity, E, V, PONG, id8(6), E);
+    expect(await client.next()).toEqual([E, V, PONG, id8(6), E, worker.identity]);
+    await worker.send(client.identity, E, V, RESPONSE, id8(2), E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, id8(2), E, worker.identity]);
+  });
+
+  it("the way back through more than one server", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const server = await greeted(place.url);
+    for (const client of ["one", "two"]) {
+      // Two clients behind another server count their messages alike.
+      await server.send(E, V, TRACKEXEC, id8(1), PING, E, client);
+      expect(await worker.next()).toEqual([E, V, TRACKEXEC, id8(1), PING, E, client, server.identity]);
+    }
+    await worker.send(server.identity, "two", E, V, RESPONSE, id8(1), E);
+    expect(await server.next()).toEqual(["two", E, V, RESPONSE, id8(1), E, worker.identity]);
+    expect(freeOf(place, worker)).toBe(9);
+    await worker.send(server.identity, "one", E, V, RESPONSE, id8(1), E);
+    expect(await server.next()).toEqual(["one", E, V, RESPONSE, id8(1), E, worker.identity]);
+    expect(freeOf(place, worker)).toBe(10);
+  });
+});
+
+describe("the worker table", () => {
+  it("gives to the least recently used worker with a free slot", async () => {
+    const place = await openPlace();
+    const one = await registered(place, "2");
+    const two = await registered(place, "2");
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 4; i++) await client.send(E, V, EXEC, id8(i), PING, E);
+    const ids = async (worker: LiteralPeer) => [(await worker.next())[3], (await worker.next())[3]];
+    expect(await ids(one)).toEqual([id8(1), id8(3)]);
+    expect(await ids(two)).toEqual([id8(2), id8(4)]);
+  });
+
+  it("queues, in order, when all are full, and drains the moment a slot is free", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 20; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
+    for (let i = 1; i <= 20; i++) {
+      const [, , , id = ""] = await worker.next();
+      expect(id).toBe(id8(i));
+      expect(worker.got).toEqual([]);
+      await worker.send(client.identity, E, V, RESPONSE, id, E);
+      await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+      expect((await client.next())[3]).toBe(id8(i));
+    }
+    expect(client.got).toEqual([]);
+    expect(freeOf(place, worker)).toBe(1);
+  });
+
+  it("keeps messages that come before any worker, and gives them when one registers", async () => {
+    const place = await openPlace();
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await client.send(E, V, EXEC, id8(2), "foo", "bar", E);
+    await until("both wait", () => place.shop.broker.core.state.requests.size === 2);
+    const worker = await greeted(place.url);
+    await worker.register();
+    expect(await worker.next()).toEqual([E, V, TRACKEXEC, id8(1), PING, E, client.identity]);
+    expect(await worker.next()).toEqual([E, V, EXEC, id8(2), "foo", "bar", E, client.identity]);
+  });
+
+  it("never has more free slots than were registered", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "2");
+    for (let i = 0; i < 5; i++) await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await worker.greet();
+    expect(freeOf(place, worker)).toBe(2);
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 3; i++) await client.send(E, V, EXEC, id8(i), PING, E);
+    await client.greet();
+    await worker.next();
+    await worker.next();
+    expect(worker.got).toEqual([]);
+  });
+
+  it("counts a RESPONSE as a slot, and swallows the INCREMENT of the same message", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "2");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await client.send(E, V, EXEC, id8(2), PING, E);
+    await worker.next();
+    await worker.next();
+    expect(freeOf(place, worker)).toBe(0);
+    await worker.send(client.identity, E, V, RESPONSE, id8(1), E);
+    await client.next();
+    expect(freeOf(place, worker)).toBe(1);
+    await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await worker.greet();
+    expect(freeOf(place, worker)).toBe(1);
+    await worker.send(E, V, EXEC, "0x02000000", INCREMENT, E);
+    await until("the EXEC is over too", () => freeOf(place, worker) === 2);
+  });
+
+  it("frees the slot of a TRACKEXEC for an INCREMENT without RESPONSE, and still passes on a late one", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, "0x06000000", STREAM, "STREAM_ID", "2048", E);
+    await worker.next();
+    await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await until("the slot is free", () => freeOf(place, worker) === 1);
+    await worker.send(client.identity, E, V, RESPONSE, "0x06000000", "late", E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, "0x06000000", "late", E, worker.identity]);
+    expect(freeOf(place, worker)).toBe(1);
+  });
+
+  it("overwrites the slots of a worker that registers again, whatever it still has", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "2");
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 8; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
+    await worker.next();
+    await worker.next();
+    await worker.register("3");
+    const ids = [await worker.next(), await worker.next(), await worker.next()].map(([, , , id]) => id);
+    expect(ids).toEqual([id8(3), id8(4), id8(5)]);
+    expect(freeOf(place, worker)).toBe(0);
+    // The two from before take no slot any more: their end frees none.
+    for (const id of [id8(1), id8(2)]) await worker.send(client.identity, E, V, RESPONSE, id, E);
+    expect([(await client.next())[3], (await client.next())[3]]).toEqual([id8(1), id8(2)]);
+    expect(worker.got).toEqual([]);
+    await worker.send(client.identity, E, V, RESPONSE, id8(3), E);
+    expect((await worker.next())[3]).toBe(id8(6));
+    expect(place.shop.broker.core.state.workers.values().next().value?.profile.total.slots).toBe(3);
+  });
+
+  it("ignores DEREGISTER and INCREMENT of a worker that it does not know", async () => {
+    const place = await openPlace();
+    const stranger = await greeted(place.url);
+    await stranger.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await stranger.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await stranger.greet();
+    expect(place.door.server.workers()).toEqual([]);
+  });
+
+  it("lets a worker that deregisters answer what it has, and gives it nothing more", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await client.send(E, V, TRACKEXEC, id8(2), PING, E);
+    await worker.next();
+    await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await until("it is out of the table", () => place.door.server.workers().length === 0);
+    await worker.send(client.identity, E, V, RESPONSE, id8(1), E);
+    expect((await client.next())[3]).toBe(id8(1));
+    await until("it is gone", () => place.shop.broker.core.state.workers.size === 0);
+    expect(worker.got).toEqual([]);
+    await worker.register();
+    expect((await worker.next())[3]).toBe(id8(2));
+  });
+
+  it("refuses slots that are no number, and takes those that end with a zero byte", async () => {
+    const place = await openPlace();
+    const worker = await greeted(place.url);
+    for (const slots of ["many", "-1", "", "99999999999", "1.5"]) {
+      await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, slots, E);
+      expect(await worker.next()).toEqual([E, V, RESPONSE, "0x00000000", FAILURE, E]);
+    }
+    expect(place.door.server.workers()).toEqual([]);
+    await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, "0x313000", E);
+    await worker.next();
+    expect(place.door.server.workers()[0]?.slots).toBe(10);
+  });
+
+  it("waits a moment before the first message, because the worker installs its commands after the answer", async () => {
+    const place = await openPlace({ settleMs: 300 });
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    const worker = await greeted(place.url);
+    await worker.register();
+    expect(place.shop.broker.core.state.workers.size).toBe(0);
+    expect((await worker.next())[3]).toBe(id8(1));
+  });
+});
+
+describe("a worker that dies", () => {
+  it("is noticed at once: its TRACKEXEC is answered with the status failure, its EXEC logged", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await client.send(E, V, EXEC, id8(2), PING, E);
+    await worker.next();
+    await worker.next();
+    worker.close();
+    const answer = await client.next();
+    expect(answer.slice(0, 6)).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+    expect(place.door.server.workers()).toEqual([]);
+    await until("the EXEC is in the log", () => place.logged.some(({ text }) => text.startsWith("an EXEC was lost")));
+  });
+
+  it("comes back with its next PING, since it never registers twice by itself", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "4");
+    worker.close();
+    await until("it is set aside", () => place.door.server.workers().length === 0);
+    const again = await greeted(place.url, worker.identity);
+    await until("it is back", () => place.door.server.workers()[0]?.slots === 4);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    expect((await again.next())[3]).toBe(id8(1));
+  });
+
+  it("does not come back by a PING after it has deregistered", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await until("it is out", () => place.door.server.workers().length === 0);
+    worker.close();
+    await greeted(place.url, worker.identity);
+    expect(place.door.server.workers()).toEqual([]);
+  });
+
+  it("hears PONG before the messages that wait for it", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "4");
+    worker.close();
+    await until("it is set aside", () => place.door.server.workers().length === 0);
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 3; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
+    // greet() fails if anything else comes first.
+    const again = await greeted(place.url, worker.identity);
+    for (let i = 1; i <= 3; i++) expect((await again.next())[3]).toBe(id8(i));
+  });
+});
+
+describe("a request without an answer", () => {
+  it("ends with the status failure, and its slot is free; a late INCREMENT of it is swallowed", async () => {
+    const place = await openPlace({ settings: { requestTimeoutMs: 300 } });
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), "foo", E);
+    await worker.next();
+    expect((await client.next()).slice(0, 6)).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+    expect(freeOf(place, worker)).toBe(1);
+    await client.send(E, V, EXEC, id8(2), PING, E);
+    await worker.next();
+    await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
+    await worker.greet();
+    expect(freeOf(place, worker)).toBe(0);
+  });
+
+  it("is refused at once where the queue is full", async () => {
+    const place = await openPlace({ broker: { settings: { maxWaitingRequests: 2 } } });
+    const client = await greeted(place.url);
+    for (let i = 1; i <= 3; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
+    const [, , , id, status] = await client.next();
+    expect([id, status]).toEqual([id8(3), FAILURE]);
+    await client.send(E, V, EXEC, id8(4), PING, E);
+    await until("the EXEC is in the log", () => place.logged.some(({ text }) => text.startsWith("an EXEC was lost")));
+  });
+
+  it("to a worker that is gone is answered with the status failure", async () => {
+    const place = await openPlace();
+    const client = await greeted(place.url);
+    await client.send("nobody", E, V, TRACKEXEC, id8(1), "mqs_more", "x", "y", "0", E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, id8(1), FAILURE, E, "nobody"]);
+    await client.send("nobody", E, V, PING, id8(2), E);
+    await client.greet();
+  });
+});
+
+describe("names", () => {
+  it("a server knows itself by the text that each peer connects with", async () => {
+    const place = await openPlace();
+    const port = Number(place.url.split(":").at(-1));
+    for (const url of [`tcp://localhost:${port}`, `tcp://127.0.0.1:${port}`]) await greeted(url);
+  });
+
+  it("or by the names that were given, the first where none fits", async () => {
+    const place = await openPlace({ settings: { identities: ["tcp://queue:6714", "tcp://other:6714"] } });
+    const port = Number(place.url.split(":").at(-1));
+    const { nameFor } = await import("../../../src/protocols/round-robin/door.js");
+    const names = ["tcp://queue:6714", "tcp://other:6714"];
+    expect(nameFor(Buffer.from("tcp://other:6714:12"), names, place.url)).toBe("tcp://other:6714");
+    expect(nameFor(Buffer.from(`tcp://127.0.0.1:${port}:12`), names, place.url)).toBe("tcp://queue:6714");
+    expect(nameFor(Buffer.from("\0abcd", "latin1"), [], place.url)).toBe(place.url);
+    // Through another name for the same port, as a forwarded one would be.
+    await new LiteralPeer(place.url, "tcp://other:6714:12", "tcp://other:6714").greet();
+    await new LiteralPeer(place.url, "somebody", "tcp://queue:6714").greet();
+  });
+});

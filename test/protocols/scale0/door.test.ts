@@ -1,0 +1,213 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { answerOne, dealer, openScale0, req, startedWorker } from "./kit.js";
+
+describe("a worker's startup", () => {
+  it("is CONNECT, CONFIG, PING, PONG, and only that PING registers it", async () => {
+    const shop = await openScale0();
+    const worker = dealer(shop.workers, "w1");
+    const [command, parameters, body] = await worker.ask("CONNECT", {
+      config_type: "JSON",
+      services: ["upper", "lower"],
+    });
+    expect([command, parameters]).toEqual(["CONFIG", { config_type: "JSON", config_version: 0, config: body }]);
+    const self = { identity: expect.any(String), worker_uri: shop.workers, client_uri: shop.clients };
+    expect(JSON.parse(body ?? "")).toEqual({
+      identity: "w1",
+      services: ["upper", "lower"],
+      heartbeat_interval: 2000,
+      preferred_broker: self,
+      brokers: [self],
+    });
+    expect(await shop.client.workers()).toEqual([]);
+    const time = Date.now();
+    const pong = await worker.ask("PING", { heartbeat_interval: 5000, time, config_version: 0 });
+    expect(pong).toEqual(["PONG", { time, broker_time: expect.any(Number), config_version: 0 }]);
+    expect(await shop.client.workers()).toMatchObject([
+      { name: "w1", protocol: "scale0", services: ["upper", "lower"], total: { slots: 1 }, free: { slots: 1 } },
+    ]);
+  });
+
+  it.each([
+    ["XML", /^<config version="0">\n {2}<identity>w1<\/identity>/],
+    ["ZFL", /^# config version 0\nidentity = w1\n/],
+    ["zfl", /^# config version 0\n/],
+  ])("gives the config as %s", async (config_type, expected) => {
+    const shop = await openScale0();
+    const [, parameters, body] = await dealer(shop.workers, "w1").ask("CONNECT", { config_type, configversion: 7 });
+    expect(parameters).toMatchObject({ config_type: config_type.toUpperCase(), config_version: 0, config: body });
+    expect(body).toMatch(expected);
+  });
+
+  it("is forced on a worker that PINGs unknown", async () => {
+    const shop = await openScale0();
+    const worker = dealer(shop.workers, "w1");
+    expect(await worker.ask("PING", { time: Date.now() })).toEqual(["FORCENEGOTIATE", { reason: expect.any(String) }]);
+    expect((await worker.ask("CONNECT", {}))[0]).toBe("CONFIG");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+  });
+});
+
+describe("work", () => {
+  it("goes from a DEALER client to a worker and back, its frames untouched", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const client = dealer(shop.clients, "c1");
+    const binary = Buffer.from([0, 255, 1, 128]);
+    await client.sayFrames("WORKREQUEST", '{"service":"echo","message_id":"m1","mine":{"x":1}}', "one", "", binary);
+    const [command = "", json = "", ...body] = await worker.hearFrames();
+    const parameters = JSON.parse(json.toString()) as Record<string, unknown>;
+    expect(command.toString()).toBe("WORKREQUEST");
+    expect(parameters).toEqual({
+      service: "echo",
+      message_id: "m1",
+      mine: { x: 1 },
+      time: expect.any(Number),
+      config_version: 0,
+      work_request_identifier: expect.stringMatching(/^c1\/m1\//),
+    });
+    expect(body.map((frame) => Buffer.from(frame))).toEqual([Buffer.from("one"), Buffer.alloc(0), binary]);
+    const { work_request_identifier } = parameters;
+    await worker.sayFrames("WORKREPLY", JSON.stringify({ work_request_identifier }), binary, "two");
+    const [replied, named, ...answer] = await client.hearFrames();
+    expect([replied?.toString(), JSON.parse(named?.toString() ?? "")]).toEqual(["WORKREPLY", { message_id: "m1" }]);
+    expect(answer).toEqual([binary, Buffer.from("two")]);
+  });
+
+  it("goes to a REQ client with its delimiter, and a message id of any kind or none", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const client = req(shop.clients);
+    for (const message_id of [undefined, 7, "x"]) {
+      await client.say("WORKREQUEST", { service: "echo", message_id }, "hello");
+      await answerOne(worker);
+      expect(await client.hear()).toEqual(["WORKREPLY", message_id === undefined ? {} : { message_id }, "hello"]);
+    }
+    expect((await client.ask("PING", { time: 1 + Date.now() }))[0]).toBe("PONG");
+  });
+
+  it("is called TASK by the later notes, and answered in the word that was used", async () => {
+    const shop = await openScale0();
+    const client = dealer(shop.clients, "c1");
+    const worker = await startedWorker(shop, "w1", { more: { work: "TASK" } });
+    for (const [asked, replied] of [
+      ["WORKREQUEST", "WORKREPLY"],
+      ["TASK", "TASKREPLY"],
+    ] as const) {
+      await client.say(asked, { service: "echo", message_id: 1 }, "x");
+      const [command, { work_request_identifier: work_request_indentifier }] = await worker.hearOf("TASK");
+      expect(command).toBe("TASK");
+      await worker.say("TASKREPLY", { work_request_indentifier }, "y");
+      await worker.say("PING", {});
+      expect(await client.hear()).toEqual([replied, { message_id: 1 }, "y"]);
+    }
+    worker.close();
+    const other = await startedWorker(shop, "w2", { services: ["other"] });
+    await client.say("TASK", { service: "other", message_id: 2 });
+    expect((await other.hear())[0]).toBe("TASK");
+  });
+
+  it("of several services of one worker comes with the service's name", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1", { services: ["a", "b"] });
+    const client = dealer(shop.clients, "c1");
+    for (const service of ["b", "a"]) {
+      await client.say("WORKREQUEST", { service, message_id: service });
+      expect((await answerOne(worker, service))[1]).toMatchObject({ service });
+      expect(await client.hear()).toEqual(["WORKREPLY", { message_id: service }, service]);
+    }
+  });
+
+  it("goes to the worker that was used longest ago, and only to one that has PINGed since", async () => {
+    const shop = await openScale0();
+    const workers = [await startedWorker(shop, "w1"), await startedWorker(shop, "w2"), await startedWorker(shop, "w3")];
+    const client = dealer(shop.clients, "c1");
+    for (let i = 0; i < 3; i++) await client.say("WORKREQUEST", { service: "echo", message_id: i }, String(i));
+    for (const [i, worker] of workers.entries()) {
+      const [, { work_request_identifier }, body] = await worker.hear();
+      expect(body).toBe(String(i));
+      await worker.say("WORKREPLY", { work_request_identifier }, "done");
+      await client.hear();
+    }
+    // All have replied, none has PINGed: the next one waits.
+    await client.say("WORKREQUEST", { service: "echo", message_id: 9 }, "9");
+    await until("it waits", async () => (await shop.client.ask("status", {})).requests.waiting === 1);
+    await workers[1]?.say("PING", {});
+    const [, , body] = (await workers[1]?.hearOf("WORKREQUEST")) ?? [];
+    expect(body).toBe("9");
+  });
+
+  it("is given to a worker with several slots one at each PING, and no more than it has slots", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1", { slots: 2 });
+    const client = dealer(shop.clients, "c1");
+    for (let i = 0; i < 4; i++) await client.say("WORKREQUEST", { service: "echo", message_id: i }, String(i));
+    const first = await worker.hear();
+    expect(first[2]).toBe("0");
+    await until("three wait", async () => (await shop.client.ask("status", {})).requests.waiting === 3);
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    expect((await worker.hear())[2]).toBe("1");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    expect((await shop.client.ask("status", {})).requests).toEqual({ waiting: 2, running: 2 });
+    await worker.say("WORKREPLY", { work_request_identifier: first[1].work_request_identifier }, "done");
+    await client.hear();
+    await worker.say("PING", {});
+    expect((await worker.hearOf("WORKREQUEST"))[2]).toBe("2");
+  });
+
+  it("that nobody waits for is dropped quietly: unknown identifiers, those of others, and the second reply", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const other = await startedWorker(shop, "w2", { services: ["other"] });
+    const client = dealer(shop.clients, "c1");
+    await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
+    const [, { work_request_identifier }] = await worker.hear();
+    for (const identifier of ["c1/1/9999", "", null, 7, work_request_identifier]) {
+      await other.say("WORKREPLY", { work_request_identifier: identifier }, "false");
+    }
+    await other.say("WORKREPLY", {});
+    expect((await other.ask("PING", {}))[0]).toBe("PONG");
+    await worker.say("WORKREPLY", { work_request_identifier }, "true");
+    await worker.say("WORKREPLY", { work_request_identifier }, "twice");
+    expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 1 }, "true"]);
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    expect(await client.silent(100)).toBe(true);
+  });
+
+  it("flows between Scale0 and laboro's own workers and clients", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1", { services: ["old"] });
+    const asked = shop.client.request("old", Buffer.from("hello"));
+    const [, parameters, body] = await worker.hear();
+    expect([parameters.service, body]).toEqual(["old", "hello"]);
+    await worker.say("WORKREPLY", { work_request_identifier: parameters.work_request_identifier }, "wor", "ld");
+    expect((await asked).toString()).toBe("world");
+    const { startWorker } = await import("../../../src/client/index.js");
+    const own = startWorker({
+      broker: shop.broker.url,
+      token: shop.broker.token,
+      services: {
+        new: (bytes) => Buffer.from(bytes).reverse(),
+        bad: () => {
+          throw new Error("no luck");
+        },
+      },
+    });
+    try {
+      const client = dealer(shop.clients, "c1");
+      expect(await client.ask("WORKREQUEST", { service: "new", message_id: 1 }, "ab", "cd")).toEqual([
+        "WORKREPLY",
+        { message_id: 1 },
+        "dcba",
+      ]);
+      expect(await client.ask("WORKREQUEST", { service: "bad", message_id: 2 })).toEqual([
+        "WORKREPLY",
+        { message_id: 2, error: "LABORO_SERVICE_FAILED" },
+        "no luck",
+      ]);
+    } finally {
+      await own.stop({ graceMs: 0 });
+    }
+  });
+});

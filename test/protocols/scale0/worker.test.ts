@@ -1,0 +1,286 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import {
+  type Scale0Worker,
+  type Scale0WorkerOptions,
+  startScale0Worker,
+} from "../../../src/protocols/scale0/worker.js";
+import { freePort } from "../../support/site.js";
+import { until } from "../../support/wait.js";
+import { atEnd, dealer, openScale0 } from "./kit.js";
+import { freshEntry, LiteralBroker } from "./literal-broker.js";
+
+const upper: Scale0WorkerOptions["services"] = {
+  upper: ([body]) =>
+    Buffer.from(body ?? "")
+      .toString()
+      .toUpperCase(),
+};
+
+async function start(options: Partial<Scale0WorkerOptions>): Promise<Scale0Worker> {
+  const worker = await startScale0Worker({ identity: "w1", services: upper, connectMs: 500, ...options });
+  atEnd(() => worker.stop(0));
+  return worker;
+}
+
+function scratch(): string {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-scale0-"));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+const nowhere = async (): Promise<string> => `tcp://127.0.0.1:${await freePort()}`;
+
+describe("a Scale0 worker", () => {
+  it("says CONNECT, takes CONFIG, and PINGs; answers in the word that it was asked in", async () => {
+    const broker = await LiteralBroker.open();
+    const worker = await start({ broker: broker.url, slots: 1 });
+    expect(await broker.hear()).toEqual(["CONNECT", { config_type: "JSON", services: ["upper"], slots: 1 }]);
+    expect(broker.peer).toBe("w1");
+    await broker.say("CONFIG", { config_type: "JSON", config_version: 7 }, '{"heartbeat_interval":100,"motd":"hi"}');
+    expect(await broker.hear()).toEqual([
+      "PING",
+      { heartbeat_interval: 100, time: expect.any(Number), config_version: "7" },
+    ]);
+    await broker.say("PONG", { config_version: 7 });
+    expect((await broker.hear())[0]).toBe("PING");
+    expect(worker.config).toEqual({ heartbeat_interval: 100, motd: "hi" });
+    for (const [asked, replied] of [
+      ["WORKREQUEST", "WORKREPLY"],
+      ["TASK", "TASKREPLY"],
+    ] as const) {
+      await broker.say(asked, { service: "upper", work_request_identifier: "c/1" }, "abc");
+      expect(await broker.hearOf(replied)).toEqual([replied, { work_request_identifier: "c/1" }, "ABC"]);
+      expect((await broker.hear())[0]).toBe("PING");
+    }
+    await broker.say("TASK", { service: "lower", work_request_identifier: "c/2" });
+    expect(await broker.hearOf("TASKREPLY")).toEqual([
+      "TASKREPLY",
+      { work_request_identifier: "c/2", error: "this worker does not offer lower" },
+      "this worker does not offer lower",
+    ]);
+  });
+
+  it.each([
+    ["XML", '<config version="2"><heartbeat_interval>70</heartbeat_interval></config>'],
+    ["ZFL", "heartbeat_interval = 70\n"],
+    ["JSON", '{"heartbeat_interval":70}'],
+  ] as const)("reads its config as %s, from the body or from the parameter", async (configType, text) => {
+    const broker = await LiteralBroker.open();
+    const worker = await start({ broker: broker.url, configType });
+    expect((await broker.hear())[1]).toMatchObject({ config_type: configType });
+    await broker.say("CONFIG", { config_type: configType, config_version: 2 }, text);
+    expect((await broker.hear())[1]).toMatchObject({ heartbeat_interval: 70, config_version: "2" });
+    await broker.say("PONG");
+    await broker.say("CONFIG", { config_type: configType, config_version: 3, config: text.replace("70", "80") });
+    await until("it has it", () => worker.config.heartbeat_interval === 80);
+    expect((await broker.hearOf("PING"))[1]).toMatchObject({ config_version: expect.stringMatching(/[23]/) });
+  });
+
+  it("CONNECTs again when it is forced to, when its heartbeat was missed, and when its version differs", async () => {
+    const broker = await LiteralBroker.open();
+    await start({ broker: broker.url });
+    await broker.welcome({ heartbeat_interval: 60_000 });
+    await broker.say("FORCENEGOTIATE", { reason: "for fun" });
+    await broker.welcome({ heartbeat_interval: 60_000 }, 2);
+    for (const code of [408, 426, 503]) {
+      await broker.say("DISCONNECTERROR", { code, message: "no" });
+      expect((await broker.hear())[1]).toMatchObject({ config_version: "2", services: ["upper"] });
+      await broker.say("CONFIG", { config_type: "JSON", config_version: 2 }, "{}");
+      await broker.hearOf("PING");
+      await broker.say("PONG");
+    }
+  });
+
+  it.each([
+    [400, "LABORO_BAD_MESSAGE"],
+    [401, "LABORO_FORBIDDEN"],
+    [409, "LABORO_BAD_INPUT"],
+    [501, "LABORO_BAD_MESSAGE"],
+  ])("ends where the broker will not have it: %i", async (code, expected) => {
+    const broker = await LiteralBroker.open();
+    const worker = await start({ broker: broker.url, keepTrying: true });
+    await broker.hear();
+    await broker.say("DISCONNECTERROR", { code, message: "not you" });
+    await expect(worker.ended).rejects.toMatchObject({ code: expected, message: `${code}: not you` });
+  });
+
+  it("ends in peace with 444", async () => {
+    const broker = await LiteralBroker.open();
+    const worker = await start({ broker: broker.url });
+    await broker.welcome();
+    await broker.say("DISCONNECTERROR", { code: 444, message: "enough" });
+    await expect(worker.ended).resolves.toBeUndefined();
+  });
+
+  it("fails where no broker answers at the first start", async () => {
+    const url = await nowhere();
+    const worker = await start({ broker: url, connectMs: 200 });
+    await expect(worker.ended).rejects.toMatchObject({
+      code: "LABORO_BROKER_UNREACHABLE",
+      message: expect.stringContaining(url),
+    });
+    const silent = await LiteralBroker.open();
+    const other = await start({ broker: silent.url, connectMs: 200 });
+    await expect(other.ended).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
+    await expect(startScale0Worker({ services: upper })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+  });
+
+  it("goes on where it was told to keep trying", async () => {
+    const port = await freePort();
+    const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectMs: 100, keepTrying: true });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const shop = await openScale0({ doors: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
+    await until("it is there", async () => (await shop.client.workers()).length === 1);
+    await worker.stop();
+    await expect(worker.ended).resolves.toBeUndefined();
+  });
+
+  it("with a remembered config asks the group for another broker, with NEEDBROKER", async () => {
+    const file = join(scratch(), "remembered.json");
+    const dead = freshEntry("dead", await nowhere());
+    const east = await LiteralBroker.open();
+    const west = await LiteralBroker.open();
+    const first = await start({ broker: west.url, remember: file });
+    await west.welcome(
+      { preferred_broker: dead, brokers: [dead, freshEntry("east", east.url)], heartbeat_interval: 60_000 },
+      4,
+    );
+    await until("it is remembered", () => statSync(file, { throwIfNoEntry: false }) !== undefined);
+    expect(JSON.parse(readFileSync(file, "utf8"))).toMatchObject({ version: "4", config: { preferred_broker: dead } });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    await first.stop(0);
+
+    await start({ remember: file, connectMs: 200 });
+    expect(await east.hear()).toEqual([
+      "NEEDBROKER",
+      { identity: "w1", services: ["upper"], preferred_broker: "dead" },
+    ]);
+    await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url), freshEntry("east", east.url)] });
+    expect((await west.hearOf("CONNECT"))[1]).toMatchObject({ config_version: "4" });
+    await west.say("CONFIG", { config_type: "JSON", config_version: 4 }, "{}");
+    await west.hearOf("PING");
+    await west.say("PONG");
+  });
+
+  it("does not begin with a remembered config that cannot be read", async () => {
+    const file = join(scratch(), "remembered.json");
+    writeFileSync(file, "{");
+    await expect(start({ remember: file })).rejects.toMatchObject({ code: "LABORO_DATA_CORRUPT" });
+  });
+
+  it("goes where CHANGEBROKER sends it, and answers what it has where it was asked", async () => {
+    const east = await LiteralBroker.open();
+    const west = await LiteralBroker.open();
+    let answer: (text: string) => void = () => {};
+    const slow = { slow: () => new Promise<string>((resolve) => (answer = resolve)) };
+    await start({ broker: east.url, services: slow });
+    await east.welcome({ heartbeat_interval: 60_000 });
+    await east.say("WORKREQUEST", { service: "slow", work_request_identifier: "a" }, "x");
+    await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });
+    await west.welcome({ heartbeat_interval: 60_000 });
+    answer("late");
+    expect(await east.hearOf("WORKREPLY")).toEqual(["WORKREPLY", { work_request_identifier: "a" }, "late"]);
+    await west.say("WORKREQUEST", { service: "slow", work_request_identifier: "b" });
+    await until("it has it", () => {
+      answer("new");
+      return true;
+    });
+    const replied = west.hearOf("WORKREPLY");
+    const timer = setInterval(() => answer("new"), 20);
+    expect((await replied)[1]).toEqual({ work_request_identifier: "b" });
+    clearInterval(timer);
+  });
+
+  it("waits for CHANGEBROKER after 301, and asks for it where none comes", async () => {
+    const east = await LiteralBroker.open();
+    const west = await LiteralBroker.open();
+    await start({ broker: east.url, connectMs: 5_000 });
+    await east.welcome({ heartbeat_interval: 60_000 });
+    await east.say("DISCONNECTERROR", { code: 301, message: "moved" });
+    expect((await east.hear())[0]).toBe("NEEDBROKER");
+    await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });
+    await west.welcome();
+    // At the start, too.
+    const third = await start({ broker: east.url, identity: "w2", connectMs: 5_000 });
+    await east.hearOf("CONNECT");
+    await east.say("DISCONNECTERROR", { code: 301, message: "moved" });
+    await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });
+    await west.welcome();
+    expect(third.identity).toBe("w2");
+  });
+
+  it("leaves nothing behind when it is stopped: it is out of the queue first, and answers what it has", async () => {
+    const shop = await openScale0();
+    let answer: (text: string) => void = () => {};
+    const slow = { slow: () => new Promise<string>((resolve) => (answer = resolve)) };
+    const worker = await start({ broker: shop.workers, services: slow, slots: 2 });
+    await until("it is there", async () => (await shop.client.workers())[0]?.total.slots === 1);
+    const first = shop.client.request("slow", Buffer.from("1"));
+    await until("it has one", async () => (await shop.client.workers())[0]?.requests === 1);
+    const stopped = worker.stop(20_000);
+    await until("it takes no more", async () => (await shop.client.workers())[0]?.total.slots === 1);
+    const second = shop.client.request("slow", Buffer.from("2"), { timeoutMs: 1_000 });
+    answer("done");
+    expect((await first).toString()).toBe("done");
+    await stopped;
+    await expect(second).rejects.toMatchObject({
+      code: "LABORO_DEADLINE",
+      message: expect.stringContaining("no worker"),
+    });
+  });
+
+  it("does as many at once as it has slots", async () => {
+    const shop = await openScale0();
+    let most = 0;
+    let busy = 0;
+    const services = {
+      nap: async () => {
+        most = Math.max(most, ++busy);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        busy--;
+        return "";
+      },
+    };
+    await start({ broker: shop.workers, services, slots: 3 });
+    await Promise.all(Array.from({ length: 12 }, () => shop.client.request("nap")));
+    expect(most).toBe(3);
+  });
+});
+
+describe("when the broker is gone", () => {
+  it("its workers and clients fall back on another, and requests go on", async () => {
+    const east = await openScale0();
+    const west = await openScale0();
+    const entries = [
+      freshEntry("x", ""),
+      { identity: "west", worker_uri: west.workers, client_uri: west.clients },
+    ].slice(1);
+    await east.client.ask("configSet", { settings: { brokers: entries, heartbeat_interval: 200 } });
+    const registered: string[] = [];
+    await start({ broker: east.workers, connectMs: 300, onRegistered: (url) => registered.push(url) });
+    await until("it is at the first", () => registered.length === 1);
+    expect((await east.client.request("upper", Buffer.from("a"))).toString()).toBe("A");
+    // Not a word to anyone: as if it were killed.
+    east.broker.core.config.close();
+    await east.stop();
+    await until("it is at the second", () => registered.at(-1) === west.workers, 30_000);
+    expect((await west.client.request("upper", Buffer.from("b"))).toString()).toBe("B");
+    const client = dealer(west.clients, "c1");
+    expect((await client.ask("WORKREQUEST", { service: "upper", message_id: 1 }, "c"))[2]).toBe("C");
+  });
+
+  it("and comes back, its workers are there again by themselves", async () => {
+    const ports = [await freePort(), await freePort(), await freePort()];
+    const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
+    const first = await openScale0({ doors });
+    await first.client.ask("configSet", { settings: { heartbeat_interval: 100 } });
+    await start({ broker: first.workers, connectMs: 300 });
+    await until("it is there", async () => (await first.client.workers()).length === 1);
+    await first.stop();
+    const second = await openScale0({ dir: first.dir, doors });
+    expect((await second.client.request("upper", Buffer.from("a"))).toString()).toBe("A");
+  });
+});

@@ -1,0 +1,197 @@
+import { describe, expect, it } from "vitest";
+import { curveKeyPair, Publisher as ZmqPublisher, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
+import { z85 } from "../../../src/protocols/zeromq/curve-keys.js";
+import {
+  openDealer,
+  openPublisher,
+  openRouter,
+  openSubscriber,
+  type Router,
+} from "../../../src/protocols/zeromq/index.js";
+import { until } from "../../support/wait.js";
+import { atEnd, dealer, heardRouter, zmq } from "./support.js";
+
+const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => frame.toString("latin1"));
+
+describe("a PUB of ours", () => {
+  it("gives a SUB of ZeroMQ what it has subscribed to, and no more", async () => {
+    const publisher = await openPublisher({ host: "127.0.0.1", port: 0 });
+    atEnd(() => publisher.close());
+    const subscriber = zmq((context) => new ZmqSubscriber({ context, receiveTimeout: 20_000 }));
+    subscriber.connect(publisher.url);
+    subscriber.subscribe("news", "sports");
+    const got: string[][] = [];
+    void (async () => {
+      for await (const frames of subscriber) got.push(text(frames));
+    })().catch(() => {});
+    await until("the subscription has arrived", () => {
+      publisher.publish([Buffer.from("news.here"), Buffer.from("1")]);
+      return got.length > 0;
+    });
+    publisher.publish([Buffer.from("weather")]);
+    publisher.publish([Buffer.from("sports")]);
+    await until("the second topic has come", () => got.some(([topic]) => topic === "sports"));
+    expect(got.some(([topic]) => topic === "weather")).toBe(false);
+    subscriber.unsubscribe("sports");
+    await until("it is over", async () => {
+      const before = got.filter(([topic]) => topic === "sports").length;
+      publisher.publish([Buffer.from("sports")]);
+      publisher.publish([Buffer.from("news mark")]);
+      await until("the mark has come", () => got.at(-1)?.[0] === "news mark" || undefined);
+      const after = got.filter(([topic]) => topic === "sports").length;
+      got.push(["checked"]);
+      return after === before;
+    });
+  });
+
+  it("reaches a subscriber of ours", async () => {
+    const publisher = await openPublisher({ host: "127.0.0.1", port: 0 });
+    atEnd(() => publisher.close());
+    const got: string[][] = [];
+    const subscriber = await openSubscriber(
+      { url: publisher.url, topics: ["a", "bc"] },
+      { message: (frames) => got.push(text(frames)) },
+    );
+    atEnd(() => subscriber.close());
+    await until("it is subscribed", () => {
+      publisher.publish([Buffer.from("bcd"), Buffer.from("x")]);
+      return got.length > 0;
+    });
+    expect(got[0]).toEqual(["bcd", "x"]);
+  });
+});
+
+describe("a subscriber of ours", () => {
+  it("gets what a PUB of ZeroMQ says", async () => {
+    const publisher = zmq((context) => new ZmqPublisher({ context, linger: 0 }));
+    await publisher.bind("tcp://127.0.0.1:*");
+    const got: string[][] = [];
+    const subscriber = await openSubscriber(
+      { url: publisher.lastEndpoint ?? "", topics: [""] },
+      { message: (frames) => got.push(text(frames)) },
+    );
+    atEnd(() => subscriber.close());
+    await until("something comes", async () => {
+      await publisher.send(["any", "thing"]);
+      return got.length > 0;
+    });
+    expect(got[0]).toEqual(["any", "thing"]);
+  });
+});
+
+describe("a DEALER of ours", () => {
+  it("speaks to a ROUTER of ZeroMQ, with the identity that it was given", async () => {
+    const server = zmq((context) => new ZmqRouter({ context, linger: 0, receiveTimeout: 20_000 }));
+    await server.bind("tcp://127.0.0.1:*");
+    const got: string[][] = [];
+    let opened = 0;
+    const peer = await openDealer(
+      { url: server.lastEndpoint ?? "", identity: "me" },
+      { message: (frames) => got.push(text(frames)), opened: () => opened++ },
+    );
+    atEnd(() => peer.close());
+    expect(peer.send([Buffer.from("early")])).toBe(false);
+    await until("it is connected", () => opened === 1);
+    peer.send([Buffer.from("hello"), Buffer.alloc(0)]);
+    expect(text(await server.receive())).toEqual(["me", "hello", ""]);
+    await server.send(["me", "welcome"]);
+    await until("the answer has come", () => got.length === 1);
+    expect(got[0]).toEqual(["welcome"]);
+  });
+
+  it("connects again by itself when the other end has been away", async () => {
+    const first = await heardRouter();
+    const { port } = first.router;
+    let opened = 0;
+    const closed: string[] = [];
+    const peer = await openDealer(
+      { url: first.router.url, identity: "me", reconnectMs: 10, reconnectMostMs: 50 },
+      { message: () => {}, opened: () => opened++, closed: (why) => closed.push(why) },
+    );
+    atEnd(() => peer.close());
+    await until("it is connected", () => opened === 1);
+    await first.router.close();
+    await until("it is missed", () => closed.length === 1);
+    const second = await heardRouter({ port });
+    await until("it is connected again", () => opened === 2);
+    expect(second.joined).toEqual(["me"]);
+    expect(closed.length).toBe(1);
+  });
+});
+
+describe("CURVE", () => {
+  const server = curveKeyPair();
+  const known = curveKeyPair();
+  const stranger = curveKeyPair();
+
+  it("lets in who is known and nobody else, and finds ROUTER peers by name", async () => {
+    const heard: string[][] = [];
+    const complaints: string[] = [];
+    const router: Router = await openRouter(
+      {
+        host: "127.0.0.1",
+        port: 0,
+        identity: () => "the server",
+        curve: { ...server, known: [known.publicKey] },
+        complain: (_address, code, why) => complaints.push(`${code} ${why}`),
+      },
+      {
+        message: ({ key }, frames) => {
+          heard.push([key, ...text(frames)]);
+          router.send(key, frames);
+        },
+      },
+    );
+    atEnd(() => router.close());
+    const keys = ({ publicKey, secretKey }: typeof known) => ({
+      curvePublicKey: publicKey,
+      curveSecretKey: secretKey,
+      curveServerKey: server.publicKey,
+    });
+    const bad = dealer(router.url, { ...keys(stranger), routingId: "bad" });
+    await bad.send("let me in");
+    const plain = dealer(router.url, { routingId: "plain" });
+    await plain.send("me too");
+    const good = dealer(router.url, { ...keys(known), routingId: "good" });
+    await good.send("hello");
+    expect(text(await good.receive())).toEqual(["hello"]);
+    await until("the stranger was named", () => complaints.some((line) => line.includes(stranger.publicKey)));
+    expect(heard).toEqual([["good", "hello"]]);
+    expect(complaints[0]).toMatch(/^LABORO_BAD_TOKEN/);
+  });
+
+  it("is spoken by our own DEALER, which hears of a peer that has gone", async () => {
+    const left: string[] = [];
+    const got: string[][] = [];
+    const router: Router = await openRouter(
+      { host: "127.0.0.1", port: 0, curve: { ...server, known: [known.publicKey] } },
+      { message: ({ key }, frames) => void router.send(key, frames), left: ({ key }) => left.push(key) },
+    );
+    atEnd(() => router.close());
+    let opened = 0;
+    const peer = await openDealer(
+      { url: router.url, identity: "me", curve: { ...known, serverKey: server.publicKey } },
+      { message: (frames) => got.push(text(frames)), opened: () => opened++ },
+    );
+    await until("it is let in", () => opened === 1);
+    peer.send([Buffer.from("ping")]);
+    await until("the answer has come", () => got.length === 1);
+    await peer.close();
+    await until("its absence is noticed at a send", () => {
+      router.send("me", [Buffer.from("x")]);
+      return left.includes("me");
+    });
+    expect(router.send("me", [Buffer.from("x")])).toBe(false);
+  });
+
+  it("refuses keys that are none, before anything is opened", async () => {
+    await expect(
+      openRouter({ host: "127.0.0.1", port: 0, curve: { ...server, known: ["short"] } }, { message: () => {} }),
+    ).rejects.toThrow(/40 characters/);
+  });
+
+  it("keys are written as ZeroMQ writes them", () => {
+    // The vector of RFC 32.
+    expect(z85(Buffer.from("864fd26fb559f75b", "hex"))).toBe("HelloWorld");
+  });
+});

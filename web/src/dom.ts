@@ -1,0 +1,84 @@
+/** Elements out of nothing but names, attributes and text: nothing that comes from the broker is ever read as HTML. */
+
+type Attribute = string | number | boolean | undefined | ((event: never) => void);
+export type Attributes = Readonly<Record<string, Attribute>>;
+export type Child = Node | string | number | undefined | false;
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** `on…` attributes are listeners, false and undefined are left out, true is an attribute without a value. */
+export function h<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Attributes = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[Name] {
+  const element = document.createElement(name);
+  setAll(element, attributes);
+  put(element, ...children);
+  return element;
+}
+
+export function svg(name: string, attributes: Attributes = {}, ...children: readonly Node[]): SVGElement {
+  const element = document.createElementNS(SVG, name);
+  setAll(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+function setAll(element: Element, attributes: Attributes): void {
+  for (const [name, value] of Object.entries(attributes)) set(element, name, value);
+}
+
+export function set(element: Element, name: string, value: Attribute): void {
+  if (typeof value === "function") element.addEventListener(name.slice(2), value as unknown as EventListener);
+  else if (value === undefined || value === false) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value))
+    element.setAttribute(name, value === true ? "" : String(value));
+}
+
+export function put(element: Element, ...children: readonly Child[]): void {
+  for (const child of children) {
+    if (child !== undefined && child !== false) element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** These instead of whatever is in it. */
+export function fill(element: Element, ...children: readonly Child[]): void {
+  element.replaceChildren();
+  put(element, ...children);
+}
+
+/** Writes only what is another, so that a selection in a text that stays is not lost. */
+export function write(element: Element, text: string | number): void {
+  const wanted = String(text);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+/**
+ * As many children as there are items, in their order; each is made once, and told when its item has changed. Focus and selection stay where
+ * they are.
+ */
+export function rows<Item, Row extends Element>(
+  parent: Element,
+  items: readonly Item[],
+  keyOf: (item: Item) => string | number,
+  make: (item: Item) => Row,
+  update: (row: Row, item: Item) => void,
+): void {
+  const kept = keptRows.get(parent) as Map<string | number, Row> | undefined;
+  const before = kept ?? new Map<string | number, Row>();
+  const after = new Map<string | number, Row>();
+  let place: Element | null = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const row = before.get(key) ?? make(item);
+    after.set(key, row);
+    update(row, item);
+    if (place === row) place = row.nextElementSibling;
+    else parent.insertBefore(row, place);
+  }
+  for (const [key, row] of before) if (after.get(key) !== row) row.remove();
+  keptRows.set(parent, after);
+}
+
+const keptRows = new WeakMap<Element, Map<string | number, Element>>();

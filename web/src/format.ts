@@ -1,0 +1,48 @@
+/** Numbers and times as people read them; durations and sizes as the command line has them. */
+export { ago, shownDuration as duration, shownSize as size } from "../../src/cli/screen/figures.js";
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+export const count = (value: number): string => whole.format(value);
+/** For places with little room: 1.2M. */
+export const brief = (value: number): string => (value < 10_000 ? whole.format(value) : short.format(value));
+
+export const plural = (value: number, one: string, many = `${one}s`): string =>
+  `${count(value)} ${value === 1 ? one : many}`;
+
+export function rate(perSecond: number): string {
+  if (perSecond === 0) return "0/s";
+  if (perSecond < 0.1) return `${(perSecond * 60).toFixed(perSecond * 60 < 1 ? 2 : 1)}/min`;
+  return `${perSecond < 10 ? perSecond.toFixed(1) : brief(Math.round(perSecond))}/s`;
+}
+
+export function percent(part: number, of: number): string {
+  if (of === 0) return "–";
+  const value = (100 * part) / of;
+  // Neither all nor nothing is said before it is so.
+  if (value > 99 && part < of) return `${(Math.floor(value * 10) / 10).toFixed(1)}%`;
+  if (value > 0 && value < 1) return "<1%";
+  return `${Math.floor(value)}%`;
+}
+
+/** Where less than a millisecond matters. */
+export function latency(ms: number): string {
+  if (ms === 0) return "0ms";
+  if (ms < 10) return `${ms < 0.1 ? "<0.1" : ms.toFixed(1)}ms`;
+  return ms < 1_000 ? `${Math.round(ms)}ms` : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)}s`;
+}
+
+const pad = (value: number): string => String(value).padStart(2, "0");
+
+export function clock(at: number): string {
+  const date = new Date(at);
+  return `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+}
+
+export const clockMs = (at: number): string => `${clock(at)}.${String(Math.floor(at) % 1000).padStart(3, "0")}`;
+
+export function moment(at: number): string {
+  const date = new Date(at);
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(at)}`;
+}

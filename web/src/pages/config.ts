@@ -1,0 +1,144 @@
+/** What workers are told, now and before; and setting it. */
+import { type Answer, ask } from "../api.js";
+import { act, type Desk, type MakePage, may } from "../desk.js";
+import { fill, h, rows, set, write } from "../dom.js";
+import { ago, moment } from "../format.js";
+import { question } from "../parts/question.js";
+
+type Version = Answer<"config">;
+
+const written = (settings: unknown): string => JSON.stringify(settings, null, 2);
+
+export const configPage: MakePage = (_place, desk) => {
+  const current = h("pre", { class: "settings", tabindex: 0, "aria-label": "Settings" });
+  const about = h("span", { class: "muted" });
+  const edit = h("button", { class: "button", hidden: !may(desk, "configSet") }, "Change");
+  const editor = new Editor(desk);
+  const past = h("ol", { class: "versions" });
+  const none = h("p", { class: "empty", hidden: true }, "It has not been changed yet.");
+  let now: Version | undefined;
+  edit.addEventListener("click", () => now !== undefined && editor.open(now));
+  return {
+    title: "Config",
+    element: h(
+      "div",
+      { class: "config" },
+      h("div", { class: "title" }, h("h1", {}, "Config"), about, h("span", { class: "gap" }), edit),
+      h(
+        "section",
+        { class: "panel", "aria-label": "What workers are told" },
+        h("h2", {}, "What workers are told"),
+        current,
+        editor.element,
+      ),
+      h("section", { class: "panel", "aria-label": "History" }, h("h2", {}, "History"), past, none),
+    ),
+    look: async (signal) => {
+      now = await ask("config", {}, { signal, shared: true });
+      const { versions } = await ask("configHistory", {}, { signal, shared: true });
+      write(current, written(now.settings));
+      write(about, now.version === 0 ? "not set" : `version ${now.version}, ${ago(now.changed)}`);
+      set(none, "hidden", versions.length > 0);
+      rows(
+        past,
+        versions,
+        ({ version }) => version,
+        (one) => versionRow(one, before(versions, one)),
+        (row, one) => {
+          const time = row.querySelector("time");
+          if (time !== null) write(time, ago(one.changed));
+        },
+      );
+    },
+  };
+};
+
+const before = (versions: readonly Version[], { version }: Version): Version | undefined =>
+  versions.find((one) => one.version === version - 1);
+
+function versionRow(version: Version, earlier: Version | undefined): HTMLLIElement {
+  const lines = h("pre", { class: "diff" });
+  for (const { sign, text } of difference(earlier?.settings ?? {}, version.settings)) {
+    lines.append(
+      h("span", { class: sign === "+" ? "added" : sign === "-" ? "removed" : undefined }, `${sign} ${text}\n`),
+    );
+  }
+  return h(
+    "li",
+    {},
+    h(
+      "div",
+      { class: "title" },
+      h("b", {}, `version ${version.version}`),
+      h("time", { title: moment(version.changed) }),
+    ),
+    lines,
+  );
+}
+
+/** Member by member; what is the same is left out. */
+function difference(a: object, b: object): { sign: "+" | "-" | " "; text: string }[] {
+  const [old, fresh] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
+  const found: { sign: "+" | "-" | " "; text: string }[] = [];
+  for (const name of [...new Set([...old.keys(), ...fresh.keys()])].sort()) {
+    const [was, is] = [old.get(name), fresh.get(name)].map((value) =>
+      value === undefined ? undefined : JSON.stringify(value),
+    );
+    if (was === is) continue;
+    if (was !== undefined) found.push({ sign: "-", text: `${name}: ${was}` });
+    if (is !== undefined) found.push({ sign: "+", text: `${name}: ${is}` });
+  }
+  return found.length === 0 ? [{ sign: " ", text: "no difference" }] : found;
+}
+
+class Editor {
+  readonly element = h("form", { class: "editor", hidden: true });
+  readonly #desk: Desk;
+  readonly #text = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Settings as JSON" });
+  readonly #wrong = h("p", { class: "bad", role: "alert" });
+  #expected = 0;
+
+  constructor(desk: Desk) {
+    this.#desk = desk;
+    const leave = h("button", { type: "button", class: "button", onclick: () => this.#close() }, "Leave it");
+    this.element.append(
+      this.#text,
+      this.#wrong,
+      h("div", { class: "answers" }, leave, h("button", { class: "button main" }, "Set")),
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.#set();
+    });
+  }
+
+  open({ version, settings }: Version): void {
+    this.#expected = version;
+    this.#text.value = written(settings);
+    fill(this.#wrong);
+    this.element.hidden = false;
+    this.#text.focus();
+  }
+
+  #close(): void {
+    this.element.hidden = true;
+  }
+
+  async #set(): Promise<void> {
+    let settings: unknown;
+    try {
+      settings = JSON.parse(this.#text.value);
+    } catch (cause) {
+      write(this.#wrong, `This is not JSON: ${cause instanceof Error ? cause.message : cause}`);
+      return;
+    }
+    const answer = await question({
+      title: "Tell workers this?",
+      text: "Those that are connected hear it at once, others when they come.",
+      yes: "Set",
+    });
+    if (answer === undefined) return;
+    const input = { settings: settings as Version["settings"], expected: this.#expected };
+    if (await act(this.#desk, "configSet", input, ({ version }) => `version ${version} is set`)) this.#close();
+  }
+}

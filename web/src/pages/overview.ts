@@ -1,0 +1,276 @@
+/** The overview: what is wrong first, then how it goes and how it went. */
+import { type Answer, ask } from "../api.js";
+import type { MakePage } from "../desk.js";
+import { h, rows, set, write } from "../dom.js";
+import { ago, brief, count, duration, latency, moment, plural, rate, size } from "../format.js";
+import { Chart } from "../parts/chart.js";
+import { jobTable } from "../parts/job-table.js";
+import { address, changed } from "../place.js";
+import { eventWords } from "./event-words.js";
+
+type Overview = Answer<"overview">;
+type Problem = Overview["problems"][number];
+type Past = Answer<"history">;
+
+const OPEN_JOBS = 8;
+/** Points of the hour come every five seconds. */
+const PAST_MS = 5_000;
+
+export const overviewPage: MakePage = (place) => {
+  const { query } = place;
+  const span = query.get("span") === "day" ? "day" : "hour";
+  const problems = new Problems();
+  const tiles = new Tiles();
+  const charts = new Charts();
+  const jobs = jobTable("Open jobs", "No job is open.");
+  const lately = h("ol", { class: "lately" });
+  const nothing = h("p", { class: "empty" }, "Nothing yet.");
+  const spans = (["hour", "day"] as const).map((one) =>
+    h(
+      "a",
+      {
+        href: changed(place, { span: one === "hour" ? undefined : one }),
+        "aria-current": one === span ? "true" : undefined,
+      },
+      `last ${one}`,
+    ),
+  );
+  const element = h(
+    "div",
+    { class: "overview" },
+    h(
+      "div",
+      { class: "title" },
+      h("h1", {}, "Overview"),
+      h("span", { class: "gap" }),
+      h("nav", { class: "chips", "aria-label": "Time of the charts" }, ...spans),
+    ),
+    problems.element,
+    tiles.element,
+    charts.element,
+    h(
+      "div",
+      { class: "two" },
+      h(
+        "section",
+        { class: "panel" },
+        h("h2", {}, "Open jobs ", h("a", { href: address(["jobs"]), class: "more" }, "all jobs")),
+        jobs.element,
+      ),
+      h("section", { class: "panel" }, h("h2", {}, "Lately"), lately, nothing),
+    ),
+  );
+  let pastAt = 0;
+  return {
+    title: "Overview",
+    element,
+    look: async (signal) => {
+      const shared = { signal, shared: true };
+      const now = await ask("overview", {}, shared);
+      problems.update(now.problems);
+      tiles.update(now);
+      rows(
+        lately,
+        now.lately,
+        ({ id }) => id,
+        latelyRow,
+        (row, event) => write(row.lastElementChild ?? row, ago(event.at)),
+      );
+      set(nothing, "hidden", now.lately.length > 0);
+      if (Date.now() - pastAt >= PAST_MS) {
+        pastAt = Date.now();
+        charts.update(await ask("history", { span }, shared));
+      }
+      jobs.update((await ask("jobs", { state: ["open"], limit: OPEN_JOBS }, shared)).jobs);
+    },
+    close: () => charts.close(),
+  };
+};
+
+function latelyRow(event: Overview["lately"][number]): HTMLLIElement {
+  const { text, href, bad } = eventWords(event);
+  const words = href === undefined ? h("span", {}, text) : h("a", { href }, text);
+  return h("li", { class: bad ? "bad" : undefined }, words, h("time", { title: moment(event.at) }));
+}
+
+class Problems {
+  readonly element = h("section", { class: "problems", "aria-label": "Problems" });
+  readonly #list = h("ul");
+  readonly #none = h("p", { class: "fine" }, h("i", { class: "dot good" }), "Nothing is wrong.");
+
+  constructor() {
+    this.element.append(this.#none, this.#list);
+  }
+
+  update(problems: readonly Problem[]): void {
+    set(this.#none, "hidden", problems.length > 0);
+    set(this.#list, "hidden", problems.length === 0);
+    rows(this.#list, problems, keyOfProblem, problemRow, showProblem);
+  }
+}
+
+const keyOfProblem = ({ kind, job, worker, service, since }: Problem): string =>
+  [kind, job, worker, service, since].join(" ");
+
+function problemRow({ kind, grave, job, worker, service, task }: Problem): HTMLLIElement {
+  const href =
+    job !== undefined
+      ? address(task === undefined ? ["jobs", job] : ["jobs", job, "tasks", task])
+      : worker !== undefined
+        ? address(["workers"], { find: worker })
+        : service !== undefined
+          ? address(["services"])
+          : undefined;
+  const words = href === undefined ? h("span", { class: "text" }) : h("a", { class: "text", href });
+  return h(
+    "li",
+    { class: grave ? "grave" : undefined },
+    h("i", { class: `dot ${grave ? "bad" : "warn"}` }),
+    h("span", { class: "kind" }, kind.replace("-", " ")),
+    words,
+    h("span", { class: "since muted" }),
+  );
+}
+
+function showProblem(row: HTMLLIElement, { text, since, more, kind, job }: Problem): void {
+  const words = row.querySelector(".text");
+  const others = more === undefined ? "" : `, and ${plural(more, "more", "more")} like it`;
+  if (words !== null) write(words, `${job !== undefined && kind !== "job-stuck" ? `${job} ` : ""}${text}${others}`);
+  const time = row.querySelector(".since");
+  if (time !== null) write(time, since === undefined ? "" : ago(since));
+}
+
+interface Tile {
+  readonly label: string;
+  readonly value: HTMLElement;
+  readonly note: HTMLElement;
+  readonly href?: string;
+}
+
+const tile = (label: string, href?: string): Tile => ({
+  label,
+  value: h("span", { class: "value" }, "–"),
+  note: h("span", { class: "note" }, "\u00a0"),
+  ...(href === undefined ? {} : { href }),
+});
+
+class Tiles {
+  readonly #running = tile("Running", address(["jobs"], { state: "running" }));
+  readonly #waiting = tile("Waiting", address(["jobs"], { state: "open" }));
+  readonly #pace = tile("Pace");
+  readonly #latency = tile("Queue latency");
+  readonly #slots = tile("Slots in use", address(["workers"], { order: "busy" }));
+  readonly #workers = tile("Workers", address(["workers"]));
+  readonly #requests = tile("Requests", address(["services"]));
+  readonly #disk = tile("Room on disk");
+  readonly #meter = h("meter", { min: 0, max: 1, "aria-label": "Slots in use" });
+  readonly element: HTMLElement;
+
+  constructor() {
+    const all = [
+      this.#running,
+      this.#waiting,
+      this.#pace,
+      this.#latency,
+      this.#slots,
+      this.#workers,
+      this.#requests,
+      this.#disk,
+    ];
+    this.element = h("section", { class: "tiles", "aria-label": "Figures" });
+    for (const { label, value, note, href } of all) {
+      const name = href === undefined ? h("span", { class: "label" }, label) : h("a", { class: "label", href }, label);
+      this.element.append(h("div", { class: "tile" }, name, value, note));
+    }
+    this.#slots.note.replaceWith(this.#meter);
+  }
+
+  update({ status, pace, waitMs, disk, at }: Overview): void {
+    const { tasks, jobs, slots, workers, requests } = status;
+    const used = slots.total - slots.free;
+    show(this.#running, brief(tasks.running), `tasks of ${plural(jobs.running, "job")}`);
+    show(
+      this.#waiting,
+      brief(tasks.waiting),
+      jobs.held + jobs.blocked > 0
+        ? `${jobs.held} held, ${jobs.blocked} blocked`
+        : `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
+    );
+    show(this.#pace, rate(pace.succeeded + pace.failed), pace.failed > 0 ? `${rate(pace.failed)} fail` : "none fail");
+    show(this.#latency, duration(waitMs.oldest), `half waited ${latency(waitMs.p50)}`);
+    write(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
+    this.#meter.value = slots.total === 0 ? 0 : used / slots.total;
+    show(
+      this.#workers,
+      brief(workers.connected),
+      [workers.away > 0 && `${count(workers.away)} away`, workers.draining > 0 && `${count(workers.draining)} draining`]
+        .filter(Boolean)
+        .join(", ") || "all there",
+    );
+    show(this.#requests, rate(pace.answered), `${brief(requests.waiting)} wait, ${brief(requests.running)} run`);
+    show(this.#disk, disk === undefined ? "–" : size(disk.free), `up ${duration(at - status.started)}`);
+  }
+}
+
+function show({ value, note }: Tile, figure: string, words: string): void {
+  write(value, figure);
+  write(note, words);
+}
+
+class Charts {
+  readonly #throughput = new Chart({
+    title: "Throughput",
+    shown: rate,
+    series: [
+      { label: "succeeded", colour: "succeeded", filled: true },
+      { label: "failed", colour: "failed" },
+    ],
+  });
+  readonly #latency = new Chart({
+    title: "Queue latency",
+    shown: latency,
+    series: [
+      { label: "half", colour: "running" },
+      { label: "95 of 100", colour: "running", dashed: true },
+      { label: "oldest", colour: "held" },
+    ],
+  });
+  readonly #slots = new Chart({
+    title: "Slots",
+    shown: (value) => brief(Math.round(value)),
+    series: [
+      { label: "in use", colour: "accent", filled: true },
+      { label: "there", colour: "waiting", dashed: true },
+    ],
+  });
+  readonly #requests = new Chart({
+    title: "Requests",
+    shown: rate,
+    series: [
+      { label: "answered", colour: "running", filled: true },
+      { label: "refused", colour: "failed" },
+    ],
+  });
+  readonly element = h("div", { class: "charts" });
+
+  constructor() {
+    this.element.append(...this.#all().map((chart) => chart.element));
+  }
+
+  update(past: Past): void {
+    const { at, stepMs, waitP50, waitP95, oldestWait, slots, slotsUsed } = past;
+    const perSecond = (counts: readonly number[]): number[] => counts.map((one) => (one * 1000) / stepMs);
+    this.#throughput.update(at, [perSecond(past.succeeded), perSecond(past.failed)], stepMs);
+    this.#latency.update(at, [waitP50, waitP95, oldestWait], stepMs);
+    this.#slots.update(at, [slotsUsed, slots], stepMs);
+    this.#requests.update(at, [perSecond(past.answered), perSecond(past.refused)], stepMs);
+  }
+
+  close(): void {
+    for (const chart of this.#all()) chart.close();
+  }
+
+  #all(): readonly Chart[] {
+    return [this.#throughput, this.#latency, this.#slots, this.#requests];
+  }
+}

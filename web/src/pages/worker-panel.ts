@@ -1,0 +1,161 @@
+/** One worker: what it is, how it stands, what it runs and for how long; and what can be done about it. */
+import { act, type Desk, may } from "../desk.js";
+import { type Child, fill, h, rows, set, write } from "../dom.js";
+import { count, duration, percent } from "../format.js";
+import { badge, setBadge } from "../parts/badge.js";
+import { icon } from "../parts/icons.js";
+import { question } from "../parts/question.js";
+import { address } from "../place.js";
+import { recentBars, stateOf, usedSlots, type Worker } from "./workers.js";
+
+export class WorkerPanel {
+  readonly element: HTMLElement;
+  readonly id: string;
+  readonly #desk: Desk;
+  readonly #name = h("h2", {}, "…");
+  readonly #state = badge("connected");
+  readonly #gone = h("p", { class: "empty", hidden: true }, "It is not there any more.");
+  readonly #facts = h("dl", { class: "facts" });
+  readonly #running = h("ul", { class: "running" });
+  readonly #runs = h("h3", {}, "Runs");
+  readonly #actions = h("div", { class: "actions" });
+  #worker: Worker | undefined;
+
+  constructor(desk: Desk, id: string, close: () => void) {
+    this.#desk = desk;
+    this.id = id;
+    const leave = h("button", { class: "button quiet", "aria-label": "Close", onclick: close }, icon("close"));
+    this.element = h(
+      "section",
+      { class: "panel worker" },
+      h("div", { class: "title" }, this.#name, this.#state, h("span", { class: "gap" }), leave),
+      this.#gone,
+      this.#actions,
+      this.#facts,
+      this.#runs,
+      this.#running,
+    );
+  }
+
+  get name(): string | undefined {
+    return this.#worker?.name;
+  }
+
+  update(worker: Worker | undefined): void {
+    set(this.#gone, "hidden", worker !== undefined);
+    set(this.#actions, "hidden", worker === undefined);
+    if (worker === undefined) return;
+    this.#worker = worker;
+    write(this.#name, worker.name);
+    setBadge(this.#state, stateOf(worker));
+    fill(this.#facts, ...factsOf(worker));
+    write(
+      this.#runs,
+      worker.tasks > worker.running.length ? `Runs ${count(worker.tasks)}, the longest of them` : "Runs",
+    );
+    rows(
+      this.#running,
+      worker.running,
+      ({ job, index, attempt }) => `${job}.${index}.${attempt}`,
+      runningRow,
+      showRunning,
+    );
+    if (worker.running.length === 0)
+      write(this.#runs, worker.tasks > 0 ? `${count(worker.tasks)} tasks are next` : "It runs nothing");
+    this.#showActions(worker);
+  }
+
+  #showActions(worker: Worker): void {
+    const wanted = [
+      may(this.#desk, "drain") && worker.connected && !worker.draining && "drain",
+      may(this.#desk, "stop") && worker.connected && "stop",
+      may(this.#desk, "forgive") && worker.standing !== "good" && "forgive",
+    ].filter((one) => one !== false);
+    if (this.#actions.dataset.shown === wanted.join()) return;
+    this.#actions.dataset.shown = wanted.join();
+    const buttons: Readonly<Record<string, () => HTMLElement>> = {
+      drain: () => h("button", { class: "button", onclick: () => void this.#drain() }, "Drain"),
+      stop: () => h("button", { class: "button grave", onclick: () => void this.#stop() }, "Stop"),
+      forgive: () => h("button", { class: "button main", onclick: () => void this.#forgive() }, "Forgive"),
+    };
+    fill(this.#actions, ...wanted.map((one) => buttons[one]?.()));
+  }
+
+  async #drain(): Promise<void> {
+    const name = this.#worker?.name ?? this.id;
+    const answer = await question({
+      title: `Drain ${name}?`,
+      text: "It gets nothing new. What it runs goes on, what it holds and has not begun goes to others.",
+      yes: "Drain worker",
+    });
+    if (answer !== undefined) await act(this.#desk, "drain", { worker: this.id }, () => `${name} gets nothing new`);
+  }
+
+  async #stop(): Promise<void> {
+    const name = this.#worker?.name ?? this.id;
+    const answer = await question({
+      title: `Stop ${name}?`,
+      text: `It ends what it runs (${count(this.#worker?.tasks ?? 0)} tasks), and goes. To have it back, start it on its machine.`,
+      yes: "Stop worker",
+      grave: true,
+    });
+    if (answer !== undefined)
+      await act(this.#desk, "stop", { worker: this.id }, () => `${name} ends what it runs, and goes`);
+  }
+
+  async #forgive(): Promise<void> {
+    const name = this.#worker?.name ?? this.id;
+    const answer = await question({
+      title: `Forgive ${name}?`,
+      text: "What it did so far counts no more, and it gets work again.",
+      yes: "Forgive worker",
+    });
+    if (answer !== undefined) await act(this.#desk, "forgive", { name }, () => `${name} begins anew`);
+  }
+}
+
+type Running = Worker["running"][number];
+
+const runningRow = ({ job, index, name }: Running): HTMLLIElement =>
+  h(
+    "li",
+    {},
+    h("a", { href: address(["jobs", job, "tasks", index]) }, `${job}.${index}`),
+    h("span", { class: "name" }, name),
+    h("time"),
+  );
+
+function showRunning(row: HTMLLIElement, { startedAt }: Running): void {
+  const time = row.querySelector("time");
+  if (time !== null) write(time, startedAt === undefined ? "" : duration(Date.now() - startedAt));
+}
+
+function factsOf(worker: Worker): Child[] {
+  const { protocol, address: from, pool, tags, services, figures, total, free, stock, requests, place } = worker;
+  const facts: Child[] = [];
+  const add = (name: string, ...value: readonly Child[]): void => {
+    facts.push(h("div", {}, h("dt", {}, name), h("dd", {}, ...value)));
+  };
+  add("Protocol", protocol);
+  if (from !== undefined) add("Address", from);
+  add("Pool", pool);
+  add("Slots", `${count(usedSlots(worker))} of ${count(total.slots ?? 0)} in use`);
+  for (const [name, amount] of Object.entries(total)) {
+    if (name !== "slots") add(name, `${count(amount - (free[name] ?? 0))} of ${count(amount)}`);
+  }
+  if (stock > 0) add("Next", `${count(stock)} in stock`);
+  if (requests > 0) add("Requests", count(requests));
+  add("Used", place === 0 ? "next" : `after ${count(place)} others`);
+  add("Standing", worker.standing);
+  add(
+    "Succeeded",
+    figures.results === 0
+      ? "no results yet"
+      : `${count(figures.succeeded)} of ${count(figures.results)}, ${percent(figures.succeeded, figures.results)}`,
+  );
+  if (figures.recent !== "") add("Last ten", recentBars(figures.recent));
+  if (tags.length > 0) add("Tags", tags.join(", "));
+  if (services.length > 0) add("Services", services.join(", "));
+  add("Id", h("span", { class: "mono" }, worker.id));
+  return facts;
+}

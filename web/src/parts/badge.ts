@@ -1,0 +1,33 @@
+/** A state in one word with its colour; the word says it all, the colour only helps. */
+import { h, set, write } from "../dom.js";
+
+export type Tone = "good" | "bad" | "busy" | "warn" | "idle" | "off";
+
+const TONES: Readonly<Record<string, Tone>> = {
+  succeeded: "good",
+  good: "good",
+  connected: "good",
+  failed: "bad",
+  banned: "bad",
+  running: "busy",
+  next: "busy",
+  held: "warn",
+  suspended: "warn",
+  blocked: "warn",
+  draining: "warn",
+  away: "warn",
+  waiting: "idle",
+  idle: "idle",
+  cancelled: "off",
+};
+
+export function badge(state: string): HTMLSpanElement {
+  const element = h("span", { class: "badge" });
+  setBadge(element, state);
+  return element;
+}
+
+export function setBadge(element: Element, state: string): void {
+  set(element, "class", `badge tone-${TONES[state] ?? "idle"}`);
+  write(element, state);
+}

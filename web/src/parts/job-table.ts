@@ -1,0 +1,101 @@
+/** Jobs in a table, as the overview and the list have them. */
+import type { Answer } from "../api.js";
+import { h, write } from "../dom.js";
+import { ago, brief, count, duration, percent } from "../format.js";
+import { address } from "../place.js";
+import { badge, setBadge } from "./badge.js";
+import { ProgressBar } from "./progress.js";
+import { type Column, Table } from "./table.js";
+
+export type JobView = Answer<"jobs">["jobs"][number];
+
+const bars = new WeakMap<Element, ProgressBar>();
+
+const done = ({ counters }: JobView): number => counters.succeeded + counters.failed + counters.cancelled;
+
+const link: Column<JobView> = {
+  head: "Job",
+  wide: true,
+  make: ({ id }) =>
+    h(
+      "a",
+      { href: address(["jobs", id]), class: "job-link" },
+      h("span", { class: "id" }, `${id}`),
+      h("span", { class: "name" }),
+    ),
+  show: (cell, { name, recipe }) => {
+    const text = cell.querySelector(".name");
+    if (text !== null) write(text, name);
+    cell.title = recipe.summary;
+  },
+};
+
+const state: Column<JobView> = {
+  head: "State",
+  make: (job) => badge(job.state),
+  show: (cell, job) => {
+    if (cell.firstElementChild !== null) setBadge(cell.firstElementChild, job.state);
+  },
+};
+
+const progress: Column<JobView> = {
+  head: "Progress",
+  wide: true,
+  make: () => {
+    const bar = new ProgressBar();
+    bars.set(bar.element, bar);
+    return bar.element;
+  },
+  show: (cell, job) => {
+    const element = cell.firstElementChild;
+    if (element !== null) bars.get(element)?.update(job.counters, job.count);
+  },
+};
+
+const number = (head: string, value: (job: JobView) => number, minor?: true): Column<JobView> => ({
+  head,
+  number: true,
+  ...(minor === undefined ? {} : { minor }),
+  show: (cell, job) => {
+    const found = value(job);
+    write(cell, found === 0 ? "–" : brief(found));
+    cell.classList.toggle("zero", found === 0);
+    cell.classList.toggle("bad", found > 0 && head === "Failed");
+  },
+});
+
+const COLUMNS: readonly Column<JobView>[] = [
+  link,
+  state,
+  progress,
+  {
+    head: "Done",
+    number: true,
+    show: (cell, job) => {
+      write(cell, percent(done(job), job.count));
+      cell.title = `${count(done(job))} of ${count(job.count)}`;
+    },
+  },
+  number("Tasks", (job) => job.count, true),
+  number("Failed", ({ counters }) => counters.failed),
+  number("Running", ({ counters }) => counters.running, true),
+  number("Waiting", ({ counters }) => counters.waiting, true),
+  {
+    head: "Took",
+    number: true,
+    minor: true,
+    show: (cell, { created, ended }) => write(cell, duration((ended ?? Date.now()) - created)),
+  },
+  {
+    head: "Submitted",
+    number: true,
+    minor: true,
+    show: (cell, { created }) => {
+      write(cell, ago(created));
+      cell.title = new Date(created).toLocaleString();
+    },
+  },
+];
+
+export const jobTable = (caption: string, empty: string): Table<JobView> =>
+  new Table(caption, COLUMNS, ({ id }) => id, empty);

@@ -1,0 +1,221 @@
+/** A job's tasks as a picture: one cell a task, or for many of them a cell for some. What has failed is never painted over. */
+import type { Answer } from "../api.js";
+import { fill, h, set, write } from "../dom.js";
+import { count, plural } from "../format.js";
+import { address } from "../place.js";
+import { colour, onTheme } from "../theme.js";
+
+export type MapAnswer = Answer<"taskMap">;
+
+const TALLEST = 216;
+const LARGEST_CELL = 16;
+const SMALLEST_CELL = 3;
+/** Tasks that are shown when a cell with several is opened: one cell each. */
+const CLOSE_UP = 15_000;
+
+export interface MapWays {
+  openTask(index: number): void;
+  /** Undefined for the whole job. */
+  look(window: { readonly first: number; readonly last: number } | undefined): void;
+}
+
+export class TaskMap {
+  readonly element: HTMLElement;
+  readonly #ways: MapWays;
+  readonly #canvas = h("canvas", { class: "map-canvas", tabindex: 0, role: "img", "aria-label": "Tasks" });
+  readonly #where = h("p", { class: "map-where muted", "aria-live": "polite" });
+  readonly #window = h("div", { class: "map-window" });
+  readonly #sizes: ResizeObserver;
+  readonly #unthemed: () => void;
+  #answer: MapAnswer | undefined;
+  #kinds = new Uint8Array(0);
+  #size = LARGEST_CELL;
+  #columns = 1;
+  #marked = -1;
+  #open = -1;
+
+  constructor(ways: MapWays) {
+    this.#ways = ways;
+    this.element = h("div", { class: "map" }, this.#window, this.#canvas, this.#where);
+    this.#canvas.addEventListener("pointermove", (event) => this.#mark(this.#cellAt(event)));
+    this.#canvas.addEventListener("pointerleave", () => this.#mark(-1));
+    this.#canvas.addEventListener("click", (event) => this.#openCell(this.#cellAt(event)));
+    this.#canvas.addEventListener("keydown", (event) => this.#key(event));
+    this.#sizes = new ResizeObserver(() => this.#draw());
+    this.#sizes.observe(this.element);
+    this.#unthemed = onTheme(() => this.#draw());
+  }
+
+  close(): void {
+    this.#sizes.disconnect();
+    this.#unthemed();
+  }
+
+  /** As many cells as there is room for. */
+  get wanted(): number {
+    const width = this.element.clientWidth || 1_000;
+    return Math.max(100, Math.min(20_000, Math.floor(width / SMALLEST_CELL) * Math.floor(TALLEST / SMALLEST_CELL)));
+  }
+
+  update(answer: MapAnswer, open: number | undefined): void {
+    this.#answer = answer;
+    const { first, last, per, runs } = answer;
+    this.#kinds = new Uint8Array(Math.ceil((last - first + 1) / per));
+    for (let at = 0, cell = 0; at < runs.length; at += 2) {
+      const many = runs[at + 1] ?? 0;
+      this.#kinds.fill(runs[at] ?? 0, cell, cell + many);
+      cell += many;
+    }
+    this.#open = open === undefined || open < first || open > last ? -1 : Math.floor((open - first) / per);
+    this.#tellWindow();
+    set(this.#canvas, "aria-label", this.#inWords());
+    this.#draw();
+    this.#tell();
+  }
+
+  #tellWindow(): void {
+    const answer = this.#answer;
+    if (answer === undefined) return;
+    const { first, last, count: all, per } = answer;
+    const part = first > 0 || last < all - 1;
+    const size = last - first + 1;
+    const step = (from: number) => ({ first: Math.max(0, from), last: Math.min(all, Math.max(0, from) + size) - 1 });
+    const button = (label: string, act: () => void, disabled = false) =>
+      h("button", { class: "button small", disabled, onclick: act }, label);
+    const text = part ? `tasks ${count(first)} to ${count(last)} of ${count(all)}` : plural(all, "task");
+    const key = `${text} ${per}`;
+    if (this.#window.dataset.shown === key) return;
+    this.#window.dataset.shown = key;
+    fill(
+      this.#window,
+      h("span", {}, per > 1 ? `${text}, ${count(per)} in a cell` : text),
+      part && button("Earlier", () => this.#ways.look(step(first - size)), first === 0),
+      part && button("Later", () => this.#ways.look(step(last + 1)), last >= all - 1),
+      part && button("All", () => this.#ways.look(undefined)),
+    );
+  }
+
+  #inWords(): string {
+    const { states, per } = this.#answer ?? { states: [], per: 1 };
+    const counts = states.map(() => 0);
+    for (const kind of this.#kinds) counts[kind] = (counts[kind] ?? 0) + 1;
+    const parts = states.flatMap((state, at) => ((counts[at] ?? 0) > 0 ? [`${count(counts[at] ?? 0)} ${state}`] : []));
+    return `Picture of the tasks: ${per > 1 ? "cells" : "tasks"} ${parts.join(", ")}. Arrow keys move, Enter opens`;
+  }
+
+  #draw(): void {
+    const width = this.element.clientWidth;
+    const cells = this.#kinds.length;
+    if (width === 0 || cells === 0 || this.#answer === undefined) return;
+    this.#size = cellSize(width, cells);
+    this.#columns = Math.max(1, Math.floor(width / this.#size));
+    const height = Math.ceil(cells / this.#columns) * this.#size;
+    const scale = window.devicePixelRatio || 1;
+    this.#canvas.width = Math.round(width * scale);
+    this.#canvas.height = Math.round(height * scale);
+    this.#canvas.style.height = `${height}px`;
+    const context = this.#canvas.getContext("2d");
+    if (context === null) return;
+    context.scale(scale, scale);
+    const fills = this.#answer.states.map((state) => colour(`cell-${state}`));
+    const gap = this.#size > 3 ? 1 : 0;
+    for (let cell = 0; cell < cells; cell++) {
+      context.fillStyle = fills[this.#kinds[cell] ?? 0] ?? "";
+      context.fillRect(this.#left(cell), this.#top(cell), this.#size - gap, this.#size - gap);
+    }
+    this.#frame(context, this.#open, colour("text"));
+    this.#frame(context, this.#marked, colour("accent"));
+  }
+
+  #frame(context: CanvasRenderingContext2D, cell: number, stroke: string): void {
+    if (cell < 0) return;
+    context.strokeStyle = stroke;
+    context.lineWidth = 2;
+    context.strokeRect(this.#left(cell), this.#top(cell), this.#size, this.#size);
+  }
+
+  #left(cell: number): number {
+    return (cell % this.#columns) * this.#size;
+  }
+
+  #top(cell: number): number {
+    return Math.floor(cell / this.#columns) * this.#size;
+  }
+
+  #cellAt(event: PointerEvent | MouseEvent): number {
+    const box = this.#canvas.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / this.#size);
+    const cell = Math.floor((event.clientY - box.top) / this.#size) * this.#columns + column;
+    return column < this.#columns && cell >= 0 && cell < this.#kinds.length ? cell : -1;
+  }
+
+  #mark(cell: number): void {
+    if (cell === this.#marked) return;
+    this.#marked = cell;
+    this.#draw();
+    this.#tell();
+  }
+
+  #tell(): void {
+    const span = this.#tasksOf(this.#marked);
+    if (span === undefined) {
+      write(this.#where, "\u00a0");
+      return;
+    }
+    const state = this.#answer?.states[this.#kinds[this.#marked] ?? 0] ?? "";
+    const one = span.first === span.last;
+    write(
+      this.#where,
+      one ? `task ${count(span.first)}: ${state}` : `tasks ${count(span.first)} to ${count(span.last)}: ${state}`,
+    );
+  }
+
+  #tasksOf(cell: number): { first: number; last: number } | undefined {
+    if (cell < 0 || this.#answer === undefined) return undefined;
+    const first = this.#answer.first + cell * this.#answer.per;
+    return { first, last: Math.min(this.#answer.last, first + this.#answer.per - 1) };
+  }
+
+  #openCell(cell: number): void {
+    const span = this.#tasksOf(cell);
+    if (span === undefined || this.#answer === undefined) return;
+    if (this.#answer.per === 1) this.#ways.openTask(span.first);
+    else {
+      const first = Math.max(0, Math.min(this.#answer.count - CLOSE_UP, span.first - Math.floor(CLOSE_UP / 2)));
+      this.#ways.look({ first, last: Math.min(this.#answer.count, first + CLOSE_UP) - 1 });
+    }
+  }
+
+  #key(event: KeyboardEvent): void {
+    const steps: Readonly<Record<string, number>> = {
+      ArrowRight: 1,
+      ArrowLeft: -1,
+      ArrowDown: this.#columns,
+      ArrowUp: -this.#columns,
+    };
+    const step = steps[event.key];
+    if (step !== undefined) this.#mark(Math.max(0, Math.min(this.#kinds.length - 1, this.#marked + step)));
+    else if (event.key === "Enter") this.#openCell(this.#marked);
+    else return;
+    event.preventDefault();
+  }
+}
+
+/** As large as they can be, so that all are seen. */
+function cellSize(width: number, cells: number): number {
+  for (let size = LARGEST_CELL; size > 1; size--) {
+    if (Math.ceil(cells / Math.floor(width / size)) * size <= TALLEST) return size;
+  }
+  return 1;
+}
+
+/** The colours of the picture, in words. */
+export function mapLegend(): HTMLElement {
+  const names = ["failed", "running", "next", "waiting", "cancelled", "succeeded"];
+  const list = h("ul", { class: "map-legend" });
+  for (const name of names) list.append(h("li", {}, h("i", { class: `swatch swatch-cell-${name}` }), name));
+  return list;
+}
+
+export const taskAddress = (job: number, index: number, query: Readonly<Record<string, string>> = {}): string =>
+  address(["jobs", job, "tasks", index], query);

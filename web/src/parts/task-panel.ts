@@ -1,0 +1,167 @@
+/** One task: where it is and why, how it ended, its earlier attempts, its output; and what can be done about it. */
+import { type Answer, ask, textOf } from "../api.js";
+import { act, type Desk, may } from "../desk.js";
+import { type Child, fill, h, set, write } from "../dom.js";
+import { count, duration, moment } from "../format.js";
+import { address } from "../place.js";
+import { badge, setBadge } from "./badge.js";
+import { OutputView } from "./output.js";
+import { question } from "./question.js";
+import { howEnded } from "./task-list.js";
+
+type Task = Answer<"task">;
+
+export class TaskPanel {
+  readonly element: HTMLElement;
+  readonly index: number;
+  readonly #desk: Desk;
+  readonly #job: number;
+  readonly #state = badge("waiting");
+  readonly #why = h("p", { class: "why" });
+  readonly #facts = h("dl", { class: "facts" });
+  readonly #entry = h("p", { class: "entry mono", hidden: true });
+  readonly #actions = h("div", { class: "actions" });
+  readonly #attempts = h("nav", { class: "chips", "aria-label": "Attempts", hidden: true });
+  readonly #output: OutputView;
+  #attempt: number | undefined;
+  #chosen: number | undefined;
+  #shown = "";
+
+  constructor(desk: Desk, job: number, index: number, hasEntries: boolean) {
+    this.#desk = desk;
+    this.#job = job;
+    this.index = index;
+    this.#output = new OutputView(desk, job, index);
+    this.element = h(
+      "section",
+      { class: "task panel", "aria-label": `Task ${index}` },
+      h(
+        "div",
+        { class: "title" },
+        h("h2", {}, `Task ${job}.${index}`),
+        this.#state,
+        h("span", { class: "gap" }),
+        this.#actions,
+      ),
+      this.#why,
+      this.#entry,
+      this.#facts,
+      this.#attempts,
+      this.#output.element,
+    );
+    if (hasEntries) void this.#readEntry();
+  }
+
+  close(): void {
+    this.#output.close();
+  }
+
+  async look(signal: AbortSignal): Promise<void> {
+    const task = await ask("task", { job: this.#job, index: this.index }, { signal, shared: true });
+    setBadge(this.#state, task.state);
+    write(this.#why, task.state === "waiting" ? `Why? ${sentence(task.why)}` : sentence(task.why));
+    fill(this.#facts, ...factsOf(task));
+    this.#showAttempts(task);
+    this.#showActions(task);
+    if (this.#attempt === task.attempt && this.#shown === task.state) return;
+    const other = this.#attempt !== task.attempt;
+    this.#attempt = task.attempt;
+    this.#shown = task.state;
+    if (other && this.#chosen === undefined) this.#readOutput(task);
+  }
+
+  #readOutput(task: Task, attempt?: number): void {
+    const ended = [...task.earlier, ...(task.result === undefined ? [] : [task.result])];
+    const found = ended.find((one) => one.attempt === (attempt ?? task.attempt));
+    this.#output.read(attempt, found === undefined ? 0 : OutputView.tailOf(found.outputEnd));
+  }
+
+  async #readEntry(): Promise<void> {
+    const { entries } = await ask("entries", { job: this.#job, from: this.index, limit: 1 }).catch(() => ({
+      entries: [],
+    }));
+    const [entry] = entries;
+    if (entry === undefined) return;
+    set(this.#entry, "hidden", false);
+    fill(this.#entry, h("span", { class: "muted" }, "entry "), textOf(entry));
+  }
+
+  #showAttempts(task: Task): void {
+    const attempts = [...task.earlier.map(({ attempt }) => attempt), ...(task.attempt > 0 ? [task.attempt] : [])];
+    const all = [...new Set(attempts)];
+    set(this.#attempts, "hidden", all.length < 2);
+    const now = this.#chosen ?? task.attempt;
+    fill(
+      this.#attempts,
+      ...all.map((attempt) => {
+        const end = task.earlier.find((one) => one.attempt === attempt);
+        const label = `attempt ${attempt}${end === undefined ? "" : `: ${howEnded(end) || end.state}, ${end.worker}`}`;
+        const choose = (): void => {
+          this.#chosen = attempt === task.attempt ? undefined : attempt;
+          this.#readOutput(task, attempt);
+          this.#showAttempts(task);
+        };
+        return h("button", { class: "chip", "aria-pressed": String(attempt === now), onclick: choose }, label);
+      }),
+    );
+  }
+
+  #showActions(task: Task): void {
+    const open = task.state === "waiting" || task.state === "running";
+    const wanted = open
+      ? may(this.#desk, "cancel")
+        ? "cancel"
+        : ""
+      : task.state !== "succeeded" && may(this.#desk, "rerun")
+        ? "rerun"
+        : "";
+    if (this.#actions.dataset.shown === wanted) return;
+    this.#actions.dataset.shown = wanted;
+    if (wanted === "") fill(this.#actions);
+    else if (wanted === "cancel")
+      fill(this.#actions, h("button", { class: "button small", onclick: () => void this.#cancel() }, "Cancel task"));
+    else fill(this.#actions, h("button", { class: "button small", onclick: () => void this.#rerun() }, "Run again"));
+  }
+
+  async #cancel(): Promise<void> {
+    const name = `${this.#job}.${this.index}`;
+    const reason = await question({
+      title: `Cancel task ${name}?`,
+      text: "It ends cancelled, whatever it was doing; its process is ended if it runs. It can be run again later.",
+      yes: "Cancel task",
+      grave: true,
+      reason: "Why (for those who look later)",
+    });
+    if (reason === undefined) return;
+    const tasks = [{ first: this.index, last: this.index }];
+    const input = { job: this.#job, tasks, ...(reason === "" ? {} : { reason }) };
+    await act(this.#desk, "cancel", input, () => `task ${name} is cancelled`);
+  }
+
+  async #rerun(): Promise<void> {
+    const input = { job: this.#job, tasks: [{ first: this.index, last: this.index }] };
+    await act(this.#desk, "rerun", input, ({ count: many }) =>
+      many === 0 ? "nothing to run again" : `task ${this.#job}.${this.index} runs again`,
+    );
+  }
+}
+
+const sentence = (text: string): string =>
+  `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+function factsOf({ worker, attempt, result }: Task): Child[] {
+  const facts: Child[] = [];
+  const add = (name: string, value: Child): void => {
+    facts.push(h("div", {}, h("dt", {}, name), h("dd", {}, value)));
+  };
+  if (worker !== undefined) add("Worker", h("a", { href: address(["workers"], { find: worker }) }, worker));
+  if (attempt > 0) add("Attempt", count(attempt));
+  if (result !== undefined) {
+    add("Took", duration(result.ended - result.started));
+    add("Started", moment(result.started));
+    add("Ended", moment(result.ended));
+    const how = howEnded(result);
+    if (how !== "" && result.error === undefined) add("How", how);
+  }
+  return facts;
+}
