@@ -8,7 +8,7 @@ import { sites } from "../support/site.js";
 
 const newSite = sites();
 const INPUTS = process.env.LABORO_FAULTS === "full" ? 10_000 : 1_000;
-const TASKS = 2_000;
+const TASKS = 600;
 const AT_ONCE = 32;
 /** MiB that a broker may have more after the second wave than after the first. */
 const GROWTH = 40;
