@@ -7,6 +7,7 @@ import { LaboroError } from "../model/errors.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP } from "../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
 import { Aftermath } from "./experiments/aftermath.js";
+import { runAtBroker } from "./experiments/at-broker.js";
 import { type FoundExperiment, findExperiments, latinOf, shown } from "./experiments/folder.js";
 import { runExperiments } from "./experiments/run.js";
 import { Screen, screenOptions } from "./experiments/screen.js";
@@ -31,6 +32,7 @@ interface Options {
   readonly verbose?: boolean;
   readonly ban?: boolean;
   readonly local?: number;
+  readonly broker?: string | true;
 }
 
 export function experiments(): Command {
@@ -57,6 +59,10 @@ export function experiments(): Command {
     .option("-f, --failure", "a line for each failure: the usual, unless --shownames or -q is given")
     .option("-v, --verbose", "say more")
     .option("--ban", "runners that fail too often are put on hold or banned")
+    .option(
+      "--broker [url]",
+      "at this broker, or the usual one, and all its workers that run scripts; no door is opened here",
+    )
     .option("--local <n>", "run so many at once on this machine too", wholeNumber)
     .addHelpText(
       "after",
@@ -93,6 +99,12 @@ async function perform(dir: string, options: Options): Promise<void> {
     return;
   }
   if (left.length === 0) return;
+  if (options.broker !== undefined) {
+    const choice = options.broker === true ? {} : { broker: options.broker };
+    const { group } = options;
+    process.exitCode = await runAtBroker({ all, left, aftermath, screen, runs, outputs, group }, choice);
+    return;
+  }
   process.exitCode = await runExperiments({
     ...{ all, left, aftermath, screen, runs, outputs, port },
     group: options.group,

@@ -1,0 +1,50 @@
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { openCliShop } from "./support/cli.js";
+
+function folder(dir: string, scripts: Readonly<Record<string, string>>): string {
+  const base = join(dir, "study");
+  mkdirSync(join(base, "runs", "sub"), { recursive: true });
+  for (const [name, text] of Object.entries(scripts)) writeFileSync(join(base, "runs", name), text);
+  return base;
+}
+
+describe("laboro experiments --broker", () => {
+  it("runs the scripts at the broker's workers and writes the results", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "node1" });
+    const base = folder(shop.dir, {
+      "good.sh": "echo RES:done; echo not this >&2\n",
+      "sub/bad.sh": "echo RES: failed\nexit 3\n",
+    });
+    const { code, stdout, stderr } = await shop.laboro(["experiments", base, "--broker", "--sort", "-q", "-a"]);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^There are 2 jobs here\.\nI did not do anything yet\.\nAll jobs were spawned\.\n/);
+    expect(stdout).toContain("node1: finished good with success");
+    expect(stdout).toMatch(/Done!\n$/);
+    expect(stderr).toContain("1 of 2 experiments failed");
+    expect(readdirSync(join(base, "outputs")).sort()).toEqual(["good.res", "runexp.am", "sub"]);
+    expect(readFileSync(join(base, "outputs", "sub", "bad.res"), "utf8")).toMatch(
+      /^runexp summary: failure\n\n.* -- \[node1\] Running sub\/bad\n> bash 'sub\/bad'\n.* -- Finished running\nProgram exited with status 768\nProgram output follows\n\nRES: failed\n$/,
+    );
+    expect(readFileSync(join(base, "outputs", "good.res"), "utf8")).toMatch(/\n\nRES:done\n$/);
+    expect(readFileSync(join(base, "outputs", "runexp.am"), "utf8").split("\n")).toHaveLength(4);
+  });
+
+  it("runs again what failed, skips what is done, and fetches what was done while nobody looked", async () => {
+    const shop = await openCliShop();
+    const base = folder(shop.dir, { "a.sh": "echo RES:done\n", "b.sh": "echo RES:failed\n" });
+    shop.worker();
+    expect((await shop.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
+    expect((await shop.client.jobs()).jobs).toHaveLength(2);
+    const again = await shop.laboro(["experiments", base, "--broker", "-q"]);
+    expect(again.stdout).toContain("I have already run 1 job. I will skip them.");
+    expect((await shop.client.jobs()).jobs).toHaveLength(3);
+    rmSync(join(base, "outputs", "a.res"));
+    expect((await shop.laboro(["experiments", base, "--broker", "-q"])).code).toBe(1);
+    // The result of a is fetched from the broker once more, b is run anew.
+    expect((await shop.client.jobs()).jobs).toHaveLength(4);
+    expect(readFileSync(join(base, "outputs", "a.res"), "utf8")).toContain("RES:done");
+  });
+});
