@@ -1,0 +1,73 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { parseDoor } from "../../../src/broker/doors/index.js";
+import { openCliShop } from "../../cli/support/cli.js";
+import { REPOSITORY } from "../../support/launched.js";
+import { gather } from "./crowd.js";
+import { ASKERS, type Asker, askers, between, table, type Work, type Worker, whyNot, workers } from "./definition.js";
+import { hire, SERVICE_OF } from "./staff.js";
+
+const DOORS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseDoor);
+/** A request reaches the worker that offers its service; a command goes to any that can run it, so this may take a few batches. */
+const ROUNDS = 12;
+
+const cellName = (asker: Asker, work: Work, worker: Worker): string => `${asker}: ${work} by ${worker}`;
+
+describe("every asker with every worker, on one broker", () => {
+  it("does what the table says, all at the same time", async () => {
+    const services = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
+    const shop = await openCliShop({ doors: DOORS, doorSettings: { services } });
+    const staff = await hire(shop);
+    const crowd = await gather(shop);
+    const wanted = new Set(
+      askers.flatMap((asker) =>
+        workers.flatMap((worker) => between(asker, worker).map((work) => cellName(asker, work, worker))),
+      ),
+    );
+    const seen = new Set<string>();
+    try {
+      const ask = async (asker: Asker, work: Work): Promise<void> => {
+        if (work === "requests") {
+          for (const [worker, service] of Object.entries(SERVICE_OF) as [Worker, string][]) {
+            await crowd.request(asker, service);
+            seen.add(cellName(asker, work, worker));
+          }
+          return;
+        }
+        for (const name of await crowd.work(asker, work)) {
+          const kind = staff.kindOf.get(name);
+          expect(kind, `a worker called ${name}`).toBeDefined();
+          if (kind !== undefined) seen.add(cellName(asker, work, kind));
+        }
+      };
+      const missing = (asker: Asker, work: Work): boolean =>
+        workers.some((worker) => {
+          const cell = cellName(asker, work, worker);
+          return wanted.has(cell) && !seen.has(cell);
+        });
+      for (let round = 0; round < ROUNDS; round++) {
+        const left = askers.flatMap((asker) =>
+          ASKERS[asker].filter((work) => missing(asker, work)).map((work) => [asker, work] as const),
+        );
+        if (left.length === 0) break;
+        await Promise.all(left.map(([asker, work]) => ask(asker, work)));
+      }
+    } finally {
+      await crowd.close();
+      await staff.stop();
+    }
+    expect([...wanted].filter((cell) => !seen.has(cell))).toEqual([]);
+    // What the table does not promise must not happen either: a worker was given what it cannot do.
+    expect([...seen].filter((cell) => !wanted.has(cell))).toEqual([]);
+    console.log(
+      `${wanted.size} cells, all seen; and ${askers.length * workers.length} pairs, of which these cannot be:`,
+    );
+    for (const asker of askers)
+      for (const worker of workers) if (between(asker, worker).length === 0) console.log(`  ${whyNot(asker, worker)}`);
+  }, 180_000);
+
+  it("stands in the README as it is here", () => {
+    expect(readFileSync(join(REPOSITORY, "README.md"), "utf8")).toContain(table());
+  });
+});
