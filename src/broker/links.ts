@@ -21,7 +21,7 @@ import type { Log } from "./log.js";
 import type { BrokerFace } from "./operations/operation.js";
 import { mayDo, type Role } from "./roles.js";
 
-const LINK_PATH = "/node/persistent";
+export const LINK_PATH = "/node/persistent";
 /** Who opens a link says who it is within this time. */
 const FIRST_WORD_MS = 10_000;
 

@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { LaboroError } from "../model/errors.js";
 import type { Pair } from "./certificates.js";
 import type { Core } from "./core.js";
@@ -13,7 +14,7 @@ import type { DoorSettings } from "./doors/door.js";
 import type { Entry } from "./entry.js";
 import { sharePort } from "./first-byte.js";
 import { Gate, isEncrypted, isRefusal, type Refusal } from "./gate.js";
-import { type LinkOptions, Links } from "./links.js";
+import { LINK_PATH, type LinkOptions, Links } from "./links.js";
 import type { BrokerFace } from "./operations/operation.js";
 import type { Tokens } from "./tokens.js";
 
@@ -62,7 +63,7 @@ export class MainDoor {
     this.#gate = new Gate(options.tokens, options.entry);
     this.#links = new Links(core, this.#gate, options.face, options);
     this.#server = createServer(LIMITS, (request, response) => void this.#answer(request, response));
-    this.#server.on("upgrade", (request, socket, head) => this.#links.upgrade(request, socket, head));
+    this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on("clientError", (error, socket) => {
       if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
       else socket.destroy();
@@ -102,6 +103,15 @@ export class MainDoor {
     });
   }
 
+  /** Our own link names its subprotocol, fuq's has none. */
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const plain = request.headers["sec-websocket-protocol"] === undefined;
+    if (plain && request.url === LINK_PATH) {
+      socket.on("error", () => socket.destroy());
+      void this.#fuq().then((fuq) => fuq.upgrade(request, socket, head));
+    } else this.#links.upgrade(request, socket, head);
+  }
+
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = request.url?.split("?", 1)[0] ?? "/";
     response.on("error", () => response.destroy());
@@ -126,8 +136,8 @@ export class MainDoor {
 
   async #openFuq(): Promise<FuqHttp> {
     const { FuqHttp } = await import("../protocols/fuq/http/index.js");
-    const { face, log, complaints, doorSettings } = this.#options;
-    return new FuqHttp({ core: this.#core, gate: this.#gate, face, log, complaints, settings: doorSettings });
+    const { face, log, complaints, conversations, doorSettings: settings } = this.#options;
+    return new FuqHttp({ core: this.#core, gate: this.#gate, face, log, complaints, conversations, settings });
   }
 
   #sayHow(path: string, response: ServerResponse): void {

@@ -1,86 +1,88 @@
 /** `laboro rr`: the three programs of the round-robin queue, each with its console. */
 import { readFileSync } from "node:fs";
-import { Command, InvalidArgumentError } from "commander";
+import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { LaboroError } from "../model/errors.js";
 import type { CurveClient } from "../protocols/zeromq/index.js";
 import { collect } from "./options.js";
 
-const URL = "tcp://127.0.0.1:6714";
+const PROGRAMS = ["server", "worker", "client"] as const;
+type Program = (typeof PROGRAMS)[number];
 
-interface Common {
+const DEFAULT_URL = "tcp://127.0.0.1:6714";
+
+interface Options {
   readonly debug: number;
   readonly script?: string;
-}
-
-interface PeerOptions extends Common {
   readonly connect: string;
   readonly keys?: string;
-}
-
-interface ServerOptions extends Common {
   readonly bind: string;
   readonly identity: readonly string[];
   readonly insecure?: boolean;
 }
 
+/** What only some of them take. */
+const ONLY: Readonly<Record<string, readonly Program[]>> = {
+  bind: ["server"],
+  identity: ["server"],
+  insecure: ["server"],
+  connect: ["worker", "client"],
+  keys: ["worker", "client"],
+};
+
 export function rr(): Command {
-  const command = new Command("rr").description(
-    "The round-robin queue's server, worker and client, each with a console. Each of them also works with the other two originals.",
-  );
-  common(command.command("server"))
-    .description("A server: a broker of its own that keeps nothing, with the worker table. Commands: workers, quit.")
-    .option("--bind <url>", "where to listen", URL)
-    .option("--identity <url>", "what peers connect to, where that is not the address; may be repeated", collect, [])
-    .option("--insecure", "listen where other machines can reach it, too")
-    .action(server);
-  peer(command.command("worker"))
-    .description("A worker. Commands: register, deregister, bulk (ten workers in all), endbulk, quit.")
-    .action(worker);
-  peer(command.command("client"))
-    .description("A client. Commands: ping, pingt (tracked), data, bulkping N, bulkdata N, quit.")
-    .action(client);
-  return command.addHelpText(
-    "after",
-    "\nExamples:\n  laboro rr server -d 1\n  laboro rr worker -d 1 --connect tcp://127.0.0.1:6714\n  echo 'bulkping 100' | laboro rr client -d 0",
-  );
-}
-
-const common = (command: Command): Command =>
-  command
+  const command = new Command("rr")
+    .description(
+      "The round-robin queue's server, worker or client, with its console. The server is a broker of its own that keeps nothing. Each of the three also works with the other two originals.",
+    )
+    .addArgument(new Argument("<program>", "which of them").choices(PROGRAMS))
     .requiredOption("-d, --debug <level>", "0 errors only, 1 what happens, 5 summaries, up to 20", parseLevel)
-    .option("--script <file>", "read commands from a file instead of standard input");
-
-const peer = (command: Command): Command =>
-  common(command)
-    .option("--connect <url>", "the server, in the very words by which it calls itself", URL)
-    .option("--keys <file>", "CURVE keys, as laboro keys new writes them");
-
-async function server({ bind, debug: level, insecure = false, identity, script }: ServerOptions): Promise<void> {
-  const { serverConsole } = await import("./rr/server.js");
-  const settings = identity.length === 0 ? {} : { identities: identity };
-  ends(await serverConsole({ bind, level, insecure, settings, ...(script === undefined ? {} : { script }) }));
+    .option("--script <file>", "read commands from a file instead of standard input")
+    .option("--connect <url>", "worker, client: the server, in the very words by which it calls itself", DEFAULT_URL)
+    .option("--keys <file>", "worker, client: CURVE keys, as laboro keys new writes them")
+    .option("--bind <url>", "server: where to listen", DEFAULT_URL)
+    .addOption(
+      new Option("--identity <url>", "server: what peers connect to, where that is not the address; may be repeated")
+        .argParser(collect)
+        .default([]),
+    )
+    .option("--insecure", "server: listen where other machines can reach it, too")
+    .addHelpText("after", HELP)
+    .action((program: Program, options: Options) => perform(program, options, command));
+  return command;
 }
 
-async function worker(options: PeerOptions): Promise<void> {
-  ends(await (await import("./rr/worker.js")).workerConsole(placeOf(options)));
-}
+const HELP = `
+Commands of the consoles:
+  server  workers, quit
+  worker  register, deregister, bulk (ten workers in all, ten slots each), endbulk, quit
+  client  ping, pingt (tracked), data, bulkping N, bulkdata N, quit
+The end of the input ends a console, too. The exit code is 1 where something failed.
 
-async function client(options: PeerOptions): Promise<void> {
-  ends(await (await import("./rr/client.js")).clientConsole(placeOf(options)));
-}
+Examples:
+  laboro rr server -d 1
+  laboro rr worker -d 1 --connect tcp://127.0.0.1:6714
+  echo 'bulkping 100' | laboro rr client -d 0`;
 
-function placeOf({ connect: url, debug: level, script, keys }: PeerOptions) {
-  return {
-    url,
-    level,
-    ...(script === undefined ? {} : { script }),
-    ...(keys === undefined ? {} : { curve: readKeys(keys) }),
-  };
-}
-
-/** The consoles are tests, too: what failed in them fails. */
-function ends(failures: number): void {
+async function perform(program: Program, options: Options, command: Command): Promise<void> {
+  for (const [option, takers] of Object.entries(ONLY)) {
+    if (takers.includes(program) || command.getOptionValueSource(option) !== "cli") continue;
+    throw new LaboroError("LABORO_BAD_INPUT", `--${option} is for ${takers.join(" and ")}, not for ${program}`);
+  }
+  const failures = await run(program, options);
   if (failures > 0) process.exitCode = 1;
+}
+
+async function run(program: Program, options: Options): Promise<number> {
+  const { debug: level, connect: url, bind, identity, insecure = false } = options;
+  const script = options.script === undefined ? {} : { script: options.script };
+  if (program === "server") {
+    const settings = identity.length === 0 ? {} : { identities: identity };
+    return (await import("./rr/server.js")).serverConsole({ bind, level, insecure, settings, ...script });
+  }
+  const place = { url, level, ...script, ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }) };
+  return program === "worker"
+    ? (await import("./rr/worker.js")).workerConsole(place)
+    : (await import("./rr/client.js")).clientConsole(place);
 }
 
 function parseLevel(text: string): number {

@@ -2,14 +2,16 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
+import { type Broker, type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
 import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
+import { LaboroError } from "../model/errors.js";
 import { addDoorOptions, type DoorOptions, doorsOf } from "./door-options.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
 import { remark, say } from "./print.js";
 import { parseSize } from "./size.js";
+import { storeAddress } from "./store-address.js";
 
 interface Options extends DoorOptions {
   readonly data?: string;
@@ -19,6 +21,9 @@ interface Options extends DoorOptions {
   readonly keepSize?: number;
   readonly standing?: boolean;
   readonly allowNetworkFilesystem?: boolean;
+  readonly store?: string;
+  readonly lease?: number;
+  readonly fallback?: boolean;
   readonly heartbeat?: number;
   readonly grace?: number;
 }
@@ -55,6 +60,16 @@ export function serve(): Command {
       "how long a worker may be away before its tasks go to others (default: 30s)",
       parseTime,
     )
+    .option(
+      "--store <url>",
+      "keep jobs in a PostgreSQL database that other brokers share, or @FILE (default: $LABORO_STORE)",
+    )
+    .option(
+      "--lease <duration>",
+      "with --store: after so long without a sign of life the others take over (default: 10s)",
+      parseTime,
+    )
+    .option("--fallback", "with --store: open the doors only while no other broker is there")
     .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
     .option("--keep-size <bytes>", "forget the oldest ended jobs while all takes more room than this: 50G", parseSize)
     .option("--standing", "suspend and ban workers that fail too often")
@@ -71,6 +86,11 @@ export function serve(): Command {
 async function run(options: Options): Promise<void> {
   const dir = resolve(dataDirectory({ data: options.data }));
   const { listen, advertise, heartbeat, grace } = options;
+  const store = storeAddress(options.store);
+  if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
+    throw new LaboroError("LABORO_BAD_INPUT", "--fallback and --lease are for brokers that share a store, see --store");
+  }
+  let started: Broker | undefined;
   const broker = await startBroker({
     dir,
     ...listen,
@@ -81,10 +101,22 @@ async function run(options: Options): Promise<void> {
     ...(await doorsOf(options, dir)),
     ...retentionOf(options),
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
+    ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
+    ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
+    onStandby: () => say("standing by: the doors open when no other broker is there"),
+    // A fallback opens later, and a broker of a group may have to open anew.
+    onOpened: () => {
+      if (started !== undefined) announce(started, dir);
+    },
     // Nothing can be promised any more: the next start finds what was.
     onFailed: () => process.exit(1),
   });
+  started = broker;
   onSignals(() => void broker.stop().then(() => process.exit(0)));
+  if (options.fallback !== true) announce(broker, dir);
+}
+
+function announce(broker: Broker, dir: string): void {
   if (broker.moved) remark(`port ${DEFAULT_PORT} is taken, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();

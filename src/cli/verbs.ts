@@ -107,6 +107,12 @@ const ALL: readonly (Verb | undefined)[] = [
     load: async () => (await import("./forgive.js")).forgive(),
   },
   {
+    name: "brokers",
+    group: WORKERS,
+    summary: "the brokers of a group, and what each has",
+    load: async () => (await import("./brokers.js")).brokers(),
+  },
+  {
     name: "request",
     group: SERVICES,
     summary: "ask a service and print its answer",

@@ -71,6 +71,10 @@ export class ClientLink {
     }, connectTimeoutMs);
   }
 
+  get open(): boolean {
+    return this.#link !== undefined;
+  }
+
   get closed(): boolean {
     return this.#closed !== undefined;
   }
@@ -129,7 +133,7 @@ export class ClientLink {
     if (message.type === "BEAT") return;
     if (message.type === "GREET") {
       const { stay, urls } = this.#options;
-      if (message.brokers !== undefined && stay !== true) this.#dial.setUrls([...new Set([...message.brokers, ...urls])]);
+      if (message.brokers !== undefined && stay !== true) this.#dial.setUrls(message.brokers, urls);
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);

@@ -20,4 +20,5 @@ export interface Decoder {
 
 export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {
   "round-robin": async () => (await import("./round-robin/decode.js")).decoder,
+  scale0: async () => (await import("./scale0/decode.js")).decoder,
 };

@@ -28,15 +28,18 @@ export class KnownBrokers {
     this.#group = readGroup(path, this.#key);
   }
 
-  /** To be tried in this order. */
-  get urls(): readonly string[] {
-    const learnt = [...this.#configured, ...this.#group];
-    // At the start, the one that was named comes first; a broker that has told of its group knows better.
-    return [...new Set([...learnt, ...this.#given])];
+  /** At the start, those that were named come first. */
+  get atFirst(): readonly string[] {
+    return [...new Set([...this.#given, ...this.#group])];
   }
 
-  get firstUrls(): readonly string[] {
-    return [...new Set([...this.#given, ...this.#group])];
+  /** Later a broker that has told of its group, or an operator, knows better. */
+  get learnt(): readonly string[] {
+    return [...new Set([...this.#configured, ...this.#group])];
+  }
+
+  get given(): readonly string[] {
+    return this.#given;
   }
 
   isGiven(url: string): boolean {

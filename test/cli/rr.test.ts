@@ -131,7 +131,7 @@ describe("the example of the specification", () => {
 });
 
 describe("each console", () => {
-  it("ends at the end of its input, and deregisters before", { timeout: 60_000 }, async () => {
+  it("ends at the end of its input, and deregisters before", { timeout: 120_000 }, async () => {
     const at = await url();
     const server = new Console(["server", "-d", "1", "--bind", at]);
     await server.says("listening on");
@@ -148,7 +148,7 @@ describe("each console", () => {
   });
 
   it("reads commands from a script, wherever the lines are broken, and its exit says whether all went well", {
-    timeout: 60_000,
+    timeout: 120_000,
   }, async () => {
     const at = await url();
     const server = new Console(["server", "-d", "0", "--bind", at]);
@@ -168,7 +168,7 @@ describe("each console", () => {
     expect(lost.said).toContain("ENOENT");
   });
 
-  it("says what it knows where a word means nothing, and goes on", { timeout: 60_000 }, async () => {
+  it("says what it knows where a word means nothing, and goes on", { timeout: 120_000 }, async () => {
     const client = new Console(["client", "-d", "0", "--connect", await url()]);
     client.type("pong");
     expect(await client.says("no command pong")).toContain("bulkping N, bulkdata N, quit");
@@ -178,14 +178,21 @@ describe("each console", () => {
     expect(await client.exit()).toBe(0);
   });
 
-  it("needs -d, from 0 to 20", async () => {
-    for (const args of [["server"], ["worker", "-d", "21"], ["client", "-d", "loud"]]) {
+  it("needs -d, from 0 to 20, and takes its own options only", { timeout: 120_000 }, async () => {
+    const wrong = [
+      ["server"],
+      ["worker", "-d", "21"],
+      ["client", "-d", "loud"],
+      ["manager", "-d", "1"],
+      ["server", "-d", "1", "--connect", "tcp://127.0.0.1:1"],
+    ];
+    for (const args of wrong) {
       const one = new Console(args);
       expect(await one.exit()).toBe(2);
     }
   });
 
-  it("ends in order on SIGTERM", { timeout: 60_000 }, async () => {
+  it("ends in order on SIGTERM", { timeout: 120_000 }, async () => {
     const at = await url();
     const tmp = folder();
     const server = new Console(["server", "-d", "1", "--bind", at], tmp);
@@ -195,7 +202,7 @@ describe("each console", () => {
     expect(readdirSync(tmp)).toEqual([]);
   });
 
-  it("listens for other machines only when told so", async () => {
+  it("listens for other machines only when told so", { timeout: 120_000 }, async () => {
     const server = new Console(["server", "-d", "0", "--bind", `tcp://0.0.0.0:${await freePort()}`]);
     expect(await server.exit()).not.toBe(0);
     expect(server.said).toContain("--insecure");
@@ -203,7 +210,7 @@ describe("each console", () => {
 });
 
 describe("a server that is started again", () => {
-  it("finds its workers registered again, by themselves", { timeout: 60_000 }, async () => {
+  it("finds its workers registered again, by themselves", { timeout: 120_000 }, async () => {
     const at = await url();
     const first = new Console(["server", "-d", "1", "--bind", at]);
     await first.says("listening on");

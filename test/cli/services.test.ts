@@ -9,7 +9,7 @@ describe("laboro services", () => {
     await shop.client.request("echo", "x");
     const { code, stdout } = await shop.laboro(["services"]);
     expect(code).toBe(0);
-    expect(steady(stdout).replace(/\d+\.\d\/s/, "RATE")).toMatchInlineSnapshot(`
+    expect(steady(stdout).replace(/\d+\.\d+\/s/, "RATE")).toMatchInlineSnapshot(`
       "SERVICE  WORKERS  FREE  ANSWERED  RATE  P50  P99
       echo  1  2/2  1  RATE  TIME  TIME"
     `);

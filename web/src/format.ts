@@ -1,5 +1,14 @@
 /** Numbers and times as people read them; durations and sizes as the command line has them. */
-export { ago, shownDuration as duration, shownSize as size } from "../../src/cli/screen/figures.js";
+import { shownDuration } from "../../src/cli/screen/figures.js";
+
+export { shownDuration as duration, shownSize as size } from "../../src/cli/screen/figures.js";
+
+/** Tenths of a second would only flicker. */
+export function ago(then: number, now = Date.now()): string {
+  const ms = Math.max(0, now - then);
+  if (ms < 1_000) return "now";
+  return ms < 60_000 ? `${Math.floor(ms / 1_000)}s ago` : `${shownDuration(ms)} ago`;
+}
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });

@@ -23,6 +23,7 @@ export const ROUTES = {
   stop: ["POST", "/workers/{worker}/stop"],
   forgive: ["POST", "/workers/{name}/forgive"],
   services: ["GET", "/services"],
+  brokers: ["GET", "/brokers"],
   config: ["GET", "/config"],
   configHistory: ["GET", "/config/history"],
   configSet: ["POST", "/config"],

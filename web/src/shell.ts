@@ -25,6 +25,11 @@ export const WAYS: readonly Way[] = [
 
 export const addressOf = (way: Way): string => address(way.name === "overview" ? [] : [way.name]);
 
+const THEMES: Readonly<Record<Theme, { readonly label: string; readonly words: string }>> = {
+  system: { label: "Auto", words: "colours as the system has them" },
+  light: { label: "Light", words: "light colours" },
+  dark: { label: "Dark", words: "dark colours" },
+};
 const NEXT: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" };
 const SAID_MS = 6_000;
 
@@ -102,12 +107,9 @@ export class Shell {
   #themeButton(): HTMLButtonElement {
     const button = h("button", { class: "button quiet" });
     const show = (): void => {
-      const now = theme();
-      button.replaceChildren(
-        icon(now),
-        h("span", { class: "label" }, now === "system" ? "Auto" : now === "light" ? "Light" : "Dark"),
-      );
-      set(button, "aria-label", `Colours: ${now === "system" ? "as the system has them" : now}. Change`);
+      const { label, words } = THEMES[theme()];
+      button.replaceChildren(icon(theme()), h("span", { class: "label" }, label));
+      set(button, "aria-label", `${label}: ${words}`);
     };
     button.addEventListener("click", () => {
       setTheme(NEXT[theme()]);

@@ -39,7 +39,7 @@ export class Forwarding implements Elsewhere {
     const offering = this.#offering(service, pool);
     const peer = offering[this.#turns++ % Math.max(1, offering.length)];
     if (peer === undefined) throw new Error(`no broker offers ${service}`);
-    const late = AbortSignal.timeout(Math.min(timeoutMs + SLACK_MS, 2 ** 31 - 1));
+    const late = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs) + SLACK_MS, 2 ** 31 - 1));
     return this.#peers.request(peer, { service, pool, body, timeoutMs, retry }, AbortSignal.any([unwanted, late]));
   }
 

@@ -1,23 +1,18 @@
 /** How much there is to do and who is there to do it, at all brokers together. */
 import type { JobId } from "../../model/ids.js";
-import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
 import type { Core } from "../core.js";
 import { requestsIn, workersIn, workIn } from "../load.js";
 import type { Peers } from "./peers.js";
 
-export const loadOfPeer = s.object({
+interface Load extends ReturnType<typeof workersIn> {
   /** Jobs of which workers have tasks, and how many. */
-  jobs: s.list(s.object({ job: s.count(), out: s.count() }), 1_000_000),
-  workers: s.object({ connected: s.count(), away: s.count(), draining: s.count() }),
-  slots: s.object({ total: s.number(), free: s.number() }),
-  requests: s.object({ waiting: s.count(), running: s.count() }),
-});
-
-type Load = s.ReadBy<typeof loadOfPeer>;
+  readonly jobs: readonly { readonly job: JobId; readonly out: number }[];
+  readonly requests: ReturnType<typeof requestsIn>;
+}
 
 export function loadHere(core: Core): Load {
-  const jobs: { job: number; out: number }[] = [];
+  const jobs: { job: JobId; out: number }[] = [];
   for (const { id, out } of core.state.jobs.values()) if (out > 0) jobs.push({ job: id, out });
   return { jobs, ...workersIn(core), requests: requestsIn(core) };
 }
@@ -30,7 +25,7 @@ function loadsElsewhere({ peers }: Core): Promise<readonly Load[]> {
   if (peers === undefined || peers.all.length === 0) return Promise.resolve([]);
   const known = heard.get(peers);
   if (known !== undefined && known.until > now()) return known.loads;
-  const loads = peers.gather("peer.load", {}, loadOfPeer).then((all) => all.map(({ answer }) => answer));
+  const loads = peers.gather<Load>("peer.load", {}).then((all) => all.map(({ answer }) => answer));
   heard.set(peers, { until: now() + FRESH_MS, loads });
   return loads;
 }
@@ -43,7 +38,7 @@ export async function tasksElsewhere(core: Core): Promise<ReadonlyMap<JobId, num
 function sumOf(loads: readonly Load[]): Map<JobId, number> {
   const sum = new Map<JobId, number>();
   for (const { jobs } of loads) {
-    for (const { job, out } of jobs) sum.set(job as JobId, (sum.get(job as JobId) ?? 0) + out);
+    for (const { job, out } of jobs) sum.set(job, (sum.get(job) ?? 0) + out);
   }
   return sum;
 }

@@ -6,12 +6,8 @@
  * seen it since, and its own end is waited for: of two that each believe to have a worker, the later is right, and clocks differ.
  */
 import type { WorkerId } from "../../model/ids.js";
-import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import type { Peers } from "./peers.js";
-
-const nothing = s.object({});
-const has = s.object({ here: s.flag() });
 
 export class Moves {
   readonly #core: Core;
@@ -30,13 +26,13 @@ export class Moves {
   /** A worker has joined this broker. */
   joined(worker: WorkerId): void {
     this.#doubtful.delete(worker);
-    void this.#peers.gather("peer.joined", { worker }, nothing);
+    void this.#peers.gather("peer.joined", { worker });
   }
 
   /** A worker's connection to this broker has ended, and it may come back. */
   away(worker: WorkerId): void {
     this.#doubtful.delete(worker);
-    void this.#peers.gather("peer.has", { worker }, has).then((answers) => {
+    void this.#peers.gather<{ here: boolean }>("peer.has", { worker }).then((answers) => {
       if (answers.some(({ answer }) => answer.here)) this.#core.workerMoved(worker);
     });
   }

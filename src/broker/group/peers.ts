@@ -1,10 +1,10 @@
 /**
- * The other brokers of the group, as a client of theirs: over our own link, with the admin's token, at their main door. A link is opened
- * when there is first something to ask, and closed when its broker is no longer among the living.
+ * The other brokers of the group, as a client of theirs: over our own link, with the admin's token, at their main door. A link is closed when
+ * its broker is no longer among the living.
  */
 import { ClientLink } from "../../client/link.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
-import type { Schema } from "../../model/schema.js";
+import { now } from "../clock.js";
 import type { Log } from "../log.js";
 import type { About } from "./about.js";
 
@@ -12,9 +12,9 @@ import type { About } from "./about.js";
 const PEER_NAME = "broker ";
 export const isPeer = (name: string): boolean => name.startsWith(PEER_NAME);
 
-/** What all are asked is answered by those that answer in time; one that is not there is not waited for that long. */
+/** What all are asked is answered by those that answer in time; one that cannot be reached is not waited for that long. */
 const ANSWER_MS = 2_000;
-const ABSENT_MS = 300;
+const ABSENT_MS = 100;
 
 export interface PeerOptions {
   readonly identity: string;
@@ -29,8 +29,8 @@ export type Peer = About;
 interface Link {
   readonly url: string;
   readonly link: ClientLink;
-  /** It has greeted, and its last question was answered. */
-  there: boolean;
+  /** Until then it may only be slow to open. */
+  readonly patience: number;
 }
 
 export interface Answer<T> {
@@ -54,7 +54,7 @@ export class Peers {
     return this.#known;
   }
 
-  /** The others, as their heartbeats tell. */
+  /** The others, as their heartbeats tell. Links to them are opened before they are needed. */
   update(peers: readonly Peer[]): void {
     this.#known = peers.filter(({ state }) => state !== "standby");
     for (const [identity, { link, url }] of this.#links) {
@@ -62,6 +62,10 @@ export class Peers {
       if (peer !== undefined && urlOf(peer) === url) continue;
       link.close(new LaboroError("LABORO_BROKER_GONE", `broker ${identity} is no longer there`));
       this.#links.delete(identity);
+    }
+    for (const peer of this.#known) {
+      // One that says nowhere that it can be reached is told of when it is asked.
+      void this.#linkTo(peer).catch(() => {});
     }
   }
 
@@ -72,24 +76,19 @@ export class Peers {
   }
 
   /** Rejects with LABORO_BROKER_GONE where that broker cannot be asked, or with what it refuses with. */
-  async ask<T>(peer: Peer, operation: string, input: unknown, answer: Schema<T>, timeoutMs = ANSWER_MS): Promise<T> {
+  async ask<T extends object>(peer: Peer, operation: string, input: unknown, timeoutMs = ANSWER_MS): Promise<T> {
     const link = await this.#linkTo(peer);
-    const late = AbortSignal.timeout(link.there ? timeoutMs : Math.min(timeoutMs, ABSENT_MS));
-    try {
-      const value = await link.link.question((id) => ({ type: "ASK", id, operation, input }), late);
-      link.there = true;
-      return answer.read(value, operation);
-    } catch (cause) {
-      link.there = link.there && !late.aborted;
-      throw cause;
-    }
+    const absent = !link.link.open && now() > link.patience;
+    const late = AbortSignal.timeout(absent ? Math.min(timeoutMs, ABSENT_MS) : timeoutMs);
+    // It is of this program and has the admin's token: what it says is taken as it is.
+    return (await link.link.question((id) => ({ type: "ASK", id, operation, input }), late)) as T;
   }
 
   /** What each of them says to this; who says nothing in time is left out. */
-  async gather<T>(operation: string, input: unknown, answer: Schema<T>): Promise<readonly Answer<T>[]> {
+  async gather<T extends object>(operation: string, input: unknown): Promise<readonly Answer<T>[]> {
     const asked = this.#known.map(async (peer): Promise<Answer<T> | undefined> => {
       try {
-        return { peer, answer: await this.ask(peer, operation, input, answer) };
+        return { peer, answer: await this.ask<T>(peer, operation, input) };
       } catch (cause) {
         const { code, message } = asLaboroError(cause);
         this.#options.log.info({ code, broker: peer.name }, `another broker did not answer ${operation}: ${message}`);
@@ -106,9 +105,7 @@ export class Peers {
     unwanted: AbortSignal,
   ): Promise<Uint8Array> {
     const link = await this.#linkTo(peer);
-    const body = await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted);
-    link.there = true;
-    return body as Uint8Array;
+    return (await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted)) as Uint8Array;
   }
 
   async #linkTo(peer: Peer): Promise<Link> {
@@ -121,7 +118,7 @@ export class Peers {
     }
     const { token, identity } = this.#options;
     const link = new ClientLink({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
-    const made: Link = { url, link, there: false };
+    const made: Link = { url, link, patience: now() + ANSWER_MS };
     this.#links.set(peer.identity, made);
     return made;
   }

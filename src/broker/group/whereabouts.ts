@@ -2,20 +2,17 @@
 import { explain } from "../../dispatch/index.js";
 import { claimOf } from "../../dispatch/state.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import * as s from "../../model/schema.js";
 import { now } from "../clock.js";
 import type { Core } from "../core.js";
 
-/** The one who knows most speaks: a worker there has the task; it waits there; a worker there could take it; anything else. */
-const RANK = { claimed: 3, waiting: 2, capable: 1, none: 0 } as const;
+/** The one who knows most speaks: a worker there has the task; it waits there; a worker there could take it; there are workers. */
+const RANK = { claimed: 4, waiting: 3, capable: 2, workers: 1, none: 0 } as const;
 
-export const whereabouts = s.object({
-  rank: s.integer(RANK.none, RANK.claimed),
-  why: s.text(65_536),
-  place: s.optional(s.object({ attempt: s.count(), worker: s.text() })),
-});
-
-export type Whereabouts = s.ReadBy<typeof whereabouts>;
+export interface Whereabouts {
+  readonly rank: number;
+  readonly why: string;
+  readonly place?: { readonly attempt: number; readonly worker: string };
+}
 
 export function whereIsItHere(core: Core, id: JobId, index: TaskIndex): Whereabouts {
   const why = explain(core.state, id, index, now());
@@ -25,13 +22,15 @@ export function whereIsItHere(core: Core, id: JobId, index: TaskIndex): Whereabo
   if (job === undefined) return { rank: RANK.none, why };
   const waits = [...job.waiting, ...job.later].some(({ first, last }) => first <= index && index <= last);
   if (waits) return { rank: RANK.waiting, why };
-  return { rank: job.signature.capable.size > 0 ? RANK.capable : RANK.none, why };
+  if (job.signature.capable.size > 0) return { rank: RANK.capable, why };
+  const workers = [...core.state.workers.values()].some(({ connected }) => connected);
+  return { rank: workers ? RANK.workers : RANK.none, why };
 }
 
 export async function whereIsIt(core: Core, job: JobId, index: TaskIndex): Promise<Whereabouts> {
   const here = whereIsItHere(core, job, index);
   if (core.peers === undefined || here.rank === RANK.claimed) return here;
-  const others = await core.peers.gather("peer.whereabouts", { job, index }, whereabouts);
+  const others = await core.peers.gather<Whereabouts>("peer.whereabouts", { job, index });
   return others.reduce((best, { answer }) => (answer.rank > best.rank ? answer : best), here);
 }
 

@@ -80,7 +80,7 @@ export const stepBack = operation({
       throw refused(`${found.name} is the only broker there is: start another one first`);
     }
     if (found.epoch === core.state.epoch) broker.stepBack?.();
-    else await core.peers?.ask(found, "peer.stepBack", {}, s.object({ steppingBack: s.flag() }));
+    else await core.peers?.ask(found, "peer.stepBack", {});
     return { broker: found.name };
   },
 });

@@ -26,7 +26,6 @@ const serviceView = s.object({
 });
 
 type ServiceView = s.ReadBy<typeof serviceView>;
-export const serviceList = s.object({ services: s.list(serviceView, 1_000_000) });
 
 export const services = operation({
   name: "services",
@@ -35,9 +34,9 @@ export const services = operation({
   path: "/services",
   summary: "Services that workers offer or that were asked for lately",
   input: nothing,
-  output: serviceList,
+  output: s.object({ services: s.list(serviceView, 1_000_000) }),
   perform: async (core) => {
-    const others = (await core.peers?.gather("peer.services", {}, serviceList)) ?? [];
+    const others = (await core.peers?.gather<{ services: ServiceView[] }>("peer.services", {})) ?? [];
     return { services: others.reduce((all, { answer }) => together(all, answer.services), servicesHere(core)) };
   },
 });

@@ -78,7 +78,7 @@ export const running = operation({
   perform: async (core, given) => {
     if (!core.state.jobs.has(given.job)) await existing(core, given.job);
     const input = { job: given.job, from: given.from, limit: given.limit + 1 };
-    const others = (await core.peers?.gather("peer.running", input, runningHere)) ?? [];
+    const others = (await core.peers?.gather<{ tasks: RunningTask[] }>("peer.running", input)) ?? [];
     const here = runningFrom(core, given.job, given.from, given.limit + 1);
     const found = inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]);
     const beyond = found[given.limit];
@@ -86,18 +86,18 @@ export const running = operation({
   },
 });
 
-export const runningHere = s.object({ tasks: s.list(runningTask, PAGE + 1) });
+type RunningTask = s.ReadBy<typeof runningTask>;
 
 /** A task that has just moved to another broker may be told of by both. */
-function inOrder(tasks: readonly s.ReadBy<typeof runningTask>[]): s.ReadBy<typeof runningTask>[] {
-  const latest = new Map<number, s.ReadBy<typeof runningTask>>();
+function inOrder(tasks: readonly RunningTask[]): RunningTask[] {
+  const latest = new Map<number, RunningTask>();
   for (const one of tasks) if (one.attempt >= (latest.get(one.index)?.attempt ?? 0)) latest.set(one.index, one);
   return [...latest.values()].sort((a, b) => a.index - b.index);
 }
 
-export function runningFrom(core: Core, id: JobId, first: number, most: number): s.ReadBy<typeof runningTask>[] {
+export function runningFrom(core: Core, id: JobId, first: number, most: number): RunningTask[] {
   const claims = [...(core.state.jobs.get(id)?.claims ?? [])].sort((a, b) => a.first - b.first);
-  const found: s.ReadBy<typeof runningTask>[] = [];
+  const found: RunningTask[] = [];
   for (const { first: start, last, attempt, worker, tasks: states, startedAt: times } of claims) {
     const { name, id: workerId } = worker.profile;
     for (let at = Math.max(first, start); at <= last && found.length < most; at++) {

@@ -38,7 +38,6 @@ export const workerView = s.object({
 });
 
 export type WorkerView = s.ReadBy<typeof workerView>;
-export const workerList = s.object({ workers: s.list(workerView, 1_000_000) });
 
 export const workers = operation({
   name: "workers",
@@ -47,7 +46,7 @@ export const workers = operation({
   path: "/workers",
   summary: "Workers that are connected, or away for a while",
   input: nothing,
-  output: workerList,
+  output: s.object({ workers: s.list(workerView, 1_000_000) }),
   perform: async (core) => ({ workers: (await workersEverywhere(core)).map(({ view }) => view) }),
 });
 
@@ -69,7 +68,7 @@ async function workersEverywhere(core: Core): Promise<Placed[]> {
     if (placed.view.connected || !found.has(placed.view.id)) found.set(placed.view.id, placed);
   };
   for (const view of workersHere(core)) add({ view: { ...view, broker: group.name ?? group.identity } });
-  for (const { peer, answer } of await peers.gather("peer.workers", {}, workerList)) {
+  for (const { peer, answer } of await peers.gather<{ workers: WorkerView[] }>("peer.workers", {})) {
     for (const view of answer.workers) add({ view: { ...view, broker: peer.name }, peer });
   }
   return [...found.values()];
@@ -99,8 +98,6 @@ function figuresIn(core: Core, name: string): { results: number; succeeded: numb
   return { results, succeeded, recent };
 }
 
-const forgiven = s.object({ known: s.flag() });
-
 export const forgive = operation({
   name: "forgive",
   role: "admin",
@@ -111,7 +108,7 @@ export const forgive = operation({
   output: s.object({ name: s.text(), known: s.described(s.flag(), "whether anything was known of that name") }),
   perform: async (core, { name }) => {
     const known = await core.forgive(name);
-    const others = (await core.peers?.gather("peer.forgive", { name }, forgiven)) ?? [];
+    const others = (await core.peers?.gather<{ known: boolean }>("peer.forgive", { name })) ?? [];
     return { name, known: known || others.some(({ answer }) => answer.known) };
   },
 });
@@ -130,11 +127,9 @@ const drainOrStop = (name: "drain" | "stop") =>
       if (core.state.workers.get(here)?.connected === true) return sendAway(core, name, here);
       const { view, peer } = workerNamed(await workersEverywhere(core), given.worker);
       if (core.peers === undefined || peer === undefined) return sendAway(core, name, WorkerId(view.id));
-      return core.peers.ask(peer, `peer.${name}`, { worker: view.id }, sentAway);
+      return core.peers.ask<{ worker: string }>(peer, `peer.${name}`, { worker: view.id });
     },
   });
-
-const sentAway = s.object({ worker: s.text() });
 
 /** A worker that is at this broker. */
 export function sendAway(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {

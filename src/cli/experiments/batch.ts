@@ -47,7 +47,6 @@ export class Batch implements Experiments {
   readonly #standings = new Map<string, string>();
   #savedAt = Date.now();
   #drafts = 0;
-  #stopping = false;
 
   constructor(
     core: Core,
@@ -67,7 +66,7 @@ export class Batch implements Experiments {
   }
 
   /** The jobs that hold these experiments; those of an earlier run go on, without what needs no running any more. */
-  async begin(client: Client, left: readonly FoundExperiment[], pool: string): Promise<readonly JobId[]> {
+  async begin(client: Client, left: readonly FoundExperiment[], pool: string): Promise<void> {
     const known = new Set<string>();
     const { jobs } = await client.ask("jobs", { key: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
     for (const { id } of jobs) {
@@ -90,7 +89,6 @@ export class Batch implements Experiments {
     }
     for (const { name } of left) this.#aftermath.forget(name);
     this.#aftermath.save();
-    return [...this.#jobs];
   }
 
   /** Which experiments of a job that was begun before are still to be run. */
@@ -114,9 +112,9 @@ export class Batch implements Experiments {
     }
   }
 
-  /** From now on runners are told that there is nothing more. */
-  stop(): void {
-    this.#stopping = true;
+  /** All of them have ended. */
+  get over(): boolean {
+    return this.#open().length === 0;
   }
 
   /** Nothing is at a runner. */
@@ -194,7 +192,6 @@ export class Batch implements Experiments {
   }
 
   overFor(worker: WorkerId): boolean {
-    if (this.#stopping) return true;
     return this.#open().every(
       (job) => nothingWaits(job) && [...job.claims].every((claim) => claim.worker.profile.id === worker),
     );

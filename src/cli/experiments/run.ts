@@ -70,14 +70,14 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   let done = false;
   try {
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
-    const jobs = await batch.begin(client, left, pool);
+    await batch.begin(client, left, pool);
     const door = await openDoor(broker, log, batch, run, pool);
     const local = run.local === 0 ? undefined : localRunner(run, door, home);
     if (run.local > 0 || run.verbose) remark(`runners come in at ${door.urls.join(" ")}`);
     if (group !== DEFAULT_GROUP)
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
-    const ended = Promise.all(jobs.map((job) => client.job(job).wait()));
-    done = await untilOver(ended, batch, broker, interrupt, screen);
+    done = await untilOver(batch, broker, interrupt, screen);
+    dismissRunners(broker);
     await leave(broker, interrupt);
     local?.stop(true);
     await local?.ended;
@@ -116,36 +116,43 @@ function localRunner({ local, group }: ExperimentsRun, door: Door, home: string)
 }
 
 /** True where all experiments have ended, false where somebody wants no more of it. */
-async function untilOver(
-  ended: Promise<unknown>,
-  batch: Batch,
-  broker: Broker,
-  interrupt: Interrupt,
-  screen: Screen,
-): Promise<boolean> {
+async function untilOver(batch: Batch, broker: Broker, interrupt: Interrupt, screen: Screen): Promise<boolean> {
   let spawned = false;
   const saySpawned = (): void => {
-    if (spawned || !batch.handedOut) return;
+    if (spawned) return;
     spawned = true;
     screen.line("All jobs were spawned.");
     screen.line("Waiting for clients to disconnect.");
   };
-  const stopped = new Promise<false>((resolve) => {
+  const over = await new Promise<boolean>((resolve) => {
+    const look = (): void => {
+      if (batch.handedOut) saySpawned();
+      if (batch.over) resolve(true);
+      else if (interrupt.once.aborted && batch.idle) resolve(false);
+    };
     interrupt.once.addEventListener("abort", () => {
       remark("stopping: what runs may end; Ctrl-C again stops at once");
-      batch.stop();
-      if (batch.idle) resolve(false);
+      dismissRunners(broker);
+      look();
     });
     interrupt.twice.addEventListener("abort", () => resolve(false));
     broker.core.events.onAdded(({ kind }) => {
-      if (kind !== "tasks-ended") return;
-      saySpawned();
-      if (interrupt.once.aborted && batch.idle) resolve(false);
+      if (kind === "worker-joined" && interrupt.once.aborted) dismissRunners(broker);
+      if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-gone") look();
     });
+    look();
   });
-  const over = await Promise.race([ended.then(() => true), stopped]);
   if (over) saySpawned();
   return over;
+}
+
+/** From now on each hears FINO when it asks; what it runs may end. */
+function dismissRunners({ core }: Broker): void {
+  for (const { profile } of [...core.state.workers.values()]) {
+    if (profile.protocol !== "runexp") continue;
+    core.workerDrains(profile.id);
+    core.portOf(profile.id)?.drain();
+  }
 }
 
 /** Runners hear FINO when they ask; one that has gone without a word is not waited for. */

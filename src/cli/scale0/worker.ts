@@ -1,9 +1,10 @@
 /** `laboro scale0 worker`: programs as services of a Scale0 broker, in the foreground. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { hostname, tmpdir } from "node:os";
+import { mkdirSync, rmSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { Command, Option } from "commander";
 import { now } from "../../broker/clock.js";
+import { dataDirectory } from "../../client/find-broker.js";
 import { LaboroError } from "../../model/errors.js";
 import { CONFIG_TYPES, configTypeOf } from "../../protocols/scale0/config-formats.js";
 import { joined } from "../../protocols/scale0/parts.js";
@@ -26,6 +27,8 @@ interface Options {
   readonly serviceMode: ServiceMode;
   readonly slots: number;
   readonly name?: string;
+  readonly data?: string;
+  readonly dir?: string;
   readonly configType: string;
   readonly heartbeat?: number;
   readonly remember?: string;
@@ -51,6 +54,8 @@ export function worker(): Command {
     )
     .option("--slots <n>", "requests at one time", wholeNumber, 1)
     .option("--name <name>", "its identity (default: this host and the process number)")
+    .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
+    .option("--dir <dir>", "for the bodies of requests under way (default: scale0/NAME in the data directory)")
     .addOption(
       new Option("--config-type <type>", "the format in which it asks for its config")
         .choices(CONFIG_TYPES.map((type) => type.toLowerCase()))
@@ -74,7 +79,10 @@ async function run(options: Options): Promise<void> {
   if (slots < 1) throw bad("--slots: expected 1 or more");
   const programs = programsOf(options);
   const log = logger();
-  const dir = mkdtempSync(join(tmpdir(), "laboro-scale0-"));
+  const named = options.name ?? `${hostname()}-${process.pid}`;
+  if (!/^[\w.:-]+$/.test(named)) throw bad("--name: expected letters, digits and . : - _");
+  const dir = options.dir ?? join(dataDirectory(options), "scale0", named);
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
   const offered = openPrograms(programs, {
     count: slots,
     dir: join(dir, "requests"),
@@ -85,10 +93,9 @@ async function run(options: Options): Promise<void> {
   });
   const end = async (): Promise<void> => {
     await offered.close();
-    rmSync(dir, { recursive: true, force: true });
+    if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
   };
   try {
-    const named = options.name ?? `${hostname()}-${process.pid}`;
     const started = await startScale0Worker({
       ...(broker === undefined && remember !== undefined ? {} : { broker: broker ?? DEFAULT_BROKER }),
       identity: named,

@@ -13,6 +13,7 @@ export function describeMessage({ type, ...fields }: LinkMessage): Message {
 
 function readable(value: unknown, depth: number): unknown {
   if (typeof value === "string") return cut(value);
+  if (typeof value === "number") return Math.round(value * 1000) / 1000;
   if (value instanceof Uint8Array) return bytes(value);
   if (typeof value !== "object" || value === null) return value;
   if (depth >= DEEPEST) return "…";

@@ -64,8 +64,8 @@ export interface DialOptions<From extends Dialler> {
 export type After = (ms: number, act: () => void) => () => void;
 
 export interface Dial {
-  /** The brokers to try from now on. The connection that is open stays. */
-  readonly setUrls: (urls: readonly string[]) => void;
+  /** The brokers to try from now on, and those that are tried where none of them answers. The connection that is open stays. */
+  readonly setUrls: (urls: readonly string[], lastly?: readonly string[]) => void;
   readonly stop: (code?: number, text?: string) => void;
 }
 
@@ -94,11 +94,13 @@ class Dialling<From extends Dialler> implements Dial {
     this.#attempt();
   }
 
-  setUrls(urls: readonly string[]): void {
-    if (urls.length === 0) return;
+  setUrls(urls: readonly string[], lastly: readonly string[] = []): void {
+    const all = [...new Set([...urls, ...lastly])];
+    if (all.length === 0) return;
     const current = this.#urls[this.#position];
-    this.#urls = urls;
-    this.#position = current === undefined ? 0 : Math.max(0, urls.indexOf(current));
+    this.#urls = all;
+    const wanted = urls.length === 0 ? all : urls;
+    this.#position = current === undefined ? 0 : Math.max(0, wanted.indexOf(current));
   }
 
   stop(code?: number, text?: string): void {

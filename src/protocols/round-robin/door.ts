@@ -26,20 +26,20 @@ export async function openRoundRobinDoor(
     },
     options,
   );
-  const url = (): string => opened.router?.url ?? `tcp://${host}:${port}`;
   try {
     opened.router = await openRouter(
       {
         host,
         port,
         limits: LIMITS,
-        identity: (peer) => nameFor(peer, identities, url()),
+        identity: (peer, reached) => nameFor(peer, identities, reached),
         complain: (address, code, why) => complaints.about(DOOR, address, code, why),
         ...(curve === undefined ? {} : { curve }),
       },
       {
         joined: (peer) => server.joined(peer),
         left: (peer) => server.left(peer),
+        doubted: () => server.doubted(),
         message: (peer, frames) => server.message(peer, frames),
       },
     );
@@ -59,11 +59,12 @@ export async function openRoundRobinDoor(
 }
 
 /**
- * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text, and so tells it.
- * With names given, only those are taken; a peer that fits none gets the first.
+ * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text, and so tells it;
+ * one with an automatic identity is taken to have used the address that it reached. With names given, only those are taken; a peer
+ * that fits none gets the first.
  */
-export function nameFor(peer: Buffer, identities: readonly string[], url: string): string {
+export function nameFor(peer: Buffer, identities: readonly string[], reached: string): string {
   const [, connected] = /^(tcp:\/\/.+:\d+):\d+$/.exec(peer.toString("latin1")) ?? [];
-  if (identities.length === 0) return connected ?? url;
-  return identities.find((name) => name === connected) ?? identities[0] ?? url;
+  if (identities.length === 0) return connected ?? reached;
+  return identities.find((name) => name === connected) ?? identities[0] ?? reached;
 }

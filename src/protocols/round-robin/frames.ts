@@ -67,6 +67,18 @@ export function readMessage(frames: readonly Buffer[]): Message | string {
   };
 }
 
+/** The same in bytes of its own: frames are parts of all that was received with them, and would keep it for as long as they are kept. */
+export function copyOf(message: Message): Message {
+  const frames = [message.id, ...message.args, ...message.back];
+  const bytes = Buffer.concat(frames);
+  let end = 0;
+  const [id = EMPTY, ...rest] = frames.map(({ length }) => {
+    end += length;
+    return bytes.subarray(end - length, end);
+  });
+  return { ...message, id, args: rest.slice(0, message.args.length), back: rest.slice(message.args.length) };
+}
+
 export interface Parts {
   readonly to?: readonly Uint8Array[];
   readonly command: Command;

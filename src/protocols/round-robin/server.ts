@@ -14,9 +14,12 @@ import type { Peer, Router } from "../zeromq/index.js";
 import { answerOf, bodyOf, ClientCall, Forwarded, SLOT_ONLY } from "./calls.js";
 import { describe, nameOf } from "./describe.js";
 import {
+  copyOf,
   DEREGISTER,
+  EMPTY,
   FAILURE,
   INCREMENT,
+  id8,
   isArgument,
   type Message,
   makeMessage,
@@ -25,6 +28,7 @@ import {
   readNumber,
   shown,
 } from "./frames.js";
+import type { Patience } from "./rhythm.js";
 import { CommandServices } from "./services.js";
 import { type WorkerRow, WorkerTable } from "./worker-table.js";
 
@@ -36,8 +40,12 @@ const MOST_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer. */
 const MOST_HELD_BYTES = 256 * 1024 * 1024;
 const MOST_STREAM_BYTES = 64 * 1024 * 1024;
+/** What a request costs besides its bytes. */
+const OVERHEAD_BYTES = 1_000;
 /** Messages for a peer that has said nothing yet. */
 const MOST_EARLY = 1_000;
+/** Peers that were here and are remembered. */
+const MOST_GREETED = 100_000;
 
 interface Present {
   readonly peer: Peer;
@@ -51,6 +59,8 @@ export interface ServerOptions {
   readonly trace?: (message: Message, from: string) => void;
   /** Between the answer to REGISTER and the first message for that worker. */
   readonly settleMs?: number;
+  /** With workers whose heartbeats stop. */
+  readonly patience?: Patience;
 }
 
 export class RoundRobinServer {
@@ -61,6 +71,8 @@ export class RoundRobinServer {
   readonly #pool: string;
   readonly #table: WorkerTable;
   readonly #present = new Map<string, Present>();
+  /** A peer that connects again by itself does no handshake again: it waits for its answers. */
+  readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
   #heldBytes = 0;
 
@@ -81,7 +93,7 @@ export class RoundRobinServer {
       settleMs: options.settleMs ?? SETTLE_MS,
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
-    this.#table = new WorkerTable(around, (key, frames) => this.#send(key, frames), log);
+    this.#table = new WorkerTable(around, (key, frames) => this.#send(key, frames), log, options.patience);
   }
 
   workers(): WorkerRow[] {
@@ -99,7 +111,7 @@ export class RoundRobinServer {
   joined(peer: Peer): void {
     const conversation = this.#context.conversations.begin(DOOR, peer.address);
     conversation.named(shown(peer.identity, 255));
-    this.#present.set(peer.key, { peer, conversation, early: [] });
+    this.#present.set(peer.key, { peer, conversation, early: this.#greeted.has(peer.key) ? undefined : [] });
   }
 
   left(peer: Peer): void {
@@ -108,6 +120,11 @@ export class RoundRobinServer {
     this.#present.delete(peer.key);
     this.#table.setAside(peer, "its connection is gone");
     present.conversation.end();
+  }
+
+  /** Somebody may be gone: a PONG that nobody asked for does no harm, and cannot be sent to one that is. */
+  doubted(): void {
+    for (const key of this.#present.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {
@@ -122,10 +139,17 @@ export class RoundRobinServer {
     }
     this.#options.trace?.(message, shown(peer.identity, 255));
     const { early } = present;
-    present.early = undefined;
+    if (early !== undefined) this.#greet(present);
     if (message.to.length > 0) this.#passOn(peer, message, frames);
     else this.#handle(peer, message);
     for (const waiting of early ?? []) this.#send(peer.key, waiting);
+  }
+
+  #greet(present: Present): void {
+    present.early = undefined;
+    this.#greeted.add(present.peer.key);
+    const [oldest] = this.#greeted;
+    if (this.#greeted.size > MOST_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
   }
 
   // Messages for the server itself
@@ -152,7 +176,7 @@ export class RoundRobinServer {
       this.#obey(peer, message, () => this.#table.register(peer, slots));
       return;
     }
-    this.#complain(peer, `REGISTER with ${shown(message.args[1] ?? Buffer.alloc(0))} slots`);
+    this.#complain(peer, `REGISTER with ${shown(message.args[1] ?? EMPTY)} slots`);
     if (message.command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE", [FAILURE]);
   }
 
@@ -168,16 +192,17 @@ export class RoundRobinServer {
 
   // Requests
 
-  #request(peer: Peer, message: Message): void {
-    const { command, id, args } = message;
-    const [what, ...rest] = args;
-    const size = id.length + args.reduce((sum, { length }) => sum + length, 0);
-    if (what === undefined || this.#heldBytes + size > MOST_HELD_BYTES) {
-      const why = what === undefined ? "it asks for nothing" : "too much waits already";
+  #request(peer: Peer, given: Message): void {
+    const { command, id } = given;
+    const size = OVERHEAD_BYTES + id.length + given.args.reduce((sum, { length }) => sum + length, 0);
+    if (given.args.length === 0 || this.#heldBytes + size > MOST_HELD_BYTES) {
+      const why = given.args.length === 0 ? "it asks for nothing" : "too much waits already";
       this.#complain(peer, `${command} ${shown(id)} is refused: ${why}`);
-      if (command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE", [FAILURE]);
+      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [FAILURE]);
       return;
     }
+    const message = copyOf(given);
+    const [what = EMPTY, ...rest] = message.args;
     this.#heldBytes += size;
     const { core, complaints, settings } = this.#context;
     core.request(
@@ -205,7 +230,7 @@ export class RoundRobinServer {
 
   // Messages for others
 
-  #passOn(peer: Peer, message: Message, [address = Buffer.alloc(0), ...rest]: readonly Buffer[]): void {
+  #passOn(peer: Peer, message: Message, [address = EMPTY, ...rest]: readonly Buffer[]): void {
     const { command, to } = message;
     const forward = (): Buffer[] => [...rest, peer.identity];
     if (command === "RESPONSE" && this.#table.responded(peer, message, forward)) return;

@@ -6,10 +6,11 @@ import { now } from "../../broker/clock.js";
 import type { Log } from "../../broker/log.js";
 import type { Peer } from "../zeromq/index.js";
 import { type Message, shown } from "./frames.js";
-import { Rhythm } from "./rhythm.js";
+import { PATIENCE, type Patience, Rhythm } from "./rhythm.js";
 import { WorkerSession, type WorkerSurroundings } from "./worker-session.js";
 
-const SWEEP_MS = 1_000;
+/** So often is looked within the least time after which a worker is given up. */
+const LOOKS = 10;
 /** Workers that are set aside and remembered. */
 const MOST_ASIDE = 10_000;
 
@@ -32,18 +33,27 @@ export class WorkerTable {
   readonly #around: WorkerSurroundings;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
   readonly #log: Log;
+  readonly #lookMs: number;
   readonly #entries = new Map<string, Entry>();
   readonly #aside = new Map<string, number>();
+  readonly #patience: Patience;
   readonly #sweep: NodeJS.Timeout;
   /** Milliseconds, but not those in which this process did not run: nobody's heartbeats stop because of them. */
   #awake = 0;
   #swept = now();
 
-  constructor(around: WorkerSurroundings, send: (key: string, frames: readonly Uint8Array[]) => boolean, log: Log) {
+  constructor(
+    around: WorkerSurroundings,
+    send: (key: string, frames: readonly Uint8Array[]) => boolean,
+    log: Log,
+    patience: Patience = PATIENCE,
+  ) {
     this.#around = around;
     this.#send = send;
     this.#log = log;
-    this.#sweep = setInterval(() => this.#look(), SWEEP_MS);
+    this.#patience = patience;
+    this.#lookMs = patience.leastMs / LOOKS;
+    this.#sweep = setInterval(() => this.#look(), this.#lookMs);
   }
 
   rows(): WorkerRow[] {
@@ -124,12 +134,12 @@ export class WorkerTable {
         if (this.#entries.get(key)?.session === session) this.#entries.delete(key);
       },
     );
-    this.#entries.set(key, { peer, session, rhythm: new Rhythm(this.#awake) });
+    this.#entries.set(key, { peer, session, rhythm: new Rhythm(this.#awake, this.#patience) });
   }
 
   #look(): void {
     const time = now();
-    this.#awake += Math.min(time - this.#swept, 2 * SWEEP_MS);
+    this.#awake += Math.min(time - this.#swept, 2 * this.#lookMs);
     this.#swept = time;
     for (const { peer, rhythm } of this.#entries.values()) {
       if (rhythm.stopped(this.#awake)) this.setAside(peer, "its heartbeats have stopped");

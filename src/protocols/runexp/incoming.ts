@@ -53,16 +53,18 @@ export class Incoming {
     else this.#reader.push(bytes);
   }
 
-  /** All of it is here. `settling` is called just before it is handed to dispatch. Rejects where its file could not be written. */
+  /**
+   * All of it is here; resolves when it is on disk. An experiment's file is what tells a later start that it is done, so the broker's own
+   * record of it is not waited for. `settling` is called just before dispatch hears of it. Rejects where the file could not be written.
+   */
   async record(settling: () => void): Promise<void> {
     const how = this.#how();
+    await this.#file?.finish();
     const { job, index, attempt, started } = this.task;
     const done: Done = { job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how };
-    // The runner hears of it when both are on disk. Where one of them is not there after all, a new start runs the experiment again.
-    const kept = this.#file?.finish();
     settling();
     const recorded = new Promise<void>((resolve) => this.#core.workerDone(this.#worker, [done], resolve));
-    await Promise.all([kept, recorded]);
+    if (this.#file === undefined) await recorded;
   }
 
   #how(): How {

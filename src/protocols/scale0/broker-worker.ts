@@ -13,32 +13,32 @@
  */
 import { randomUUID } from "node:crypto";
 import { now } from "../../broker/clock.js";
-import { configFor, readSettings, type Settings } from "../../broker/config/settings.js";
-import type { Config } from "../../broker/config/value.js";
 import type { WorkerPort } from "../../broker/core.js";
-import type { WorkerProfile } from "../../dispatch/index.js";
+import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { figuresOf } from "../../dispatch/standing.js";
 import { asLaboroError } from "../../model/errors.js";
 import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
-import { type Code, type Connect, type Parameters, type Ping, type Word, wordOf } from "./commands.js";
+import type { Entries, Job } from "../../model/job.js";
+import { CallTasks, type TaskCall } from "../round-robin/call-tasks.js";
+import { type Code, type Connect, DEFAULT_TIMEOUT, type Parameters, type Ping, type Word, wordOf } from "./commands.js";
 import type { Message } from "./frames.js";
-import { Answered, Asked, clockFault, DEFAULT_HEARTBEAT_MS, joined, type Parts } from "./parts.js";
+import { Lifeline } from "./lifeline.js";
+import { Answered, Asked, clockFault, joined, type Parts } from "./parts.js";
 import type { Voice } from "./voice.js";
+import { WaitQueue } from "./wait-queue.js";
+import { WorkerConfig } from "./worker-config.js";
 
-const MISSED = 3;
 const PROTOTYPE_HEARTBEAT_MS = 1_000;
-
-/** A request that this worker has. */
-interface Work {
-  /** Absent once nobody waits for it: then only the worker is still at it. */
-  request: RequestId | undefined;
-  readonly timeoutMs: number;
-  overSince: number;
-}
+/** Of a task without a time limit: that its worker is there is told by heartbeats. */
+const NO_LIMIT_MS = 2 ** 31 - 1;
 
 export class WorkerSession implements WorkerPort {
   readonly #parts: Parts;
   readonly #onForgotten: () => void;
+  readonly #config: WorkerConfig;
+  readonly #given = new WaitQueue();
+  readonly #tasks: CallTasks;
+  readonly #lifeline: Lifeline;
   #voice: Voice;
   /** Where its last CONNECT or READY came from. */
   #connectedBy: Voice | undefined;
@@ -46,8 +46,6 @@ export class WorkerSession implements WorkerPort {
   #state: "negotiating" | "registered" | "stale" | "forgotten" = "negotiating";
   #profile: WorkerProfile;
   #connect: Connect = { configType: "JSON", services: undefined, slots: 1, word: undefined };
-  /** In the wait queue, by identifier. */
-  readonly #work = new Map<string, Work>();
   #inQueue = false;
   /** Known to dispatch, or about to be. */
   #joined = false;
@@ -59,36 +57,25 @@ export class WorkerSession implements WorkerPort {
   /** The broker that it would rather be at. */
   #home: string | undefined;
   #ownHeartbeatMs = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #silenceMs = 0;
-  #told: { readonly version: number; readonly settings: Settings } | undefined;
 
   constructor(parts: Parts, voice: Voice, onForgotten: () => void) {
     this.#parts = parts;
     this.#voice = voice;
     this.#onForgotten = onForgotten;
-    this.#profile = {
-      id: WorkerId(`scale0:${voice.name}`),
-      session: SessionId(randomUUID()),
-      name: voice.name,
-      protocol: "scale0",
-      pool: parts.pool,
-      tags: [],
-      services: [],
-      total: { slots: 0 },
-      reserveRequests: 0,
-      resumable: false,
-      stocks: false,
-      runs: [],
-      address: voice.peer.address,
-    };
+    this.#config = new WorkerConfig(parts, voice.name);
+    this.#profile = profileOf(parts, voice);
+    this.#tasks = new CallTasks(parts.core, this.#profile.id, NO_LIMIT_MS);
+    this.#lifeline = new Lifeline(
+      (silence) => this.disconnect(408, `nothing was heard for ${silence} ms`),
+      () => this.forget(false),
+    );
   }
 
   // What it says
 
   connect(connect: Connect): void {
     if (figuresOf(this.#parts.core.state, this.#profile.name).standing === "banned") {
-      this.#end(401, `${this.#profile.name} is banned here`);
+      this.disconnect(401, `${this.#profile.name} is banned here`);
       return;
     }
     this.#dialect = "scale0";
@@ -97,48 +84,42 @@ export class WorkerSession implements WorkerPort {
     this.#word = connect.word ?? this.#word;
     this.#state = "negotiating";
     this.#inQueue = false;
-    this.#offer(connect.services ?? this.#settings().services ?? []);
-    this.#alive();
-    if (!this.#movedOn()) this.tellConfig();
+    this.#offer(connect.services ?? this.#config.settings.services ?? []);
+    this.#heard();
+    if (!this.#movesOn()) this.tellConfig();
   }
 
   ping(ping: Ping): void {
-    const { core } = this.#parts;
-    const fault = clockFault(core, ping.time, now());
+    const fault = clockFault(this.#parts.core, ping.time, now());
     if (fault !== undefined) {
-      this.#end(409, fault);
+      this.disconnect(409, fault);
       return;
     }
     this.#ownHeartbeatMs = ping.heartbeatMs ?? 0;
-    this.#alive();
-    const version = String(core.config.current.version);
-    if (ping.configVersion !== undefined && ping.configVersion !== version) {
+    this.#heard();
+    const { version } = this.#config;
+    if (ping.configVersion !== undefined && ping.configVersion !== String(version)) {
       this.#renegotiate(ping.configVersion, version);
       return;
     }
     this.#warned = false;
     this.#state = "registered";
-    this.#voice.say("PONG", {
-      ...(ping.time === undefined ? {} : { time: ping.time }),
-      broker_time: Math.round(now()),
-      config_version: core.config.current.version,
-    });
-    if (!this.#movedOn() && !this.#sentHome()) this.#enqueue();
+    const time = ping.time === undefined ? {} : { time: ping.time };
+    this.#voice.say("PONG", { ...time, broker_time: Math.round(now()), config_version: version });
+    if (!this.#movesOn() && !this.#goesHome()) this.#enqueue();
   }
 
-  #renegotiate(given: string, version: string): void {
+  #renegotiate(given: string, version: number): void {
     if (this.#warned && this.#state === "negotiating") {
-      this.#end(426, `${given} after CONNECT, ${version} was sent`);
+      this.disconnect(426, `${given} after CONNECT, ${version} was sent`);
       return;
     }
     this.#warned = true;
     this.#state = "stale";
     this.#inQueue = false;
     this.#offer();
-    this.#voice.say("FORCENEGOTIATE", {
-      reason: `config version ${given}, the current one is ${version}`,
-      config_version: Number(version),
-    });
+    const reason = `config version ${given}, the current one is ${version}`;
+    this.#voice.say("FORCENEGOTIATE", { reason, config_version: version });
   }
 
   /** READY of the prototype. */
@@ -153,25 +134,17 @@ export class WorkerSession implements WorkerPort {
   /** PING and HEARTBEAT of the prototype. */
   signOfLife(): void {
     if (this.#dialect === "scale0") return;
-    this.#alive();
+    this.#heard();
     this.#enqueue();
   }
 
   reply({ command, parameters, body }: Message): void {
     this.#word = wordOf(command);
-    this.#alive();
-    const identifier = String(parameters.work_request_identifier);
-    const work = this.#work.get(identifier);
-    if (work === undefined) return;
-    this.#work.delete(identifier);
-    const { request } = work;
-    if (request !== undefined) {
-      // First: or its slot would go to the next request before the worker has PINGed.
-      this.#offer();
-      const { error } = parameters;
-      const failed = error === undefined || error === null ? undefined : "LABORO_SERVICE_FAILED";
-      this.#parts.core.workerReplied(this.#profile.id, request, joined(body), failed, new Answered(body, error));
-    }
+    this.#heard();
+    const work = this.#given.take(String(parameters.work_request_identifier));
+    // First: or its slot would go to the next request before the worker has PINGed.
+    this.#offer();
+    work?.answer(body, parameters.error ?? undefined);
     this.#leaveWhenDone();
   }
 
@@ -184,21 +157,19 @@ export class WorkerSession implements WorkerPort {
 
   /** It is gone; the worker may be back on another. */
   cut(): void {
-    // An automatic identity belongs to the connection; of another's owner it is not known whether he is gone.
+    // An automatic identity belongs to the connection; of one that a worker gave itself nobody knows whether it is gone.
     if (this.#voice.peer.identity[0] === 0) {
       this.forget(false);
       return;
     }
     this.#inQueue = false;
     this.#offer();
-    clearTimeout(this.#timer);
-    this.#silenceMs = 0;
-    this.#timer = setTimeout(() => this.forget(false), this.#heartbeatMs());
+    this.#lifeline.cut(this.#heartbeatMs());
   }
 
   back(voice: Voice): void {
     this.#voice = voice;
-    this.#alive();
+    this.#heard();
   }
 
   /** CONNECT unasked, on another connection than before: another process of this name, which has nothing of what the first had. */
@@ -206,38 +177,32 @@ export class WorkerSession implements WorkerPort {
     return this.#connectedBy !== undefined && this.#connectedBy !== this.#voice && this.#state !== "stale";
   }
 
+  #heard(): void {
+    if (this.#state !== "forgotten") this.#lifeline.heard(this.#heartbeatMs());
+  }
+
+  /** Longer than the broker's where the worker wants it, never shorter. */
+  #heartbeatMs(): number {
+    if (this.#dialect === "prototype") return PROTOTYPE_HEARTBEAT_MS;
+    return Math.max(this.#config.heartbeatMs, this.#ownHeartbeatMs);
+  }
+
   // What the broker has for it
 
   tellConfig(): void {
-    if (this.#dialect === "prototype" || this.#state === "forgotten") return;
-    const { core, formats } = this.#parts;
-    const { version } = core.config.current;
-    const { configType } = this.#connect;
-    const text = formats[configType].write(this.#content(), version);
-    this.#voice.say("CONFIG", { config_type: configType, config_version: version, config: text }, [Buffer.from(text)]);
-    this.#alive();
+    if (this.#dialect === "scale0") {
+      this.#voice.say("CONFIG", ...this.#config.message(this.#connect.configType, this.#profile.services));
+    }
   }
 
   /** It has changed: an old version is no fault yet. */
   configChanged(): void {
     this.#warned = false;
-    if (this.#connect.services === undefined && this.#dialect === "scale0")
-      this.#offer(this.#settings().services ?? []);
+    if (this.#dialect === "scale0" && this.#connect.services === undefined) {
+      this.#offer(this.#config.settings.services ?? []);
+    }
     this.tellConfig();
-  }
-
-  #content(): Config {
-    const { core, brokers, pool } = this.#parts;
-    const [preferred = brokers.self, ...others] = brokers.list();
-    const named = (entry: typeof preferred): Config => ({ ...entry });
-    return {
-      ...configFor(core.config.current.settings, { name: this.#profile.name, pool }),
-      identity: this.#profile.name,
-      services: this.#profile.services,
-      heartbeat_interval: this.#settings().heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
-      preferred_broker: named(preferred),
-      brokers: [preferred, ...others].map(named),
-    };
+    this.#heard();
   }
 
   /** The broker is to be taken down, or no longer. */
@@ -248,77 +213,104 @@ export class WorkerSession implements WorkerPort {
     }
     this.#inQueue = false;
     this.#offer();
-    this.#movedOn();
+    this.#movesOn();
   }
 
-  /** Sends it to another broker where this one is being drained and there is one; it goes when it has nothing left. */
-  #movedOn(): boolean {
+  /** Sent to another broker, where this one is being drained and there is one; it goes when it has nothing left. */
+  #movesOn(): boolean {
     const { core, brokers } = this.#parts;
     if (!core.maintenance.draining) return false;
     const others = brokers.others();
     if (others.length === 0 || this.#dialect === "prototype") return true;
-    if (this.#requests() === 0) {
-      this.#end(301, "this broker is to be taken down", () => this.#voice.say("CHANGEBROKER", { brokers: others }));
+    const why = "this broker is to be taken down";
+    if (this.#given.wanted === 0) {
+      this.disconnect(301, why, others);
     } else if (this.#leaving === undefined) {
-      this.#leaving = { code: 301, why: "this broker is to be taken down" };
+      this.#leaving = { code: 301, why };
       this.#voice.say("CHANGEBROKER", { brokers: others });
     }
     return true;
   }
 
-  #sentHome(): boolean {
-    const { core, brokers } = this.#parts;
-    const home =
-      this.#home === undefined || this.#home === brokers.self.identity ? undefined : brokers.alive(this.#home);
-    if (home === undefined || readSettings(core.config.current.settings).switchBack !== true) return false;
+  #goesHome(): boolean {
+    const { brokers } = this.#parts;
+    if (this.#home === undefined || this.#config.settings.switchBack !== true) return false;
+    const home = this.#home === brokers.self.identity ? undefined : brokers.alive(this.#home);
+    if (home === undefined) return false;
     this.#home = undefined;
-    this.#voice.say("CHANGEBROKER", {
-      brokers: [home, ...brokers.list().filter((one) => one.identity !== home.identity)],
-    });
+    const others = brokers.list().filter(({ identity }) => identity !== home.identity);
+    this.#voice.say("CHANGEBROKER", { brokers: [home, ...others] });
     return true;
   }
 
   #leaveWhenDone(): void {
-    if (this.#leaving !== undefined && this.#requests() === 0) this.#end(this.#leaving.code, this.#leaving.why);
+    if (this.#leaving !== undefined && this.#given.wanted === 0) {
+      this.disconnect(this.#leaving.code, this.#leaving.why);
+    }
   }
 
-  // WorkerPort
+  // As a port
 
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
+    const { core } = this.#parts;
     const asked = attachment instanceof Asked ? attachment : undefined;
     const identifier = `${asked?.client ?? "laboro"}/${asked?.messageId ?? ""}/${request}`;
-    this.#work.set(identifier, { request, timeoutMs, overSince: 0 });
-    this.#inQueue = false;
-    const parameters: Parameters = {
-      ...asked?.parameters,
-      service,
-      time: Math.round(now()),
-      config_version: this.#parts.core.config.current.version,
-      work_request_identifier: identifier,
+    const answer = (frames: readonly Uint8Array[], error: unknown): void => {
+      const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
+      core.workerReplied(this.#profile.id, request, joined(frames), failed, new Answered(frames, error));
     };
-    const sent = this.#voice.say(this.#word ?? asked?.word ?? "WORKREQUEST", parameters, asked?.body ?? [body]);
-    // Not here and now: dispatch is in the middle of handing things out.
-    if (!sent) queueMicrotask(() => this.forget(false));
+    this.#given.add(identifier, { of: request, answer, timeoutMs });
+    this.#give(identifier, asked?.word, { ...asked?.parameters, service }, asked?.body ?? [body]);
   }
 
   /** Nobody waits for it; the worker cannot be told, and is busy with it all the same. */
   uncall(request: RequestId): void {
-    for (const work of this.#work.values()) {
-      if (work.request !== request) continue;
-      work.request = undefined;
-      work.overSince = now();
+    const work = this.#given.giveUp(request, now());
+    this.#offer();
+    work?.answer([], undefined);
+  }
+
+  /** Those that are calls: they are requests for which nobody but the store waits. */
+  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+    const give = ({ name, service, body, done }: TaskCall): void => {
+      const answer = (frames: readonly Uint8Array[], error: unknown): void =>
+        done(joined(frames), error === undefined || error === "LABORO_DEADLINE" ? error : "LABORO_SERVICE_FAILED");
+      const identifier = `laboro/${name}/${tasks.attempt}`;
+      this.#given.add(identifier, { of: name, answer, timeoutMs: DEFAULT_TIMEOUT });
+      this.#give(identifier, undefined, { service }, [body]);
+    };
+    const expired = (name: string): void => {
+      const work = this.#given.giveUp(name, now());
       this.#offer();
-      this.#parts.core.workerReplied(this.#profile.id, request, new Uint8Array(0), undefined);
-    }
+      work?.answer([Buffer.from("no answer in time")], "LABORO_DEADLINE");
+    };
+    this.#tasks.begin(job, tasks, entries, give, expired);
+    this.#offer();
   }
 
-  tasks(): void {
-    throw new Error("a Scale0 worker runs no tasks, and says so");
+  #give(identifier: string, word: Word | undefined, more: Parameters, body: readonly Uint8Array[]): void {
+    this.#inQueue = false;
+    const parameters: Parameters = {
+      ...more,
+      time: Math.round(now()),
+      config_version: this.#config.version,
+      work_request_identifier: identifier,
+    };
+    const sent = this.#voice.say(this.#word ?? word ?? "WORKREQUEST", parameters, body);
+    // Not here and now: dispatch is in the middle of handing things out.
+    if (!sent) queueMicrotask(() => this.forget(false));
   }
 
+  /** It has begun with all that it has. */
   retract(): void {}
 
-  cancel(): void {}
+  cancel(tasks: readonly TasksOf[]): void {
+    for (const name of this.#tasks.among(tasks)) {
+      this.#given.giveUp(name, now());
+      this.#offer();
+      this.#tasks.giveBack(name);
+    }
+  }
 
   drain(): void {}
 
@@ -328,51 +320,40 @@ export class WorkerSession implements WorkerPort {
   }
 
   close(reason: string): void {
-    if (this.#state === "forgotten") return;
     const others = this.#parts.brokers.others();
-    this.#end(others.length > 0 ? 301 : 503, reason, () => {
-      if (others.length > 0) this.#voice.say("CHANGEBROKER", { brokers: others });
-    });
+    this.disconnect(others.length > 0 ? 301 : 503, reason, others);
   }
 
-  // Inside
+  // The end
 
-  /** DISCONNECTERROR, and then it is forgotten. */
-  #end(code: Code, why: string, andThen: () => void = () => {}): void {
+  /** DISCONNECTERROR, with other brokers CHANGEBROKER, and then it is forgotten. */
+  disconnect(code: Code, why: string, brokers: readonly object[] = []): void {
+    if (this.#state === "forgotten") return;
     if (this.#dialect === "scale0") {
       this.#voice.refuse(code, why);
-      andThen();
+      if (brokers.length > 0) this.#voice.say("CHANGEBROKER", { brokers });
     }
     this.forget(code === 301 || code === 444);
-  }
-
-  /** As #end, for what is wrong with something that it said. */
-  disconnect(code: Code, why: string): void {
-    this.#end(code, why);
   }
 
   forget(orderly: boolean): void {
     if (this.#state === "forgotten") return;
     this.#state = "forgotten";
-    clearTimeout(this.#timer);
-    this.#work.clear();
+    this.#lifeline.stop();
+    this.#given.clear();
+    this.#tasks.clear();
     this.#onForgotten();
     if (this.#joined) this.#parts.core.workerGone(this.#profile.id, this, orderly);
   }
 
+  // What it offers
+
   /** Into the LRU queue, if there is room for a request. */
   #enqueue(): void {
-    this.#forgetOver();
-    this.#inQueue = this.#work.size < this.#connect.slots && this.#leaving === undefined;
+    this.#given.forgetOver(now());
+    this.#inQueue = this.#given.size < this.#connect.slots && this.#leaving === undefined;
     if (this.#joined) this.#offer();
     else this.#join();
-  }
-
-  /** A worker that PINGs on and on without an answer has none: it gets its slot back after as long again as the client waited. */
-  #forgetOver(): void {
-    for (const [identifier, { request, timeoutMs, overSince }] of this.#work) {
-      if (request === undefined && now() - overSince > timeoutMs) this.#work.delete(identifier);
-    }
   }
 
   #join(): void {
@@ -384,55 +365,39 @@ export class WorkerSession implements WorkerPort {
         // It may have changed while others were asked what was left of it.
         if (this.#state !== "forgotten" && this.#profile !== given) this.#parts.core.workerChanged(this.#profile);
       },
-      (cause: unknown) => this.#end(503, asLaboroError(cause).message),
+      (cause: unknown) => this.disconnect(503, asLaboroError(cause).message),
     );
   }
 
-  /** Tells dispatch what there is to be had here. */
+  /** Tells dispatch what there is to be had here, where that has changed. */
   #offer(services = this.#profile.services): void {
-    const slots = this.#slots();
     const before = this.#profile;
+    const slots = this.#slots();
     const same = services.length === before.services.length && services.every((one, i) => one === before.services[i]);
     if (same && slots === before.total.slots) return;
     this.#profile = { ...before, services, total: { slots } };
-    if (this.#joined) this.#parts.core.workerChanged(this.#profile);
+    if (this.#joined && this.#state !== "forgotten") this.#parts.core.workerChanged(this.#profile);
   }
 
   #slots(): number {
-    return this.#requests() + (this.#inQueue ? 1 : 0);
+    return this.#given.wanted + (this.#inQueue ? 1 : 0);
   }
+}
 
-  /** For which somebody waits. */
-  #requests(): number {
-    let count = 0;
-    for (const { request } of this.#work.values()) if (request !== undefined) count++;
-    return count;
-  }
-
-  #settings(): Settings {
-    const { core, pool } = this.#parts;
-    const { version, settings } = core.config.current;
-    if (this.#told?.version !== version) {
-      this.#told = { version, settings: readSettings(configFor(settings, { name: this.#profile.name, pool })) };
-    }
-    return this.#told.settings;
-  }
-
-  /** Longer than the broker's where the worker wants it, never shorter. */
-  #heartbeatMs(): number {
-    if (this.#dialect === "prototype") return PROTOTYPE_HEARTBEAT_MS;
-    return Math.max(this.#settings().heartbeatMs ?? DEFAULT_HEARTBEAT_MS, this.#ownHeartbeatMs);
-  }
-
-  #alive(): void {
-    if (this.#state === "forgotten") return;
-    const silence = MISSED * this.#heartbeatMs();
-    if (this.#timer !== undefined && this.#silenceMs === silence) {
-      this.#timer.refresh();
-      return;
-    }
-    clearTimeout(this.#timer);
-    this.#silenceMs = silence;
-    this.#timer = setTimeout(() => this.#end(408, `nothing was heard for ${silence} ms`), silence);
-  }
+function profileOf({ pool }: Parts, { name, peer }: Voice): WorkerProfile {
+  return {
+    id: WorkerId(`scale0:${name}`),
+    session: SessionId(randomUUID()),
+    name,
+    protocol: "scale0",
+    pool,
+    tags: [],
+    services: [],
+    total: { slots: 0 },
+    reserveRequests: 0,
+    resumable: false,
+    stocks: false,
+    runs: ["call"],
+    address: peer.address,
+  };
 }

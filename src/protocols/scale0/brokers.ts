@@ -5,11 +5,16 @@ import type { BrokerEntry } from "./commands.js";
 
 export class Brokers {
   readonly #core: Core;
-  readonly self: BrokerEntry;
+  readonly #self: BrokerEntry;
 
+  /** `self.identity` is for a broker that is in no group. */
   constructor(core: Core, self: BrokerEntry) {
     this.#core = core;
-    this.self = self;
+    this.#self = self;
+  }
+
+  get self(): BrokerEntry {
+    return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
   }
 
   /** The one to go to first, first; this one unless it is to be taken down. */

@@ -8,7 +8,7 @@
  * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
  */
 import { asLaboroError, LaboroError } from "../../model/errors.js";
-import type { CurveClient } from "../zeromq/index.js";
+import { type CurveClient, placeOf } from "../zeromq/index.js";
 import { type BrokerEntry, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "./commands.js";
 import { Link } from "./link.js";
 import { CONNECT_MS, firstOf, unreachable } from "./negotiate.js";
@@ -52,6 +52,7 @@ interface Pending {
 const MARGIN_MS = 2_000;
 const FOREVER_MS = 2 ** 31 - 1;
 
+/** Throws LABORO_BAD_INPUT. It connects with the first request. */
 export const openScale0Client = (options: Scale0ClientOptions): Scale0Client => new Client(options);
 
 class Client implements Scale0Client {
@@ -67,6 +68,7 @@ class Client implements Scale0Client {
   #closed = false;
 
   constructor(options: Scale0ClientOptions) {
+    for (const url of [options.broker, ...(options.others ?? [])]) placeOf(url);
     this.#options = options;
     this.#broker = options.broker;
   }

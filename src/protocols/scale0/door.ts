@@ -42,7 +42,7 @@ export const openScale0Door: OpenDoor = async ({ core, complaints, conversations
     core,
     pool: settings.pool ?? DEFAULT_POOL,
     brokers: new Brokers(core, {
-      identity: core.group?.identity ?? `${name}:${workers.port}`,
+      identity: `${name}:${workers.port}`,
       worker_uri: uri(workers),
       client_uri: uri(clients),
     }),

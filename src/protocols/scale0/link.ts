@@ -29,6 +29,7 @@ export class Link {
   readonly #queue: Taken[] = [];
   #dealer: Dealer | undefined;
   #closing: Promise<void> | undefined;
+  #opened = false;
   #over: LaboroError | undefined;
   #waiting: (() => void) | undefined;
   #patience: NodeJS.Timeout | undefined;
@@ -41,8 +42,7 @@ export class Link {
   static async open(options: LinkOptions): Promise<Link> {
     const { url, identity, curve } = options;
     const link = new Link(options);
-    let opened = false;
-    link.#missing(`nobody answers at ${url}`, options.patienceMs);
+    link.#missing(link.#nobody, options.patienceMs);
     link.#dealer = await openDealer(
       {
         url,
@@ -53,11 +53,13 @@ export class Link {
       {
         message: (frames) => link.#heard(frames),
         opened: () => {
-          opened = true;
+          link.#opened = true;
           clearTimeout(link.#patience);
           link.#push("opened");
         },
-        closed: (why) => link.#missing(`${url}: ${why}`, opened ? link.#downMs : options.patienceMs),
+        closed: (why) => {
+          if (link.#opened) link.#missing(`${url}: ${why}`, link.#downMs);
+        },
       },
     );
     return link;
@@ -76,7 +78,9 @@ export class Link {
       if (next !== undefined) return next;
       if (this.#over !== undefined) throw this.#over;
       const left = end - performance.now();
-      if (left <= 0) throw gone(`${this.url}: nothing was heard for ${Math.round(timeoutMs)} ms`);
+      if (left <= 0) {
+        throw gone(this.#opened ? `${this.url}: nothing was heard for ${Math.round(timeoutMs)} ms` : this.#nobody);
+      }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, left);
         this.#waiting = () => {
@@ -112,6 +116,10 @@ export class Link {
   #push(taken: Taken): void {
     this.#queue.push(taken);
     this.#waiting?.();
+  }
+
+  get #nobody(): string {
+    return `nobody answers at ${this.url}`;
   }
 
   #missing(why: string, patienceMs: number): void {

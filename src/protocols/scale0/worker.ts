@@ -12,7 +12,7 @@ import { hostname } from "node:os";
 import { type Config, isConfig } from "../../broker/config/value.js";
 import { type Log, SILENT } from "../../broker/log.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
-import type { CurveClient } from "../zeromq/index.js";
+import { type CurveClient, placeOf } from "../zeromq/index.js";
 import { Answering, type Scale0Handler } from "./answering.js";
 import { disconnectError, type Parameters, readBrokers } from "./commands.js";
 import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "./config-formats.js";
@@ -114,6 +114,7 @@ class Worker implements Scale0Worker, Applicant {
     const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri;
     if (preferred === undefined)
       throw new LaboroError("LABORO_BAD_INPUT", "no broker is named, and none is remembered");
+    placeOf(preferred);
     this.#preferred = preferred;
     this.ended = this.#live();
     // Whoever started it hears of it when he asks.

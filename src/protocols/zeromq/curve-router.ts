@@ -20,6 +20,9 @@ import {
 /** Messages that wait for the package, for all peers together. */
 const MOST_WAITING = 100_000;
 
+/** After a connection was lost it is asked so much later whose it was. */
+const DOUBT_MS = [50, 1_000];
+
 interface Sending {
   readonly peer: Peer;
   readonly frames: readonly Uint8Array[];
@@ -48,7 +51,9 @@ export async function openCurveRouter(
     curvePublicKey: curve.publicKey,
     curveSecretKey: curve.secretKey,
     zapDomain: "laboro",
-    ...(options.identity === undefined ? {} : { routingId: options.identity(Buffer.alloc(0)) }),
+    ...(options.identity === undefined
+      ? {}
+      : { routingId: options.identity(Buffer.alloc(0), `tcp://${inUrl(host)}:${options.port}`) }),
     handover: true,
     mandatory: true,
     sendTimeout: 0,
@@ -58,6 +63,15 @@ export async function openCurveRouter(
     heartbeatTimeout: heartbeatMs * 3,
     tcpKeepalive: 1,
   });
+  let doubts: NodeJS.Timeout[] = [];
+  socket.events.on("disconnect", () => {
+    for (const timer of doubts) clearTimeout(timer);
+    // The event may come before the socket itself knows, and many at a time.
+    doubts = DOUBT_MS.map((ms) => setTimeout(() => ears.doubted?.(), ms));
+  });
+  socket.events.on("handshake:error:protocol", ({ error }) =>
+    complain("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
+  );
   const present = new Map<string, Peer>();
   const waiting: Sending[] = [];
   let sending = false;
@@ -137,6 +151,7 @@ export async function openCurveRouter(
     },
     close: async () => {
       closed = true;
+      for (const timer of doubts) clearTimeout(timer);
       socket.close();
       closeGate();
     },

@@ -68,8 +68,11 @@ export const keyOf = (identity: Uint8Array): string =>
   Buffer.from(identity.buffer, identity.byteOffset, identity.length).toString("latin1");
 
 export interface RouterOptions extends BindOptions {
-  /** By which name a ROUTER among the peers is to know this one; it is asked for each peer. With CURVE it is asked once, with an empty identity. */
-  readonly identity?: (peer: Buffer) => string;
+  /**
+   * By which name a ROUTER among the peers is to know this one. It is asked for each peer, with the peer's identity and the address that it
+   * reached, as `tcp://HOST:PORT`; with CURVE once, with an empty identity and the address that is bound.
+   */
+  readonly identity?: (peer: Buffer, reached: string) => string;
 }
 
 export interface RouterEars {
@@ -78,6 +81,8 @@ export interface RouterEars {
   joined?(peer: Peer): void;
   /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */
   left?(peer: Peer): void;
+  /** With CURVE: a connection is over, and ZeroMQ does not say whose. What is sent to each peer now will tell. */
+  doubted?(): void;
 }
 
 export interface Router {

@@ -11,6 +11,7 @@
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
+import { inUrl } from "../../broker/join-url.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
 import type { Limits, Plain } from "./types.js";
 import {
@@ -32,7 +33,7 @@ export interface Side {
   /** Socket types that may be at the other end. */
   readonly accepts: readonly string[];
   readonly bound: boolean;
-  readonly identity: (peer: Buffer) => Uint8Array;
+  readonly identity: (peer: Buffer, reached: string) => Uint8Array;
   readonly plain?: Plain;
   readonly limits: Limits;
 }
@@ -253,8 +254,14 @@ export class ZmtpConnection {
     const { socketType, identity } = this.#side;
     return makeCommand(
       name,
-      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer) }),
+      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, this.#reached()) }),
     );
+  }
+
+  /** This end, as the other would write it. */
+  #reached(): string {
+    const { localAddress = "", localPort = 0 } = this.#socket;
+    return `tcp://${inUrl(localAddress.replace(/^::ffff:(?=\d+\.)/, ""))}:${localPort}`;
   }
 
   #refuse(fault: LaboroError): never {

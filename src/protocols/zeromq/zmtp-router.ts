@@ -37,7 +37,7 @@ export async function openZmtpRouter(options: RouterOptions, ears: RouterEars): 
     {
       socketType: "ROUTER",
       accepts: ["DEALER", "REQ", "ROUTER"],
-      identity: (peer) => Buffer.from(name(peer), "latin1"),
+      identity: (peer, reached) => Buffer.from(name(peer, reached), "latin1"),
     },
     (connection, address) => {
       let mine: Present | undefined;

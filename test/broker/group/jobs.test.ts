@@ -60,9 +60,9 @@ describe("a job given to one broker", () => {
     );
     const { events } = await b.client.ask("events", { after: 0, job: first.id });
     expect(events.map(({ kind }) => kind)).toEqual(expect.arrayContaining(["job-added", "job-ended"]));
-    await expect(
-      b.client.submit({ recipe: { kind: "noop" }, count: 1, after: [{ job: 999 }] }),
-    ).rejects.toMatchObject({ code: "LABORO_NO_SUCH_JOB" });
+    await expect(b.client.submit({ recipe: { kind: "noop" }, count: 1, after: [{ job: 999 }] })).rejects.toMatchObject({
+      code: "LABORO_NO_SUCH_JOB",
+    });
   });
 
   it("runs again at the word of another broker", async () => {

@@ -63,13 +63,21 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Br
   const data = join(dir, `broker-${members.length}`);
   const broker = await startBroker({ dir: data, port: 0, store: () => world.store(), leaseMs: 3_000, ...options });
   open.push(() => broker.stop());
-  const client = await connect({ broker: broker.url, token: broker.token });
+  // As they are now: a broker that is closed has none.
+  const { url, token, ca: caFingerprint } = broker;
+  const client = await connect({ broker: url, token, caFingerprint });
   open.push(async () => client.close());
   return {
     broker,
     client,
     worker: (more = {}) => {
-      const worker = startWorker({ broker: broker.url, token: broker.token, slots: 2, ...more });
+      const worker = startWorker({
+        broker: url,
+        token,
+        slots: 2,
+        ...(caFingerprint === undefined ? {} : { caFingerprint }),
+        ...more,
+      });
       open.push(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
       return worker;
     },

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { curveKeyPair } from "zeromq";
+import { curveKeyPair, Dealer } from "zeromq";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
 import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
 import { until } from "../../support/wait.js";
 import {
   atEnd,
+  bytesOf,
   DEREGISTER,
   E,
   EXEC,
@@ -36,6 +37,12 @@ async function openClient(url: string, options = {}): Promise<RoundRobinClient> 
   atEnd(() => client.close());
   return client;
 }
+
+const curveOptions = ({ publicKey, secretKey }: ReturnType<typeof curveKeyPair>, serverKey: string) => ({
+  curvePublicKey: publicKey,
+  curveSecretKey: secretKey,
+  curveServerKey: serverKey,
+});
 
 describe("our worker at a server of the frame table", () => {
   it("says each thing as the table has it", async () => {
@@ -242,6 +249,16 @@ describe("our three together", () => {
     await worker.register();
     const client = await openClient(place.url, { curve: keys });
     expect(await client.pingTracked()).toBe(worker.identity);
+    // A worker that dies is noticed though nothing more is sent to it.
+    const dying = new Dealer({ routingId: "dying", ...curveOptions(known, server.publicKey), receiveTimeout: 20_000 });
+    dying.connect(place.url);
+    await worker.deregister();
+    await dying.send([E, V, bytesOf(TRACKEXEC), "id", bytesOf(REGISTER), "5", E]);
+    await dying.receive();
+    const asked = expect(client.pingTracked()).rejects.toMatchObject({ code: "LABORO_SERVICE_FAILED" });
+    expect((await dying.receive())[4]?.[0]).toBe(1);
+    dying.close();
+    await asked;
     const other = await openClient(place.url, { curve: { ...stranger, serverKey: server.publicKey }, connectMs: 500 });
     await expect(other.pingTracked()).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
     await until("it is in the log", () => place.logged.some(({ text }) => text.includes(stranger.publicKey)));

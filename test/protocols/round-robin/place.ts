@@ -8,6 +8,7 @@ import type { DoorSettings } from "../../../src/broker/doors/door.js";
 import type { Log } from "../../../src/broker/log.js";
 import type { BrokerOptions } from "../../../src/client/index.js";
 import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/door.js";
+import type { Patience } from "../../../src/protocols/round-robin/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../../support/wait.js";
@@ -33,6 +34,7 @@ export interface PlaceOptions {
   readonly broker?: Partial<BrokerOptions>;
   readonly port?: number;
   readonly settleMs?: number;
+  readonly patience?: Patience;
 }
 
 export async function openPlace({
@@ -40,6 +42,7 @@ export async function openPlace({
   broker = {},
   port = 0,
   settleMs = 0,
+  patience,
 }: PlaceOptions = {}): Promise<Place> {
   const logged: Place["logged"] = [];
   const at = (level: string) => (fields: object, text: string) =>
@@ -48,7 +51,11 @@ export async function openPlace({
   const shop = await openShop(broker);
   const conversations = new Conversations();
   const context = { core: shop.broker.core, log, complaints: new Complaints(log), conversations, settings };
-  const door = await openRoundRobinDoor(context, { host: "127.0.0.1", ports: [port] }, { settleMs });
+  const door = await openRoundRobinDoor(
+    context,
+    { host: "127.0.0.1", ports: [port] },
+    { settleMs, ...(patience && { patience }) },
+  );
   atEnd(() => door.close());
   return { shop, door, url: door.urls[0] ?? "", conversations, logged };
 }

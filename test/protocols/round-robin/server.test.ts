@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { Rhythm } from "../../../src/protocols/round-robin/rhythm.js";
 import { until } from "../../support/wait.js";
 import {
   DEREGISTER,
@@ -358,6 +359,55 @@ describe("a worker that dies", () => {
     // greet() fails if anything else comes first.
     const again = await greeted(place.url, worker.identity);
     for (let i = 1; i <= 3; i++) expect((await again.next())[3]).toBe(id8(i));
+  });
+});
+
+describe("a client whose connection broke", () => {
+  it("gets its answer on the next one, though it says nothing there", async () => {
+    const place = await openPlace();
+    const worker = await registered(place);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    await worker.next();
+    client.close();
+    const present = (): number => [...place.conversations.all()].length;
+    await until("it is gone", () => present() === 1);
+    // As its socket does by itself: the same identity, and no handshake, for it had one.
+    const again = new LiteralPeer(place.url, client.identity);
+    await until("it is there again", () => present() === 2);
+    await worker.send(client.identity, E, V, RESPONSE, id8(1), E);
+    expect(await again.next()).toEqual([E, V, RESPONSE, id8(1), E, worker.identity]);
+  });
+});
+
+describe("a worker whose heartbeats stop", () => {
+  it("is set aside, and comes back with its next PING", async () => {
+    const place = await openPlace({ patience: { expectedMs: 100, leastMs: 300 } });
+    const worker = await registered(place, "2");
+    const quiet = await registered(place, "1");
+    for (let i = 0; i < 3; i++) await worker.greet();
+    await until("it is set aside", () =>
+      place.door.server.workers().every(({ address }) => address !== worker.identity),
+    );
+    // One that never had heartbeats cannot lose them.
+    expect(place.door.server.workers().map(({ address }) => address)).toEqual([quiet.identity]);
+    await worker.greet();
+    expect(place.door.server.workers().length).toBe(2);
+  });
+
+  it("is known by its own rhythm once that is known, and by the usual one before", () => {
+    const rhythm = new Rhythm(0);
+    expect(rhythm.stopped(1_000_000_000)).toBe(false);
+    rhythm.pinged(0);
+    rhythm.pinged(1_000);
+    expect(rhythm.stopped(300_000)).toBe(false);
+    expect(rhythm.stopped(362_000)).toBe(true);
+    for (let at = 2_000; at <= 60_000; at += 20_000) rhythm.pinged(at);
+    rhythm.pinged(62_000);
+    expect(rhythm.stopped(62_000 + 59_000)).toBe(false);
+    expect(rhythm.stopped(62_000 + 61_000)).toBe(true);
+    rhythm.heard(100_000);
+    expect(rhythm.stopped(159_000)).toBe(false);
   });
 });
 

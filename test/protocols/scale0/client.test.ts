@@ -5,7 +5,7 @@ import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 
 const open = (options: Scale0ClientOptions) => {
-  const client = openScale0Client({ connectMs: 500, ...options });
+  const client = openScale0Client({ connectMs: 15_000, ...options });
   atEnd(() => client.close());
   return client;
 };
@@ -78,7 +78,7 @@ describe("a Scale0 client", () => {
     const dead = `tcp://127.0.0.1:${await freePort()}`;
     const east = await LiteralBroker.open();
     const west = await LiteralBroker.open();
-    const client = open({ broker: dead, others: [east.url], connectMs: 300 });
+    const client = open({ broker: dead, others: [east.url], connectMs: 3_000 });
     const asked = client.request("echo", "x");
     expect((await east.hear())[0]).toBe("NEEDBROKER");
     await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });
@@ -94,7 +94,7 @@ describe("a Scale0 client", () => {
     const ports = [await freePort(), await freePort(), await freePort()];
     const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
     const first = await openScale0({ doors });
-    const client = open({ broker: first.clients, connectMs: 5_000 });
+    const client = open({ broker: first.clients });
     const asked = client.request("echo", "x");
     const refused = expect(asked).rejects.toMatchObject({
       code: expect.stringMatching(/LABORO_(QUEUE_FULL|BROKER_GONE)/),

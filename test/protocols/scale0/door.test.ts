@@ -211,3 +211,44 @@ describe("work", () => {
     }
   });
 });
+
+describe("a durable batch of calls", () => {
+  it("is done by Scale0 workers too, task by task", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const job = await shop.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a", "b", "c"] });
+    await answerOne(worker);
+    const [, second] = await worker.hearOf("WORKREQUEST");
+    await worker.say("WORKREPLY", { work_request_identifier: second.work_request_identifier, error: "E" }, "no luck");
+    await worker.say("PING", {});
+    await answerOne(worker, "C!");
+    await job.wait();
+    const results = [];
+    for await (const { state, error } of job.results()) results.push([state, error]);
+    expect(results).toEqual([
+      ["succeeded", undefined],
+      ["failed", "no luck"],
+      ["succeeded", undefined],
+    ]);
+    const { pieces } = await shop.client.ask("output", { job: job.id, index: 2 });
+    expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["C!"]);
+  });
+
+  it("goes to another worker where one is lost, and no longer where it was cancelled", async () => {
+    const shop = await openScale0();
+    const first = await startedWorker(shop, "w1");
+    const job = await shop.client.submit({ recipe: { kind: "call", service: "echo" }, entries: ["a"] });
+    await first.hearOf("WORKREQUEST");
+    await first.sayFrames("NONSENSE", "{}");
+    const second = await startedWorker(shop, "w2");
+    const [, { work_request_identifier }] = await second.hearOf("WORKREQUEST");
+    await job.cancel();
+    await job.wait();
+    expect((await shop.client.ask("job", { job: job.id })).state).toBe("cancelled");
+    await second.say("WORKREPLY", { work_request_identifier }, "late");
+    await second.say("PING", {});
+    const asked = shop.client.request("echo", Buffer.from("x"));
+    await answerOne(second);
+    expect((await asked).toString()).toBe("x");
+  });
+});

@@ -1,42 +1,81 @@
-/** The brokers of the group, where there is one. What is told of each is the broker's affair: every member gets a column. */
+/** The brokers of the group; one that is alone tells of itself. */
+import { type Answer, ask } from "../api.js";
 import type { MakePage } from "../desk.js";
-import { fill, h, write } from "../dom.js";
-import { ago, brief } from "../format.js";
+import { h, write } from "../dom.js";
+import { ago, count, duration, latency } from "../format.js";
+import { badge, setBadge } from "../parts/badge.js";
+import { type Column, Table } from "../parts/table.js";
 
-type Broker = Readonly<Record<string, unknown>>;
+type Broker = Answer<"brokers">["brokers"][number];
+
+/** A sign of life comes every few seconds: one that is this late is worth a look. */
+const LATE_MS = 10_000;
+
+const COLUMNS: readonly Column<Broker>[] = [
+  {
+    head: "Broker",
+    make: ({ name, here }) => h("span", {}, h("b", {}, name), here && h("span", { class: "muted" }, " this one")),
+    show: (cell, { identity, pid, host }) => {
+      cell.title = `${identity}, process ${pid} on ${host}`;
+    },
+  },
+  {
+    head: "State",
+    make: ({ state }) => badge(state),
+    show: (cell, { state, fallback }) => {
+      if (cell.firstElementChild !== null) setBadge(cell.firstElementChild, state);
+      cell.title = fallback ? "a fallback: it opens only when no other is there" : "";
+    },
+  },
+  { head: "Host", minor: true, show: (cell, { host }) => write(cell, host) },
+  {
+    head: "Doors",
+    minor: true,
+    show: (cell, { doors }) => {
+      write(cell, [...new Set(doors.map(({ name }) => name))].join(", "));
+      cell.title = doors.map(({ url }) => url).join("\n");
+    },
+  },
+  { head: "Workers", number: true, show: (cell, { workers }) => write(cell, count(workers)) },
+  {
+    head: "Slots in use",
+    number: true,
+    show: (cell, { slots }) => write(cell, `${count(slots.total - slots.free)}/${count(slots.total)}`),
+  },
+  { head: "Services", number: true, minor: true, show: (cell, { services }) => write(cell, count(services.length)) },
+  { head: "A commit takes", number: true, minor: true, show: (cell, { commitMs }) => write(cell, latency(commitMs)) },
+  {
+    head: "Heard",
+    number: true,
+    show: (cell, { lagMs }) => {
+      write(cell, lagMs < 1_000 ? "now" : `${duration(lagMs)} ago`);
+      cell.classList.toggle("bad", lagMs > LATE_MS);
+    },
+  },
+  { head: "Started", number: true, minor: true, show: (cell, { started }) => write(cell, ago(started)) },
+  { head: "Version", number: true, minor: true, show: (cell, { version }) => write(cell, version) },
+];
 
 export const brokersPage: MakePage = () => {
-  const head = h("tr");
-  const body = h("tbody");
-  const table = h("table", {}, h("caption", { class: "hidden" }, "Brokers of the group"), h("thead", {}, head), body);
+  const table = new Table<Broker>("Brokers of the group", COLUMNS, ({ identity, epoch }) => `${identity} ${epoch}`, "");
+  const alone = h(
+    "p",
+    { class: "muted", hidden: true },
+    "This broker has its store to itself. Brokers that share a PostgreSQL are listed here together.",
+  );
   return {
     title: "Brokers",
     element: h(
       "div",
-      {},
+      { class: "brokers" },
       h("div", { class: "title" }, h("h1", {}, "Brokers")),
-      h("section", { class: "panel flush" }, h("div", { class: "table" }, table)),
+      h("section", { class: "panel flush" }, table.element),
+      alone,
     ),
     look: async (signal) => {
-      const response = await fetch("/api/v1/brokers", { signal, headers: { "laboro-look": "shared" } });
-      const answer = (await response.json()) as { readonly brokers?: readonly Broker[] };
-      const brokers = answer.brokers ?? [];
-      const names = [...new Set(brokers.flatMap((one) => Object.keys(one)))];
-      fill(head, ...names.map((name) => h("th", { scope: "col" }, inWords(name))));
-      fill(body, ...brokers.map((one) => h("tr", {}, ...names.map((name) => cell(name, one[name])))));
+      const { brokers } = await ask("brokers", {}, { signal, shared: true });
+      table.update(brokers);
+      alone.hidden = brokers.length !== 1;
     },
   };
 };
-
-const inWords = (name: string): string => name.replaceAll(/([A-Z])/g, " $1").toLowerCase();
-
-const TIMES = /^(started|seen|heard|beat|since|at|joined|lastBeat|heartbeat)$/;
-
-function cell(name: string, value: unknown): HTMLTableCellElement {
-  const element = h("td");
-  if (typeof value === "number" && TIMES.test(name)) write(element, ago(value));
-  else if (typeof value === "number") write(element, brief(value));
-  else if (typeof value === "boolean") write(element, value ? "yes" : "no");
-  else write(element, typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value));
-  return element;
-}

@@ -2,7 +2,7 @@
 import { type Answer, ask, Refused } from "../api.js";
 import { type Desk, type MakePage, may, type Page } from "../desk.js";
 import { fill, h, rows, set, write } from "../dom.js";
-import { ago, count, plural } from "../format.js";
+import { count, duration, plural } from "../format.js";
 import { Sequence } from "../parts/sequence.js";
 import { changed, numberIn, type Place } from "../place.js";
 import { later } from "./jobs.js";
@@ -92,7 +92,7 @@ class ConversationsPage implements Page {
     if (peer !== undefined) write(peer, one.peer);
     if (protocol !== undefined) write(protocol, one.protocol);
     if (more !== undefined)
-      write(more, `${one.peer === one.address ? "" : `${one.address}, `}since ${ago(one.opened)}`);
+      write(more, `${one.peer === one.address ? "" : `${one.address}, `}for ${duration(Date.now() - one.opened)}`);
   }
 
   #showSide(): void {

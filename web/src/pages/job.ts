@@ -47,6 +47,7 @@ class JobPage implements Page {
   #place: Place;
   #job: Job | undefined;
   #mapAgain = 0;
+  readonly #pace = new Pace();
 
   constructor(id: number, place: Place, desk: Desk) {
     this.#id = id;
@@ -166,7 +167,8 @@ class JobPage implements Page {
     document.title = `${job.id} ${job.name} · laboro`;
     setBadge(this.#state, job.state);
     write(this.#recipe, job.recipe.summary);
-    fill(this.#facts, ...factsOf(job));
+    this.#pace.add(job);
+    fill(this.#facts, ...factsOf(job, this.#pace.left(job)));
     this.#bar.update(job.counters, job.count);
     fill(this.#counts, ...countsOf(job));
     fill(this.#tabs, ...SHOWN.map((one) => this.#tab(job, one)));
@@ -307,6 +309,8 @@ class JobPage implements Page {
   }
 }
 
+const PACE_MS = 60_000;
+const PACE_LEAST_MS = 5_000;
 const COUNTED = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
 
 function countsOf(job: Job): Child[] {
@@ -322,7 +326,26 @@ function countsOf(job: Job): Child[] {
   );
 }
 
-function factsOf(job: Job): Child[] {
+/** How fast a job has ended tasks while it was looked at, and so how long it will take yet. */
+class Pace {
+  readonly #seen: { readonly at: number; readonly ended: number }[] = [];
+
+  add({ counters }: Job): void {
+    const ended = counters.succeeded + counters.failed + counters.cancelled;
+    this.#seen.push({ at: Date.now(), ended });
+    while ((this.#seen[0]?.at ?? 0) < Date.now() - PACE_MS) this.#seen.shift();
+  }
+
+  left({ counters }: Job): number | undefined {
+    const [first] = this.#seen;
+    const last = this.#seen.at(-1);
+    if (first === undefined || last === undefined || last.at - first.at < PACE_LEAST_MS) return undefined;
+    const perMs = (last.ended - first.ended) / (last.at - first.at);
+    return perMs > 0 ? (counters.waiting + counters.running) / perMs : undefined;
+  }
+}
+
+function factsOf(job: Job, leftMs: number | undefined): Child[] {
   const { limits, needs, tags, after, recipe } = job;
   const facts: Child[] = [];
   const add = (name: string, value: Child): void => {
@@ -331,6 +354,7 @@ function factsOf(job: Job): Child[] {
   add("Tasks", count(job.count));
   add("Submitted", h("span", { title: moment(job.created) }, ago(job.created)));
   if (job.ended !== undefined) add("Took", duration(job.ended - job.created));
+  else if (leftMs !== undefined) add("Left", `about ${duration(leftMs)}`);
   add("Kind", recipe.kind);
   add("Pool", job.pool);
   if (job.service !== undefined) add("Service", job.service);

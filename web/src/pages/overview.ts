@@ -5,6 +5,7 @@ import { h, rows, set, write } from "../dom.js";
 import { ago, brief, count, duration, latency, moment, plural, rate, size } from "../format.js";
 import { Chart } from "../parts/chart.js";
 import { jobTable } from "../parts/job-table.js";
+import { Meter } from "../parts/meter.js";
 import { address, changed } from "../place.js";
 import { eventWords } from "./event-words.js";
 
@@ -163,7 +164,7 @@ class Tiles {
   readonly #workers = tile("Workers", address(["workers"]));
   readonly #requests = tile("Requests", address(["services"]));
   readonly #disk = tile("Room on disk");
-  readonly #meter = h("meter", { min: 0, max: 1, "aria-label": "Slots in use" });
+  readonly #meter = new Meter("Slots in use");
   readonly element: HTMLElement;
 
   constructor() {
@@ -182,7 +183,7 @@ class Tiles {
       const name = href === undefined ? h("span", { class: "label" }, label) : h("a", { class: "label", href }, label);
       this.element.append(h("div", { class: "tile" }, name, value, note));
     }
-    this.#slots.note.replaceWith(this.#meter);
+    this.#slots.note.replaceWith(this.#meter.element);
   }
 
   update({ status, pace, waitMs, disk, at }: Overview): void {
@@ -199,7 +200,7 @@ class Tiles {
     show(this.#pace, rate(pace.succeeded + pace.failed), pace.failed > 0 ? `${rate(pace.failed)} fail` : "none fail");
     show(this.#latency, duration(waitMs.oldest), `half waited ${latency(waitMs.p50)}`);
     write(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
-    this.#meter.value = slots.total === 0 ? 0 : used / slots.total;
+    this.#meter.update(used, slots.total);
     show(
       this.#workers,
       brief(workers.connected),

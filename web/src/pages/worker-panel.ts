@@ -1,12 +1,12 @@
 /** One worker: what it is, how it stands, what it runs and for how long; and what can be done about it. */
 import { act, type Desk, may } from "../desk.js";
 import { type Child, fill, h, rows, set, write } from "../dom.js";
-import { count, duration, percent } from "../format.js";
+import { count, duration, percent, plural } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { icon } from "../parts/icons.js";
 import { question } from "../parts/question.js";
 import { address } from "../place.js";
-import { recentBars, stateOf, usedSlots, type Worker } from "./workers.js";
+import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
 export class WorkerPanel {
   readonly element: HTMLElement;
@@ -145,7 +145,7 @@ function factsOf(worker: Worker): Child[] {
   }
   if (stock > 0) add("Next", `${count(stock)} in stock`);
   if (requests > 0) add("Requests", count(requests));
-  add("Used", place === 0 ? "next" : `after ${count(place)} others`);
+  add("Used", place === 0 ? "next" : `after ${plural(place, "other")}`);
   add("Standing", worker.standing);
   add(
     "Succeeded",

@@ -4,12 +4,12 @@ import type { Desk, MakePage, Page } from "../desk.js";
 import { type Child, fill, h, set, write } from "../dom.js";
 import { count, duration, plural } from "../format.js";
 import { badge } from "../parts/badge.js";
+import { Meter } from "../parts/meter.js";
 import { VirtualGrid } from "../parts/virtual-grid.js";
 import { changed, type Place } from "../place.js";
 import { later } from "./jobs.js";
 import { WorkerPanel } from "./worker-panel.js";
-
-export type Worker = Answer<"workerPage">["workers"][number];
+import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
 const ORDERS = { use: "next used first", name: "by name", busy: "busiest first", trouble: "trouble first" } as const;
 type Order = keyof typeof ORDERS;
@@ -192,30 +192,12 @@ function inputFrom({ query }: Place) {
 
 const isOrder = (text: string | null): text is Order => text !== null && Object.hasOwn(ORDERS, text);
 
-export const stateOf = ({ connected, draining, standing }: Worker): string =>
-  standing !== "good" ? standing : connected ? (draining ? "draining" : "connected") : "away";
-
-export const usedSlots = ({ total, free }: Worker): number => (total.slots ?? 0) - (free.slots ?? 0);
-
-/** `+` and `-` as small bars; in words for who does not see them. */
-export function recentBars(recent: string): HTMLElement {
-  const failed = recent.split("-").length - 1;
-  const words = recent === "" ? "no results yet" : `${failed} of the last ${recent.length} failed`;
-  const bars = h("span", { class: "recent", role: "img", "aria-label": words, title: words });
-  for (const one of recent) bars.append(h("i", { class: one === "+" ? "good" : "bad" }));
-  return bars;
-}
-
 function slotBar(worker: Worker): Child[] {
   const total = worker.total.slots ?? 0;
   const used = usedSlots(worker);
-  const meter = h("meter", {
-    min: 0,
-    max: Math.max(1, total),
-    value: used,
-    "aria-label": `${used} of ${total} slots in use`,
-  });
-  return [meter, h("span", { class: "slots" }, `${count(used)}/${count(total)}`)];
+  const meter = new Meter("Slots in use");
+  meter.update(used, total);
+  return [meter.element, h("span", { class: "slots" }, `${count(used)}/${count(total)}`)];
 }
 
 function runs({ running, tasks, requests }: Worker): string {

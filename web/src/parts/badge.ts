@@ -7,6 +7,8 @@ const TONES: Readonly<Record<string, Tone>> = {
   succeeded: "good",
   good: "good",
   connected: "good",
+  open: "good",
+  standby: "idle",
   failed: "bad",
   banned: "bad",
   running: "busy",

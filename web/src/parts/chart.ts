@@ -91,7 +91,14 @@ export class Chart {
       padding: [8, 8, 0, 0],
       scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, Math.max(least, (max ?? 0) * 1.1)] } },
       axes: [
-        { ...axis, grid: { show: false }, values: (_plot, splits) => splits.map(timeOfDay), space: 60, size: 26 },
+        {
+          ...axis,
+          grid: { show: false },
+          values: (_plot, splits) => splits.map(timeOfDay),
+          space: 60,
+          size: 22,
+          gap: 4,
+        },
         { ...axis, grid, values: (_plot, splits) => splits.map(shown), size: 54, space: 34 },
       ],
       series: [

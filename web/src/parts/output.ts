@@ -150,18 +150,19 @@ function bytesOf(written: Written): Uint8Array {
 }
 
 function lineElement(line: Line): HTMLElement {
-  const element = h("div", { class: "line" });
+  const error = line.some(({ style }) => style.error === true);
+  const element = h("div", { class: error ? "line from-error" : "line" });
   for (const { text, style } of line) element.append(isPlain(style) ? text : runElement(text, style));
   // An empty line is as high as any other.
   if (line.length === 0) element.append("\u200b");
   return element;
 }
 
-const isPlain = (style: Style): boolean => Object.keys(style).length === 0;
+const isPlain = ({ error: _, ...style }: Style): boolean => Object.keys(style).length === 0;
 
 function runElement(text: string, style: Style): HTMLElement {
-  const { colour, background, inverse, bold, dim, italic, underline, struck, error } = style;
-  const flags = { bold, dim, italic, underline, struck, error, inverse };
+  const { colour, background, inverse, bold, dim, italic, underline, struck } = style;
+  const flags = { bold, dim, italic, underline, struck, inverse };
   const names = Object.entries(flags).flatMap(([name, on]) => (on === true ? [`ansi-${name}`] : []));
   const span = h("span", {}, text);
   paintPart(span, names, inverse === true ? background : colour, "color", "ansi-fg");

@@ -72,7 +72,7 @@ const isBeat = (name: string): boolean => /beat|ping|pong/i.test(name);
 
 function messageRow({ from, name, fields, at, bytes }: Message, peer: string): HTMLLIElement {
   const members = Object.entries(fields);
-  const summary = members.map(([field, value]) => `${field} ${short(value)}`).join("  ");
+  const summary = members.map(([field, value]) => `${field}=${short(value)}`).join("  ");
   const words = from === "peer" ? `${peer} to broker` : `broker to ${peer}`;
   const head = h(
     "summary",

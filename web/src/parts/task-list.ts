@@ -108,6 +108,7 @@ export class TaskList {
 
   #update(): void {
     const known = this.#pages.reduce((sum, { items }) => sum + items.length, 0);
+    this.element.classList.toggle("of-running", this.#shown === "running");
     this.#grid.update(known, this.#open);
     set(this.#grid.element, "hidden", known === 0);
     set(this.#empty, "hidden", known > 0);
@@ -151,12 +152,5 @@ export function howEnded({ error, timedOut, signal, code }: Omit<Answer<"tasks">
 
 function runningItem({ index, started, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return {
-    index,
-    state: started ? "running" : "next",
-    worker,
-    attempt,
-    took,
-    how: started ? "" : "in the worker's stock",
-  };
+  return { index, state: started ? "running" : "next", worker, attempt, took, how: "" };
 }

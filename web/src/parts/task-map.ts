@@ -36,7 +36,7 @@ export class TaskMap {
 
   constructor(ways: MapWays) {
     this.#ways = ways;
-    this.element = h("div", { class: "map" }, this.#window, this.#canvas, this.#where);
+    this.element = h("div", { class: "map" }, h("div", { class: "map-head" }, this.#window, this.#where), this.#canvas);
     this.#canvas.addEventListener("pointermove", (event) => this.#mark(this.#cellAt(event)));
     this.#canvas.addEventListener("pointerleave", () => this.#mark(-1));
     this.#canvas.addEventListener("click", (event) => this.#openCell(this.#cellAt(event)));

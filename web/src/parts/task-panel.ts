@@ -63,6 +63,9 @@ export class TaskPanel {
     fill(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
     this.#showActions(task);
+    // What was never handed out has written nothing.
+    set(this.#output.element, "hidden", task.attempt === 0);
+    if (task.attempt === 0) return;
     if (this.#attempt === task.attempt && this.#shown === task.state) return;
     const other = this.#attempt !== task.attempt;
     this.#attempt = task.attempt;

@@ -16,7 +16,8 @@ import type { Task, TaskPair } from "../messages.js";
 export type HeldState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
 export interface HeldTask extends TaskPair {
-  state: HeldState;
+  /** Changed by `HeldTasks.move` only. */
+  readonly state: HeldState;
   /** The fence; a foreign task has none. */
   readonly attempt: Attempt;
   /** When it was started, by the broker's clock. */
@@ -54,6 +55,7 @@ function clearTimers({ limit, settling }: HeldTask): void {
 
 export class HeldTasks {
   readonly #tasks = new Map<string, HeldTask>();
+  readonly #counts: Record<HeldState, number> = { unsent: 0, sent: 0, running: 0, missing: 0, foreign: 0 };
 
   get(pair: TaskPair): HeldTask | undefined {
     return this.#tasks.get(keyOf(pair));
@@ -64,41 +66,47 @@ export class HeldTasks {
   }
 
   add(held: HeldTask): HeldTask {
+    const before = this.get(held);
+    if (before !== undefined) this.remove(before);
     this.#tasks.set(keyOf(held), held);
+    this.#counts[held.state]++;
     return held;
+  }
+
+  move(held: HeldTask, state: HeldState): void {
+    if (!this.has(held)) return;
+    this.#counts[held.state]--;
+    this.#counts[state]++;
+    (held as { state: HeldState }).state = state;
   }
 
   remove(held: HeldTask): void {
     clearTimers(held);
-    if (this.has(held)) this.#tasks.delete(keyOf(held));
+    if (!this.has(held)) return;
+    this.#tasks.delete(keyOf(held));
+    this.#counts[held.state]--;
   }
 
   clear(): void {
-    for (const held of this.#tasks.values()) clearTimers(held);
-    this.#tasks.clear();
+    for (const held of this.all()) this.remove(held);
   }
 
   all(): readonly HeldTask[] {
     return [...this.#tasks.values()];
   }
 
-  in(state: HeldState): readonly HeldTask[] {
-    return this.all().filter((held) => held.state === state);
-  }
-
-  count(...states: readonly HeldState[]): number {
-    let count = 0;
-    for (const { state } of this.#tasks.values()) if (states.includes(state)) count++;
-    return count;
+  count(state: HeldState): number {
+    return this.#counts[state];
   }
 
   /** Those that the broker has down as this worker's. */
   get own(): number {
-    return this.#tasks.size - this.count("foreign");
+    return this.#tasks.size - this.#counts.foreign;
   }
 
   /** Those that take a slot at the worker. */
   get atWorker(): number {
-    return this.count("sent", "running", "foreign");
+    const { sent, running, foreign } = this.#counts;
+    return sent + running + foreign;
   }
 }

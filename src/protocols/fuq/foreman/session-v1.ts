@@ -6,7 +6,7 @@
  *   SV_INIT2   has it, and sends OK(nproc)
  *   SV_LOOP0, SV_LOOP1   hands out what there is, as far as there is room
  *   SV_LOOP2   waits for what comes
- *   SV_LOOP3   an UPDATE is being recorded; its OK follows
+ *   SV_LOOP3   an UPDATE is being recorded; its OK comes before any JOB
  *   SV_EXIT    the connection is gone
  *
  * A JOB has no reply. It counts as begun, unless an ERROR says otherwise, which names no job: the newest is meant. Nothing can be
@@ -106,7 +106,7 @@ export class SessionV1 implements WorkerPort {
   #handOut(): void {
     // Nobody can be told to cancel.
     this.#desk.takeCancels();
-    if (this.#state !== "SV_LOOP2" && this.#state !== "SV_LOOP3") return;
+    if (this.#state !== "SV_LOOP2") return;
     for (let held = this.#desk.nextJob(); held?.described !== undefined; held = this.#desk.nextJob()) {
       this.#parts.transport.send({ type: "JOB", task: held.described });
       this.#desk.started(held);

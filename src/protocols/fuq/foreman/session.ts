@@ -14,7 +14,6 @@ import type { Job } from "../../../model/job.js";
 import { splitCounts } from "../codec.js";
 import { Conversation, type Effect } from "../conversation.js";
 import {
-  ALL_TASKS,
   ERRORS,
   errorName,
   type Hello,
@@ -24,7 +23,6 @@ import {
   type Request,
   SEND_HELLO,
   STOP_AT_ONCE,
-  type TaskPair,
   type Unreadable,
   type Update,
 } from "../messages.js";
@@ -130,7 +128,7 @@ export class ForemanSession implements WorkerPort {
     if (this.#state === "closed" || !this.#talk.idle) return false;
     const gone = this.#desk.takeCancels();
     if (gone.length > 0)
-      return this.#ask({ type: "CANCEL", pairs: this.#pairsOf(gone) }, { kind: "cancel", held: gone });
+      return this.#ask({ type: "CANCEL", pairs: this.#desk.pairsOf(gone) }, { kind: "cancel", held: gone });
     if (this.#toStop !== undefined) {
       const count = this.#toStop;
       this.#toStop = undefined;
@@ -149,17 +147,6 @@ export class ForemanSession implements WorkerPort {
 
   #answer(seq: number, reply: Reply): void {
     this.#carryOut(this.#talk.answer(seq, reply));
-  }
-
-  /** A worker that has several tasks of a job, all of which are to end, is told so in one pair. */
-  #pairsOf(gone: readonly HeldTask[]): readonly TaskPair[] {
-    const pairs = new Map<string, TaskPair>();
-    for (const { jobId, task } of gone) {
-      const besides = this.#desk.besides(jobId);
-      const whole = besides.length > 1 && besides.every((held) => gone.includes(held));
-      pairs.set(whole ? `${jobId}` : `${jobId}.${task}`, { jobId, task: whole ? ALL_TASKS : task });
-    }
-    return [...pairs.values()];
   }
 
   // What the worker says

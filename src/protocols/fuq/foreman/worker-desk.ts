@@ -9,7 +9,7 @@ import { claimOf } from "../../../dispatch/state.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { endOf } from "../http/outcome.js";
-import { COUNT_LIMIT, type Hello, type TaskPair, type Update } from "../messages.js";
+import { ALL_TASKS, COUNT_LIMIT, type Hello, type TaskPair, type Update } from "../messages.js";
 import { describeTask } from "./description.js";
 import { type HeldTask, HeldTasks, indexOf, isIn, rangeOf } from "./held-tasks.js";
 import { Room } from "./room.js";
@@ -135,7 +135,7 @@ export class WorkerDesk {
   /** The next task, which is now on its way. */
   nextJob(): HeldTask | undefined {
     const held = this.#unsent.shift();
-    if (held !== undefined) held.state = "sent";
+    if (held !== undefined) this.#tasks.move(held, "sent");
     return held;
   }
 
@@ -145,9 +145,21 @@ export class WorkerDesk {
     return gone;
   }
 
-  /** The tasks of a job that the worker has. */
-  besides(jobId: number): readonly HeldTask[] {
-    return this.#tasks.all().filter((held) => held.jobId === jobId && held.state !== "unsent");
+  /** These tasks for a CANCEL: a worker that has several of a job, all of which are to end, is told so in one pair. */
+  pairsOf(gone: readonly HeldTask[]): readonly TaskPair[] {
+    const left = new Map<number, number>();
+    for (const { jobId, state } of this.#tasks.all()) {
+      if (state !== "unsent") left.set(jobId, (left.get(jobId) ?? 0) + 1);
+    }
+    for (const { jobId } of gone) left.set(jobId, (left.get(jobId) ?? 0) - 1);
+    const ended = new Set<number>();
+    const whole = new Set<number>();
+    for (const { jobId } of gone) {
+      if (ended.has(jobId) && left.get(jobId) === 0) whole.add(jobId);
+      ended.add(jobId);
+    }
+    const pairs = gone.filter(({ jobId }) => !whole.has(jobId)).map(({ jobId, task }) => ({ jobId, task }));
+    return [...pairs, ...Array.from(whole, (jobId) => ({ jobId, task: ALL_TASKS }))];
   }
 
   // What the worker says
@@ -155,7 +167,7 @@ export class WorkerDesk {
   /** It has begun with it. */
   started(held: HeldTask): void {
     if (this.#tasks.has(held) && held.state === "sent" && this.#profile !== undefined) {
-      held.state = "running";
+      this.#tasks.move(held, "running");
       held.since = now();
       const { job, attempt } = rangeOf(held);
       this.#core.workerStarted(this.#profile.id, [{ job, index: indexOf(held), attempt }]);
@@ -213,7 +225,7 @@ export class WorkerDesk {
       if (listed.has(held)) continue;
       if (held.state === "foreign") this.#tasks.remove(held);
       else if (held.state === "running") {
-        held.state = "missing";
+        this.#tasks.move(held, "missing");
         this.settle(held, this.#parts.missingMs);
       }
     }
@@ -226,18 +238,17 @@ export class WorkerDesk {
     const known = this.#tasks.get(pair);
     if (known !== undefined) {
       if (known.state === "missing") clearTimeout(known.settling);
-      if (known.state === "missing" || known.state === "unsent") known.state = "running";
+      if (known.state === "missing" || known.state === "unsent") this.#tasks.move(known, "running");
       if (known.state === "running") this.#watchLimit(known);
       return known;
     }
     // Nobody has it: it stays where it runs. Somebody has, or it is over: it is to end here.
     const attempt = this.#reclaim(pair);
-    const held: HeldTask = { ...pair, attempt: attempt ?? 0, state: "running", since: now(), timedOut: false };
-    if (attempt === undefined) {
-      held.state = "foreign";
-      this.#toCancel.add(held);
-    } else this.#watchLimit(held);
-    return this.#tasks.add(held);
+    const state = attempt === undefined ? "foreign" : "running";
+    const held = this.#tasks.add({ ...pair, attempt: attempt ?? 0, state, since: now(), timedOut: false });
+    if (attempt === undefined) this.#toCancel.add(held);
+    else this.#watchLimit(held);
+    return held;
   }
 
   #reclaim({ jobId, task }: TaskPair): Attempt | undefined {

@@ -3,11 +3,9 @@
  * password of it all is a token of this broker, commonly the one of role `fuq`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Core } from "../../../broker/core.js";
-import type { Complaints } from "../../../broker/doors/complaints.js";
-import type { DoorSettings } from "../../../broker/doors/door.js";
+import type { Duplex } from "node:stream";
+import type { DoorContext } from "../../../broker/doors/door.js";
 import { type Gate, isRefusal } from "../../../broker/gate.js";
-import type { Log } from "../../../broker/log.js";
 import { type OperationOutput, perform } from "../../../broker/operations/index.js";
 import type { BrokerFace } from "../../../broker/operations/operation.js";
 import { mayDo, type Role } from "../../../broker/roles.js";
@@ -18,15 +16,12 @@ import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
 import { answerJson, answerText, badRequest, Fields, question, Refused } from "./exchange.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
 import { PollingWorker } from "./polling.js";
-import type { Work } from "./questions.js";
+import type { Asking, Work } from "./questions.js";
+import { Upgrades } from "./upgrade.js";
 
-export interface FuqHttpParts {
-  readonly core: Core;
+export interface FuqHttpParts extends DoorContext {
   readonly gate: Gate;
   readonly face: BrokerFace;
-  readonly log: Log;
-  readonly complaints: Complaints;
-  readonly settings: DoorSettings;
 }
 
 const PERSISTENT = "/node/persistent";
@@ -54,18 +49,21 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<vo
 export class FuqHttp {
   readonly #parts: FuqHttpParts;
   readonly #nodes: Nodes;
-  readonly #polling = new Map<FuqNode, PollingWorker>();
+  /** For as long as the node is known. */
+  readonly #polling = new WeakMap<FuqNode, PollingWorker>();
   readonly #posts: ReadonlyMap<string, Answer>;
+  readonly #upgrades: Upgrades;
 
   constructor(parts: FuqHttpParts) {
     const { core } = parts;
     const nodes = new Nodes(core);
     this.#parts = parts;
     this.#nodes = nodes;
+    this.#upgrades = new Upgrades(parts, (request) => this.#nodeOf(request));
     this.#posts = new Map<string, Answer>([
       ["/hello", (request, response) => this.#hello(request, response)],
       ["/node/reauth", (request, response) => this.#reauth(request, response)],
-      ["/job/request", this.#forWorker((worker, given, gone) => worker.request(given.whole("nproc"), gone))],
+      ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.whole("nproc"), asking))],
       ["/job/update", this.#forWorker(update)],
       ["/client/job/new", this.#forClient(jobNew)],
       ["/client/job/list", this.#forClient(jobList)],
@@ -77,8 +75,13 @@ export class FuqHttp {
     ]);
   }
 
+  /** A WebSocket without a subprotocol, on its path. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    return this.#upgrades.upgrade(request, socket, head);
+  }
+
   /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
-  async nodeOf(request: IncomingMessage): Promise<FuqNode> {
+  async #nodeOf(request: IncomingMessage): Promise<FuqNode> {
     await this.#refuseMisplaced(request);
     return this.#nodes.ofCookie(request.headers.cookie);
   }
@@ -159,15 +162,14 @@ export class FuqHttp {
     throw badRequest();
   };
 
-  #forWorker(find: (worker: PollingWorker, given: Fields, gone: AbortSignal) => Promise<Work>): Answer {
+  #forWorker(find: (worker: PollingWorker, given: Fields, asking: Asking) => Promise<Work>): Answer {
     return async (request, response) => {
       const node = await this.#nodes.ofCookie(request.headers.cookie);
       const given = await question(request);
       const worker = this.#pollingWorker(node);
-      worker.heardOn(request.socket);
       // The door closes what is idle for long; this one is looked at to see whether the worker lives.
       response.once("finish", () => request.socket.setTimeout(0));
-      const work = await find(worker, given, goneSignal(response));
+      const work = await find(worker, given, { socket: request.socket, gone: goneSignal(response) });
       if (response.destroyed) worker.notSent(work);
       else {
         response.once("close", () => {
@@ -182,7 +184,7 @@ export class FuqHttp {
     const { core, settings } = this.#parts;
     const known = this.#polling.get(node);
     if (known !== undefined) return known;
-    const worker = new PollingWorker(core, node, settings.pool, () => this.#polling.delete(node));
+    const worker = new PollingWorker(core, node, settings.pool);
     this.#polling.set(node, worker);
     return worker;
   }
@@ -202,14 +204,14 @@ export class FuqHttp {
   }
 }
 
-function update(worker: PollingWorker, given: Fields, gone: AbortSignal): Promise<Work> {
+function update(worker: PollingWorker, given: Fields, asking: Asking): Promise<Work> {
   const told = {
     job: JobId(given.whole("job_id")),
     index: given.whole("task") - 1,
     success: given.flag("success"),
     status: given.text("status"),
   };
-  return worker.update(told, given.inner("newjob")?.whole("nproc"), gone);
+  return worker.update(told, given.inner("newjob")?.whole("nproc"), asking);
 }
 
 function nodeInfo(given: Fields): NodeInfo {

@@ -20,10 +20,13 @@ import { describeTask, type TaskDescription } from "./description.js";
 import { Refused } from "./exchange.js";
 import type { FuqNode } from "./nodes.js";
 import { endOf } from "./outcome.js";
-import { Questions, type Work } from "./questions.js";
+import { type Asking, Questions, type Work } from "./questions.js";
 
 /** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
 export const GRACE_MS = 6 * 60_000;
+
+/** A worker that is silent for so long is asked by the system whether it is still there. */
+const KEEP_ALIVE_MS = 30_000;
 
 export interface Update {
   readonly job: JobId;
@@ -38,6 +41,8 @@ interface Held {
   readonly index: number;
   readonly attempt: number;
   readonly since: number;
+  /** On which it was given; absent where that was before this broker was started. */
+  readonly socket?: Socket;
 }
 
 export class PollingWorker implements WorkerPort {
@@ -47,65 +52,82 @@ export class PollingWorker implements WorkerPort {
   readonly #held = new Map<string, Held>();
   readonly #questions = new Questions(() => this.#tellRoom());
   readonly #sockets = new Set<Socket>();
-  readonly #vanished: () => void;
   #joining: Promise<void> | undefined;
+  #everJoined = false;
   #room = 0;
+  #doubt: NodeJS.Timeout | undefined;
 
-  /** `vanished` is called when its last connection is gone. */
-  constructor(core: Core, node: FuqNode, pool: string | undefined, vanished: () => void) {
+  constructor(core: Core, node: FuqNode, pool: string | undefined) {
     this.#core = core;
     this.#node = node;
     this.#pool = pool ?? DEFAULT_POOL;
-    this.#vanished = vanished;
-  }
-
-  /** It has asked something on this connection, which is a sign of its life from now on. */
-  heardOn(socket: Socket): void {
-    if (this.#sockets.has(socket)) return;
-    this.#sockets.add(socket);
-    socket.setKeepAlive(true, 30_000);
-    socket.once("close", () => {
-      this.#sockets.delete(socket);
-      if (this.#sockets.size > 0) return;
-      this.#leave();
-      this.#vanished();
-    });
   }
 
   /** Waits until there is something for it to do, or nobody waits for the answer any more. */
-  async request(nproc: number, gone: AbortSignal): Promise<Work> {
-    await this.#joined();
-    const work = this.#ask(nproc, gone);
+  async request(nproc: number, asking: Asking): Promise<Work> {
+    await this.#heardOn(asking.socket);
+    const work = this.#ask(nproc, asking);
     this.#missTasks();
     this.#tellRoom();
     return work;
   }
 
   /** Resolves when the result is on disk and, where it asks for more, there is something to do. */
-  async update(update: Update, nproc: number | undefined, gone: AbortSignal): Promise<Work> {
-    await this.#joined();
+  async update(update: Update, nproc: number | undefined, asking: Asking): Promise<Work> {
+    await this.#heardOn(asking.socket);
     const held = await this.#heldAs(update);
-    const next = nproc === undefined ? undefined : this.#ask(nproc, gone);
-    if (held === undefined) this.#tellRoom();
-    else await this.#record(held, update);
+    const next = nproc === undefined ? undefined : this.#ask(nproc, asking);
+    const recorded = held === undefined ? undefined : this.#record(held, update);
+    this.#missTasks();
+    this.#tellRoom();
+    await recorded;
     return next ?? [];
   }
 
-  #ask(nproc: number, gone: AbortSignal): Promise<Work> {
+  #ask(nproc: number, asking: Asking): Promise<Work> {
     if (this.#node.stopping) return Promise.resolve("stop");
-    return this.#questions.ask(Math.min(Math.max(1, nproc), this.#slots), gone);
+    return this.#questions.ask(Math.min(Math.max(1, nproc), this.#slots), asking);
   }
 
   get #slots(): number {
     return Math.max(1, this.#node.info.nproc);
   }
 
-  /** A worker that asks for as many tasks as it can run has none: an answer of ours did not arrive. */
+  /**
+   * A worker that asks for more than it can run beside what it was given does not have all of that: an answer did not arrive. With one slot
+   * that is certain when it asks. With several, one of the questions may be an old one whose connection is dead; so it must last.
+   */
   #missTasks(): void {
-    if (this.#questions.wanted < this.#slots || this.#held.size === 0) return;
-    const lost = [...this.#held.values()];
-    this.#held.clear();
-    this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
+    if (this.#missing <= 0 || this.#doubt !== undefined) return;
+    if (this.#slots === 1) {
+      this.#giveBack([...this.#held.values()]);
+      return;
+    }
+    const since = now();
+    this.#doubt = setTimeout(() => {
+      this.#doubt = undefined;
+      this.#giveUpMissing(since);
+      this.#missTasks();
+      this.#tellRoom();
+    }, 2 * this.#core.state.settings.graceMs).unref();
+  }
+
+  get #missing(): number {
+    return this.#held.size + this.#questions.wanted - this.#slots;
+  }
+
+  /** What did not arrive went down with its connection: it is clear which tasks those are where there are not more of them. */
+  #giveUpMissing(since: number): void {
+    const missing = this.#missing;
+    const old = [...this.#held.values()].filter((held) => held.since <= since);
+    const doubtful = old.filter(({ socket }) => socket === undefined || socket.destroyed);
+    if (missing >= old.length) this.#giveBack(old);
+    else if (missing >= doubtful.length) this.#giveBack(doubtful);
+  }
+
+  #giveBack(lost: readonly Held[]): void {
+    for (const { job, index } of lost) this.#held.delete(keyOf(job, index));
+    if (lost.length > 0) this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
   }
 
   /** It has room for what it has and what it asks for. */
@@ -136,6 +158,19 @@ export class PollingWorker implements WorkerPort {
 
   // Being here
 
+  /** A connection on which it has asked something is a sign of its life from then on. */
+  #heardOn(socket: Socket): Promise<void> {
+    if (!this.#sockets.has(socket) && !socket.destroyed) {
+      this.#sockets.add(socket);
+      socket.setKeepAlive(true, KEEP_ALIVE_MS);
+      socket.once("close", () => {
+        this.#sockets.delete(socket);
+        this.#lookWhetherGone();
+      });
+    }
+    return this.#joined();
+  }
+
   #joined(): Promise<void> {
     this.#joining ??= this.#join().catch((cause: unknown) => {
       this.#joining = undefined;
@@ -145,14 +180,23 @@ export class PollingWorker implements WorkerPort {
   }
 
   async #join(): Promise<void> {
-    const held = await this.#core.heldBy(this.#node.id);
-    this.#held.clear();
-    for (const { job, first, last, attempt } of held) {
-      for (let index = first; index <= last; index++) this.#keep({ job, index, attempt });
+    const known = new Map<string, Held>();
+    for (const { job, first, last, attempt } of await this.#core.heldBy(this.#node.id)) {
+      for (let index = first; index <= last; index++) {
+        const before = this.#held.get(keyOf(job, index));
+        // What was never sent to it went nowhere. Before a start of the broker, nobody knows what was.
+        if (before?.attempt === attempt || !this.#everJoined) {
+          known.set(keyOf(job, index), before ?? { job, index, attempt, since: now() });
+        }
+      }
     }
+    this.#held.clear();
+    for (const [key, held] of known) this.#held.set(key, held);
     this.#room = this.#held.size;
-    const running = held.map((tasks) => ({ ...tasks, state: "running" as const }));
+    this.#everJoined = true;
+    const running = Array.from(known.values(), (held) => ({ ...rangeOf(held), state: "running" as const }));
     await this.#core.workerJoins(this.#profile(), running, this);
+    this.#lookWhetherGone();
   }
 
   #profile(): WorkerProfile {
@@ -174,22 +218,16 @@ export class PollingWorker implements WorkerPort {
     };
   }
 
-  #leave(): void {
-    if (this.#joining === undefined) return;
-    this.#joining = undefined;
+  #lookWhetherGone(): void {
+    if (this.#joining === undefined || this.#sockets.size > 0) return;
+    this.#end();
     this.#core.workerGone(this.#node.id, this, this.#held.size === 0);
-  }
-
-  #keep(task: Omit<Held, "since">): void {
-    this.#held.set(keyOf(task.job, task.index), { ...task, since: now() });
   }
 
   /** An answer could not be sent: it does not have these. */
   notSent(work: Work): void {
     if (work === "stop") return;
-    const lost = work.flatMap(({ job_id, task }) => this.#held.get(keyOf(job_id, task - 1)) ?? []);
-    for (const { job, index } of lost) this.#held.delete(keyOf(job, index));
-    this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
+    this.#giveBack(work.flatMap(({ job_id, task }) => this.#held.get(keyOf(job_id, task - 1)) ?? []));
     this.#tellRoom();
   }
 
@@ -202,7 +240,8 @@ export class PollingWorker implements WorkerPort {
       const upTo = Math.min(last, index + question.wants - 1);
       const work: TaskDescription[] = [];
       for (; index <= upTo; index++) {
-        this.#keep({ job: job.id, index, attempt });
+        const { socket } = question;
+        this.#held.set(keyOf(job.id, index), { job: job.id, index, attempt, since: now(), socket });
         work.push(describeTask(job, index));
       }
       this.#core.workerStarted(
@@ -223,8 +262,14 @@ export class PollingWorker implements WorkerPort {
   }
 
   close(): void {
-    this.#joining = undefined;
+    this.#end();
     this.#questions.answerAll([]);
+  }
+
+  #end(): void {
+    clearTimeout(this.#doubt);
+    this.#doubt = undefined;
+    this.#joining = undefined;
   }
 
   retract(): void {

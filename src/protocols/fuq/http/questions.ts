@@ -1,13 +1,23 @@
 /** Questions of one worker that wait for something to do. */
+import type { Socket } from "node:net";
 import type { TaskDescription } from "./description.js";
 
 /** What a question is answered with. */
 export type Work = readonly TaskDescription[] | "stop";
 
 export interface Question {
+  /** The connection on which it came, and on which its answer goes. */
+  readonly socket: Socket;
   /** How many tasks at most. */
   readonly wants: number;
   answer(work: Work): void;
+}
+
+/** Who asks. */
+export interface Asking {
+  readonly socket: Socket;
+  /** Aborted when nobody waits for the answer any more. */
+  readonly gone: AbortSignal;
 }
 
 export class Questions {
@@ -27,9 +37,10 @@ export class Questions {
   }
 
   /** Resolves when it is answered, with nothing where nobody waits for that any more. */
-  ask(wants: number, gone: AbortSignal): Promise<Work> {
+  ask(wants: number, { socket, gone }: Asking): Promise<Work> {
     return new Promise((resolve) => {
       const question: Question = {
+        socket,
         wants,
         answer: (work) => {
           gone.removeEventListener("abort", withdraw);
@@ -46,9 +57,9 @@ export class Questions {
     });
   }
 
-  /** Oldest first. They may be answered on the way. */
+  /** Newest first: an old one may stand on a connection that is dead, and nobody knows yet. They may be answered on the way. */
   *[Symbol.iterator](): Generator<Question> {
-    yield* [...this.#open];
+    yield* [...this.#open].reverse();
   }
 
   answerAll(work: Work): void {

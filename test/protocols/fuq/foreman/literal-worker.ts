@@ -57,7 +57,7 @@ export class LiteralWorker {
   /** What a WebSocket was closed with; "" for a stream. */
   closed: string | undefined;
   /** The bytes behind the header of what was given out last. */
-  lastPayload = Buffer.alloc(0);
+  lastPayload: Buffer = Buffer.alloc(0);
   /** One line for each message, both ways: for a person who reads a failure. */
   readonly log: string[] = [];
 

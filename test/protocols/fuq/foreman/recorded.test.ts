@@ -49,9 +49,9 @@ class Replay {
     return frame;
   }
 
-  /** A recorded request, with the number that it has here; the recorded OK to it. */
-  async ask(bytes: Buffer, recorded: Buffer): Promise<void> {
-    const seq = this.#counter++ * 2;
+  /** A recorded request, with the number that it has here; the recorded OK to it. One that crossed a JOB was sent before it came. */
+  async ask(bytes: Buffer, recorded: Buffer, crossed: number | undefined): Promise<void> {
+    const seq = crossed === undefined ? this.#counter++ * 2 : crossed - 1;
     const renumbered = Buffer.from(bytes);
     renumbered.writeUInt32LE(seq, 4);
     this.worker.raw(renumbered);
@@ -179,7 +179,7 @@ it.each(conversations.map((one) => [one.name, one] as const))("%s", async (_name
         await replay.yard.client.stopWorker(node.id);
         await replay.stopEarly();
       }
-      await replay.ask(bytes, okTo(at));
+      await replay.ask(bytes, okTo(at), owed);
     } else if (typeOf(bytes) === JOB) owed = (await replay.job(bytes)).at(-1);
     else if (typeOf(bytes) === CANCEL) owed = await replay.cancel(bytes);
     else if (typeOf(bytes) === STOP && !early) owed = await replay.stop(bytes);

@@ -1,0 +1,32 @@
+/** `laboro decode scale0`: messages in their frames, with or without ZeroMQ's routing frame in front. */
+import type { Decoded, Decoder } from "../decoders.js";
+import { readFrames } from "./frames.js";
+import { shownHeard, shownIdentity } from "./voice.js";
+
+export function decoder(): Decoder {
+  return { push: (_direction, frames) => [decoded(frames)], end: () => [] };
+}
+
+function decoded(frames: readonly Uint8Array[]): Decoded {
+  const plain = described(frames);
+  if (plain.note === undefined || frames.length < 2) return plain;
+  const [identity = new Uint8Array(0), ...rest] = frames;
+  const routed = described(rest);
+  if (routed.note !== undefined) return published(frames) ?? plain;
+  return { ...routed, fields: { peer: shownIdentity(Buffer.from(identity)), ...routed.fields } };
+}
+
+function described(frames: readonly Uint8Array[]): Decoded {
+  const heard = readFrames(frames);
+  const { name, fields } = shownHeard(heard);
+  if (heard.kind === "malformed") return { name, fields: {}, note: heard.why };
+  return heard.kind === "unknown" ? { name, fields: {}, note: "unknown command" } : { name, fields };
+}
+
+/** What the prototype's broker publishes: a worker's id, a word, and maybe a value. */
+function published([topic, word, value]: readonly Uint8Array[]): Decoded | undefined {
+  const name = Buffer.from(word ?? "").toString();
+  if (topic === undefined || (name !== "OK" && name !== "HEARTBEAT")) return undefined;
+  const peer = shownIdentity(Buffer.from(topic));
+  return { name, fields: value === undefined ? { peer } : { peer, value: Buffer.from(value).toString() } };
+}

@@ -1,0 +1,33 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe } from "vitest";
+import { type Opened, openChromium } from "./chromium.js";
+import { describeConversations } from "./suite/conversations.js";
+import { describeJob } from "./suite/job.js";
+import { describeKeyboard } from "./suite/keyboard.js";
+import { describeLarge } from "./suite/large.js";
+import { describeFirstVisit, describePages } from "./suite/pages.js";
+import { describeReadOnly } from "./suite/read-only.js";
+import { describeWorkers } from "./suite/workers.js";
+
+/** One browser for all: unpacking and starting it takes longer than most of what is looked at. */
+let opened: Opened | undefined;
+beforeAll(async () => {
+  opened = await openChromium();
+}, 120_000);
+afterAll(() => opened?.close());
+
+const browser = (): Browser => {
+  if (opened === undefined) throw new Error("there is no browser");
+  return opened.browser;
+};
+
+describe("the dashboard", { timeout: 180_000 }, () => {
+  describe("its pages", () => describePages(browser));
+  describe("a job", () => describeJob(browser));
+  describe("workers", () => describeWorkers(browser));
+  describe("conversations", () => describeConversations(browser));
+  describe("by keyboard", () => describeKeyboard(browser));
+  describe("for who may only look", () => describeReadOnly(browser));
+  describe("with much to show", () => describeLarge(browser));
+  describeFirstVisit(browser);
+});

@@ -1,0 +1,102 @@
+/** A broker with something to see: real workers of two kinds, services that are asked, jobs in every state. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type Broker,
+  type BrokerOptions,
+  type Client,
+  connect,
+  type JobHandle,
+  startBroker,
+  startWorker,
+  type Worker,
+  type WorkerOptions,
+} from "../../src/client/index.js";
+import { until } from "../support/wait.js";
+
+const PATIENCE_MS = 60_000;
+
+export class Scene {
+  readonly broker: Broker;
+  readonly client: Client;
+  readonly dir: string;
+  readonly #workers: Worker[] = [];
+
+  private constructor(broker: Broker, client: Client, dir: string) {
+    this.broker = broker;
+    this.client = client;
+    this.dir = dir;
+  }
+
+  static async open(options: Partial<BrokerOptions> = {}): Promise<Scene> {
+    const dir = mkdtempSync(join(tmpdir(), "laboro-scene-"));
+    const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
+    const client = await connect({ broker: broker.url, token: broker.token });
+    return new Scene(broker, client, dir);
+  }
+
+  async worker(options: Partial<WorkerOptions>): Promise<Worker> {
+    const worker = startWorker({ broker: this.broker.url, token: this.broker.token, slots: 2, ...options });
+    this.#workers.push(worker);
+    await until(`${worker.name} has joined`, () => worker.joined, PATIENCE_MS);
+    return worker;
+  }
+
+  async close(): Promise<void> {
+    this.client.close();
+    await Promise.all(this.#workers.map((worker) => worker.stop({ graceMs: 0, patienceMs: 500 })));
+    await this.broker.stop();
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+export const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
+
+/** The output of a task that shows its colours and rewrites its line. */
+const COLOURFUL = [
+  "printf 'epoch 1/3  loss \\033[33m0.4821\\033[0m\\nepoch 2/3  loss \\033[33m0.2117\\033[0m\\n'",
+  "printf 'loading 10%%\\rloading 80%%\\rloading 100%%\\n'",
+  "printf '\\033[32mok\\033[0m <b>not bold</b> &amp;\\n'",
+  "printf '\\033[1;31merror:\\033[0m no convergence for seed 7\\n' >&2",
+].join("; ");
+
+export interface Jobs {
+  readonly failed: JobHandle;
+  readonly done: JobHandle;
+  readonly running: JobHandle;
+  readonly held: JobHandle;
+  readonly blocked: JobHandle;
+  readonly stuck: JobHandle;
+}
+
+/** Jobs in every state; resolves when each is in its own. */
+export async function submitJobs({ client }: Scene): Promise<Jobs> {
+  const failed = await client.submit({
+    name: "fit-models",
+    recipe: sh(`${COLOURFUL}; exit $(( LABORO_TASK % 4 == 3 ? 3 : 0 ))`),
+    count: 24,
+  });
+  await failed.wait();
+  const done = await client.submit({
+    name: "prepare data",
+    recipe: { kind: "command", argv: ["echo", "{}"], placeholders: true },
+    entries: ["alpha.csv", "beta.csv", "gamma.csv"],
+  });
+  await done.wait();
+  const running = await client.submit({
+    name: "parameter sweep",
+    recipe: sh('echo "begun $LABORO_TASK"; sleep 600'),
+    count: 40,
+  });
+  const held = await client.submit({ name: "later", recipe: { kind: "noop" }, count: 500, held: true });
+  const blocked = await client.submit({
+    name: "report",
+    recipe: { kind: "noop" },
+    count: 1,
+    after: [{ job: running.id }],
+  });
+  const stuck = await client.submit({ name: "needs a gpu", recipe: { kind: "noop" }, count: 2, needs: { gpu: 1 } });
+  await until("tasks run", async () => (await running.info()).counters.running > 0, PATIENCE_MS);
+  return { failed, done, running, held, blocked, stuck };
+}

@@ -1,0 +1,60 @@
+/** What is said on a connection, seen while it is said. */
+import { connect as connectTcp } from "node:net";
+import type { Browser } from "playwright-core";
+import { expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { Scene } from "../scene.js";
+import { PATIENCE_MS, Visitor } from "../visitor.js";
+
+export function describeConversations(browser: () => Browser): void {
+  it("are listed, recorded while somebody looks, and shown message by message with their fields", async () => {
+    const scene = await Scene.open();
+    await scene.worker({ name: "anna", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    await visitor.go("/ui/conversations");
+    await page.getByRole("link", { name: /anna/ }).click();
+    await visitor.sees("nothing was said yet");
+    expect(await scene.client.request("shout", "hello")).toEqual(Buffer.from("HELLO"));
+    const call = page.locator(".sequence li.broker", { hasText: "CALL" });
+    await call.waitFor();
+    await page.locator(".sequence li.peer", { hasText: "REPLY" }).waitFor();
+    await call.locator("summary").click();
+    await call.locator(".field-list").getByText("hello", { exact: true }).waitFor();
+    expect(await call.locator("dt").allTextContents()).toEqual(["id", "service", "body", "timeoutMs"]);
+    await visitor.shoot("conversation-light");
+    expect(await visitor.faults()).toEqual([]);
+    // Nothing is recorded of those that nobody looks at.
+    const { conversations } = await scene.client.ask("conversations", {});
+    expect(conversations.filter(({ recording }) => recording).map(({ peer }) => peer)).toEqual(["anna"]);
+    await visitor.leave();
+    await scene.close();
+  });
+
+  it("are there for a door of another protocol, too", async () => {
+    const scene = await Scene.open({ doors: [{ name: "runexp", host: "127.0.0.1", ports: [0] }] });
+    const [door] = scene.broker.doors;
+    const url = new URL(door?.urls[0] ?? "");
+    const socket = connectTcp(Number(url.port), url.hostname);
+    socket.on("error", () => {});
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go("/ui/conversations");
+    await visitor.page.getByRole("link", { name: /runexp/ }).click();
+    await visitor.sees("recording");
+    await until(
+      "something was said",
+      async () => {
+        // Whatever it is, it is heard; and a door that will not have it says so or ends the conversation.
+        if (socket.writable) socket.write("nonsense\r\n\r\n");
+        return (
+          (await visitor.page.locator(".sequence li").count()) > 0 ||
+          (await visitor.page.getByText("ended").count()) > 0
+        );
+      },
+      PATIENCE_MS,
+    );
+    socket.destroy();
+    await visitor.leave();
+    await scene.close();
+  });
+}

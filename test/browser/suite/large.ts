@@ -1,0 +1,176 @@
+/**
+ * Ten thousand workers and a job of a million tasks, made by a generator that sits where a protocol's session sits. What is measured is printed; what is held to
+ * is what does not depend on the machine: how much is on the page, how much is asked, how much is answered.
+ */
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { WorkerPort } from "../../../src/broker/core.js";
+import type { WorkerProfile } from "../../../src/dispatch/index.js";
+import { SessionId, WorkerId } from "../../../src/model/ids.js";
+import { until } from "../../support/wait.js";
+import { Scene } from "../scene.js";
+import { PATIENCE_MS, Visitor } from "../visitor.js";
+
+const WORKERS = Number(process.env.LABORO_TEST_WORKERS ?? 10_000);
+const TASKS = Number(process.env.LABORO_TEST_TASKS ?? 1_000_000);
+/** Of so many tasks one fails. */
+const FAILS = 5_000;
+
+const profile = (name: string, over: Partial<WorkerProfile> = {}): WorkerProfile => ({
+  id: WorkerId(name),
+  session: SessionId(name),
+  name,
+  protocol: "laboro",
+  pool: "crowd",
+  tags: [],
+  services: [],
+  total: { slots: 4 },
+  reserveRequests: 0,
+  resumable: false,
+  stocks: false,
+  address: "127.0.0.1",
+  ...over,
+});
+
+const IDLE: WorkerPort = {
+  tasks: () => {},
+  retract: () => {},
+  cancel: () => {},
+  call: () => {},
+  uncall: () => {},
+  drain: () => {},
+  stop: () => {},
+  close: () => {},
+};
+
+/** Ends whatever it is given at once. */
+const quick = (scene: Scene, id: WorkerId): WorkerPort => ({
+  ...IDLE,
+  tasks: (job, { first, last, attempt }) => {
+    const done = Array.from({ length: last - first + 1 }, (_, at) => {
+      const failed = (first + at) % FAILS === FAILS - 1;
+      return { job: job.id, index: first + at, attempt, code: failed ? 1 : 0, started: 1, ended: 2, outputEnd: 0 };
+    });
+    setImmediate(() => scene.broker.core.workerDone(id, done, () => {}));
+  },
+});
+
+export function describeLarge(browser: () => Browser): void {
+  let scene: Scene;
+  let job: number;
+  beforeAll(async () => {
+    scene = await Scene.open();
+    const { core } = scene.broker;
+    for (let at = 0; at < WORKERS; at++) {
+      await core.workerJoins(profile(`worker-${String(at).padStart(5, "0")}`), [], IDLE);
+    }
+    const id = WorkerId("quick");
+    const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, stocks: true });
+    await core.workerJoins(swift, [], quick(scene, id));
+    const submitted = await scene.client.submit({ name: "a million", recipe: { kind: "noop" }, count: TASKS });
+    job = submitted.id;
+    await submitted.wait();
+  }, 300_000);
+  afterAll(() => scene?.close());
+
+  it("a list of ten thousand workers is on the page a screen at a time", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    await watchFrames(visitor);
+    await visitor.go("/ui/workers?order=name");
+    await page.getByRole("row", { name: /worker-00000/ }).waitFor();
+    expect(await page.locator(".grid-body .grid-row").count()).toBeLessThan(80);
+    expect(await page.getByRole("grid").getAttribute("aria-rowcount")).toBe(String(WORKERS + 2));
+    await page.getByRole("grid").focus();
+    await visitor.press("End");
+    await page.getByRole("row", { name: new RegExp(`worker-0*${WORKERS - 1}`) }).waitFor();
+    for (const part of [0.2, 0.5, 0.8, 0.35]) {
+      await page.evaluate(
+        `(() => { const s = document.querySelector(".grid-scroll"); s.scrollTop = s.scrollHeight * ${part}; })()`,
+      );
+      await until(
+        "the rows in view are there",
+        async () => (await page.getByText("…", { exact: true }).count()) === 0,
+        PATIENCE_MS,
+      );
+    }
+    expect(await page.locator(".grid-body .grid-row").count()).toBeLessThan(80);
+    console.info(`10,000 workers: ${await framesSeen(visitor)}`);
+    await visitor.leave();
+  });
+
+  it("a job of a million tasks is a picture, its failures a list; each answer is small", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    const { page } = visitor;
+    await watchFrames(visitor);
+    const sizes: number[] = [];
+    page.on("response", async (response) => {
+      if (response.url().includes("/api/")) sizes.push((await response.body().catch(() => Buffer.alloc(0))).length);
+    });
+    const began = performance.now();
+    await visitor.go(`/ui/jobs/${job}`);
+    const picture = page.getByRole("img", { name: /^Picture of the tasks: cells \d/ });
+    await picture.waitFor();
+    console.info(`a million tasks: seen after ${Math.round(performance.now() - began)} ms`);
+    await visitor.shoot("million-light");
+    const failed = Math.floor(TASKS / FAILS);
+    expect(await page.locator(".chips").first().textContent()).toContain(`failed ${failed}`);
+    await page.getByRole("row", { name: /^4,999 .*exit 1/ }).waitFor();
+    await page.getByRole("grid", { name: "Tasks" }).focus();
+    // To the end of what is known, again and again, until all are.
+    await until(
+      "the last failure is listed",
+      async () => {
+        await visitor.press("End");
+        return (await page.getByRole("row", { name: new RegExp((TASKS - 1).toLocaleString("en")) }).count()) > 0;
+      },
+      PATIENCE_MS,
+    );
+    // A cell has many tasks: opened, it is a part of the job with a cell each.
+    await picture.focus();
+    await visitor.press("ArrowRight", "Enter");
+    await visitor.sees(/^tasks 0 to 14,999 of/);
+    await page.getByRole("img", { name: /^Picture of the tasks: tasks 3 failed, 14,997 succeeded/ }).waitFor();
+    expect(Math.max(...sizes)).toBeLessThan(200_000);
+    console.info(`a million tasks: ${await framesSeen(visitor)}, largest answer ${Math.max(...sizes)} bytes`);
+    await visitor.leave();
+  });
+
+  it("many windows ask the broker no more than one does", async () => {
+    const { core } = scene.broker;
+    let looks = 0;
+    const { jobs } = core.store;
+    // Counted where it reaches the store.
+    Object.defineProperty(core.store, "jobs", {
+      configurable: true,
+      value: (...given: Parameters<typeof jobs>) => {
+        looks++;
+        return jobs.apply(core.store, given);
+      },
+    });
+    const visitors = await Promise.all(Array.from({ length: 5 }, () => Visitor.come(browser(), scene.broker)));
+    for (const visitor of visitors) await visitor.go("/ui/jobs");
+    await Promise.all(visitors.map((visitor) => visitor.sees("a million")));
+    const [began, before] = [performance.now(), looks];
+    const asked = () =>
+      visitors.reduce((sum, visitor) => sum + visitor.asked.filter((one) => one === "GET /api/v1/jobs").length, 0);
+    const first = asked();
+    await until("they have asked some more", () => asked() - first >= 25, PATIENCE_MS);
+    const seconds = (performance.now() - began) / 1000;
+    expect(looks - before).toBeLessThanOrEqual(Math.ceil(seconds) + 1);
+    Reflect.deleteProperty(core.store, "jobs");
+    for (const visitor of visitors) await visitor.leave();
+  });
+}
+
+/** How long the page was busy at a stretch. */
+const watchFrames = (visitor: Visitor): Promise<unknown> =>
+  visitor.page.addInitScript(`
+    window.longTasks = [];
+    new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((one) => one.duration))).observe({ type: "longtask", buffered: true });
+  `);
+
+async function framesSeen(visitor: Visitor): Promise<string> {
+  const long = (await visitor.page.evaluate("window.longTasks")) as readonly number[];
+  return `${long.length} long tasks, the longest ${Math.round(Math.max(0, ...long))} ms`;
+}

@@ -1,0 +1,53 @@
+/** Who may look may not act: no buttons, and a broker that refuses anyway. */
+import type { Browser } from "playwright-core";
+import { expect, it } from "vitest";
+import { Scene } from "../scene.js";
+import { Visitor } from "../visitor.js";
+
+export function describeReadOnly(browser: () => Browser): void {
+  it("there is nothing to press, and what is asked all the same is refused", async () => {
+    const scene = await Scene.open();
+    await scene.worker({ name: "anna" });
+    const job = await scene.client.submit({ name: "precious", recipe: { kind: "noop" }, count: 3, held: true });
+    const visitor = await Visitor.come(browser(), scene.broker, { role: "read" });
+    const { page } = visitor;
+    await visitor.sees("you may look");
+    await visitor.go(`/ui/jobs/${job.id}/tasks/0`);
+    await visitor.sees("Why? Its job is held.");
+    await visitor.go("/ui/workers?find=anna");
+    await page.getByRole("row", { name: /anna/ }).click();
+    await page.getByRole("complementary", { name: "One worker" }).getByText("Standing").waitFor();
+    const buttons: string[] = [];
+    for (const path of [`/ui/jobs/${job.id}/tasks/0`, "/ui/workers", "/ui/config"]) {
+      await visitor.go(path);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      buttons.push(...(await page.locator("main button:visible").allTextContents()));
+    }
+    expect(buttons).toEqual([]);
+    await visitor.go("/ui/conversations");
+    await page.getByRole("link", { name: /anna/ }).click();
+    await visitor.sees("only an admin may look");
+    const tried = `(async () => (await fetch("/api/v1/jobs/${job.id}/cancel", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status)()`;
+    expect(await page.evaluate(tried)).toBe(403);
+    expect((await job.info()).state).toBe("held");
+    visitor.forgive();
+    await visitor.leave();
+    await scene.close();
+  });
+
+  it("a client acts on jobs, and not on workers", async () => {
+    const scene = await Scene.open();
+    await scene.worker({ name: "anna" });
+    const job = await scene.client.submit({ name: "mine", recipe: { kind: "noop" }, count: 3, held: true });
+    const visitor = await Visitor.come(browser(), scene.broker, { role: "client" });
+    await visitor.go(`/ui/jobs/${job.id}`);
+    await visitor.page.getByRole("button", { name: "Release" }).waitFor();
+    await visitor.go("/ui/workers");
+    await visitor.page.getByRole("row", { name: /anna/ }).click();
+    const side = visitor.page.getByRole("complementary", { name: "One worker" });
+    await side.getByText("Standing").waitFor();
+    expect(await side.getByRole("button").allTextContents()).toEqual([""]);
+    await visitor.leave();
+    await scene.close();
+  });
+}

@@ -1,0 +1,75 @@
+/** Workers: what is told of each, and what can be done about one. */
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { Scene, sh } from "../scene.js";
+import { PATIENCE_MS, Visitor } from "../visitor.js";
+
+export function describeWorkers(browser: () => Browser): void {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await Scene.open({ settings: { standing: true } });
+    await scene.worker({ name: "anna", slots: 2, tags: ["fast"] });
+    await scene.worker({ name: "carl", slots: 1, tags: ["clumsy"] });
+    const clumsy = await scene.client.submit({ name: "too hard", recipe: sh("exit 1"), count: 12, tags: ["clumsy"] });
+    // Banned after ten failures: the rest waits.
+    await until("carl is banned", async () => (await clumsy.info()).counters.failed >= 10, PATIENCE_MS);
+    await scene.client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["fast"] });
+  });
+  afterAll(() => scene?.close());
+
+  it("are listed with address, slots, standing and what they run; those with trouble first if asked for", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go("/ui/workers");
+    const anna = visitor.page.getByRole("row", { name: /anna/ });
+    await anna.getByText(/^2\.0 /).waitFor();
+    const text = (await anna.textContent()) ?? "";
+    expect(text).toContain("laboro127.0.0.1default");
+    expect(text).toContain("1/2");
+    const carl = visitor.page.getByRole("row", { name: /carl/ });
+    await carl.getByText("banned").waitFor();
+    expect(await carl.textContent()).toMatch(/0\/1\d /);
+    await visitor.page.getByLabel("Order").selectOption("trouble");
+    const first = visitor.page.getByRole("row").nth(1);
+    await until("carl is first", async () => ((await first.textContent()) ?? "").includes("carl"), PATIENCE_MS);
+    expect(visitor.page.url()).toContain("order=trouble");
+    await visitor.page.getByRole("searchbox", { name: "Find workers" }).fill("fast");
+    await visitor.sees("1 of 2 workers");
+    await visitor.leave();
+  });
+
+  it("are chosen by keys and forgiven", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go("/ui/workers?order=trouble");
+    await visitor.page.getByRole("row", { name: /carl/ }).waitFor();
+    await visitor.page.getByRole("grid", { name: "Workers" }).focus();
+    await visitor.press("ArrowDown", "Enter");
+    const side = visitor.page.getByRole("complementary", { name: "One worker" });
+    await side.getByText(/^0 of 1\d, 0%$/).waitFor();
+    await side.getByRole("button", { name: "Forgive" }).click();
+    await visitor.page.getByRole("dialog").getByRole("button", { name: "Forgive worker" }).click();
+    await visitor.sees("carl begins anew");
+    const carl = async () => (await scene.client.workers()).find(({ name }) => name === "carl");
+    await until("it is good", async () => (await carl())?.standing === "good", PATIENCE_MS);
+    await visitor.leave();
+  });
+
+  it("are drained and stopped, each after a question", async () => {
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go("/ui/workers?find=anna");
+    await visitor.page.getByRole("row", { name: /anna/ }).click();
+    const side = visitor.page.getByRole("complementary", { name: "One worker" });
+    await side.getByRole("link", { name: "2.0" }).waitFor();
+    await side.getByRole("button", { name: "Drain" }).click();
+    await visitor.page.getByRole("dialog").getByRole("button", { name: "Drain worker" }).click();
+    await side.getByText("draining").waitFor();
+    const anna = async () => (await scene.client.workers()).find(({ name }) => name === "anna");
+    expect((await anna())?.draining).toBe(true);
+    await visitor.go("/ui/workers?find=carl");
+    await visitor.page.getByRole("row", { name: /carl/ }).click();
+    await side.getByRole("button", { name: "Stop" }).click();
+    await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop worker" }).click();
+    await visitor.sees("It is not there any more.");
+    await visitor.leave();
+  });
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import { startedWorker } from "../protocols/scale0/kit.js";
+import { until } from "../support/wait.js";
+import { openCliShop } from "./support/cli.js";
+
+const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
+
+describe("laboro drain --broker", () => {
+  it("hands out nothing new and sends peers away, until it is taken back", async () => {
+    const shop = await openCliShop({ doors });
+    const brokers = '[{"identity":"west","worker_uri":"tcp://10.0.0.2:8081","client_uri":"tcp://10.0.0.2:8080"}]';
+    expect((await shop.laboro(["config", "set", `brokers=${brokers}`])).code).toBe(0);
+    const worker = await startedWorker({ workers: shop.broker.doors[0]?.urls[1] ?? "" }, "w1");
+    shop.worker({ name: "own" });
+    await until("both are there", async () => (await shop.client.workers()).length === 2);
+    expect(await shop.laboro(["drain", "--broker"])).toEqual({
+      code: 0,
+      stdout: "the broker hands out nothing new; what runs goes on\n",
+      stderr: "",
+    });
+    expect([(await worker.hear())[1].code, (await worker.hear())[0]]).toEqual([301, "CHANGEBROKER"]);
+    const job = await shop.client.submit({ recipe: { kind: "noop" } });
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect((await shop.client.ask("job", { job: job.id })).counters).toMatchObject({ waiting: 1, running: 0 });
+    expect((await shop.laboro(["drain", "--broker", "--off"])).stdout).toBe("the broker hands out work again\n");
+    await job.wait();
+  });
+
+  it("is not confused with a worker, or with a broker's address", async () => {
+    const shop = await openCliShop();
+    const said = [
+      await shop.laboro(["drain"]),
+      await shop.laboro(["drain", "w1", "--broker"]),
+      await shop.laboro(["drain", "w1", "--off"]),
+      await shop.laboro(["drain", "--broker", shop.broker.joinUrl("admin")]),
+    ];
+    expect(said.map(({ code }) => code)).toEqual([2, 2, 2, 2]);
+    const named = await shop.laboro(["drain", "w1", "--broker", shop.broker.joinUrl("admin")]);
+    expect(named.stderr).toContain("there is no worker w1");
+  });
+});

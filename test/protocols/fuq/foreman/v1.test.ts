@@ -1,0 +1,207 @@
+/** The server of version 1, with a client written from its text alone. */
+import { connect, type Socket } from "node:net";
+import { Packr, Unpackr } from "msgpackr";
+import { expect, it } from "vitest";
+import { resultsOf } from "../../../client/shop.js";
+import { until } from "../../../support/wait.js";
+import { atEnd, numbered, openV1, openYard } from "./kit.js";
+import type { TaskOf } from "./literal-worker.js";
+
+const OK = 1;
+const JOB = 3;
+const UPDATE = 4;
+const STOP = 7;
+const ERROR = 8;
+
+interface FrameV1 {
+  readonly type: number;
+  readonly arg0: number;
+  readonly rest: unknown;
+}
+
+const packr = new Packr({ useRecords: false });
+const unpackr = new Unpackr({ useRecords: false });
+
+/** 12 bytes: magic, type u16, padding, arg0. */
+class LiteralClient {
+  readonly #socket: Socket;
+  readonly frames: FrameV1[] = [];
+  #bytes = Buffer.alloc(0);
+  closed = false;
+
+  constructor(port: number) {
+    this.#socket = connect(port, "127.0.0.1");
+    atEnd(() => this.#socket.destroy());
+    this.#socket.on("error", () => {});
+    this.#socket.on("close", () => {
+      this.closed = true;
+    });
+    this.#socket.on("data", (chunk) => {
+      this.#bytes = Buffer.concat([this.#bytes, chunk]);
+      while (this.#bytes.length >= 12) {
+        expect(this.#bytes.readUInt16LE(0)).toBe(0xc047);
+        const type = this.#bytes.readUInt16LE(2);
+        const arg0 = this.#bytes.readUInt32LE(8);
+        const length = type === JOB ? arg0 : 0;
+        if (this.#bytes.length < 12 + length) return;
+        const rest: unknown = length === 0 ? undefined : unpackr.unpack(this.#bytes.subarray(12, 12 + length));
+        this.frames.push({ type, arg0, rest });
+        this.#bytes = this.#bytes.subarray(12 + length);
+      }
+    });
+  }
+
+  send(type: number, arg: number | object): void {
+    const payload = typeof arg === "object" ? packr.pack(arg) : Buffer.alloc(0);
+    const head = Buffer.alloc(12);
+    head.writeUInt16LE(0xc047, 0);
+    head.writeUInt16LE(type, 2);
+    head.writeUInt32LE(typeof arg === "number" ? arg : payload.length, 8);
+    this.#socket.write(Buffer.concat([head, payload]));
+  }
+
+  async expect(type: number): Promise<FrameV1> {
+    const frame = await until(`type ${type} comes`, () => this.frames.shift(), 30_000);
+    expect(frame.type).toBe(type);
+    return frame;
+  }
+
+  async greet(nproc: number): Promise<void> {
+    expect((await this.expect(OK)).arg0).toBe(0);
+    this.send(OK, nproc);
+    expect((await this.expect(OK)).arg0).toBe(nproc);
+  }
+
+  async task(): Promise<TaskOf> {
+    return (await this.expect(JOB)).rest as TaskOf;
+  }
+
+  update({ JobDescription, Task }: TaskOf, success = true): void {
+    const Status = success ? "done" : "error encountered: exit status 1";
+    this.send(UPDATE, { JobId: JobDescription.JobId, Task, Success: success, Status, NewJob: null });
+  }
+
+  cut(): void {
+    this.#socket.destroy();
+  }
+}
+
+it("a client greets, gets one JOB a task without being asked for a reply, and every UPDATE has its OK(nproc)", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(2);
+  const job = await yard.client.submit(numbered(3));
+  const first = await client.task();
+  expect(first).toMatchObject({
+    Task: 1,
+    JobDescription: { JobId: job.id, Name: "demo", NumTasks: 3, WorkingDir: "/data/dir", LoggingDir: "/log/dir" },
+  });
+  const second = await client.task();
+  client.update(second);
+  expect((await client.expect(OK)).arg0).toBe(1);
+  const third = await client.task();
+  client.update(third, false);
+  expect((await client.expect(OK)).arg0).toBe(1);
+  client.update(first);
+  expect((await client.expect(OK)).arg0).toBe(2);
+  expect(await job.wait()).toBe("failed");
+  expect((await resultsOf(job)).map(({ state }) => state)).toEqual(["succeeded", "succeeded", "failed"]);
+});
+
+it("an ERROR is about the newest JOB, which is handed out again and has cost nothing", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(2);
+  const job = await yard.client.submit(numbered(2));
+  const first = await client.task();
+  const refused = await client.task();
+  client.send(ERROR, 5);
+  const again = await client.task();
+  expect(again).toEqual(refused);
+  client.update(again);
+  await client.expect(OK);
+  client.update(first);
+  await client.expect(OK);
+  expect(await job.wait()).toBe("succeeded");
+  expect(await resultsOf(job)).toMatchObject([
+    { index: 0, attempt: 1 },
+    { index: 1, attempt: 2 },
+  ]);
+});
+
+it("a client that by the letter never uses its last slot keeps it", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(2);
+  const job = await yard.client.submit(numbered(4));
+  let running: TaskOf | undefined;
+  let refused = 0;
+  let done = 0;
+  while (done < 4) {
+    const frame = await until("something comes", () => client.frames.shift(), 30_000);
+    if (frame.type === OK) {
+      done++;
+      continue;
+    }
+    if (running === undefined) running = frame.rest as TaskOf;
+    else {
+      refused++;
+      client.send(ERROR, 5);
+    }
+    if (refused < 3) continue;
+    client.update(running);
+    running = undefined;
+  }
+  expect(refused).toBe(3);
+  expect(await job.wait()).toBe("succeeded");
+});
+
+it("on a disconnect its tasks go back at once", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.greet(1);
+  await yard.client.submit(numbered(1));
+  const task = await client.task();
+  client.cut();
+  const other = new LiteralClient(port);
+  await other.greet(1);
+  expect(await other.task()).toEqual(task);
+});
+
+it("STOP: it ends what it runs, hears no OK(0) before that, and is left when it has nothing", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(2);
+  const job = await yard.client.submit(numbered(3));
+  const tasks = [await client.task(), await client.task()];
+  const [{ id } = { id: "" }] = await yard.client.workers();
+  await yard.client.stopWorker(id);
+  expect((await client.expect(STOP)).arg0).toBe(2);
+  for (const [i, task] of tasks.entries()) {
+    client.update(task);
+    // By the letter a client that hears 0 exits at once, beside what it still runs.
+    expect((await client.expect(OK)).arg0).toBe(1 - i);
+  }
+  await until("it is left", () => client.closed, 30_000);
+  expect(client.frames).toEqual([]);
+  expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2 } });
+});
+
+it("what does not belong there is answered with ERROR, and garbage ends the connection", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.expect(OK);
+  client.send(UPDATE, { JobId: 1, Task: 1 });
+  expect((await client.expect(ERROR)).arg0).toBe(6);
+  client.send(OK, 1);
+  await client.expect(OK);
+  client.send(STOP, 1);
+  expect((await client.expect(ERROR)).arg0).toBe(6);
+  client.send(UPDATE, [1, 2, 3]);
+  expect((await client.expect(ERROR)).arg0).toBe(6);
+  client.send(258, 1);
+  await until("it is closed", () => client.closed, 30_000);
+  expect(yard.complaints.length).toBeGreaterThan(0);
+});

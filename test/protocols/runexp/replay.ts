@@ -1,0 +1,88 @@
+/** Machines under test, with everything that they say and hear noted down. */
+import type { ClientPorts } from "../../../src/protocols/runexp/client-states.js";
+import { ClientSide } from "../../../src/protocols/runexp/client-states.js";
+import { TAILED } from "../../../src/protocols/runexp/messages.js";
+import { type ServerPorts, ServerSide } from "../../../src/protocols/runexp/server-states.js";
+
+export interface Notes {
+  readonly written: Buffer[];
+  readonly news: string[];
+  quietWanted: boolean;
+}
+
+const newNotes = (): Notes => ({ written: [], news: [], quietWanted: false });
+
+/** `over` replaces what would only be noted. */
+export function server(group: string, over: Partial<ServerPorts> = {}): { side: ServerSide; notes: Notes } {
+  const notes = newNotes();
+  const side = new ServerSide(group, {
+    write: (bytes) => void notes.written.push(Buffer.from(bytes)),
+    heard: () => {},
+    said: () => {},
+    joined: (host) => void notes.news.push(`joined ${host}`),
+    asked: () => void notes.news.push("asked"),
+    handed: () => void notes.news.push("handed"),
+    result: ({ name, status, size }) => void notes.news.push(`result ${name} ${status} ${size}`),
+    output: (bytes) => void notes.news.push(`output ${bytes.length}`),
+    outputEnded: () => void notes.news.push("ended"),
+    left: () => void notes.news.push("left"),
+    wrong: (reason) => void notes.news.push(`wrong: ${reason}`),
+    wantsQuiet: () => {
+      notes.quietWanted = true;
+    },
+    ...over,
+  });
+  return { side, notes };
+}
+
+export function client(group: string, over: Partial<ClientPorts> = {}): { side: ClientSide; notes: Notes } {
+  const notes = newNotes();
+  const side = new ClientSide(group, {
+    write: (bytes, alone) => {
+      notes.written.push(Buffer.from(bytes));
+      if (alone) notes.news.push("alone");
+    },
+    heard: () => {},
+    said: () => {},
+    joined: () => void notes.news.push("joined"),
+    job: ({ name, kind, content }) => void notes.news.push(`job ${name} ${kind} ${content.length}`),
+    noJob: (answer) => void notes.news.push(answer),
+    outputWanted: () => void notes.news.push("output wanted"),
+    delivered: () => void notes.news.push("delivered"),
+    refused: (reason) => void notes.news.push(`refused: ${reason}`),
+    wrong: (reason) => void notes.news.push(`wrong: ${reason}`),
+    wantsQuiet: () => {
+      notes.quietWanted = true;
+    },
+    ...over,
+  });
+  return { side, notes };
+}
+
+/** How the bytes of one send arrive: in one piece, byte by byte, or cut at a place. */
+export type Cut = (bytes: Buffer) => readonly Buffer[];
+
+export const whole: Cut = (bytes) => [bytes];
+export const bytewise: Cut = (bytes) => Array.from(bytes, (byte) => Buffer.from([byte]));
+/** In two, unless the first part would be a whole message by itself: that cannot be told from one. */
+export const cutAt =
+  (place: (length: number) => number): Cut =>
+  (bytes) => {
+    const at = Math.max(0, Math.min(bytes.length, place(bytes.length)));
+    const first = bytes.toString("latin1", 0, at);
+    const undecidable = Object.values(TAILED).some((tailed) => tailed.read(first) !== undefined);
+    return undecidable ? [bytes] : [bytes.subarray(0, at), bytes.subarray(at)].filter((piece) => piece.length > 0);
+  };
+
+/** Gives a machine what one send brings, and then some quiet, as a clock would. */
+export function feed(
+  side: { push(bytes: Uint8Array): void; quiet(): void },
+  notes: Notes,
+  bytes: Buffer,
+  cut: Cut,
+): void {
+  for (const piece of cut(bytes)) side.push(piece);
+  if (!notes.quietWanted) return;
+  notes.quietWanted = false;
+  side.quiet();
+}

@@ -1,0 +1,133 @@
+import { describe, expect, it } from "vitest";
+import { curveKeyPair, Dealer, Subscriber } from "zeromq";
+import { openScale0Client } from "../../../src/protocols/scale0/client.js";
+import { startScale0Worker } from "../../../src/protocols/scale0/worker.js";
+import { until } from "../../support/wait.js";
+import { atEnd, Literal, openScale0, type Scale0Shop } from "./kit.js";
+
+type Pair = ReturnType<typeof curveKeyPair>;
+
+async function openWithKeys(doors: ("scale0" | "round-robin")[] = ["scale0"]) {
+  const broker = curveKeyPair();
+  const known = curveKeyPair();
+  const warnings: object[] = [];
+  const shop = await openScale0({
+    doors: doors.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
+    doorSettings: { curve: { ...broker, known: [known.publicKey] } },
+    log: { info: () => {}, error: () => {}, warn: (fields, text) => warnings.push({ ...fields, text }) },
+  });
+  return { shop, broker, known, warnings };
+}
+
+const withKeys = (url: string, mine: Pair, serverKey: string, receiveTimeout: number, routingId = "w1"): Literal =>
+  new Literal(
+    new Dealer({
+      linger: 0,
+      receiveTimeout,
+      routingId,
+      curvePublicKey: mine.publicKey,
+      curveSecretKey: mine.secretKey,
+      curveServerKey: serverKey,
+    }),
+    url,
+  );
+
+/** Nothing comes back, whatever is said. */
+async function isShutOut(peer: Literal): Promise<boolean> {
+  await peer.say("PING", { time: Date.now() });
+  return peer.hear().then(
+    () => false,
+    () => true,
+  );
+}
+
+describe("a door with CURVE", () => {
+  it("lets in who has a known key, on all three ports", async () => {
+    const { shop, broker, known } = await openWithKeys();
+    const worker = withKeys(shop.workers, known, broker.publicKey, 20_000);
+    expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    const client = withKeys(shop.clients, known, broker.publicKey, 20_000, "c1");
+    await client.say("WORKREQUEST", { service: "echo", message_id: 1 }, "secret");
+    const [, { work_request_identifier }, body] = await worker.hear();
+    expect(body).toBe("secret");
+    await worker.say("WORKREPLY", { work_request_identifier }, "kept");
+    expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 1 }, "kept"]);
+    const socket = new Subscriber({
+      linger: 0,
+      receiveTimeout: 20_000,
+      curvePublicKey: known.publicKey,
+      curveSecretKey: known.secretKey,
+      curveServerKey: broker.publicKey,
+    });
+    atEnd(() => socket.close());
+    socket.connect(shop.published);
+    socket.subscribe("PING");
+    expect((await socket.receive())[0]?.toString()).toBe("PING");
+  });
+
+  it("shuts out a key that is not known, the broker's wrong key, and who has none", async () => {
+    const { shop, broker, known, warnings } = await openWithKeys();
+    const stranger = curveKeyPair();
+    const shut = await Promise.all([
+      isShutOut(withKeys(shop.workers, stranger, broker.publicKey, 1_500, "w1")),
+      isShutOut(withKeys(shop.clients, stranger, broker.publicKey, 1_500, "c1")),
+      isShutOut(withKeys(shop.clients, known, stranger.publicKey, 1_500, "c2")),
+      isShutOut(new Literal(new Dealer({ linger: 0, receiveTimeout: 1_500, sendTimeout: 1_500 }), shop.clients)),
+    ]);
+    expect(shut).toEqual([true, true, true, true]);
+    await until("it was put down once", () => warnings.length > 0);
+    expect(JSON.stringify(warnings)).toContain(stranger.publicKey);
+    expect(await shop.client.workers()).toEqual([]);
+    // And the known one is still let in.
+    const late = withKeys(shop.clients, known, broker.publicKey, 20_000, "c3");
+    expect((await late.ask("PING", {}))[0]).toBe("PONG");
+  });
+
+  it("is opened by laboro's own worker and client with their keys", async () => {
+    const { shop, broker, known } = await openWithKeys();
+    const curve = { ...known, serverKey: broker.publicKey };
+    const worker = await startScale0Worker({
+      broker: shop.workers,
+      services: {
+        upper: ([body]) =>
+          Buffer.from(body ?? "")
+            .toString()
+            .toUpperCase(),
+      },
+      connectMs: 15_000,
+      curve,
+    });
+    atEnd(() => worker.stop(0));
+    const client = openScale0Client({ broker: shop.clients, connectMs: 15_000, curve });
+    atEnd(() => client.close());
+    const [answer] = await client.request("upper", "hello");
+    expect(Buffer.from(answer ?? "").toString()).toBe("HELLO");
+    const stranger = await startScale0Worker({
+      broker: shop.workers,
+      services: {},
+      connectMs: 1_000,
+      curve: { ...curveKeyPair(), serverKey: broker.publicKey },
+    });
+    await expect(stranger.ended).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
+  });
+
+  it("is the round-robin door, too", async () => {
+    const { shop, broker, known } = await openWithKeys(["scale0", "round-robin"]);
+    const url = roundRobinOf(shop);
+    const hello = ["", "LMQv100", Buffer.from([1]), Buffer.from("12345678"), ""];
+    const pongs = async (mine: Pair, receiveTimeout: number): Promise<boolean> => {
+      const peer = withKeys(url, mine, broker.publicKey, receiveTimeout, `${url}:7`);
+      await peer.sayFrames(...hello);
+      return peer.hearFrames().then(
+        (frames) => frames.some((frame) => frame.toString() === "12345678"),
+        () => false,
+      );
+    };
+    expect(await pongs(curveKeyPair(), 1_500)).toBe(false);
+    expect(await pongs(known, 20_000)).toBe(true);
+  });
+});
+
+const roundRobinOf = ({ broker }: Scale0Shop): string =>
+  broker.doors.find(({ name }) => name === "round-robin")?.urls[0] ?? "";
