@@ -102,9 +102,10 @@ export const METRICS: readonly Metric[] = [
   spread("task_wait_seconds", "From when a task could be handed out until it was", ({ tally }) => tally.waits),
   spread("task_duration_seconds", "From the start of a task to its end", ({ tally }) => tally.lengths),
   metric("output_bytes_total", "counter", "Output taken from workers", ({ core }) => one(core.tally.outputBytes)),
-  metric("workers", "gauge", "Workers; one that drains is connected or away, too", ({ crew }) =>
-    by("state", crew.workers),
+  metric("workers", "gauge", "Workers, there or away for a while", ({ crew: { workers } }) =>
+    by("state", { connected: workers.connected, away: workers.away }),
   ),
+  metric("workers_draining", "gauge", "Those of them that get nothing new", ({ crew }) => one(crew.workers.draining)),
   metric("workers_standing", "gauge", "Workers, by how they stand", ({ core }) => by("standing", standings(core))),
   metric("workers_lost_total", "counter", "Connections of workers that ended without a word", ({ core }) =>
     one(core.tally.workersLost),

@@ -113,7 +113,8 @@ export class RequestDesk {
   replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
     const wanted = this.#decide((out) => onReply(this.#state, out, worker, id, now()));
     if (wanted) this.#answer(id, body, error, attachment);
-    else this.#asked.delete(id);
+    // From one that lost it: another may be at it, and its asker waits.
+    else if (!this.#state.requests.has(id)) this.#asked.delete(id);
   }
 
   /** What dispatch wants done about a request. */

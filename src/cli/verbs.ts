@@ -173,6 +173,12 @@ const ALL: readonly (Verb | undefined)[] = [
     load: async () => (await import("./open.js")).open(),
   },
   {
+    name: "decode",
+    group: LOOK,
+    summary: "bytes of an old protocol in, named messages out",
+    load: async () => (await import("./decode.js")).decode(),
+  },
+  {
     name: "doctor",
     group: SETUP,
     summary: "check this installation and the way to the broker",

@@ -114,7 +114,7 @@ export class Agent {
   /** The brokers to try from now on. */
   setUrls(urls: readonly string[]): void {
     this.#brokers.setGiven(urls);
-    this.#dial.setUrls(this.#brokers.learnt, this.#brokers.given);
+    this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
   }
 
   /** Tell the broker what is offered now. */
@@ -199,7 +199,7 @@ export class Agent {
       if (heartbeatMs !== undefined) link.startHeartbeat(heartbeatMs);
       const urls = (settings.brokers ?? []).flatMap(({ url }) => (url === undefined ? [] : [url]));
       this.#brokers.setConfigured(urls);
-      this.#dial.setUrls(this.#brokers.learnt, this.#brokers.given);
+      this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
       if (version > 0) log.info({ version }, "told by the broker's config");
       if (JSON.stringify([count, this.#tags]) === before) return;
       link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: room.total });
@@ -254,7 +254,7 @@ export class Agent {
         break;
       case "BROKERS":
         this.#brokers.setGroup(message.urls);
-        this.#dial.setUrls(this.#brokers.learnt, this.#brokers.given);
+        this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
         break;
       case "STOP":
         this.#options.onStop();

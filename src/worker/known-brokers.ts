@@ -7,6 +7,8 @@ import * as fs from "node:fs";
 import { writeFileAtomically } from "../files/durable.js";
 
 const MOST = 1_000;
+/** Brokers that were told of once and are not any more. */
+const MOST_EARLIER = 32;
 
 export interface Letters {
   readonly token: string;
@@ -19,18 +21,20 @@ export class KnownBrokers {
   #given: readonly string[];
   #configured: readonly string[] = [];
   #group: readonly string[];
+  /** Not among the group when it was last told of: dead, drained, or only just started again. */
+  #earlier: readonly string[];
 
   /** `path` is the file; what is in it counts only for the same token and CA: others' brokers would only refuse it. */
   constructor(path: string, given: readonly string[], { token, caFingerprint = "" }: Letters) {
     this.#path = path;
     this.#key = createHash("sha256").update(`${token} ${caFingerprint}`).digest("hex").slice(0, 16);
     this.#given = given;
-    this.#group = readGroup(path, this.#key);
+    ({ urls: this.#group, earlier: this.#earlier } = readGroup(path, this.#key));
   }
 
   /** At the start, those that were named come first. */
   get atFirst(): readonly string[] {
-    return [...new Set([...this.#given, ...this.#group])];
+    return [...new Set([...this.#given, ...this.#group, ...this.#earlier])];
   }
 
   /** Later a broker that has told of its group, or an operator, knows better. */
@@ -38,8 +42,9 @@ export class KnownBrokers {
     return [...new Set([...this.#configured, ...this.#group])];
   }
 
-  get given(): readonly string[] {
-    return this.#given;
+  /** Where none of those answers. */
+  get lastly(): readonly string[] {
+    return [...this.#given, ...this.#earlier];
   }
 
   isGiven(url: string): boolean {
@@ -57,21 +62,36 @@ export class KnownBrokers {
   setGroup(urls: readonly string[]): void {
     const some = urls.slice(0, MOST);
     if (some.join() === this.#group.join()) return;
+    const before = [...this.#group, ...this.#earlier].filter((url) => !some.includes(url));
+    this.#earlier = [...new Set(before)].slice(0, MOST_EARLIER);
     this.#group = some;
+    const kept: Kept = { for: this.#key, urls: some, earlier: this.#earlier };
     try {
-      writeFileAtomically(this.#path, `${JSON.stringify({ for: this.#key, urls: some })}\n`);
+      writeFileAtomically(this.#path, `${JSON.stringify(kept)}\n`);
     } catch {
       // It is known in this life; the next one asks the broker that it is started with.
     }
   }
 }
 
-function readGroup(path: string, key: string): readonly string[] {
+interface Kept {
+  /** Whose they are. */
+  readonly for: string;
+  readonly urls: readonly string[];
+  readonly earlier: readonly string[];
+}
+
+function readGroup(path: string, key: string): Omit<Kept, "for"> {
   try {
-    const { for: whose, urls } = JSON.parse(fs.readFileSync(path, "utf8")) as { for?: unknown; urls?: unknown };
-    if (whose !== key || !Array.isArray(urls)) return [];
-    return urls.filter((url): url is string => typeof url === "string" && URL.canParse(url)).slice(0, MOST);
+    const kept = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Record<keyof Kept, unknown>>;
+    if (kept.for === key) return { urls: urlsIn(kept.urls), earlier: urlsIn(kept.earlier) };
   } catch {
-    return [];
+    // There is none yet, or it is damaged: a broker will tell.
   }
+  return { urls: [], earlier: [] };
+}
+
+function urlsIn(value: unknown): readonly string[] {
+  if (!Array.isArray(value)) return [];
+  return value.filter((url): url is string => typeof url === "string" && URL.canParse(url)).slice(0, MOST);
 }

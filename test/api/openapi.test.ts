@@ -122,7 +122,7 @@ interface Shown {
 }
 
 /** Shown once, under another operation. */
-const ELSEWHERE: readonly string[] = ["jobs jobs", "task result", "task earlier"];
+const ELSEWHERE: readonly string[] = ["jobs jobs", "task result", "task earlier", "overview status", "overview lately"];
 
 /** `counters.failed`: members of members too. Bytes, names that a user chooses and stretches of tasks are explained on top. */
 function membersOf(operation: string, { properties = {} }: Shown, before = ""): string[] {

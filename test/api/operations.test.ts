@@ -122,6 +122,15 @@ describe.each([
       services: [{ name: "shout", workers: 1, answered: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }],
     });
 
+    expect(await ask("taskMap", { job })).toMatchObject({ count: 3, per: 1, runs: [5, 1, 0, 1, 5, 1] });
+    expect(await ask("workerPage")).toMatchObject({ total: 1, workers: [{ name: "one", place: 0, running: [] }] });
+    expect(await ask("overview")).toMatchObject({ status: { workers: { connected: 1 } }, problems: [{ job }] });
+    expect(await ask("history")).toMatchObject({ stepMs: 5000 });
+    const { conversations } = await ask("conversations");
+    const [{ id }] = conversations as [{ id: number }];
+    expect(await ask("conversation", { id })).toMatchObject({ id, over: false });
+    expect(await ask("access")).toMatchObject({ role: "admin" });
+
     expect(await ask("rerun", { job })).toEqual({ count: 1 });
     expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
     expect(await ask("task", { job, index: 1 })).toMatchObject({

@@ -11,8 +11,12 @@ export interface GroupLaunch {
   readonly leaseMs?: number;
   readonly graceMs?: number;
   readonly heartbeatMs?: number;
-  /** Where the brokers find the database, if not at the server itself. */
+}
+
+export interface BrokerPlace {
+  /** Where it finds the database, if not at the server itself. */
   readonly store?: string;
+  readonly more?: readonly string[];
 }
 
 /** Enough for a machine that has much else to do. */
@@ -38,7 +42,7 @@ export class GroupSite {
   }
 
   static async open(site: Site, server: PostgresServer, options: GroupLaunch = {}): Promise<GroupSite> {
-    return new GroupSite(site, server, options.store ?? (await server.database()), options);
+    return new GroupSite(site, server, await server.database(), options);
   }
 
   get store(): string {
@@ -46,26 +50,17 @@ export class GroupSite {
   }
 
   /** Starts it, or starts it again at its old address, and waits until it has opened its doors. */
-  async broker(name: string, more: readonly string[] = []): Promise<Launched> {
-    const launched = await this.launchBroker(name, more);
-    await launched.says(more.includes("--fallback") ? "standing by" : "listening on", DEADLINE_MS);
+  async broker(name: string, place: BrokerPlace = {}): Promise<Launched> {
+    const launched = await this.launchBroker(name, place);
+    await launched.says(place.more?.includes("--fallback") === true ? "standing by" : "listening on", DEADLINE_MS);
     return launched;
   }
 
-  async launchBroker(name: string, more: readonly string[] = []): Promise<Launched> {
+  async launchBroker(name: string, { store = this.#store, more = [] }: BrokerPlace = {}): Promise<Launched> {
     const port = this.#ports.get(name) ?? (await freePort());
     this.#ports.set(name, port);
     const { leaseMs = 3_000, graceMs = 30_000, heartbeatMs = 500 } = this.#options;
-    const args = [
-      LABORO,
-      "serve",
-      "--data",
-      this.dataOf(name),
-      "--listen",
-      `127.0.0.1:${port}`,
-      "--store",
-      this.#store,
-    ];
+    const args = [LABORO, "serve", "--data", this.dataOf(name), "--listen", `127.0.0.1:${port}`, "--store", store];
     args.push("--lease", String(leaseMs), "--grace", String(graceMs), "--heartbeat", String(heartbeatMs), ...more);
     const launched = this.site.launch(`broker ${name}`, args);
     this.#brokers.set(name, launched);

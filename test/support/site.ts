@@ -20,6 +20,8 @@ export interface BrokerLaunch {
   readonly openFiles?: number;
   /** `--door`, one each. */
   readonly doors?: readonly string[];
+  /** Any other option of `serve`. */
+  readonly options?: readonly string[];
 }
 
 export interface WorkerLaunch {
@@ -80,6 +82,7 @@ export class Site {
     const { heartbeatMs = 500, graceMs = 30_000 } = options;
     const args = [LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
     for (const door of options.doors ?? []) args.push("--door", door);
+    args.push(...(options.options ?? []));
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
     this.#broker = this.launch("the broker", args, options.openFiles);
     return this.#broker;

@@ -82,6 +82,8 @@ export class AnsiLines {
 
   #follow(one: string, code: number): void {
     if (this.#state === "escape") {
+      // ESC ( B and the like: one more is to come.
+      if (code >= 0x20 && code <= 0x2f) return;
       this.#state = one === "[" ? "control" : "]PX^_".includes(one) ? "string" : "text";
       this.#escapeInString = false;
     } else if (this.#state === "string") {

@@ -101,6 +101,8 @@ export class BrokerInGroup implements BrokerGroup {
   async start(): Promise<void> {
     await this.#membership.start();
     this.#hearing.start();
+    // They would notice by themselves; their workers know sooner where to go.
+    void this.#peers.gather("peer.hello", {});
   }
 
   /** After the last write. What waits here is anybody's from now on. */

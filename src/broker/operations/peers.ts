@@ -41,6 +41,13 @@ export const PEER_OPERATIONS: ReadonlyMap<string, ForPeer> = new Map([
     "peer.forgive",
     forPeer(s.object({ name: s.text() }), async (core, { name }) => ({ known: await core.forgive(name) })),
   ],
+  [
+    "peer.hello",
+    forPeer(nothing, async (core) => {
+      await core.membership?.refresh();
+      return {};
+    }),
+  ],
   ["peer.joined", forPeer(worker, (core, given) => core.moves?.joinedElsewhere(given.worker) ?? {})],
   ["peer.has", forPeer(worker, (core, given) => ({ here: core.moves?.isHere(given.worker) ?? false }))],
   [

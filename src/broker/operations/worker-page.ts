@@ -1,9 +1,11 @@
 /** Workers as a long list is looked at: in an order, some at a time, with what they run. */
 import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
+import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
 import { index, limit } from "./members.js";
 import { operation } from "./operation.js";
-import { viewOfWorker, workerView } from "./workers.js";
+import { viewOfWorker, type WorkerView, workerView } from "./workers.js";
 
 const PAGE = 500;
 /** Tasks listed of one worker; `tasks` has how many there are. */
@@ -31,7 +33,7 @@ const input = s.object({
   order: s.withDefault(
     s.described(
       s.choice("use", "name", "busy", "trouble"),
-      "least recently used first; by name; most slots in use first; those with trouble first",
+      "least recently used first, those of other brokers last; by name; most slots in use first; those with trouble first",
     ),
     "use",
   ),
@@ -51,27 +53,78 @@ export const workerPage = operation({
     total: s.described(s.count(), "how many there are"),
     matching: s.described(s.count(), "how many of them were asked for"),
   }),
-  perform: (core, given) => {
-    const byUse = [...core.state.workers.values()].sort((a, b) => a.lastUse - b.lastUse);
-    const places = new Map(byUse.map((one, place) => [one, place]));
-    const wanted = byUse.filter((one) => isIn(one, given.state) && hasText(one, given.find?.toLowerCase()));
+  perform: async (core, given) => {
+    const all = [...here(core), ...(await elsewhere(core))].sort((a, b) => a.lastUse - b.lastUse);
+    const places = new Map(all.map((one, place) => [one, place]));
+    const wanted = all.filter((one) => isIn(one, given.state) && hasText(one, given.find?.toLowerCase()));
     const ordered = given.order === "use" ? wanted : wanted.sort(ORDERS[given.order]);
     const shown = ordered.slice(given.from, given.from + given.limit);
     return {
-      workers: shown.map((one) => ({
-        ...viewOfWorker(core, one),
-        place: places.get(one) ?? 0,
-        running: runningAt(one),
-      })),
-      total: byUse.length,
+      workers: shown.map((one) => ({ ...one.view(), place: places.get(one) ?? 0, running: one.running() })),
+      total: all.length,
       matching: wanted.length,
     };
   },
 });
 
-const usedSlots = ({ profile, free }: WorkerState): number => profile.total.slots - (free.slots ?? 0);
+/** As much of a worker as a list is ordered and filtered by; the rest is made of those that are shown. */
+interface Listed {
+  readonly texts: readonly string[];
+  readonly name: string;
+  readonly connected: boolean;
+  readonly draining: boolean;
+  readonly standing: WorkerView["standing"];
+  readonly used: number;
+  readonly lastUse: number;
+  view(): WorkerView;
+  running(): Running[];
+}
 
-const isIn = (one: WorkerState, state: (typeof STATES)[number] | undefined): boolean => {
+type Running = s.ReadBy<typeof runningTask>;
+
+function here(core: Core): Listed[] {
+  return Array.from(core.state.workers.values(), (one) => {
+    const { name, protocol, pool, address = "", tags, services, total } = one.profile;
+    return {
+      texts: [name, protocol, pool, address, ...tags, ...services],
+      name,
+      connected: one.connected,
+      draining: one.draining,
+      standing: one.standing,
+      used: total.slots - (one.free.slots ?? 0),
+      lastUse: one.lastUse,
+      view: () => viewOfWorker(core, one),
+      running: () => runningAt(one),
+    };
+  });
+}
+
+/** Workers at other brokers of the group: when they are used, and what they run, is those brokers' affair. */
+async function elsewhere(core: Core): Promise<Listed[]> {
+  const { peers } = core;
+  if (peers === undefined) return [];
+  const found: Listed[] = [];
+  for (const { peer, answer } of await peers.gather<{ workers: WorkerView[] }>("peer.workers", {})) {
+    for (const view of answer.workers) {
+      if (core.state.workers.has(WorkerId(view.id))) continue;
+      const { name, protocol, pool, address = "", tags, services, connected, draining, standing, total, free } = view;
+      found.push({
+        texts: [name, protocol, pool, address, ...tags, ...services],
+        name,
+        connected,
+        draining,
+        standing,
+        used: (total.slots ?? 0) - (free.slots ?? 0),
+        lastUse: Number.MAX_SAFE_INTEGER,
+        view: () => ({ ...view, broker: peer.name }),
+        running: () => [],
+      });
+    }
+  }
+  return found;
+}
+
+const isIn = (one: Listed, state: (typeof STATES)[number] | undefined): boolean => {
   switch (state) {
     case undefined:
       return true;
@@ -82,34 +135,30 @@ const isIn = (one: WorkerState, state: (typeof STATES)[number] | undefined): boo
     case "draining":
       return one.draining;
     case "busy":
-      return one.connected && usedSlots(one) > 0;
+      return one.connected && one.used > 0;
     case "idle":
-      return one.connected && usedSlots(one) === 0;
+      return one.connected && one.used === 0;
     default:
       return one.standing === state;
   }
 };
 
-function hasText({ profile }: WorkerState, text: string | undefined): boolean {
-  if (text === undefined) return true;
-  const { name, protocol, pool, address = "", tags, services } = profile;
-  return [name, protocol, pool, address, ...tags, ...services].some((one) => one.toLowerCase().includes(text));
-}
+const hasText = ({ texts }: Listed, text: string | undefined): boolean =>
+  text === undefined || texts.some((one) => one.toLowerCase().includes(text));
 
-const byName = (a: WorkerState, b: WorkerState): number =>
-  a.profile.name < b.profile.name ? -1 : a.profile.name > b.profile.name ? 1 : 0;
+const byName = (a: Listed, b: Listed): number => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-const trouble = ({ standing, connected, draining }: WorkerState): number =>
+const trouble = ({ standing, connected, draining }: Listed): number =>
   standing === "banned" ? 0 : standing === "suspended" ? 1 : connected ? (draining ? 3 : 4) : 2;
 
-const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: WorkerState, b: WorkerState) => number>> = {
+const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: Listed, b: Listed) => number>> = {
   name: byName,
-  busy: (a, b) => usedSlots(b) - usedSlots(a) || byName(a, b),
+  busy: (a, b) => b.used - a.used || byName(a, b),
   trouble: (a, b) => trouble(a) - trouble(b) || byName(a, b),
 };
 
-function runningAt(worker: WorkerState): s.ReadBy<typeof runningTask>[] {
-  const found: s.ReadBy<typeof runningTask>[] = [];
+function runningAt(worker: WorkerState): Running[] {
+  const found: Running[] = [];
   for (const { job, first, tasks, attempt, startedAt } of claimsOf(worker)) {
     for (let at = 0; at < tasks.length && found.length < PAGE; at++) {
       if (tasks[at] !== STARTED) continue;

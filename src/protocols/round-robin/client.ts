@@ -1,6 +1,6 @@
 /** A client of a round-robin server: ours or an original. */
 import { LaboroError } from "../../model/errors.js";
-import { id8, type Message, MQS_MORE, ONGOING, PING_ARGUMENT, STREAM } from "./frames.js";
+import { id4, id8, type Message, MQS_MORE, ONGOING, PING_ARGUMENT, STREAM } from "./frames.js";
 import { type LinkOptions, RoundRobinLink } from "./link.js";
 import { StreamReader } from "./stream.js";
 
@@ -84,6 +84,9 @@ export class RoundRobinClient {
   }
 
   #track(to: readonly Uint8Array[], args: readonly Uint8Array[]): Promise<Message> {
-    return this.#link.track({ to, id: id8(this.#link.nextId()), args }, this.#options.timeoutMs ?? TIMEOUT_MS);
+    const number = this.#link.nextId();
+    // Opaque to everyone; as wide as the original makes them.
+    const id = args[0] === PING_ARGUMENT ? id8(number) : id4(number);
+    return this.#link.track({ to, id, args }, this.#options.timeoutMs ?? TIMEOUT_MS);
   }
 }

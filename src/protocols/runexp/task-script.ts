@@ -94,10 +94,14 @@ function variables(recipe: ProcessRecipe, task: HandedTask): string[] {
   return all.map(([name, value]) => `export ${name}=${quote(value, `value of ${name}`)}`);
 }
 
+/** For what goes when the task goes. */
+const makeFolder =
+  'if [ -z "$laboro_dir" ]; then laboro_dir=$(command -p mktemp -d) || laboro_end "failed 1 file" 1; fi';
+
 /** Bytes of any kind, in a file that goes with the task. */
 function unpack(name: string, bytes: Uint8Array): string[] {
   return [
-    'if [ -z "$laboro_dir" ]; then laboro_dir=$(command -p mktemp -d) || laboro_end "failed 1 file" 1; fi',
+    makeFolder,
     `command -p base64 -d >"$laboro_dir/${name}" <<'LABORO' || laboro_end "failed 1 file" 1`,
     Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64"),
     "LABORO",
@@ -154,20 +158,20 @@ function running(command: string, recipe: ProcessRecipe, timeLimitMs: number | u
   const seconds = Math.max(0.001, timeLimitMs / 1000);
   return [
     ...executable,
+    makeFolder,
     // With job control each command is a process group of its own, all of which can be signalled.
     "set -m",
-    `trap 'laboro_late=" timeout"' USR1`,
     `${run} &`,
     "laboro_task=$!",
-    `( exec >/dev/null${logged ? " 4>&-" : ""}; sleep ${seconds} || sleep ${Math.ceil(seconds)}; kill -USR1 $$; kill -TERM -- -$laboro_task; ` +
-      `sleep ${GRACE_S}; kill -KILL -- -$laboro_task ) &`,
+    // A file tells that it was too late: a signal to this shell would end its wait, and bash then forgets how the task ended.
+    `( exec >/dev/null${logged ? " 4>&-" : ""}; sleep ${seconds} || sleep ${Math.ceil(seconds)}; : >"$laboro_dir/late"; ` +
+      `kill -TERM -- -$laboro_task; sleep ${GRACE_S}; kill -KILL -- -$laboro_task ) &`,
     "laboro_clock=$!",
     "wait $laboro_task",
     "laboro_status=$?",
-    // A wait that the signal has ended says nothing of the task.
-    'if [ -n "$laboro_late" ]; then wait $laboro_task; laboro_status=$?; fi',
     "kill -KILL -- -$laboro_clock",
     "wait $laboro_clock",
+    'if [ -e "$laboro_dir/late" ]; then laboro_late=" timeout"; fi',
     ...after,
   ];
 }

@@ -167,6 +167,12 @@ export class WorkerSession implements WorkerPort {
     this.#lifeline.cut(this.#heartbeatMs());
   }
 
+  /** Whether it is there matters to those that wait for its answers: a PONG more does no harm, and one that cannot be sent tells. */
+  probe(): void {
+    if (this.#given.wanted === 0 || this.#dialect === "prototype") return;
+    this.#voice.say("PONG", { broker_time: Math.round(now()), config_version: this.#config.version });
+  }
+
   back(voice: Voice): void {
     this.#voice = voice;
     this.#heard();

@@ -25,7 +25,10 @@ const MOST_BYTES = 512 * 1024 * 1024;
 
 interface Client {
   voice: Voice;
-  readonly requests: Set<RequestId>;
+  /** Its connection is over, and it may come back for its answers. */
+  away: boolean;
+  /** Each with what ends it. */
+  readonly requests: Map<RequestId, () => void>;
 }
 
 type Delimited = Extract<Heard, { kind: "message" }>;
@@ -45,17 +48,28 @@ export class ClientSide {
   joined(peer: Peer): void {
     const voice = this.#voiceOf(peer);
     const known = this.#clients.get(peer.key);
-    if (known === undefined) this.#clients.set(peer.key, { voice, requests: new Set() });
-    else known.voice = voice;
+    if (known === undefined) this.#clients.set(peer.key, { voice, away: false, requests: new Map() });
+    else Object.assign(known, { voice, away: false });
   }
 
   left(peer: Peer): void {
     const client = this.#clients.get(peer.key);
     if (client === undefined) return;
     client.voice.end();
+    client.away = true;
     // One that has named itself may come back for its answers.
-    if (peer.identity[0] === 0) for (const request of [...client.requests]) this.#parts.core.forget(request);
-    if (peer.identity[0] === 0 || client.requests.size === 0) this.#clients.delete(peer.key);
+    if (peer.identity[0] === 0) {
+      for (const [request, done] of [...client.requests]) {
+        this.#parts.core.forget(request);
+        done();
+      }
+    }
+    this.#forgetAway(peer.key);
+  }
+
+  #forgetAway(key: string): void {
+    const client = this.#clients.get(key);
+    if (client?.away === true && client.requests.size === 0) this.#clients.delete(key);
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {
@@ -137,6 +151,7 @@ export class ClientSide {
       this.#requests--;
       this.#bytes -= whole.length;
       if (id !== undefined) client.requests.delete(id);
+      this.#forgetAway(client.voice.peer.key);
     };
     // A refusal may come before the number is known here.
     id = core.request({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
@@ -150,7 +165,7 @@ export class ClientSide {
         this.#refuse(client, messageId, delimited, codeOf(error), Buffer.from(answer).toString() || error);
       }
     });
-    if (!over) client.requests.add(id);
+    if (!over) client.requests.set(id, done);
   }
 
   /** Why nothing is taken, from anyone or from this client. */

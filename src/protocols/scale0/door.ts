@@ -101,10 +101,12 @@ async function openSockets(
   }
 }
 
+type Side = RouterEars & Required<Pick<RouterEars, "joined" | "left">>;
+
 /** What is said before all ports are open is heard when they are. */
 class Ears implements RouterEars {
-  #side: Required<RouterEars> | undefined;
-  readonly #early: ((side: Required<RouterEars>) => void)[] = [];
+  #side: Side | undefined;
+  readonly #early: ((side: Side) => void)[] = [];
 
   joined(peer: Peer): void {
     this.#do((side) => side.joined(peer));
@@ -118,12 +120,16 @@ class Ears implements RouterEars {
     this.#do((side) => side.message(peer, frames));
   }
 
-  belongTo(side: Required<RouterEars>): void {
+  doubted(): void {
+    this.#side?.doubted?.();
+  }
+
+  belongTo(side: Side): void {
     this.#side = side;
     for (const act of this.#early.splice(0)) act(side);
   }
 
-  #do(act: (side: Required<RouterEars>) => void): void {
+  #do(act: (side: Side) => void): void {
     if (this.#side === undefined) this.#early.push(act);
     else act(this.#side);
   }

@@ -87,9 +87,14 @@ function shownBody(body: readonly Uint8Array[]): Record<string, unknown> {
   };
 }
 
+const shortened = ([name, value]: readonly [string, unknown]): readonly [string, unknown] => [
+  name,
+  typeof value === "string" && value.length > LONGEST_SHOWN ? `${value.slice(0, LONGEST_SHOWN)}…` : value,
+];
+
 export const shown = ({ command, parameters, body }: Message): { name: string; fields: Record<string, unknown> } => ({
   name: command,
-  fields: { ...parameters, ...shownBody(body) },
+  fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...shownBody(body) },
 });
 
 export function shownHeard(heard: Heard): { name: string; fields: Record<string, unknown> } {

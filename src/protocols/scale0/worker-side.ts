@@ -10,6 +10,10 @@ import type { Voice } from "./voice.js";
 /** Says something to all workers of the prototype's dialect that listen for it. */
 export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
 
+const DOUBT_MS = 50;
+/** Of a broker; those of ZeroMQ are no longer. */
+const LONGEST_IDENTITY = 255;
+
 type Prototype = Extract<Heard, { kind: "prototype" }>;
 
 export class WorkerSide {
@@ -18,6 +22,9 @@ export class WorkerSide {
   readonly #publish: Publish;
   readonly #voices = new Map<string, Voice>();
   readonly #sessions = new Map<string, WorkerSession>();
+  /** Where workers would rather be that asked for another broker, and have not connected here yet. */
+  readonly #homes = new Map<string, string>();
+  #doubt: NodeJS.Timeout | undefined;
 
   constructor(parts: Parts, voiceOf: (peer: Peer) => Voice, publish: Publish) {
     this.#parts = parts;
@@ -34,7 +41,16 @@ export class WorkerSide {
   left(peer: Peer): void {
     this.#voices.get(peer.key)?.end();
     this.#voices.delete(peer.key);
+    this.#homes.delete(peer.key);
     this.#sessions.get(peer.key)?.cut();
+  }
+
+  /** A connection is over, and it is not known whose: what cannot be said to a worker tells. Once for many at a time. */
+  doubted(): void {
+    this.#doubt ??= setTimeout(() => {
+      this.#doubt = undefined;
+      for (const session of [...this.#sessions.values()]) session.probe();
+    }, DOUBT_MS);
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {
@@ -91,16 +107,13 @@ export class WorkerSide {
         if (brokers.length === 0) voice.refuse(503, "this broker is to be taken down, and knows no other");
         else voice.say("CHANGEBROKER", { brokers });
         const { preferred_broker: home } = parameters;
-        if (typeof home === "string") this.#homes.set(peer.key, home);
+        if (typeof home === "string") this.#homes.set(peer.key, home.slice(0, LONGEST_IDENTITY));
         return;
       }
       default:
         this.#fault(peer, voice, 400, misplaced(command, this.#parts.brokers.self.client_uri), false);
     }
   }
-
-  /** Where workers would rather be that asked for another broker, and have not connected here yet. */
-  readonly #homes = new Map<string, string>();
 
   #hearPrototype(peer: Peer, voice: Voice, { word, value }: Prototype): void {
     const session = this.#sessions.get(peer.key);
@@ -142,6 +155,7 @@ export class WorkerSide {
 
   /** Those that the core does not know have heard nothing of the end. */
   close(): void {
+    clearTimeout(this.#doubt);
     for (const session of [...this.#sessions.values()]) session.close("the broker is stopping");
     for (const voice of this.#voices.values()) voice.end();
   }

@@ -4,6 +4,7 @@
  *   greeting    both have sent their 64 bytes or are about to
  *   handshake   NULL: READY both ways. PLAIN, the side that is bound: HELLO, WELCOME, INITIATE, READY
  *   open        messages, and PING where nothing was heard for a while
+ *   failing     the peer broke the rules; what it sends is not looked at any more
  *   closed      whatever the reason; said once
  *
  * The side that is bound answers READY with READY, and does not speak first: by then it knows whom it speaks to, and can take the name by
@@ -25,8 +26,9 @@ import {
   readHello,
   readProperties,
 } from "./zmtp-commands.js";
-import { encodeCommand, FrameReader, type Incoming, messageSize, writeMessage } from "./zmtp-frames.js";
+import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
 import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
+import { Outgoing } from "./zmtp-outgoing.js";
 
 export interface Side {
   readonly socketType: string;
@@ -50,8 +52,6 @@ export interface ConnectionEars {
 
 const HANDSHAKE_MS = 10_000;
 const MISSED_LIMIT = 3;
-/** So much does not wait for the end of the turn. */
-const FLUSH_BYTES = 1024 * 1024;
 const KEEP_ALIVE_MS = 10_000;
 
 export class ZmtpConnection {
@@ -59,18 +59,16 @@ export class ZmtpConnection {
   readonly #side: Side;
   readonly #ears: ConnectionEars;
   readonly #reader: FrameReader;
+  readonly #outgoing: Outgoing;
   readonly #patience: NodeJS.Timeout;
   readonly #take = (incoming: Incoming): void => this.#took(incoming);
-  #state: "greeting" | "handshake" | "open" | "closed" = "greeting";
+  #state: "greeting" | "handshake" | "open" | "failing" | "closed" = "greeting";
   #greeting: Buffer = Buffer.alloc(0);
   #welcomed = false;
   /** The peer answers PING: it says that it speaks 3.1, or has sent one itself. */
   #answers = false;
   #heard = false;
   #silent = 0;
-  #queue: (readonly Uint8Array[] | Buffer)[] = [];
-  #queued = 0;
-  #flushing = false;
   #why = "the connection was closed by the other end";
 
   constructor(socket: Socket, side: Side, ears: ConnectionEars) {
@@ -78,7 +76,11 @@ export class ZmtpConnection {
     this.#side = side;
     this.#ears = ears;
     this.#reader = new FrameReader(side.limits);
-    this.#patience = setTimeout(() => this.#fail(bad("the handshake took too long")), HANDSHAKE_MS);
+    this.#outgoing = new Outgoing(socket, side.limits.queueBytes);
+    this.#patience = setTimeout(() => {
+      this.#fail(bad("the handshake took too long"));
+      socket.destroy();
+    }, HANDSHAKE_MS);
     socket.setNoDelay(true);
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
     socket.on("data", (chunk: Buffer) => this.#received(chunk));
@@ -95,12 +97,12 @@ export class ZmtpConnection {
 
   /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
   send(frames: readonly Uint8Array[]): boolean {
-    return this.#enqueue(frames, messageSize(frames));
+    return this.#state === "open" && this.#outgoing.message(frames);
   }
 
   /** The same for a message, or a command, that is in its bytes already. */
   sendBytes(bytes: Buffer): boolean {
-    return this.#enqueue(bytes, bytes.length);
+    return this.#state === "open" && this.#outgoing.bytes(bytes);
   }
 
   /** Called once a heartbeat interval by whoever has the timer. */
@@ -118,7 +120,7 @@ export class ZmtpConnection {
 
   /** What is queued leaves first. */
   end(): void {
-    this.#flush();
+    this.#outgoing.flush();
     this.#socket.end();
   }
 
@@ -127,39 +129,9 @@ export class ZmtpConnection {
     this.#socket.destroy();
   }
 
-  #enqueue(what: readonly Uint8Array[] | Buffer, size: number): boolean {
-    if (this.#state !== "open") return false;
-    if (this.#queued + this.#socket.writableLength + size > this.#side.limits.queueBytes) return false;
-    this.#queue.push(what);
-    this.#queued += size;
-    if (this.#queued > FLUSH_BYTES) {
-      this.#flush();
-    } else if (!this.#flushing) {
-      this.#flushing = true;
-      process.nextTick(() => {
-        this.#flushing = false;
-        this.#flush();
-      });
-    }
-    return true;
-  }
-
-  #flush(): void {
-    if (this.#queued === 0 || this.#state !== "open") return;
-    const bytes = Buffer.allocUnsafe(this.#queued);
-    let at = 0;
-    for (const one of this.#queue) {
-      if (one instanceof Uint8Array) at += one.copy(bytes, at);
-      else at = writeMessage(bytes, at, one);
-    }
-    this.#queue = [];
-    this.#queued = 0;
-    this.#socket.write(bytes);
-  }
-
   #received(chunk: Buffer): void {
     this.#heard = true;
-    if (this.#state === "closed") return;
+    if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
       else this.#reader.push(chunk, this.#take);
@@ -188,7 +160,7 @@ export class ZmtpConnection {
   }
 
   #took(incoming: Incoming): void {
-    if (this.#state === "closed") return;
+    if (this.#state === "closed" || this.#state === "failing") return;
     if (incoming.kind === "command") {
       this.#onCommand(incoming.body);
     } else if (this.#state !== "open") {
@@ -275,18 +247,22 @@ export class ZmtpConnection {
   }
 
   #fail(fault: LaboroError): void {
-    this.#ears.faulty(fault);
-    this.#why = fault.message;
-    // What was said to refuse it may still leave.
-    this.#socket.destroySoon();
+    const before = this.#state;
+    if (before !== "failing") {
+      this.#state = "failing";
+      this.#why = fault.message;
+      this.#ears.faulty(fault);
+    }
+    // What was said to refuse a handshake may still leave; its time is limited.
+    if (before === "greeting" || before === "handshake") this.#socket.destroySoon();
+    else this.#socket.destroy();
   }
 
   #closed(): void {
     if (this.#state === "closed") return;
     this.#state = "closed";
     clearTimeout(this.#patience);
-    this.#queue = [];
-    this.#queued = 0;
+    this.#outgoing.clear();
     this.#ears.closed(this.#why);
   }
 }

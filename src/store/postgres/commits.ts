@@ -126,28 +126,23 @@ class Attempt<T> {
   }
 
   async run(client: Client, mark: readonly Value[]): Promise<T> {
-    const sent: Promise<unknown>[] = [client.unsafe("BEGIN").execute()];
-    const session = pipeline(client, sent);
-    const marked = session.send<Mark>(BEGIN_BATCH, mark);
-    const answering = this.work.run(session, this.apart);
+    const pipeline = new Pipeline(client);
+    const begun = pipeline.begin();
+    const marked = pipeline.send<Mark>(BEGIN_BATCH, mark);
+    const answering = this.work.run(pipeline, this.apart);
+    answering.catch(() => {});
     try {
-      const early = this.#known(await marked.then(([row]) => row));
+      await begun;
+      const early = this.#known((await marked)[0]);
       if (early !== undefined) return early.answer;
       const answer = await answering;
-      await Promise.all(sent);
       await this.#commit(client, answer);
       return answer;
     } catch (cause) {
       if (this.unheard !== undefined && isKnownBatch(cause)) return this.unheard.answer;
       throw cause;
     } finally {
-      // Whatever is still to answer answers before the connection is used for anything else.
-      await answering.catch(() => {});
-      await Promise.allSettled(sent);
-      client
-        .unsafe("ROLLBACK")
-        .execute()
-        .catch(() => {});
+      await pipeline.end();
     }
   }
 
@@ -176,13 +171,38 @@ class Attempt<T> {
   }
 }
 
-/** Sends at once and in order, and keeps what was sent. */
-const pipeline = (client: Client, sent: Promise<unknown>[]): Session => ({
-  send: <Row extends object>(statement: string, values: readonly Value[] = []) => {
-    const rows = send<Row>(client, statement, values);
-    // Who sent it hears of it; here it is only waited for.
-    rows.catch(() => {});
-    sent.push(rows);
-    return rows;
-  },
-});
+/** The statements of one try: sent at once and in order, as long as it lasts. */
+class Pipeline implements Session {
+  readonly #client: Client;
+  readonly #sent: Promise<unknown>[] = [];
+  #over = false;
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  begin(): Promise<unknown> {
+    return this.#keep(this.#client.unsafe("BEGIN").execute());
+  }
+
+  send<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
+    // An operation may not have heard yet that another has failed: what it sends now would go into the next try.
+    if (this.#over) return Promise.reject(new LaboroError("LABORO_INTERNAL", "the batch has been given up"));
+    return this.#keep(send<Row>(this.#client, statement, values));
+  }
+
+  /** What is still to answer answers before the connection is used for anything else. */
+  async end(): Promise<void> {
+    this.#over = true;
+    await Promise.allSettled(this.#sent);
+    const rollback = this.#client.unsafe("ROLLBACK").execute();
+    rollback.catch(() => {});
+  }
+
+  #keep<P extends Promise<unknown>>(sent: P): P {
+    // Who sent it hears of its failure.
+    sent.catch(() => {});
+    this.#sent.push(sent);
+    return sent;
+  }
+}

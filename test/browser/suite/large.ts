@@ -61,9 +61,8 @@ export function describeLarge(browser: () => Browser): void {
   beforeAll(async () => {
     scene = await Scene.open();
     const { core } = scene.broker;
-    for (let at = 0; at < WORKERS; at++) {
-      await core.workerJoins(profile(`worker-${String(at).padStart(5, "0")}`), [], IDLE);
-    }
+    const names = Array.from({ length: WORKERS }, (_, at) => `worker-${String(at).padStart(5, "0")}`);
+    await Promise.all(names.map((name) => core.workerJoins(profile(name), [], IDLE)));
     const id = WorkerId("quick");
     const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, stocks: true });
     await core.workerJoins(swift, [], quick(scene, id));

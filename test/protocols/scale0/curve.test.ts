@@ -112,6 +112,23 @@ describe("a door with CURVE", () => {
     await expect(stranger.ended).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
   });
 
+  it("notices that a worker is gone, though ZeroMQ does not say who went", async () => {
+    const { shop, broker, known } = await openWithKeys();
+    await shop.client.ask("configSet", { settings: { heartbeat_interval: 200 } });
+    const worker = withKeys(shop.workers, known, broker.publicKey, 20_000);
+    await worker.ask("CONNECT", { services: ["echo"] });
+    await worker.ask("PING", { heartbeat_interval: 600 });
+    const client = withKeys(shop.clients, known, broker.publicKey, 20_000, "c1");
+    await client.say("WORKREQUEST", { service: "echo", message_id: 1 });
+    await worker.hear();
+    worker.close();
+    expect((await client.hear())[1]).toMatchObject({
+      code: 504,
+      message_id: 1,
+      message: expect.stringContaining("lost"),
+    });
+  });
+
   it("is the round-robin door, too", async () => {
     const { shop, broker, known } = await openWithKeys(["scale0", "round-robin"]);
     const url = roundRobinOf(shop);

@@ -18,7 +18,7 @@ describe("with a worker killed every second", () => {
     `${REQUESTS} requests are each answered or refused, none twice, none in silence`,
     async () => {
       const shop = await openScale0();
-      await shop.client.ask("configSet", { settings: { heartbeat_interval: 500 } });
+      await shop.client.ask("configSet", { settings: { heartbeat_interval: 2_000 } });
       const script = join(fileURLToPath(import.meta.url), "..", "literal-worker.mjs");
       const workers: Launched[] = [];
       let started = 0;

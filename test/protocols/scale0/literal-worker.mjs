@@ -9,12 +9,12 @@ let last = Promise.resolve();
 const say = (command, parameters, ...body) => {
   last = last.then(() => socket.send([command, JSON.stringify(parameters), ...body]));
 };
-const ping = () => say("PING", { heartbeat_interval: 500, time: Date.now(), config_version: version });
+const ping = () => say("PING", { heartbeat_interval: 2000, time: Date.now(), config_version: version });
 const connect = () => say("CONNECT", { config_type: "ZFL", services: ["echo"] });
 connect();
 setInterval(() => {
   if (version !== undefined) ping();
-}, 300);
+}, 500);
 for await (const [command, parameters, ...body] of socket) {
   const said = JSON.parse(parameters.toString());
   if (command.toString() === "CONFIG") {

@@ -253,3 +253,26 @@ describe("a worker whose connection is cut", () => {
     expect(await shop.client.workers()).toEqual([]);
   });
 });
+
+describe("a client that goes without waiting", () => {
+  it("takes its requests with it, if it has no name to come back by; otherwise its answer waits for nobody", async () => {
+    const shop = await openScale0({ settings: { maxWaitingRequests: 3 } });
+    for (const name of [undefined, "c1"]) {
+      const client = dealer(shop.clients, name);
+      await client.ask("PING", {});
+      for (let i = 0; i < 3; i++) await client.say("WORKREQUEST", { service: "none", message_id: i, timeout: 500 });
+      await until("they wait", async () => (await shop.client.ask("status", {})).requests.waiting === 3);
+      client.close();
+      await until("none waits", async () => (await shop.client.ask("status", {})).requests.waiting === 0);
+    }
+    const worker = await startedWorker(shop, "w1");
+    const first = dealer(shop.clients, "c2");
+    await first.say("WORKREQUEST", { service: "echo", message_id: 1 }, "x");
+    const [, { work_request_identifier }] = await worker.hear();
+    first.close();
+    const second = dealer(shop.clients, "c2");
+    expect((await second.ask("PING", {}))[0]).toBe("PONG");
+    await worker.say("WORKREPLY", { work_request_identifier }, "after all");
+    expect(await second.hear()).toEqual(["WORKREPLY", { message_id: 1 }, "after all"]);
+  });
+});

@@ -85,9 +85,14 @@ class Both {
   async #die(orderly: boolean): Promise<void> {
     const [gone, left] = this.#sides;
     if (gone === undefined || left === undefined) throw new Error("two brokers are open");
-    if (orderly) await gone.engine.group?.leave();
-    else
-      await this.#harness.sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${gone.epoch}`;
+    const { sql } = this.#harness;
+    if (orderly) {
+      await gone.engine.group?.leave();
+      // By its own clock, which is not that of this test.
+      await sql`UPDATE laboro.job SET ended_at = ${this.#now} WHERE ended_at > 1e12`;
+    } else {
+      await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${gone.epoch}`;
+    }
     const claimed = this.world.reap(gone.epoch, this.#now);
     const bereft = await left.engine.group?.reap(this.#now);
     expect(bereft).toEqual(claimed.length > 0 ? [gone.epoch] : []);
@@ -128,6 +133,7 @@ it("answers and remembers as the model does, whatever two brokers do and however
         await harness.dispose();
       }
     }),
-    { numRuns: RUNS },
+    // To look for a shorter example takes minutes here: the seed finds it again.
+    { numRuns: RUNS, endOnFailure: true },
   );
 }, 300_000);

@@ -138,6 +138,7 @@ function factsOf(worker: Worker): Child[] {
   };
   add("Protocol", protocol);
   if (from !== undefined) add("Address", from);
+  if (worker.broker !== undefined) add("Broker", worker.broker);
   add("Pool", pool);
   add("Slots", `${count(usedSlots(worker))} of ${count(total.slots ?? 0)} in use`);
   for (const [name, amount] of Object.entries(total)) {

@@ -49,6 +49,8 @@ export class TaskPanel {
       this.#attempts,
       this.#output.element,
     );
+    // Until it is known that there may be any.
+    this.#output.element.hidden = true;
     if (hasEntries) void this.#readEntry();
   }
 

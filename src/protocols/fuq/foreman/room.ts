@@ -27,6 +27,11 @@ export class Room {
     return this.#paused ? own : Math.max(own, room);
   }
 
+  /** Whether what the worker has, and is to have, leaves room for it. */
+  has(tasks: HeldTasks): boolean {
+    return !this.#paused && tasks.atWorker + tasks.count("unsent") <= this.slots - this.#kept;
+  }
+
   /** Free slots, as an OK names them. */
   free(tasks: HeldTasks): number {
     return Math.max(0, this.slots - tasks.atWorker);
@@ -46,6 +51,10 @@ export class Room {
     return this.#paused;
   }
 
+  pause(): void {
+    this.#paused = true;
+  }
+
   resume(): void {
     this.#paused = false;
   }
@@ -60,7 +69,7 @@ export class Room {
 
   /** The worker has refused a task, and says that it has so many slots free. Gives how long it is left alone. */
   refused(free: number): number {
-    this.#paused = true;
+    this.pause();
     if (free > 0 && !this.#usesLast && ++this.#withRoom >= REFUSALS) {
       this.#withRoom = 0;
       this.#kept = Math.min(this.slots, this.#kept + 1);

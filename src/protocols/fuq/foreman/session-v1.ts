@@ -72,7 +72,11 @@ export class SessionV1 implements WorkerPort {
   }
 
   onClose(): void {
-    if (this.#state === "SV_EXIT") return;
+    this.#end();
+    this.#desk.gone();
+  }
+
+  #end(): void {
     this.#state = "SV_EXIT";
     clearTimeout(this.#leaving);
     this.#desk.close();
@@ -192,6 +196,7 @@ export class SessionV1 implements WorkerPort {
   }
 
   close(): void {
+    this.#end();
     this.#parts.transport.close();
   }
 

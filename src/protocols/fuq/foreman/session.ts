@@ -77,7 +77,11 @@ export class ForemanSession implements WorkerPort {
 
   /** The connection is gone. */
   onClose(): void {
-    if (this.#state === "closed") return;
+    this.#end();
+    this.#desk.gone();
+  }
+
+  #end(): void {
     this.#state = "closed";
     this.#talk.exit();
     for (const timer of this.#timers) clearTimeout(timer);
@@ -275,6 +279,7 @@ export class ForemanSession implements WorkerPort {
   }
 
   close(reason: string): void {
+    this.#end();
     this.#parts.transport.close(1001, reason);
   }
 

@@ -41,6 +41,7 @@ export class WorkerDesk {
   #profile: WorkerProfile | undefined;
   #pause: NodeJS.Timeout | undefined;
   #leaving = false;
+  #orderly = false;
   #closed = false;
 
   constructor(parts: DeskParts) {
@@ -60,6 +61,8 @@ export class WorkerDesk {
 
   /** It gets nothing until its first HELLO is reconciled. */
   async join(profile: DeskProfile): Promise<void> {
+    // What an older connection does yet would be done to the same tasks.
+    this.#core.portOf(profile.id)?.close("another connection of this worker took over");
     const known = await this.#core.heldBy(profile.id);
     if (this.#closed) return;
     for (const { job, first, last, attempt } of known) {
@@ -81,15 +84,22 @@ export class WorkerDesk {
     if (this.#closed) this.#core.workerGone(profile.id, this.#parts.port, false);
   }
 
-  /** The connection is gone. */
+  /** Nothing more is told or heard, whether or not the connection is gone already. What was not sent waits for others. */
   close(): void {
+    if (this.#closed) return;
+    this.room.pause();
+    this.#giveBack(this.#takeUnsent());
     this.#closed = true;
-    const orderly = this.#leaving && this.#tasks.own === 0;
+    this.#orderly = this.#leaving && this.#tasks.own === 0;
     clearTimeout(this.#pause);
     this.#tasks.clear();
-    this.#unsent = [];
     this.#toCancel.clear();
-    if (this.#profile !== undefined) this.#core.workerGone(this.#profile.id, this.#parts.port, orderly);
+  }
+
+  /** The connection is gone. */
+  gone(): void {
+    this.close();
+    if (this.#profile !== undefined) this.#core.workerGone(this.#profile.id, this.#parts.port, this.#orderly);
   }
 
   /** It was told to stop: its end is no loss. */
@@ -104,12 +114,26 @@ export class WorkerDesk {
     const back: HeldTask[] = [];
     for (let index = first; index <= last; index++) {
       const described = describeTask(job, index);
-      const held = { jobId: job.id, task: index + 1, attempt, since: now(), timedOut: false };
-      if (described === undefined || this.room.paused || this.#leaving) back.push({ ...held, state: "unsent" });
-      else this.#unsent.push(this.#tasks.add({ ...held, state: "unsent", described }));
+      const held = this.#tasks.add({
+        jobId: job.id,
+        task: index + 1,
+        attempt,
+        state: "unsent",
+        since: now(),
+        timedOut: false,
+        ...(described === undefined ? {} : { described }),
+      });
+      if (described === undefined || !this.#mayTake) back.push(held);
+      else this.#unsent.push(held);
     }
     if (back.length > 0) this.#giveBack(back);
-    else this.#parts.wake();
+    this.offer();
+    this.#parts.wake();
+  }
+
+  /** What was decided when there was room may come when there is none. */
+  get #mayTake(): boolean {
+    return !this.#leaving && !this.#closed && this.room.has(this.#tasks);
   }
 
   retract(tasks: readonly TasksOf[]): void {

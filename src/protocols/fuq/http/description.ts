@@ -1,5 +1,5 @@
 /** Jobs in fuq's words: its description of a job, and its five states of one. */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, isAbsolute, join } from "node:path";
 import { type JobView, summaryOf } from "../../../broker/operations/job-view.js";
 import { finishedCount, type Job } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
@@ -52,15 +52,19 @@ export function logPlace({ name, recipe }: Pick<Job, "name" | "recipe">): { name
   const file = log === undefined ? "" : basename(log);
   return {
     name: file.endsWith(NUMBERED_LOG) ? file.slice(0, -NUMBERED_LOG.length) : name.replaceAll("/", "_"),
-    logging_dir: log === undefined ? placesOf(recipe).working_dir : dirname(log),
+    logging_dir: log === undefined ? placesOf(recipe).working_dir : placesOf(recipe).logging_dir,
   };
 }
+
+/** A log begins at the task's directory, a worker of fuq at its own. */
+const logDirectory = (dir: string, log: string): string =>
+  dir === "" || isAbsolute(log) ? dirname(log) : join(dir, dirname(log));
 
 /** Where it runs and where its log goes, as far as its recipe says so. */
 function placesOf(recipe: AnyRecipe): { working_dir: string; logging_dir: string } {
   const dir = "dir" in recipe && typeof recipe.dir === "string" ? recipe.dir : "";
   const log = "log" in recipe ? recipe.log : undefined;
-  return { working_dir: dir, logging_dir: log === undefined ? "" : dirname(log) };
+  return { working_dir: dir, logging_dir: log === undefined ? "" : logDirectory(dir, log) };
 }
 
 function commandOf(recipe: AnyRecipe): string {

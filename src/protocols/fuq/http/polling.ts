@@ -18,6 +18,7 @@ import type { Job } from "../../../model/job.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { describeTask, type TaskDescription } from "./description.js";
 import { Refused } from "./exchange.js";
+import { type Given, GivenTasks, rangeOf } from "./given.js";
 import type { FuqNode } from "./nodes.js";
 import { endOf } from "./outcome.js";
 import { type Asking, Questions, type Work } from "./questions.js";
@@ -36,20 +37,11 @@ export interface Update {
   readonly status: string;
 }
 
-interface Held {
-  readonly job: JobId;
-  readonly index: number;
-  readonly attempt: number;
-  readonly since: number;
-  /** On which it was given; absent where that was before this broker was started. */
-  readonly socket?: Socket;
-}
-
 export class PollingWorker implements WorkerPort {
   readonly #core: Core;
   readonly #node: FuqNode;
   readonly #pool: string;
-  readonly #held = new Map<string, Held>();
+  readonly #given = new GivenTasks();
   readonly #questions = new Questions(() => this.#tellRoom());
   readonly #sockets = new Set<Socket>();
   #joining: Promise<void> | undefined;
@@ -100,46 +92,37 @@ export class PollingWorker implements WorkerPort {
   #missTasks(): void {
     if (this.#missing <= 0 || this.#doubt !== undefined) return;
     if (this.#slots === 1) {
-      this.#giveBack([...this.#held.values()]);
+      this.#giveBack(this.#given.all());
       return;
     }
     const since = now();
     this.#doubt = setTimeout(() => {
       this.#doubt = undefined;
-      this.#giveUpMissing(since);
+      this.#giveBack(this.#given.lost(this.#missing, since));
       this.#missTasks();
       this.#tellRoom();
     }, 2 * this.#core.state.settings.graceMs).unref();
   }
 
   get #missing(): number {
-    return this.#held.size + this.#questions.wanted - this.#slots;
+    return this.#given.size + this.#questions.wanted - this.#slots;
   }
 
-  /** What did not arrive went down with its connection: it is clear which tasks those are where there are not more of them. */
-  #giveUpMissing(since: number): void {
-    const missing = this.#missing;
-    const old = [...this.#held.values()].filter((held) => held.since <= since);
-    const doubtful = old.filter(({ socket }) => socket === undefined || socket.destroyed);
-    if (missing >= old.length) this.#giveBack(old);
-    else if (missing >= doubtful.length) this.#giveBack(doubtful);
-  }
-
-  #giveBack(lost: readonly Held[]): void {
-    for (const { job, index } of lost) this.#held.delete(keyOf(job, index));
+  #giveBack(lost: readonly Given[]): void {
+    this.#given.remove(lost);
     if (lost.length > 0) this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
   }
 
   /** It has room for what it has and what it asks for. */
   #tellRoom(): void {
-    const room = this.#held.size + Math.min(this.#questions.wanted, Math.max(0, this.#slots - this.#held.size));
+    const room = this.#given.size + Math.min(this.#questions.wanted, Math.max(0, this.#slots - this.#given.size));
     if (room === this.#room || this.#joining === undefined) return;
     this.#room = room;
     this.#core.workerChanged(this.#profile());
   }
 
-  async #heldAs({ job, index }: Update): Promise<Held | undefined> {
-    const known = this.#held.get(keyOf(job, index));
+  async #heldAs({ job, index }: Update): Promise<Given | undefined> {
+    const known = this.#given.get(job, index);
     if (known !== undefined) return known;
     const found = await this.#core.store.job(job);
     if (found === undefined || index < 0 || index >= found.count) throw new Refused(500);
@@ -147,9 +130,9 @@ export class PollingWorker implements WorkerPort {
     return attempt === undefined ? undefined : { job, index, attempt, since: now() };
   }
 
-  #record(held: Held, { success, status }: Update): Promise<void> {
+  #record(held: Given, { success, status }: Update): Promise<void> {
     const { job, index, attempt, since: started } = held;
-    this.#held.delete(keyOf(job, index));
+    this.#given.remove([held]);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
     this.#tellRoom();
     const done = { job, index, attempt, started, ended: now(), outputEnd: 0, ...endOf(success, status) };
@@ -180,21 +163,11 @@ export class PollingWorker implements WorkerPort {
   }
 
   async #join(): Promise<void> {
-    const known = new Map<string, Held>();
-    for (const { job, first, last, attempt } of await this.#core.heldBy(this.#node.id)) {
-      for (let index = first; index <= last; index++) {
-        const before = this.#held.get(keyOf(job, index));
-        // What was never sent to it went nowhere. Before a start of the broker, nobody knows what was.
-        if (before?.attempt === attempt || !this.#everJoined) {
-          known.set(keyOf(job, index), before ?? { job, index, attempt, since: now() });
-        }
-      }
-    }
-    this.#held.clear();
-    for (const [key, held] of known) this.#held.set(key, held);
-    this.#room = this.#held.size;
+    // What was never sent to it went nowhere. Before a start of the broker, nobody knows what was.
+    this.#given.reconcile(await this.#core.heldBy(this.#node.id), !this.#everJoined);
+    this.#room = this.#given.size;
     this.#everJoined = true;
-    const running = Array.from(known.values(), (held) => ({ ...rangeOf(held), state: "running" as const }));
+    const running = this.#given.all().map((given) => ({ ...rangeOf(given), state: "running" as const }));
     await this.#core.workerJoins(this.#profile(), running, this);
     this.#lookWhetherGone();
   }
@@ -221,13 +194,13 @@ export class PollingWorker implements WorkerPort {
   #lookWhetherGone(): void {
     if (this.#joining === undefined || this.#sockets.size > 0) return;
     this.#end();
-    this.#core.workerGone(this.#node.id, this, this.#held.size === 0);
+    this.#core.workerGone(this.#node.id, this, this.#given.size === 0);
   }
 
   /** An answer could not be sent: it does not have these. */
   notSent(work: Work): void {
     if (work === "stop") return;
-    this.#giveBack(work.flatMap(({ job_id, task }) => this.#held.get(keyOf(job_id, task - 1)) ?? []));
+    this.#giveBack(work.flatMap(({ job_id, task }) => this.#given.get(job_id, task - 1) ?? []));
     this.#tellRoom();
   }
 
@@ -241,7 +214,7 @@ export class PollingWorker implements WorkerPort {
       const work: TaskDescription[] = [];
       for (; index <= upTo; index++) {
         const { socket } = question;
-        this.#held.set(keyOf(job.id, index), { job: job.id, index, attempt, since: now(), socket });
+        this.#given.add({ job: job.id, index, attempt, since: now(), socket });
         work.push(describeTask(job, index));
       }
       this.#core.workerStarted(
@@ -282,7 +255,3 @@ export class PollingWorker implements WorkerPort {
   call(): void {}
   uncall(): void {}
 }
-
-const keyOf = (job: number, index: number): string => `${job}.${index}`;
-
-const rangeOf = ({ job, index, attempt }: Held): TasksOf => ({ job, first: index, last: index, attempt });

@@ -24,6 +24,7 @@ export interface Badge {
 }
 
 const COOKIE = "fuq_foreman_auth";
+const KEEP_ALIVE_MS = 30_000;
 const LONGEST_ANSWER = 64 * 1024 * 1024;
 
 export class ForemanHttp {
@@ -37,7 +38,7 @@ export class ForemanHttp {
     this.#foreman = foreman;
     this.#info = info;
     // The foreman takes a worker whose connections are gone for gone.
-    const keep = { keepAlive: true, keepAliveMsecs: 30_000, maxFreeSockets: 2 };
+    const keep = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxFreeSockets: 2 };
     this.#agent = foreman.url.protocol === "https:" ? new SecureAgent(keep) : new PlainAgent(keep);
   }
 
@@ -116,6 +117,8 @@ export class ForemanHttp {
     return new Promise((resolve, reject) => {
       const request = url.protocol === "https:" ? secureRequest(url, options) : plainRequest(url, options);
       request.on("error", reject);
+      // A question may wait for hours, and its connection die meanwhile without a word.
+      request.on("socket", (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
       request.on("response", (response) => {
         const parts: Buffer[] = [];
         let length = 0;

@@ -2,11 +2,13 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../../../broker/clock.js";
+import { Complaints } from "../../../broker/doors/complaints.js";
 import type { Log } from "../../../broker/log.js";
-import type { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../model/errors.js";
 import { openSlots } from "../../../worker/processes/index.js";
 import { MESSAGE_LIMIT, STREAM } from "../codec.js";
 import { STREAM_V1 } from "../codec-v1.js";
+import { COUNT_LIMIT } from "../messages.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
 import { Persistent } from "./persistent.js";
@@ -63,6 +65,9 @@ const ASK_MS = 5_000;
 
 export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   const { place, slots: count, log, dir, cancelGraceMs = 0 } = options;
+  if (count > COUNT_LIMIT) {
+    throw new LaboroError("LABORO_BAD_INPUT", `${count} slots: fuq can count ${COUNT_LIMIT} at most`);
+  }
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
@@ -122,13 +127,16 @@ function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: Fore
 function wayTo(options: FuqWorkerOptions, tasks: Tasks, events: WayEvents, http: ForemanHttp | undefined): Way {
   const { place, slots, log, firstDelayMs, maxSequence } = options;
   const common = { tasks, log, ...events, ...(firstDelayMs === undefined ? {} : { firstDelayMs }) };
-  const shift = { tasks, log, ...(maxSequence === undefined ? {} : { maxSequence }) };
+  const complaints = new Complaints(log);
+  const complain = (why: string): void => complaints.about("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
+  const shift = { tasks, log, complain, ...(maxSequence === undefined ? {} : { maxSequence }) };
   if ("address" in place) {
     const first = place.by === "v1";
     return new Persistent({
       ...common,
       connect: overStream(place.address, first ? STREAM_V1 : STREAM, MESSAGE_LIMIT),
-      speak: (events) => (first ? new ClientV1({ tasks, log, events }) : new Shift({ ...shift, peer: "text", events })),
+      speak: (events) =>
+        first ? new ClientV1({ tasks, complain, events }) : new Shift({ ...shift, peer: "text", events }),
     });
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");

@@ -143,7 +143,8 @@ export class Poller implements Way {
     } catch (cause) {
       if (signal.aborted) return undefined;
       const error = asLaboroError(cause);
-      if (error.code === "LABORO_BAD_TOKEN" || error.code === "LABORO_BAD_CERTIFICATE") {
+      const known = http.badge !== undefined;
+      if (error.code === "LABORO_BAD_TOKEN" || (error.code === "LABORO_BAD_CERTIFICATE" && !known)) {
         this.close();
         onRefused(error);
         return undefined;

@@ -29,6 +29,8 @@ export type Peer = "text" | "original";
 export interface ShiftParts {
   readonly tasks: Tasks;
   readonly log: Log;
+  /** The foreman has done something that it should not have done. */
+  readonly complain: (why: string) => void;
   readonly peer: Peer;
   /** The greatest sequence number; tests set one that they can reach. */
   readonly maxSequence?: number;
@@ -136,7 +138,7 @@ export class Shift implements Speaker {
         this.#joined = false;
         break;
       case "odd":
-        this.#parts.log.warn({}, `the foreman: ${effect.why}`);
+        this.#parts.complain(effect.why);
         break;
       case "broken":
         this.#parts.events.onBroken(effect.why);

@@ -10,7 +10,6 @@
  *
  * Nothing is numbered and nothing can be resumed: what a connection that broke leaves here is another's by then, and is ended.
  */
-import type { Log } from "../../../broker/log.js";
 import { asLaboroError } from "../../../model/errors.js";
 import { decodeMessageV1, encodeMessageV1, type MessageV1 } from "../codec-v1.js";
 import { ERRORS, errorName, STOP_AT_ONCE, type Task, type Update } from "../messages.js";
@@ -19,7 +18,8 @@ import type { Speaker, SpeakerEvents } from "./way.js";
 
 export interface ClientV1Parts {
   readonly tasks: Tasks;
-  readonly log: Log;
+  /** The server has said something that has no place here. */
+  readonly complain: (why: string) => void;
   readonly events: SpeakerEvents;
 }
 
@@ -58,7 +58,7 @@ export class ClientV1 implements Speaker {
         this.#onStop(message.count);
         break;
       case "ERROR":
-        this.#parts.log.warn({}, `the server says ERROR(${errorName(message.code)})`);
+        this.#parts.complain(`ERROR(${errorName(message.code)})`);
         break;
       case "UPDATE":
         this.#parts.events.onBroken("UPDATE is not for this side");

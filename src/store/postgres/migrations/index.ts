@@ -10,7 +10,9 @@ export const MIGRATIONS: readonly string[] = [first];
 
 /** The name of the lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
-const THERE = "SELECT to_regclass('laboro.version') IS NOT NULL AS there";
+/** Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock. */
+const THERE =
+  "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'version') AS there";
 const VERSION = "SELECT number FROM laboro.version";
 const MAKE_ROOM = `
 CREATE SCHEMA IF NOT EXISTS laboro;

@@ -1,5 +1,6 @@
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
 import { openDoor } from "./kit.js";
 
 const hello = (auth: string, more: object = {}): object => ({
@@ -92,6 +93,29 @@ describe("a cookie", () => {
     expect(await asker.post("/job/request", { nproc: 1 })).toMatchObject({ status: 401 });
     await asker.hello(door.password);
     expect(await asker.ask("GET", "/node/persistent")).toMatchObject({ status: 400, text: "400 bad request\n" });
+  });
+
+  it("is asked for by a WebSocket, too", async () => {
+    const door = await openDoor();
+    const asker = door.asker();
+    await asker.hello(door.password);
+    const opened = (cookie?: string): Promise<string> =>
+      new Promise((resolve) => {
+        const headers = cookie === undefined ? {} : { cookie: `other=1; fuq_foreman_auth=${cookie}` };
+        const socket = new WebSocket(`${door.broker.url.replace("http", "ws")}/node/persistent`, { headers });
+        socket.on("error", () => {});
+        socket.on("unexpected-response", (request, response) => {
+          resolve(String(response.statusCode));
+          request.destroy();
+        });
+        socket.on("open", () => {
+          resolve(`open ${socket.protocol}${socket.extensions}`);
+          socket.terminate();
+        });
+      });
+    expect(await opened()).toBe("401");
+    expect(await opened("A".repeat(22))).toBe("403");
+    expect(await opened(asker.cookie)).toBe("open ");
   });
 
   it("is renewed by /node/reauth, for the worker that has it and the password", async () => {

@@ -109,6 +109,7 @@ export class Door {
   readonly dir = mkdtempSync(join(tmpdir(), "laboro-fuq-"));
   readonly #options: Partial<BrokerOptions>;
   #broker: Broker | undefined;
+  #client: Promise<Client> | undefined;
   #port = 0;
 
   constructor(options: Partial<BrokerOptions>) {
@@ -133,6 +134,7 @@ export class Door {
 
   /** Stopped and started again on the same data and port. */
   async restart(): Promise<void> {
+    this.#client = undefined;
     await this.broker.stop();
     await this.start();
   }
@@ -149,10 +151,13 @@ export class Door {
     return asker.post(`/client/${path}`, { auth: { password: this.password, client: "fuqcli-alpha" }, msg });
   }
 
-  async own(): Promise<Client> {
-    const client = await connect({ broker: this.broker.url, token: this.broker.token });
-    open.push(() => client.close());
-    return client;
+  /** Our own client, the same one while the broker is the same. */
+  own(): Promise<Client> {
+    this.#client ??= connect({ broker: this.broker.url, token: this.broker.token }).then((client) => {
+      open.push(() => client.close());
+      return client;
+    });
+    return this.#client;
   }
 
   ownWorker(slots = 2): void {

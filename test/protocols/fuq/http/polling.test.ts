@@ -58,6 +58,32 @@ describe("a worker that asks over HTTP", () => {
     expect((await own.job(1).info()).state).toBe("waiting");
   });
 
+  it("gets what laboro's own client submits, under a name that can be part of a log's", async () => {
+    const door = await openDoor();
+    const own = await door.own();
+    const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: "/tmp" } as const;
+    await own.submit({ recipe, count: 2 });
+    await own.submit({ recipe: { ...recipe, log: "logs/mine_{#}.log" }, name: "another" });
+    const worker = door.asker();
+    await worker.hello(door.password);
+    expect((await worker.post("/job/request", { nproc: 1 })).json).toEqual([
+      {
+        task: 1,
+        job_id: 1,
+        name: "_bin_true",
+        num_tasks: 2,
+        working_dir: "/tmp",
+        logging_dir: "/tmp",
+        command: "/bin/true",
+        status: "running",
+      },
+    ]);
+    await update(worker, 1, 1);
+    expect((await update(worker, 1, 2)).json).toMatchObject([{ name: "mine", logging_dir: "/tmp/logs" }]);
+    const listed = (await door.client("job/list", {})).json;
+    expect(listed).toMatchObject([{ Description: { name: "another", logging_dir: "/tmp/logs" } }]);
+  });
+
   it("asks as often as it has processors, and each question gets one task", async () => {
     const door = await openDoor();
     await door.job("four", 4, "/bin/true");

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
 import { web, Yard } from "./kit.js";
@@ -35,13 +35,14 @@ describe("our worker and a foreman as the original is", () => {
     yard.worker(web(foreman.port, PASSWORD));
     const caller = await foreman.caller(1);
     await caller.welcome(false);
-    const command = yard.script("sleep.sh", "sleep 100 & wait");
+    const command = yard.script("sleep.sh", `touch ${yard.path("begun")}.$1; sleep 100 & wait`);
     caller.sayWith(
       JOB,
       3,
       [1, 2].map((number) => task(number, { job: 3, dir: yard.dir, command })),
     );
     await caller.next();
+    await until("both run", () => existsSync(yard.path("begun.1")) && existsSync(yard.path("begun.2")), 30_000);
     caller.sayWith(CANCEL, 5, [{ JobId: 9, Task: -1 }]);
     expect(await caller.next()).toMatchObject({ type: OK, seq: 5, arg0: 0 });
     caller.sayWith(CANCEL, 7, [{ JobId: 3, Task: -1 }]);

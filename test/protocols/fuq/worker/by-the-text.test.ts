@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
-import { raw, Yard } from "./kit.js";
+import { isAlive, raw, Yard } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, openRawForeman, RESET, STOP, task, UPDATE } from "./literal-foreman.js";
 
 const AT_ONCE = 0xffff_ffff;
@@ -104,13 +104,14 @@ describe("our worker and a foreman by the text of v2", () => {
     yard.worker(raw(foreman.port), { slots: 3 });
     const caller = await foreman.caller(1);
     await caller.welcome();
-    const command = yard.script("sleep.sh", "sleep 100 & wait");
+    const command = yard.script("sleep.sh", `touch ${yard.path("begun")}.$1; sleep 100 & wait`);
     caller.sayWith(
       JOB,
       3,
       [1, 2, 3].map((number) => task(number, { job: 5, dir: yard.dir, command })),
     );
     await caller.next();
+    await until("all run", () => [1, 2, 3].every((number) => existsSync(yard.path(`begun.${number}`))), 30_000);
     caller.sayWith(CANCEL, 5, [{ JobId: 5, Task: 9 }]);
     expect(await caller.next()).toMatchObject({ type: ERROR, subtype: 4, seq: 5 });
     // One pair by the text, a list in the original.
@@ -159,13 +160,14 @@ describe("our worker and a foreman by the text of v2", () => {
     const worker = yard.worker(raw(foreman.port));
     const caller = await foreman.caller(1);
     await caller.welcome();
-    const command = yard.script("wait.sh", `sleep 1; touch ${yard.path("survived")}`);
+    const { command, process } = yard.endless();
     caller.sayWith(JOB, 3, [task(1, { dir: yard.dir, command })]);
     await caller.next();
+    const pid = await process();
     caller.say(STOP, 5, AT_ONCE);
     expect(await caller.next()).toMatchObject({ type: OK, seq: 5 });
     await until("it has ended", () => worker.outcome === "stopped");
-    expect(existsSync(yard.path("survived"))).toBe(false);
+    expect(isAlive(pid)).toBe(false);
   });
 
   it("lose no result when the connection is cut: HELLO lists what is not acknowledged, and it is told again", async () => {

@@ -1,5 +1,5 @@
 /** Our fuq worker in this process, real commands, and a folder that goes afterwards. */
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +11,8 @@ import {
   type Place,
   startFuqWorker,
 } from "../../../../src/protocols/fuq/worker/index.js";
+
+import { until } from "../../../support/wait.js";
 
 const open: (() => unknown)[] = [];
 afterEach(async () => {
@@ -38,6 +40,16 @@ export class Yard {
     writeFileSync(file, `#!/bin/sh\n${text}\n`);
     chmodSync(file, 0o755);
     return file;
+  }
+
+  /** A command that goes on until it is ended, and says as which process. */
+  endless(): { readonly command: string; readonly process: () => Promise<number> } {
+    const file = this.path("process");
+    return {
+      command: this.script("endless.sh", `echo $$ > ${file}; exec sleep 1000`),
+      process: () =>
+        until("it runs", () => (existsSync(file) && Number(readFileSync(file, "utf8"))) || undefined, 30_000),
+    };
   }
 
   worker(place: Place, options: Partial<FuqWorkerOptions> = {}): Started {
@@ -76,6 +88,15 @@ export const web = (port: number, password: string): Place => ({
   by: "websocket",
   foreman: { url: new URL(`http://127.0.0.1:${port}/`), password },
 });
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** A line to a port of this machine that can be cut; what comes after the cut gets through again. */
 export async function cuttableLine(to: number): Promise<{ readonly port: number; readonly cut: () => void }> {

@@ -1,10 +1,10 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Packr } from "msgpackr";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
 import { until } from "../../../support/wait.js";
-import { Yard } from "./kit.js";
+import { isAlive, Yard } from "./kit.js";
 import { ERROR, JOB, OK, STOP, task, UPDATE } from "./literal-foreman.js";
 
 const packr = new Packr({ useRecords: false });
@@ -140,14 +140,14 @@ describe("our client and a server by the text of v1", () => {
     const server = await new Server().start();
     yard.worker(server.place);
     await server.welcome(1);
-    const command = yard.script("wait.sh", `touch ${yard.path("begun")}; sleep 1; touch ${yard.path("survived")}`);
+    const { command, process } = yard.endless();
     server.say(JOB, 0, task(1, { dir: yard.dir, command }));
-    await until("it runs", () => existsSync(yard.path("begun")));
+    const pid = await process();
     server.sockets[0]?.destroy();
     const again = await server.welcome(2);
     expect(again.type).toBe(OK);
     server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
     expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
-    expect(existsSync(yard.path("survived"))).toBe(false);
+    await until("what ran is gone", () => !isAlive(pid), 30_000);
   });
 });

@@ -1,0 +1,121 @@
+/**
+ * `laboro decode runexp`: both directions of a capture in named messages. What a piece can be depends on what was said before it, so the
+ * two directions are read together: an announced script or output is counted off the direction that sends it. `r>m` and `m>r` name the
+ * directions; with other names, or none, each may hold what either side says.
+ */
+import type { Decoded, Decoder } from "../decoders.js";
+import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
+import { MessageReader } from "./reader.js";
+
+const RUNNER: readonly FromRunner["type"][] = ["SALUTON", "KOMPRENAS", "JES", "PETO", "PRETA", "REZULTO", "FINO ANKAU"];
+const MANAGER: readonly FromManager["type"][] = [
+  "VERSIO",
+  "ALIGI",
+  "LABORO",
+  "FINO",
+  "ATENDI",
+  "ELIRI",
+  "PRETA",
+  "RICEVIS",
+];
+
+/** As much of a script or output as is shown. */
+const SHOWN = 200;
+
+type Side = "runner" | "manager";
+
+interface Direction {
+  readonly reader: MessageReader;
+  readonly side: Side | undefined;
+  /** Of data that was announced and asked for. */
+  dataLeft: number;
+  data: Buffer[];
+}
+
+class RunexpDecoder implements Decoder {
+  readonly #directions = new Map<string, Direction>();
+  /** What LABORO or REZULTO has announced, until the other side says PRETA. */
+  #announced: { readonly by: Side; readonly size: number } | undefined;
+
+  push(direction: string, frames: readonly Uint8Array[]): readonly Decoded[] {
+    const into = this.#direction(direction);
+    const found: Decoded[] = [];
+    for (const frame of frames) {
+      into.reader.push(frame);
+      found.push(...this.#read(into, false));
+    }
+    return found;
+  }
+
+  end(): readonly Decoded[] {
+    const found: Decoded[] = [];
+    for (const one of this.#directions.values()) {
+      found.push(...this.#read(one, true));
+      if (one.dataLeft > 0) found.push({ ...shownData(one.data), note: `${one.dataLeft} bytes of it are missing` });
+    }
+    return found;
+  }
+
+  #direction(name: string): Direction {
+    const known = this.#directions.get(name);
+    if (known !== undefined) return known;
+    const side = /^(r>m|runner|>|c2s)/.test(name)
+      ? "runner"
+      : /^(m>r|manager|<|s2c)/.test(name)
+        ? "manager"
+        : undefined;
+    const made: Direction = { reader: new MessageReader(), side, dataLeft: 0, data: [] };
+    this.#directions.set(name, made);
+    return made;
+  }
+
+  #read(one: Direction, last: boolean): Decoded[] {
+    const found: Decoded[] = [];
+    while (one.reader.length > 0) {
+      if (one.dataLeft > 0) {
+        const piece = one.reader.takeData(one.dataLeft);
+        one.data.push(piece);
+        one.dataLeft -= piece.length;
+        if (one.dataLeft === 0) found.push(shownData(one.data.splice(0)));
+        continue;
+      }
+      // A capture has no clock: a message with a tail ends where its piece does.
+      one.reader.quiet();
+      const taken = one.reader.take<MessageType>(expectedOf(one.side));
+      if (taken.is === "message") {
+        found.push({ name: taken.message.type, fields: fieldsOf(taken.message) });
+        this.#heard(taken.message, one);
+      } else if (taken.is === "wrong" || last) {
+        const bytes = one.reader.takeData(one.reader.length);
+        const note = taken.is === "wrong" ? "no message of runexp 1.3" : "not a whole message";
+        found.push({ name: "?", fields: shownData([bytes]).fields, note });
+      } else break;
+    }
+    return found;
+  }
+
+  #heard(message: RunexpMessage, from: Direction): void {
+    if (message.type === "LABORO") this.#announced = { by: "manager", size: message.size };
+    if (message.type === "REZULTO") this.#announced = { by: "runner", size: message.size };
+    const announced = this.#announced;
+    if (message.type !== "PRETA" || announced === undefined) return;
+    this.#announced = undefined;
+    const others = [...this.#directions.values()].filter((one) => one !== from);
+    // Where both sides are in one stream, the data is in it too.
+    const sender = others.find(({ side }) => side === announced.by) ?? others[0] ?? from;
+    sender.dataLeft = announced.size;
+  }
+}
+
+function expectedOf(side: Side | undefined): readonly MessageType[] {
+  if (side === undefined) return [...RUNNER, ...MANAGER];
+  return side === "runner" ? RUNNER : MANAGER;
+}
+
+function shownData(pieces: readonly Buffer[]): Decoded {
+  const bytes = Buffer.concat(pieces);
+  const text = bytes.toString("utf8", 0, SHOWN);
+  return { name: "(data)", fields: { bytes: bytes.length, text: bytes.length > SHOWN ? `${text}…` : text } };
+}
+
+export const decoder = (): Decoder => new RunexpDecoder();

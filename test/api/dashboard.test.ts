@@ -1,0 +1,205 @@
+import { describe, expect, it } from "vitest";
+import { Looks } from "../../src/api/dashboard-looks.js";
+import { TABLE } from "../../src/broker/operations/index.js";
+import { LaboroError } from "../../src/model/errors.js";
+import { ROUTES } from "../../web/src/routes.js";
+import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
+
+const HTML = { accept: "text/html,application/xhtml+xml" };
+
+async function cookieOf(broker: { newEntry(role: "read"): { readonly url: string } }): Promise<string> {
+  const [set = ""] = (await ask(broker.newEntry("read").url)).headers["set-cookie"] ?? [];
+  return set.split(";", 1)[0] ?? "";
+}
+
+describe("the dashboard's files", () => {
+  it("are served to a browser that has come in, with a policy that allows nothing from elsewhere and nothing inline", async () => {
+    const { broker } = await openDoor();
+    const cookie = await cookieOf(broker);
+    for (const path of ["/", "/ui/", "/ui/jobs/7/tasks/3"]) {
+      const page = await ask(`${broker.url}${path}`, { headers: { ...HTML, cookie } });
+      expect([path, page.status, page.headers["content-type"]]).toEqual([path, 200, "text/html; charset=utf-8"]);
+      const policy = page.headers["content-security-policy"] ?? "";
+      expect(policy).toContain("default-src 'none'");
+      expect(policy).not.toMatch(/unsafe|https?:|data:|\*/);
+      expect(page.text).not.toMatch(/<style|<script>|\sstyle=|\son\w+=|https?:\/\//);
+    }
+    const { text } = await ask(`${broker.url}/`, { headers: { ...HTML, cookie } });
+    const files = Array.from(text.matchAll(/(?:src|href)="(\/ui\/[^"]+)"/g), ([, path = ""]) => path);
+    expect(files.length).toBeGreaterThanOrEqual(4);
+    for (const path of files) {
+      const file = await ask(`${broker.url}${path}`, { headers: { cookie } });
+      expect([path, file.status]).toEqual([path, 200]);
+      expect(file.headers["x-content-type-options"]).toBe("nosniff");
+      expect(file.headers["cache-control"]).toBe(
+        path.startsWith("/ui/assets/") ? "private, max-age=31536000, immutable" : "no-store",
+      );
+      expect((await ask(`${broker.url}${path}`)).status).toBe(401);
+    }
+  });
+
+  it("are none but those of the build, whatever is asked for", async () => {
+    const { broker } = await openDoor();
+    const cookie = await cookieOf(broker);
+    for (const path of [
+      "/ui/assets/none.js",
+      "/ui/assets/../../package.json",
+      "/ui/%2e%2e/%2e%2e/package.json",
+      "/ui/assets/%2fetc%2fpasswd",
+      "/ui/index.html",
+      "/ui/none.svg",
+    ]) {
+      const { status, text } = await ask(`${broker.url}${path}`, { headers: { cookie } });
+      expect([path, status]).toEqual([path, 404]);
+      expect(text).not.toContain("laboro-tests");
+    }
+    expect((await ask(`${broker.url}/ui/jobs`, { method: "POST", headers: { cookie } })).status).toBe(405);
+  });
+
+  it("are not for who asks for no HTML: that gets the page without a script", async () => {
+    const { broker } = await openDoor();
+    for (const [path, headers] of [
+      ["/", {}],
+      ["/plain", HTML],
+    ] as const) {
+      const page = await ask(`${broker.url}${path}`, { token: broker.tokenOf("read"), headers });
+      expect([path, page.status]).toEqual([path, 200]);
+      expect(page.text).toContain("<h2>Workers</h2>");
+      expect(page.text).not.toContain("<script");
+    }
+  });
+
+  it("and all that they ask for are refused to another host's page, and under another host's name", async () => {
+    const { broker } = await openDoor();
+    const cookie = await cookieOf(broker);
+    const status = async (path: string, headers: Readonly<Record<string, string>>): Promise<number> =>
+      (await ask(`${broker.url}${path}`, { headers: { cookie, ...headers } })).status;
+    for (const path of ["/api/v1/overview", "/metrics"]) {
+      expect(await status(path, {})).toBe(200);
+      expect(await status(path, { origin: "http://evil.example" })).toBe(403);
+      expect(await status(path, { "sec-fetch-site": "cross-site" })).toBe(403);
+      expect(await status(path, { host: "evil.example" })).toBe(421);
+    }
+    expect(await status("/ui/jobs", { "sec-fetch-site": "cross-site" })).toBe(401);
+    expect(await status("/ui/jobs", { host: "evil.example" })).toBe(421);
+  });
+});
+
+describe("the dashboard's table of addresses", () => {
+  it("is the broker's", () => {
+    for (const [name, [method, path]] of Object.entries(ROUTES)) {
+      expect([name, TABLE.get(name)?.method, TABLE.get(name)?.path]).toEqual([name, method, path]);
+    }
+  });
+});
+
+describe("a look that is shared", () => {
+  const shared = { headers: { "laboro-look": "shared" } };
+
+  it("is the same for all for a second, has a tag, and is nothing where nothing has changed", async () => {
+    const { broker } = await openDoor();
+    const api = apiOf(broker);
+    const first = await api("/jobs", shared);
+    const tag = first.headers.etag ?? "";
+    expect([first.status, first.json]).toEqual([200, { jobs: [] }]);
+    const again = await api("/jobs", { headers: { ...shared.headers, "if-none-match": tag } });
+    expect([again.status, again.text]).toEqual([304, ""]);
+    expect((await api("/jobs")).headers.etag).toBeUndefined();
+  });
+
+  it("is refused to who may not look, and its question is read as any other", async () => {
+    const { broker } = await openDoor();
+    const api = apiOf(broker);
+    await api("/jobs", shared);
+    expect((await api("/jobs", { ...shared, token: broker.tokenOf("worker") })).status).toBe(403);
+    expect((await api("/jobs?limit=none", shared)).status).toBe(400);
+    expect((await api("/jobs/77", shared)).status).toBe(404);
+    // What waits for something is never shared.
+    expect((await api("/events?after=0", shared)).headers.etag).toBeUndefined();
+  });
+
+  it("is made once however many ask, again after a second, and rests in between", async () => {
+    let now = 0;
+    const rests: number[] = [];
+    const looks = new Looks(
+      () => now,
+      async (ms) => {
+        rests.push(ms);
+      },
+    );
+    let made = 0;
+    const make = async (): Promise<string> => {
+      now += 25;
+      return `made ${++made}`;
+    };
+    const many = await Promise.all(Array.from({ length: 100 }, () => looks.look("a", make)));
+    expect(new Set(many.map(({ text }) => text))).toEqual(new Set(["made 1"]));
+    now += 900;
+    expect((await looks.look("a", make)).text).toBe("made 1");
+    now += 200;
+    expect((await looks.look("a", make)).text).toBe("made 2");
+    expect(rests).toEqual([100, 100]);
+  });
+
+  it("is made one at a time, and too many that wait are refused", async () => {
+    const looks = new Looks();
+    let under = 0;
+    let most = 0;
+    const open: (() => void)[] = [];
+    const make = async (): Promise<string> => {
+      most = Math.max(most, ++under);
+      await new Promise<void>((resolve) => open.push(resolve));
+      under--;
+      return "made";
+    };
+    const asked = Array.from({ length: 150 }, (_, at) => looks.look(String(at), make).catch((cause: unknown) => cause));
+    const refused = (await Promise.all(asked.slice(101))).filter((one) => one instanceof LaboroError);
+    expect(refused.map((one) => (one as LaboroError).code)).toEqual(new Array(49).fill("LABORO_QUEUE_FULL"));
+    const release = setInterval(() => open.shift()?.(), 1);
+    await Promise.all(asked);
+    clearInterval(release);
+    expect(most).toBe(1);
+  });
+
+  it("that fails is tried again by the next", async () => {
+    const looks = new Looks();
+    await expect(looks.look("a", () => Promise.reject(new Error("no")))).rejects.toThrow("no");
+    expect((await looks.look("a", async () => "yes")).text).toBe("yes");
+  });
+});
+
+describe("conversations", () => {
+  it("are recorded from the first look on, end with their connection, and are an admin's to see", async () => {
+    const { broker, client, worker } = await openShop();
+    const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
+    await until(() => one.joined, "it has joined");
+    const { conversations } = await client.ask("conversations", { find: "ONE" });
+    expect(conversations).toMatchObject([
+      { protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false },
+    ]);
+    const id = conversations[0]?.id ?? 0;
+    await client.request("shout", "unheard");
+    expect(await client.ask("conversation", { id })).toMatchObject({ messages: [], over: false, recording: true });
+    await client.request("shout", "heard");
+    const { messages } = await client.ask("conversation", { id });
+    const told = messages.filter(({ name }) => name !== "BEAT");
+    expect(told.map(({ name, from }) => [name, from])).toEqual([
+      ["CALL", "broker"],
+      ["REPLY", "peer"],
+    ]);
+    expect(told.map(({ fields }) => fields.body)).toEqual(["heard", "HEARD"]);
+    const last = messages.at(-1)?.number ?? 0;
+    expect(
+      (await client.ask("conversation", { id, after: last })).messages.filter((one) => one.number <= last),
+    ).toEqual([]);
+    const read = { token: broker.tokenOf("client") };
+    expect((await apiOf(broker)(`/conversations/${id}`, read)).status).toBe(403);
+    expect((await apiOf(broker)("/conversations", read)).status).toBe(200);
+    await one.stop({ graceMs: 0 });
+    await until(async () => (await client.ask("conversation", { id })).over, "it is over");
+    const { messages: lastWords } = await client.ask("conversation", { id, after: last });
+    expect(lastWords.map(({ name }) => name)).toContain("LEAVING");
+    expect((await client.ask("conversations", {})).conversations.map(({ peer }) => peer)).not.toContain("one");
+    expect((await apiOf(broker)("/conversations/4711")).status).toBe(400);
+  });
+});

@@ -1,0 +1,210 @@
+/** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
+import { describe, expect, it } from "vitest";
+import { AREA, FIGURES, KEPT_MS } from "../../src/broker/history.js";
+import type { Broker, Client } from "../../src/client/index.js";
+import { openShop, until } from "./kit.js";
+
+const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
+
+describe("the picture of a job", () => {
+  /** Each run as `state count`. */
+  async function pictureOf(client: Client, input: { job: number; first?: number; last?: number; cells?: number }) {
+    const { runs, states, per } = await client.ask("taskMap", input);
+    const shown: string[] = [];
+    for (let at = 0; at < runs.length; at += 2) shown.push(`${states[runs[at] ?? 0]} ${runs[at + 1]}`);
+    return { shown, per };
+  }
+
+  it("has each task where it stands: failed, running, next, waiting, cancelled, succeeded", async () => {
+    const { client, worker } = await openShop();
+    worker({ slots: 2 });
+    const line = 'case "$LABORO_TASK" in 0|1) exit 0;; 2) exit 1;; *) sleep 600;; esac';
+    const job = await client.submit({ recipe: sh(line), count: 9 });
+    await until(async () => {
+      const { failed, succeeded, running } = (await job.info()).counters;
+      return failed === 1 && succeeded === 2 && running >= 2;
+    }, "three have ended and two run");
+    await client.ask("cancel", { job: job.id, tasks: [{ first: 8, last: 8 }] });
+    const { running } = (await job.info()).counters;
+    const { shown } = await pictureOf(client, { job: job.id });
+    expect(shown.slice(0, 3)).toEqual(["succeeded 2", "failed 1", "running 2"]);
+    expect(shown.at(-1)).toBe("cancelled 1");
+    expect(shown.slice(3, -1).join()).toMatch(running === 2 ? /^waiting 3$/ : /next \d/);
+    expect((await pictureOf(client, { job: job.id, first: 1, last: 2 })).shown).toEqual(["succeeded 1", "failed 1"]);
+    await job.cancel();
+    await job.wait();
+    expect((await pictureOf(client, { job: job.id })).shown).toEqual(["succeeded 2", "failed 1", "cancelled 6"]);
+  });
+
+  it("has of many tasks as many cells as are asked for, and hides no failure", async () => {
+    const { client, worker } = await openShop();
+    worker({ slots: 4 });
+    const job = await client.submit({ recipe: sh("exit $(( LABORO_TASK == 37 ))"), count: 100 });
+    await job.wait();
+    expect(await pictureOf(client, { job: job.id, cells: 10 })).toEqual({
+      shown: ["succeeded 3", "failed 1", "succeeded 6"],
+      per: 10,
+    });
+    const waiting = await client.submit({ recipe: { kind: "noop" }, count: 1_000_000_000, held: true });
+    const { runs, last, per, count } = await client.ask("taskMap", { job: waiting.id, first: 5, cells: 1_000 });
+    expect({ runs, last, per, count }).toEqual({ runs: [3, 1_000], last: 5 + 2 ** 20 - 1, per: 1_049, count: 1e9 });
+    await waiting.cancel();
+    expect((await pictureOf(client, { job: waiting.id, cells: 50 })).shown).toEqual(["cancelled 50"]);
+  });
+});
+
+describe("pages of workers", () => {
+  it("come in the order of use, by name, the busy or the troubled first; filtered; with what runs", async () => {
+    const { client, worker } = await openShop();
+    for (const name of ["carl", "anna", "bert"]) {
+      const one = worker({ name, slots: 1, tags: [`tag-${name}`] });
+      await until(() => one.joined, `${name} has joined`);
+    }
+    const names = async (input: Parameters<typeof client.ask<"workerPage">>[1]) =>
+      (await client.ask("workerPage", input)).workers.map(({ name }) => name);
+    expect(await names({})).toEqual(["carl", "anna", "bert"]);
+    expect(await names({ order: "name" })).toEqual(["anna", "bert", "carl"]);
+    expect(await names({ order: "name", from: 1, limit: 1 })).toEqual(["bert"]);
+    const job = await client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["tag-anna"] });
+    await until(async () => (await names({ state: "busy" })).length === 1, "one is busy");
+    expect(await names({})).toEqual(["carl", "bert", "anna"]);
+    expect(await names({ order: "busy", limit: 1 })).toEqual(["anna"]);
+    expect(await names({ find: "TAG-B" })).toEqual(["bert"]);
+    expect(await names({ state: "idle", order: "name" })).toEqual(["bert", "carl"]);
+    await client.ask("drain", { worker: "bert" });
+    expect(await names({ order: "trouble", limit: 1 })).toEqual(["bert"]);
+    await until(
+      async () => (await client.ask("workerPage", { find: "anna" })).workers[0]?.running[0]?.startedAt !== undefined,
+      "its start was heard",
+    );
+    const { workers, total, matching } = await client.ask("workerPage", { find: "anna" });
+    expect({ total, matching }).toEqual({ total: 3, matching: 1 });
+    expect(workers[0]?.running).toMatchObject([{ job: job.id, index: 0, name: "long", attempt: 1 }]);
+    expect(workers[0]?.place).toBe(2);
+    await job.cancel();
+  });
+});
+
+describe("the overview", () => {
+  it("puts what is wrong first, in words, with where to look", async () => {
+    const { client, worker, broker } = await openShop({ settings: { graceMs: 60_000 } });
+    const stuck = await client.submit({ name: "lonely", recipe: { kind: "noop" } });
+    expect((await client.ask("overview", {})).problems).toMatchObject([
+      { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 0 },
+    ]);
+    const one = worker({ name: "one", slots: 1 });
+    await stuck.wait();
+    const failing = await client.submit({
+      name: "failing",
+      recipe: sh('[ "$LABORO_TASK" = 0 ] || sleep 600; exit 1'),
+      count: 2,
+    });
+    const problems = async () => (await client.ask("overview", {})).problems;
+    await until(async () => (await problems()).some(({ kind }) => kind === "job-failing"), "it fails");
+    const text = "failing: 1 of 1 tasks have failed so far";
+    expect(await problems()).toMatchObject([{ kind: "job-failing", grave: true, text, job: failing.id }]);
+    broker.core.portOf(one.id)?.close("gone");
+    await until(async () => (await problems()).some(({ kind }) => kind === "worker-away"), "it is away");
+    expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-away"]);
+    const { lately, status } = await client.ask("overview", {});
+    expect(lately.map(({ kind }) => kind)).toContain("worker-away");
+    expect(lately.map(({ kind }) => kind)).not.toContain("tasks-ended");
+    expect(status.tasks.running).toBe(1);
+  });
+
+  it("tells of jobs that have failed, few of many", async () => {
+    const { client, worker } = await openShop();
+    worker({ slots: 4 });
+    const jobs = await Promise.all(
+      Array.from({ length: 7 }, () => client.submit({ name: "bad", recipe: sh("exit 1") })),
+    );
+    await Promise.all(jobs.map((job) => job.wait()));
+    const { problems } = await client.ask("overview", {});
+    expect(problems.map(({ kind, grave, text }) => [kind, grave, text])).toEqual(
+      new Array(5).fill(["job-failed", false, "bad failed: 1 of 1 tasks"]),
+    );
+    expect(problems.map(({ more }) => more)).toEqual([undefined, undefined, undefined, undefined, 2]);
+  });
+
+  it("tells of a queue that is full", async () => {
+    const { client, broker } = await openShop({ settings: { maxWaitingRequests: 2 } });
+    const waiting = [1, 2].map(() => client.request("nobody", "x", { timeoutMs: 30_000 }).catch(() => undefined));
+    await until(async () => (await client.ask("overview", {})).problems.length > 0, "the queue is full");
+    expect((await client.ask("overview", {})).problems).toMatchObject([
+      { kind: "queue-full", grave: true, service: "nobody", text: "nobody: 2 requests wait, and more are refused" },
+    ]);
+    await broker.stop();
+    await Promise.all(waiting);
+  });
+});
+
+describe("the history", () => {
+  const minute = 60_000;
+
+  it("has a point every few seconds, and keeps minutes in the store over a restart", async () => {
+    const shop = await openShop();
+    const { client, broker, worker } = shop;
+    worker({ slots: 3 });
+    await (await client.submit({ recipe: sh("exit $(( LABORO_TASK == 0 ))"), count: 4 })).wait();
+    const { history } = broker.core;
+    const now = Date.now();
+    await history.tick(now);
+    const recent = await client.ask("history", {});
+    expect(recent.stepMs).toBe(5_000);
+    expect([recent.succeeded.at(-1), recent.failed.at(-1), recent.handedOut.at(-1)]).toEqual([3, 1, 4]);
+    expect([recent.slots.at(-1), recent.workers.at(-1)]).toEqual([3, 1]);
+    await history.tick(now + minute);
+    const day = await client.ask("history", { span: "day" });
+    expect(day.stepMs).toBe(minute);
+    expect([day.at.length, day.succeeded, day.failed]).toEqual([1, [3], [1]]);
+    const kept = await broker.core.store.kept(AREA);
+    expect(kept).toHaveLength(1);
+  });
+
+  it("adds up what brokers of a group did in the same minute, and forgets what is older than a day", async () => {
+    const { client, broker } = await openShop();
+    const now = Math.floor(Date.now() / minute) * minute;
+    const text = (at: number, succeeded: number, waitP50: number): string =>
+      JSON.stringify({ figures: ["succeeded", "waitP50"], rows: [[at, succeeded, waitP50]] });
+    await broker.core.keep(AREA, `${now}.71`, text(now, 5, 10));
+    await broker.core.keep(AREA, `${now}.72`, text(now, 7, 30));
+    await broker.core.keep(AREA, `${now - 2 * KEPT_MS}.70`, text(now - 2 * KEPT_MS, 9, 1));
+    await broker.core.keep(AREA, "spoiled", "no JSON");
+    const day = await client.ask("history", { span: "day" });
+    expect([day.at, day.succeeded, day.waitP50, day.failed]).toEqual([[now], [12], [30], [0]]);
+    expect(Object.keys(day).sort()).toEqual(["at", "stepMs", ...FIGURES].sort());
+    await broker.core.history.tick(Date.now() + minute);
+    const kept = (await broker.core.store.kept(AREA)).map(({ key }) => key);
+    expect(kept).toHaveLength(3);
+    expect(kept).not.toContain("spoiled");
+  });
+
+  it("is bounded in memory, however long the broker lives", async () => {
+    const { broker }: { broker: Broker } = await openShop();
+    const { history } = broker.core;
+    const now = Date.now();
+    for (let at = 0; at < 1_000; at++) await history.tick(now);
+    expect(history.recent().length).toBe(720);
+  });
+});
+
+describe("access", () => {
+  it("tells each role what it may do", async () => {
+    const { broker } = await openShop();
+    const { connect } = await import("../../src/client/index.js");
+    const allowed = async (role: "read" | "client" | "worker" | "admin") => {
+      const client = await connect({ broker: broker.url, token: broker.tokenOf(role) ?? broker.token });
+      const answer = await client.ask("access", {});
+      client.close();
+      return answer;
+    };
+    const read = await allowed("read");
+    expect(read.role).toBe("read");
+    expect(read.operations).toContain("overview");
+    expect(read.operations).not.toContain("cancel");
+    expect((await allowed("client")).operations).toContain("cancel");
+    expect((await allowed("client")).operations).not.toContain("drain");
+    expect((await allowed("admin")).operations).toContain("conversation");
+    expect((await allowed("worker")).operations).toEqual(["status", "access"]);
+  });
+});

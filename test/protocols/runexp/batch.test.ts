@@ -1,0 +1,214 @@
+/** A folder of experiments at the manager's door: every result once, whatever becomes of the runners. */
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Complaints } from "../../../src/broker/doors/complaints.js";
+import { Conversations } from "../../../src/broker/doors/conversations.js";
+import { Aftermath } from "../../../src/cli/experiments/aftermath.js";
+import { Batch } from "../../../src/cli/experiments/batch.js";
+import { findExperiments } from "../../../src/cli/experiments/folder.js";
+import { Screen } from "../../../src/cli/experiments/screen.js";
+import { check } from "../../../src/dispatch/check.js";
+import { openManager } from "../../../src/protocols/runexp/door.js";
+import { openShop, type Shop } from "../../client/shop.js";
+import { until } from "../../support/wait.js";
+import { LiteralRunner } from "./peers.js";
+import { QuickRunner } from "./quick-runner.js";
+
+let dir: string;
+const open: (() => Promise<void> | void)[] = [];
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "laboro-batch-"));
+  for (const name of ["runs", "outputs", "drafts"]) mkdirSync(join(dir, name));
+});
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+interface Opened {
+  readonly shop: Shop;
+  readonly batch: Batch;
+  readonly port: number;
+  readonly complaints: string[];
+  readonly lines: string[];
+  readonly aftermath: Aftermath;
+}
+
+function write(scripts: Readonly<Record<string, string>>): void {
+  for (const [path, script] of Object.entries(scripts)) {
+    mkdirSync(join(dir, "runs", path, ".."), { recursive: true });
+    writeFileSync(join(dir, "runs", path), script);
+  }
+}
+
+async function openBatch(options: { readonly standing?: boolean } = {}): Promise<Opened> {
+  const { experiments } = findExperiments(join(dir, "runs"));
+  const shop = await openShop({ settings: { standing: options.standing ?? false } });
+  const { core } = shop.broker;
+  const aftermath = new Aftermath(join(dir, "outputs"));
+  const lines: string[] = [];
+  const screen = new Screen({ progress: false, names: false, ends: "all" }, (text) => void lines.push(text));
+  const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts: join(dir, "drafts") };
+  const batch = new Batch(core, place, aftermath, screen, experiments, experiments);
+  await batch.begin(shop.client, experiments, "default");
+  const complaints: string[] = [];
+  const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
+  const context = { core, log, complaints: new Complaints(log), conversations: new Conversations(), settings: {} };
+  const place0 = { host: "127.0.0.1", ports: [0] };
+  const door = await openManager(context, place0, { experiments: batch, limits: { silenceMs: 2_000 } });
+  open.push(() => door.close());
+  open.push(() => check(core.state));
+  return { shop, batch, port: Number(new URL(door.urls[0] ?? "").port), complaints, lines, aftermath };
+}
+
+const resFiles = (): string[] =>
+  readdirSync(join(dir, "outputs"), { recursive: true })
+    .map(String)
+    .filter((name) => name.endsWith(".res"));
+
+describe("a folder of experiments", () => {
+  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 2_000);
+
+  it(`of ${COUNT}, with one runner killed, one cut and one that answers garbage: each result once`, async () => {
+    write(Object.fromEntries(Array.from({ length: COUNT }, (_, i) => [`e${i}.sh`, i % 50 === 0 ? "fail" : "ok"])));
+    const { batch, port, complaints, lines, aftermath } = await openBatch();
+    const killed = new QuickRunner({
+      ...{ port, host: "killed", threads: 3 },
+      onJob: (_job, runner) => runner.taken === Math.floor(COUNT / 8) && runner.kill(),
+    });
+    const cut = new QuickRunner({
+      ...{ port, host: "cut", threads: 3 },
+      onJob: (_job, runner) => runner.taken % Math.ceil(COUNT / 20) === 0 && runner.cut(),
+    });
+    let garbage = 0;
+    const mad = new QuickRunner({
+      ...{ port, host: "mad", threads: 2 },
+      onJob: (_job, runner) => {
+        if (runner.taken % Math.ceil(COUNT / 40) === 0 && garbage++ < 10) runner.say("REZULTO ../../x success 5");
+      },
+    });
+    await until("all experiments have ended", () => batch.over, 120_000);
+    await Promise.all([killed.ended, cut.ended, mad.ended]);
+    aftermath.save();
+    expect(resFiles()).toHaveLength(COUNT);
+    const ended = lines.filter((line) => line.includes("[RESULT]"));
+    expect(ended).toHaveLength(COUNT);
+    expect(new Set(ended.map((line) => /finished (\S+) with/.exec(line)?.[1])).size).toBe(COUNT);
+    expect(batch.failed).toHaveLength(Math.ceil(COUNT / 50));
+    const table = readFileSync(join(dir, "outputs", "runexp.am"), "utf8").split("\n");
+    expect(table).toHaveLength(2 * COUNT);
+    expect(readdirSync(join(dir, "drafts"))).toEqual([]);
+    expect(cut.connections).toBeGreaterThan(1);
+    expect(mad.connections).toBeGreaterThan(1);
+    expect(complaints.length).toBeGreaterThan(0);
+    expect(complaints.every((line) => line.includes("mad is sent away"))).toBe(true);
+  }, 150_000);
+
+  it("keeps names, sub-folders and what was said as they are", async () => {
+    write({ "a success 3.sh": "1", "sub dir/my job.sh": "2", "uniç.m": "3", "dot.v1.sh": "4" });
+    const { batch, port } = await openBatch();
+    const runner = await LiteralRunner.join(port, "vm");
+    const output = Buffer.from([0, 255, 10, 13, 128]);
+    const seen: string[] = [];
+    for (let i = 0; i < 4; i++) {
+      const { name, kind, script } = await runner.takes();
+      seen.push(`${Buffer.from(name, "latin1")} ${kind} ${script}`);
+      await runner.delivers(name, "success", output);
+    }
+    expect(seen.sort()).toEqual(["a success 3 .sh 1", "dot.v1 .sh 4", "sub dir/my job .sh 2", "uniç .m 3"]);
+    await until("it is over", () => batch.over);
+    expect(resFiles().sort()).toEqual(["a success 3.res", "dot.v1.res", "sub dir/my job.res", "uniç.res"]);
+    expect(readFileSync(join(dir, "outputs", "uniç.res")).equals(output)).toBe(true);
+    runner.say("PETO");
+    await runner.hears("FINO");
+    await runner.leaves();
+  });
+
+  it("ends only when nothing can come back: FINO where the rest runs here, ATENDI or silence where it runs elsewhere", async () => {
+    write({ "a.sh": "1", "b.sh": "2" });
+    const { batch, port } = await openBatch();
+    const [one, two, idle] = await Promise.all(["one", "two", "idle"].map((host) => LiteralRunner.join(port, host)));
+    if (one === undefined || two === undefined || idle === undefined) throw new Error("three runners");
+    const mine = await one.takes();
+    const theirs = await two.takes();
+    // The other one's may come back, and then somebody must be there.
+    one.say("PETO");
+    await one.hears("ATENDI");
+    idle.say("PETO");
+    await one.delivers(mine.name, "success", "x");
+    one.say("PETO");
+    // All that is left runs at this one.
+    two.say("PETO");
+    await two.hears("FINO");
+    expect([one.hasHeardNothing(), idle.hasHeardNothing()]).toEqual([true, true]);
+    // It is lost after all: somebody who waits has it at once.
+    two.cut();
+    const heirs = await until(
+      "one of the others has it",
+      () => [one, idle].find((other) => !other.hasHeardNothing()),
+      30_000,
+    );
+    const again = await heirs.takesAnswer();
+    expect(again.name).toBe(theirs.name);
+    await heirs.delivers(again.name, "failure", "y");
+    await until("it is over", () => batch.over);
+    const other = heirs === one ? idle : one;
+    await other.hears("FINO");
+    heirs.say("PETO");
+    await heirs.hears("FINO");
+    // One that comes after the last is told so.
+    const late = await LiteralRunner.join(port, "late");
+    late.say("PETO");
+    await late.hears("FINO");
+    for (const runner of [one, idle, late]) await runner.leaves();
+  });
+
+  it("writes nothing of a result that stops half way", async () => {
+    write({ "a.sh": "1" });
+    const { batch, port } = await openBatch();
+    const half = await LiteralRunner.join(port, "half");
+    const { name } = await half.takes();
+    half.say(`REZULTO ${name} success 1000`);
+    await half.hears("PRETA");
+    half.say("only so much");
+    half.cut();
+    const whole = await LiteralRunner.join(port, "whole");
+    const again = await whole.takes();
+    expect(readdirSync(join(dir, "outputs"))).toEqual([]);
+    await whole.delivers(again.name, "success", "all of it");
+    await until("it is over", () => batch.over);
+    expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
+    whole.say("PETO");
+    await whole.hears("FINO");
+    await whole.leaves();
+  });
+
+  it("says who is on hold and who is banned", async () => {
+    write(Object.fromEntries(Array.from({ length: 14 }, (_, i) => [`e${i}.sh`, "fail"])));
+    const { port, lines } = await openBatch({ standing: true });
+    const runner = await LiteralRunner.join(port, "bad");
+    for (let i = 0; i < 10; i++) await runner.delivers((await runner.takes()).name, "failure", "no");
+    runner.say("PETO");
+    await runner.hears("ELIRI");
+    await runner.leaves();
+    expect(lines.at(-1)).toMatch(/\[bad\] is banned: only 0 of 10 experiments succeeded/);
+  });
+
+  it("goes on without a script that is gone", async () => {
+    write({ "a.sh": "1", "b.sh": "2" });
+    const { batch, port } = await openBatch();
+    rmSync(join(dir, "runs", "a.sh"));
+    const runner = await LiteralRunner.join(port, "vm");
+    const { name } = await runner.takes();
+    expect(name).toBe("b");
+    await runner.delivers(name, "success", "x");
+    await until("it is over", () => batch.over);
+    expect(batch.hasEnded("a")).toBe(false);
+    runner.say("PETO");
+    await runner.hears("FINO");
+    await runner.leaves();
+  });
+});

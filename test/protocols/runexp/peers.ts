@@ -1,0 +1,128 @@
+/** Runners written from the protocol text: they say exactly what they are told to, over real sockets. */
+import { spawnSync } from "node:child_process";
+import { connect, type Socket } from "node:net";
+import { verdictOf } from "../../../src/protocols/runexp/res-text.js";
+import { until } from "../../support/wait.js";
+
+export class LiteralRunner {
+  readonly #socket: Socket;
+  #heard = Buffer.alloc(0);
+  closed = false;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on("data", (bytes) => {
+      this.#heard = Buffer.concat([this.#heard, bytes]);
+    });
+    socket.on("error", () => {});
+    socket.on("close", () => {
+      this.closed = true;
+    });
+  }
+
+  static async connect(port: number): Promise<LiteralRunner> {
+    const socket = connect({ port, host: "127.0.0.1" });
+    await new Promise<void>((resolve, reject) => {
+      socket.once("connect", resolve);
+      socket.once("error", reject);
+    });
+    return new LiteralRunner(socket);
+  }
+
+  /** Up to JES. */
+  static async join(port: number, host: string, group = "__defaulte__"): Promise<LiteralRunner> {
+    const runner = await LiteralRunner.connect(port);
+    runner.say(`SALUTON; MI ${host}`);
+    await runner.hears("VERSIO 1.3");
+    runner.say("KOMPRENAS");
+    await runner.hears(`ALIGI ${group}`);
+    runner.say("JES");
+    return runner;
+  }
+
+  say(bytes: string | Buffer): void {
+    this.#socket.write(bytes);
+  }
+
+  /** What has come and was not taken yet. */
+  get unread(): string {
+    return this.#heard.toString("latin1");
+  }
+
+  /** Exactly this comes next. */
+  async hears(text: string): Promise<void> {
+    await until(
+      `it hears ${text}, and not ${JSON.stringify(this.unread)}`,
+      () => this.#heard.length >= text.length,
+      30_000,
+    );
+    const heard = this.#heard.toString("latin1", 0, text.length);
+    if (heard !== text) throw new Error(`heard ${JSON.stringify(heard)}, expected ${text}`);
+    this.#heard = this.#heard.subarray(text.length);
+  }
+
+  /** Nothing has come so far. */
+  hasHeardNothing(): boolean {
+    return this.#heard.length === 0;
+  }
+
+  /** Asks, and takes the job that comes. */
+  async takes(): Promise<{ readonly name: string; readonly kind: string; readonly script: Buffer }> {
+    this.say("PETO");
+    return this.takesAnswer();
+  }
+
+  async takesAnswer(): Promise<{ readonly name: string; readonly kind: string; readonly script: Buffer }> {
+    const [all, name = "", kind = "", size] = await until(
+      `a job comes, and not ${JSON.stringify(this.unread)}`,
+      () => /^LABORO (.+) (\.\S+) (\d+)$/s.exec(this.unread) ?? undefined,
+      30_000,
+    );
+    this.#heard = this.#heard.subarray(all.length);
+    this.say("PRETA");
+    const wanted = Number(size);
+    await until(`the script comes`, () => this.#heard.length >= wanted, 30_000);
+    const script = this.#heard.subarray(0, wanted);
+    this.#heard = this.#heard.subarray(wanted);
+    return { name, kind, script };
+  }
+
+  async delivers(name: string, status: string, output: string | Buffer): Promise<void> {
+    const bytes = Buffer.from(output);
+    this.say(Buffer.from(`REZULTO ${name} ${status} ${bytes.length}`, "latin1"));
+    await this.hears("PRETA");
+    this.say(bytes);
+    await this.hears("RICEVIS");
+  }
+
+  /** As the original would: bash, the header before it, the rule for a success. */
+  async runs({ name, script }: { readonly name: string; readonly script: Buffer }): Promise<string> {
+    const { text, status } = resultOf(name, script);
+    await this.delivers(name, status, text);
+    return status;
+  }
+
+  async leaves(): Promise<void> {
+    this.say("FINO ANKAU");
+    this.#socket.end();
+    await this.isClosed();
+  }
+
+  async isClosed(): Promise<void> {
+    await until("the connection is closed", () => this.closed, 30_000);
+  }
+
+  cut(): void {
+    this.#socket.destroy();
+  }
+}
+
+export function resultOf(name: string, script: Buffer): { readonly text: Buffer; readonly status: string } {
+  const ran = spawnSync("bash", ["-c", script.toString()]);
+  const status = verdictOf(ran.stdout);
+  const date = "Sun Nov 15 19:30:13 UTC 2026";
+  const head =
+    `runexp summary: ${status}\n\n${date} -- [lit] Running ${name}\n> bash '/tmp/runexp/runexp_x.sh'\n` +
+    `${date} -- Finished running\nProgram exited with status ${(ran.status ?? 1) * 256}\nProgram output follows\n\n`;
+  return { text: Buffer.concat([Buffer.from(head, "latin1"), ran.stdout]), status };
+}

@@ -1,0 +1,88 @@
+/** Peers that do not keep to the protocol: each is sent away with a reason that is logged once, and nothing comes of what it said. */
+import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { LiteralRunner } from "./peers.js";
+import { openPlace } from "./place.js";
+
+const LIMITS = { hailMs: 300, silenceMs: 300, largestResult: 1_000 };
+const echo = { kind: "command", argv: ["echo", "x"] } as const;
+
+describe("the manager's door sends away", () => {
+  it.each([
+    ["a bad hail", "SALUTON; MI b@d", "LABORO_BAD_MESSAGE"],
+    ["another protocol", "GET / HTTP/1.1\r\n\r\n", "LABORO_BAD_MESSAGE"],
+    ["a hail that never ends", "SALUTON; MI ".padEnd(20_000, "a"), "LABORO_BAD_MESSAGE"],
+    ["one who says nothing", "", "LABORO_DEADLINE"],
+    ["half a hail", "SALU", "LABORO_DEADLINE"],
+  ])("%s", async (_what, text, code) => {
+    const { port, complaints, client } = await openPlace({ limits: LIMITS });
+    for (let i = 0; i < 3; i++) {
+      const peer = await LiteralRunner.connect(port);
+      peer.say(text);
+      await peer.isClosed();
+    }
+    expect(complaints).toHaveLength(1);
+    expect(complaints[0]).toContain(code);
+    expect(await client.workers()).toEqual([]);
+  });
+
+  it.each([
+    ["a result that it was never handed", "REZULTO nobody success 3", "LABORO_FORBIDDEN"],
+    ["a result out of the folder", "REZULTO ../x success 3", "LABORO_FORBIDDEN"],
+    ["a result of another's task", "REZULTO laboro-1.0 success 3", "LABORO_FORBIDDEN"],
+    ["a result that is too large", "REZULTO NAME success 1001", "LABORO_BODY_TOO_LARGE"],
+    ["a result of a strange kind", "REZULTO NAME maybe\n3", "LABORO_BAD_MESSAGE"],
+    ["nonsense", "\0\0\0\0", "LABORO_BAD_MESSAGE"],
+    ["half a word", "REZUL", "LABORO_DEADLINE"],
+    ["half a result", "REZULTO NAME success 3", "LABORO_DEADLINE"],
+  ])("%s, and its task goes to another", async (_what, text, code) => {
+    const { client, join, complaints } = await openPlace({ limits: LIMITS });
+    // Out at somebody else, who is not the one that answers for it.
+    await client.submit({ recipe: echo });
+    const keeper = await join("keeper");
+    const kept = await keeper.takes();
+    const job = await client.submit({ recipe: echo });
+    const bad = await join("bad");
+    const { name } = await bad.takes();
+    bad.say(text.replace("NAME", name));
+    await bad.isClosed();
+    expect(complaints).toHaveLength(1);
+    expect(complaints[0]).toContain(code);
+    expect(complaints[0]).toContain("bad is sent away");
+    const good = await join("good");
+    const again = await good.takes();
+    expect(again.name).toBe(name);
+    await good.runs(again);
+    expect(await job.wait()).toBe("succeeded");
+    expect(await job.text(0)).toBe("x\n");
+    await keeper.runs(kept);
+  });
+
+  it("one that does not fetch what it asked for", async () => {
+    const { client, join, complaints } = await openPlace({ limits: LIMITS });
+    const job = await client.submit({ recipe: echo, crashLimit: 1 });
+    const bad = await join("bad");
+    bad.say("PETO");
+    await bad.isClosed();
+    expect(complaints[0]).toMatch(/LABORO_DEADLINE .*silent in SendJob/);
+    // It never had it: that is no crash.
+    const good = await join("good");
+    await good.runs(await good.takes());
+    expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("nobody who is silent for long while its job runs, or while it waits for one", async () => {
+    const { client, join, complaints } = await openPlace({ limits: LIMITS });
+    const idle = await join("idle");
+    idle.say("PETO");
+    const job = await client.submit({ recipe: echo });
+    const task = await idle.takesAnswer();
+    const other = await join("other");
+    other.say("PETO");
+    const begun = Date.now();
+    await until("longer than the limit", () => Date.now() - begun > 2 * LIMITS.silenceMs);
+    await idle.runs(task);
+    expect(await job.wait()).toBe("succeeded");
+    expect([idle.closed, other.closed, complaints.length]).toEqual([false, false, 0]);
+  });
+});

@@ -1,0 +1,305 @@
+/** Our runner, with a manager that reads as the original does, and with ours. */
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type Runner, type RunnerOptions, startRunner } from "../../../src/protocols/runexp/runner/index.js";
+import { until } from "../../support/wait.js";
+import { type LiteralJob, LiteralManager, type LiteralManagerOptions } from "./literal-manager.js";
+import { openPlace } from "./place.js";
+
+let dir: string;
+const open: (() => Promise<unknown> | unknown)[] = [];
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "laboro-runner-"));
+});
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function start(port: number, options: Partial<RunnerOptions> = {}): Runner {
+  const runner = startRunner({
+    ...{ host: "vm", threads: 1, dir: join(dir, "spool"), manager: { host: "127.0.0.1", port } },
+    ...options,
+  });
+  open.push(() => {
+    runner.stop(true);
+    return runner.ended;
+  });
+  return runner;
+}
+
+async function manager(options: LiteralManagerOptions, port?: number): Promise<LiteralManager> {
+  const made = await LiteralManager.open(options, port);
+  open.push(() => made.close());
+  return made;
+}
+
+/** These jobs, and then the end. */
+function list(jobs: readonly LiteralJob[]): LiteralManagerOptions {
+  const left = [...jobs];
+  return { answer: () => left.shift() ?? "FINO" };
+}
+
+const job = (name: string, script: string, kind = ".sh"): LiteralJob => ({ name, kind, script });
+
+describe("a runner", () => {
+  it("runs what it is given, one message a write, and says what the original would say", async () => {
+    const jobs = [
+      job("ok", "echo hi; echo RES:done"),
+      job("sub dir/exit 3", "echo RES:done; exit 3"),
+      job("empty", ""),
+      job("killed", "kill -9 $$"),
+      job("stderr", "echo RES:failed; echo oops >&2"),
+      job("where", 'pwd; echo "$0 $#"; read x; echo "got <$x>"; echo RES:done'),
+    ];
+    const complaints: string[] = [];
+    const served = await manager(list(jobs));
+    const runner = start(served.port, { on: { complained: (bytes) => void complaints.push(String(bytes)) } });
+    expect(await runner.ended).toMatchObject({ how: "finished", kept: 0 });
+    expect(served.faults).toEqual([]);
+    expect(served.results.map(({ name, status }) => `${name}: ${status}`)).toEqual([
+      "ok: success",
+      "sub dir/exit 3: success",
+      "empty: failure",
+      "killed: failure",
+      "stderr: failure",
+      "where: success",
+    ]);
+    const texts = served.results.map(({ output }) =>
+      String(output)
+        .replaceAll(/\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \S+ \d{4}/g, "DATE")
+        .replaceAll(/'?\/\S*\/runexp_\w+\.sh'?/g, (path) => path.replace(/[^']+/, "FILE")),
+    );
+    const head = (name: string, status: string, exit: number): string =>
+      `runexp summary: ${status}\n\nDATE -- [vm] Running ${name}\n> bash 'FILE'\nDATE -- Finished running\n` +
+      `Program exited with status ${exit}\nProgram output follows\n\n`;
+    expect(texts).toEqual([
+      `${head("ok", "success", 0)}hi\nRES:done\n`,
+      `${head("sub dir/exit 3", "success", 768)}RES:done\n`,
+      head("empty", "failure", 0),
+      `${head("killed", "failure", 35072)}`,
+      `${head("stderr", "failure", 0)}RES:failed\n`,
+      `${head("where", "success", 0)}${process.cwd()}\nFILE 0\ngot <>\nRES:done\n`,
+    ]);
+    expect(complaints).toEqual(["oops\n"]);
+    expect(readdirSync(join(dir, "spool")).sort()).toEqual(["results"]);
+  });
+
+  it("runs so many at once over one connection", async () => {
+    const gate = join(dir, "gate");
+    const script = `touch ${gate}.$$; while [ $(ls ${gate}.* | wc -l) -lt 3 ]; do sleep 0.02; done; echo RES:done`;
+    const served = await manager(list([job("a", script), job("b", script), job("c", script)]));
+    expect(await start(served.port, { threads: 3 }).ended).toMatchObject({ how: "finished" });
+    expect(served.results.map(({ status }) => status)).toEqual(["success", "success", "success"]);
+    expect(served.connections).toBe(1);
+  });
+
+  it("delivers much output as it is", async () => {
+    const served = await manager(list([job("much", "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo RES:done")]));
+    await start(served.port).ended;
+    const [result] = served.results;
+    expect(result?.status).toBe("success");
+    expect(String(result?.output).endsWith(`${"x".repeat(3_000_000)}\nRES:done\n`)).toBe(true);
+  });
+
+  it("gives .m jobs to MATLAB, or to Octave where there is none", async () => {
+    for (const program of ["octave", "matlab"]) {
+      const bin = join(dir, `bin-${program}`);
+      mkdirSync(bin);
+      // Stands for the program, which is not to be had here: notes its arguments, and runs nothing.
+      writeFileSync(join(bin, program), `#!/bin/sh\nfor word; do echo "[$word]"; done\necho oops >&2\necho RES:done\n`);
+      chmodSync(join(bin, program), 0o755);
+      const before = process.env.PATH;
+      process.env.PATH = `${bin}:${before}`;
+      try {
+        const served = await manager(list([job("m", "disp(1)", ".m")]));
+        await start(served.port).ended;
+        const [result] = served.results;
+        const text = String(result?.output);
+        expect(result?.status).toBe("success");
+        expect(text).toMatch(/^> bash \/\S+\/matlabproxy_\w+\.sh$/m);
+        expect(text).toContain("oops\n");
+        const [, folder, name] = /addpath\('([^']+)'\), (runexp_\w+), catch/.exec(text) ?? [];
+        expect([folder, name]).toEqual([join(dir, "spool", "jobs"), expect.stringMatching(/^runexp_[A-Za-z0-9]{10}$/)]);
+        const words = program === "octave" ? ["[--no-gui]", "[--quiet]", "[--eval]"] : ["[-nodisplay]", "[-r]"];
+        for (const word of words) expect(text).toContain(`${word}\n`);
+      } finally {
+        process.env.PATH = before;
+      }
+    }
+  });
+
+  it("says that a job has failed whose kind it does not know", async () => {
+    const served = await manager(list([job("x", "1", ".py")]));
+    await start(served.port).ended;
+    expect(served.results).toMatchObject([{ status: "failure" }]);
+    expect(String(served.results[0]?.output)).toContain("Invalid job type '.py'");
+  });
+
+  it("on hold asks again from one thread only, and takes a job then", async () => {
+    const answers = [
+      job("slow", "sleep 0.3; echo RES:done"),
+      "ATENDI",
+      "ATENDI",
+      job("next", "echo RES:done"),
+    ] as const;
+    let asked = 0;
+    const served = await manager({ answer: () => answers[asked++] ?? "FINO" });
+    const heard: string[] = [];
+    const runner = start(served.port, { threads: 3, holdMs: 50, on: { answered: (one) => void heard.push(one) } });
+    await runner.ended;
+    expect(served.results.map(({ name }) => name).sort()).toEqual(["next", "slow"]);
+    expect(heard).toEqual(["ATENDI", "ATENDI", "FINO"]);
+  });
+
+  it("leaves in order when it is banned, with what it has run delivered", async () => {
+    let asked = 0;
+    const slow = job("slow", "sleep 0.3; echo RES:failed");
+    const served = await manager({ answer: () => (asked++ === 0 ? slow : "ELIRI") });
+    expect(await start(served.port, { threads: 2 }).ended).toMatchObject({ how: "banned", kept: 0 });
+    expect(served.results).toHaveLength(1);
+  });
+
+  it.each([
+    ["another version", { version: "1.2" }, "the manager speaks version 1.2"],
+    ["another group", { group: "alpha" }, "the manager's group is alpha"],
+  ])("leaves a manager of %s", async (_what, options, why) => {
+    const served = await manager({ ...options, answer: () => "FINO" });
+    const end = await start(served.port).ended;
+    expect(end.how).toBe("refused");
+    expect(end.reason).toContain(why);
+  });
+
+  it("says at once that no manager is there", async () => {
+    const served = await LiteralManager.open({ answer: () => "FINO" });
+    const { port } = served;
+    await served.close();
+    expect(await start(port).ended).toMatchObject({ how: "unreachable" });
+  });
+
+  it("asks for nothing while memory is short", async () => {
+    const served = await manager(list([job("a", "echo RES:done")]));
+    const heard: string[] = [];
+    const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void heard.push(text) };
+    const runner = start(served.port, { minMemory: 2 ** 60, log });
+    await until("it says that memory is short", () => heard.length > 0, 30_000);
+    expect(served.said).toEqual(["VERSIO 1.3", "ALIGI __defaulte__"]);
+    runner.stop(false);
+    expect(await runner.ended).toMatchObject({ how: "stopped" });
+  });
+
+  it("keeps a result while the manager is away, and a later runner delivers it", async () => {
+    const go = join(dir, "go");
+    const first = await manager(list([job("kept", `while [ ! -e ${go} ]; do sleep 0.02; done; echo RES:done`)]));
+    const { port } = first;
+    const runner = start(port, { patienceMs: 300 });
+    await until("it runs", () => first.said.length >= 4, 30_000);
+    await first.close();
+    writeFileSync(go, "");
+    expect(await runner.ended).toMatchObject({ how: "unreachable", kept: 1 });
+    const [file = ""] = readdirSync(join(dir, "spool", "results"));
+    expect(readFileSync(join(dir, "spool", "results", file), "latin1")).toMatch(/^\{"name":"kept","status":"success"/);
+    const second = await manager(list([]), port);
+    expect(await start(port).ended).toMatchObject({ how: "finished", kept: 0 });
+    expect(second.results).toMatchObject([{ name: "kept", status: "success" }]);
+    expect(readdirSync(join(dir, "spool", "results"))).toEqual([]);
+  });
+
+  it("goes on through a cut, and does not run twice what it is handed again", async () => {
+    const go = join(dir, "go");
+    const script = `echo x >>${dir}/runs; while [ ! -e ${go} ]; do sleep 0.02; done; echo RES:done`;
+    let asked = 0;
+    const served = await manager({ answer: () => (asked++ < 2 ? job("a", script) : asked > 3 ? "FINO" : "ATENDI") });
+    const runner = start(served.port, { threads: 2, holdMs: 50 });
+    await until("it runs", () => served.said.length >= 4, 30_000);
+    served.cut();
+    await until("it is back", () => served.connections === 2, 30_000);
+    await until("it was handed the same again", () => asked >= 2, 30_000);
+    writeFileSync(go, "");
+    expect(await runner.ended).toMatchObject({ how: "finished" });
+    expect(served.results.map(({ name }) => name)).toEqual(["a"]);
+    expect(readFileSync(join(dir, "runs"), "utf8")).toBe("x\n");
+  });
+
+  it("puts aside a result that the manager will not have", async () => {
+    const { client, port, broker } = await openPlace();
+    const submitted = await client.submit({ recipe: { kind: "command", argv: ["echo", "x"] } });
+    mkdirSync(join(dir, "spool", "results"), { recursive: true });
+    const text = '{"name":"nobody\'s","status":"success","size":2}\nok';
+    writeFileSync(join(dir, "spool", "results", "1.result"), text);
+    writeFileSync(join(dir, "spool", "results", "2.result"), '{"name":"half","status":"success","size":9}\nok');
+    const runner = start(port);
+    expect(await submitted.wait()).toBe("succeeded");
+    const aside = readdirSync(join(dir, "spool", "refused"));
+    expect(aside).toHaveLength(1);
+    expect(readFileSync(join(dir, "spool", "refused", aside[0] ?? ""), "utf8")).toBe("ok");
+    await client.drain("vm");
+    expect(await runner.ended).toMatchObject({ how: "finished" });
+    expect(broker.core.state.workers.size).toBe(0);
+  });
+
+  it("stopped by force, leaves its tasks to others, and no process", async () => {
+    const { client, port } = await openPlace();
+    const submitted = await client.submit({
+      recipe: { kind: "command", argv: ["sh", "-c", `echo $$ >${dir}/pid; exec sleep 60`] },
+    });
+    const runner = start(port);
+    const pid = await until("it runs", () => pidIn(join(dir, "pid")), 30_000);
+    runner.stop(true);
+    expect(await runner.ended).toMatchObject({ how: "stopped" });
+    await until("the process is gone", () => !isThere(pid), 30_000);
+    expect((await submitted.info()).ended).toBeUndefined();
+    await until("the task waits again", () => submitted.explain(0).then((why) => /worker/.test(why)), 30_000);
+  });
+});
+
+describe("our manager with our runner", () => {
+  it("runs jobs of every kind, with entries, limits and failures", async () => {
+    const { client, port } = await openPlace();
+    const runner = start(port, { threads: 2, holdMs: 50 });
+    const echo = await client.submit({
+      recipe: { kind: "command", argv: ["printf", "<%s>", "{}"], placeholders: true },
+      entries: ["a b", "ç", "'q'", "-n"],
+    });
+    const codes = await client.submit({
+      recipe: { kind: "command", argv: ["exit {#}"], placeholders: true, shell: true },
+      count: 3,
+    });
+    const late = await client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, timeLimitMs: 200 });
+    const flaky = await client.submit({
+      recipe: { kind: "command", argv: ["sh", "-c", `test -e ${dir}/again || { touch ${dir}/again; exit 1; }`] },
+      retries: 1,
+    });
+    expect(await echo.wait()).toBe("succeeded");
+    expect(await Promise.all([0, 1, 2, 3].map((i) => echo.text(i)))).toEqual(["<a b>", "<ç>", "<'q'>", "<-n>"]);
+    expect(await codes.wait()).toBe("failed");
+    const ends = [];
+    for await (const { code } of codes.results()) ends.push(code);
+    expect(ends).toEqual([1, 2, 3]);
+    expect(await late.wait()).toBe("failed");
+    for await (const result of late.results()) expect(result).toMatchObject({ timedOut: true });
+    expect(await flaky.wait()).toBe("succeeded");
+    await client.stopWorker("vm");
+    expect(await runner.ended).toMatchObject({ how: "finished" });
+  });
+});
+
+function pidIn(file: string): number | undefined {
+  try {
+    return Number(readFileSync(file, "utf8")) || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isThere(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
