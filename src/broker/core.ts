@@ -123,7 +123,7 @@ export class Core {
     this.#log = log;
     this.config = new WorkerConfig(this, log);
     this.events = new Events(state.epoch);
-    this.events.onAdded((event) => this.tally.heard(event, event.at));
+    this.events.onAdded((event) => this.tally.heard(event));
     const decide: Decide = (step) => this.decide(step);
     this.history = new History(this, log);
     this.jobs = new JobDesk(state, decide);

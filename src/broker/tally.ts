@@ -6,11 +6,14 @@ import type { JobId, WorkerId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
 import type { Answer, Write } from "../store/contract.js";
-import type { EventBody } from "./events.js";
+import type { BrokerEvent } from "./events.js";
 import { Spread } from "./spread.js";
 
 /** Workers remembered that went without a word; the one that went longest ago goes first. */
 const LOST_KEPT = 200;
+
+/** Events remembered that are worth telling. */
+export const LATELY_KEPT = 15;
 
 export interface LostWorker {
   readonly name: string;
@@ -36,6 +39,8 @@ export class Tally {
   readonly answers = new Spread();
   /** Those that went without a word and have not come back. */
   readonly lost = new Map<WorkerId, LostWorker>();
+  /** The latest events, the newest first, without the ends of tasks: there may be thousands of these. */
+  readonly lately: BrokerEvent[] = [];
   readonly #since = new Map<JobId, number>();
 
   committed(writes: readonly Write[], answers: readonly Answer[]): void {
@@ -67,7 +72,11 @@ export class Tally {
     this.answers.add(tookMs);
   }
 
-  heard(event: EventBody, now: number): void {
+  heard(event: BrokerEvent): void {
+    const { at: now } = event;
+    if (event.kind === "tasks-ended") return;
+    this.lately.unshift(event);
+    if (this.lately.length > LATELY_KEPT) this.lately.pop();
     if (event.kind === "job-released" || event.kind === "job-rerun") this.notBefore(event.job, now);
     else if (event.kind === "job-ended" || event.kind === "job-removed") this.#since.delete(event.job);
     else if (event.kind === "worker-joined") this.lost.delete(event.worker);

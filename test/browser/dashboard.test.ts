@@ -7,6 +7,7 @@ import { describeKeyboard } from "./suite/keyboard.js";
 import { describeLarge } from "./suite/large.js";
 import { describeFirstVisit, describePages } from "./suite/pages.js";
 import { describeReadOnly } from "./suite/read-only.js";
+import { describeScreenshot } from "./suite/screenshot.js";
 import { describeWorkers } from "./suite/workers.js";
 
 /** One browser for all: unpacking and starting it takes longer than most of what is looked at. */
@@ -30,4 +31,5 @@ describe("the dashboard", { timeout: 180_000 }, () => {
   describe("for who may only look", () => describeReadOnly(browser));
   describe("with much to show", () => describeLarge(browser));
   describeFirstVisit(browser);
+  describeScreenshot(browser);
 });

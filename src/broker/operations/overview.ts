@@ -6,6 +6,7 @@ import type { Core } from "../core.js";
 import { TICK_MS } from "../history.js";
 import { oldestWait } from "../load.js";
 import { mayDo } from "../roles.js";
+import { LATELY_KEPT } from "../tally.js";
 import { eventView } from "./events.js";
 import { nothing } from "./members.js";
 import { type AnyOperation, operation } from "./operation.js";
@@ -14,9 +15,6 @@ import { status } from "./status.js";
 
 /** The pace is told over this time. */
 const PACE_MS = 60_000;
-const LATELY = 15;
-/** Events looked at for the latest that are worth telling. */
-const LOOKED_AT = 500;
 
 const pace = s.described(s.number(), "a second, over the last minute");
 
@@ -38,7 +36,7 @@ export const overview = operation({
     }),
     disk: s.optional(s.described(s.object({ free: s.number(), total: s.number() }), "where the data lies, in bytes")),
     problems: s.described(s.list(problem, 1_000), "the gravest first"),
-    lately: s.described(s.list(eventView, LATELY), "the latest events, without the ends of tasks"),
+    lately: s.described(s.list(eventView, LATELY_KEPT), "the latest events, without the ends of tasks"),
   }),
   perform: async (core, _given, context) => {
     const disk = await diskOf(context.broker.disk);
@@ -48,7 +46,7 @@ export const overview = operation({
       ...paceOf(core),
       ...(disk === undefined ? {} : { disk }),
       problems: await problemsOf(core, disk),
-      lately: latelyOf(core),
+      lately: [...core.tally.lately] as s.ReadBy<typeof eventView>[],
     };
   },
 });
@@ -73,14 +71,6 @@ function paceOf(core: Core) {
     },
     waitMs: { p50: most("waitP50"), p95: most("waitP95"), oldest: oldestWait(core, now()) },
   };
-}
-
-function latelyOf(core: Core): s.ReadBy<typeof eventView>[] {
-  const from = Math.max(0, core.events.last - LOOKED_AT);
-  const page = core.events.after(from, LOOKED_AT);
-  const events = page.missed ? core.events.after(0, LOOKED_AT).events : page.events;
-  const told = events.filter(({ kind }) => kind !== "tasks-ended");
-  return told.slice(-LATELY).reverse() as s.ReadBy<typeof eventView>[];
 }
 
 /** The table of operations is made of this one among others, so it is asked for when it is there. */

@@ -19,6 +19,7 @@ import {
   type Unreadable,
 } from "./messages.js";
 import { MAX_SEQUENCE, Numbers, type Side } from "./numbers.js";
+import { type Asked, Outgoing } from "./outgoing.js";
 
 export type { Effect, StateName } from "./conversation-states.js";
 
@@ -32,19 +33,6 @@ export interface ConversationOptions {
   readonly queueLimit?: number;
   /** The other end may be an original program, which does not know RESET: one is sent only where the numbers are used up. */
   readonly original?: boolean;
-}
-
-interface Asking<Tag> {
-  readonly request: Request;
-  readonly tag: Tag;
-  /** After ERROR(overflow): it is not sent again before so many good replies were given or received. */
-  notBefore: number;
-}
-
-interface Asked<Tag> extends Asking<Tag> {
-  readonly seq: number;
-  /** Good replies when it was sent. */
-  readonly since: number;
 }
 
 const QUEUE_LIMIT = 16;
@@ -66,16 +54,11 @@ export class Conversation<Tag> {
   #current: Numbered<Request> | undefined;
   /** STOP(at once), which the caller has beside any other. */
   #urgent: Numbered<Request> | undefined;
-  #outgoing: Asking<Tag>[] = [];
-  #asked: Asked<Tag> | undefined;
-  /** STOP(at once), which went out beside any other. */
-  #hurried: Asked<Tag> | undefined;
+  readonly #outgoing = new Outgoing<Tag>();
   #reset: { readonly by: "us" | "them"; readonly seq: number } | undefined;
   #resetWanted = false;
   /** The number of the last reply that was given. */
   #lastReply = 0;
-  /** Replies that were no ERROR, given and received. */
-  #good = 0;
 
   constructor({ side, greeting, maxSequence, queueLimit, original }: ConversationOptions) {
     this.side = side;
@@ -88,26 +71,25 @@ export class Conversation<Tag> {
   get state(): StateName {
     return stateName(this.side, {
       stage: this.#stage,
-      asked: this.#asked?.request.type,
+      asked: this.#outgoing.asked?.request.type,
       current: this.#current?.type,
-      waiting: this.#outgoing.length,
+      waiting: this.#outgoing.waiting,
     });
   }
 
   /** A request would go out at once. */
   get idle(): boolean {
-    return this.#stage === "open" && this.#outgoing.length === 0 && this.#free && this.#reset === undefined;
+    return this.#stage === "open" && this.#outgoing.waiting === 0 && this.#free && this.#reset === undefined;
   }
 
   /** Requests of this end that have no reply yet, sent or not. */
   get unanswered(): readonly Tag[] {
-    const sent = [this.#asked, this.#hurried].filter((one) => one !== undefined);
-    return [...sent, ...this.#outgoing].map(({ tag }) => tag);
+    return this.#outgoing.unanswered;
   }
 
   /** A request waits to be sent again after ERROR(overflow). */
   get overflowed(): boolean {
-    return (this.#outgoing[0]?.notBefore ?? 0) > this.#good;
+    return this.#outgoing.overflowed;
   }
 
   start(): Effect<Tag>[] {
@@ -124,19 +106,17 @@ export class Conversation<Tag> {
 
   /** HELLO goes out before anything that waits, STOP(at once) beside it. */
   request(request: Request, tag: Tag): Effect<Tag>[] {
-    const asking = { request, tag, notBefore: 0 };
-    const mayHurry = this.#stage === "open" && this.#reset === undefined && !this.#numbers.mustReset;
-    if (isStopAtOnce(request) && mayHurry && this.#hurried === undefined) this.#hurried = this.#ask(asking);
-    else if (request.type === "HELLO") this.#outgoing.unshift(asking);
-    else this.#outgoing.push(asking);
+    const mayHurry = this.#stage === "open" && this.#reset === undefined && this.#outgoing.mayHurry;
+    if (isStopAtOnce(request) && mayHurry && !this.#numbers.mustReset) {
+      const seq = this.#ask(request);
+      if (seq !== undefined) this.#outgoing.hurried(request, tag, seq);
+    } else this.#outgoing.add(request, tag);
     return this.#goOn();
   }
 
   /** Takes back requests that were not sent, or are to be sent again; gives their tags. */
   withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
-    const gone = this.#outgoing.filter(({ request, tag }) => which(request, tag));
-    this.#outgoing = this.#outgoing.filter((asking) => !gone.includes(asking));
-    return gone.map(({ tag }) => tag);
+    return this.#outgoing.withdraw(which);
   }
 
   /** The caller's answer to a request. One that a RESET has swept away is not sent. */
@@ -161,14 +141,14 @@ export class Conversation<Tag> {
 
   /** What ERROR(overflow) holds up goes out now: no reply came that would have let it. */
   retry(): Effect<Tag>[] {
-    for (const asking of this.#outgoing) asking.notBefore = 0;
+    this.#outgoing.retry();
     return this.#goOn();
   }
 
   /** This end asks nothing more; what it was asked it still answers. */
   exit(atOnce = false): void {
     this.#stage = atOnce ? "exit at once" : "exit";
-    this.#outgoing = [];
+    this.#outgoing.withdraw(() => true);
   }
 
   #greet(): void {
@@ -187,10 +167,8 @@ export class Conversation<Tag> {
 
   #onReply(reply: Numbered<Reply>): void {
     const { seq } = reply;
-    const asked = [this.#asked, this.#hurried].find((one) => one?.seq === seq);
+    const asked = this.#outgoing.answered(seq);
     if (asked !== undefined) {
-      if (asked === this.#asked) this.#asked = undefined;
-      else this.#hurried = undefined;
       this.#settle(asked, reply);
     } else if (this.#reset?.by === "us" && seq === this.#reset.seq) {
       this.#reset = undefined;
@@ -202,13 +180,13 @@ export class Conversation<Tag> {
   }
 
   #settle(asked: Asked<Tag>, reply: Numbered<Reply>): void {
-    const { request, tag, since } = asked;
+    const { request, tag } = asked;
     this.#numbers.answered(reply.seq);
     if (reply.type === "OK") {
-      this.#good++;
+      this.#outgoing.good();
       if (request.type === "HELLO" && this.#stage === "greeting") this.#stage = "open";
     } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
-      this.#outgoing.unshift({ request, tag, notBefore: since + 1 });
+      this.#outgoing.overflow(asked);
       return;
     }
     this.#effects.push({ kind: "answered", request, tag, reply });
@@ -273,21 +251,13 @@ export class Conversation<Tag> {
     this.#numbers.asked(seq);
     this.#reset = { by: "them", seq };
     // What is higher will have no reply: it is asked again later.
-    if (this.#hurried !== undefined && this.#hurried.seq > seq) this.#hurried = this.#again(this.#hurried);
-    if (this.#asked !== undefined && this.#asked.seq > seq) this.#asked = this.#again(this.#asked);
-  }
-
-  /** It goes out again, first of all. Not a HELLO: that is made anew. */
-  #again({ request, tag }: Asked<Tag>): undefined {
-    if (request.type !== "HELLO") this.#outgoing.unshift({ request, tag, notBefore: 0 });
+    this.#outgoing.dropped(seq);
   }
 
   /** Nothing is unanswered on either side. */
   get #free(): boolean {
-    const ours = this.#asked ?? this.#hurried;
-    return (
-      ours === undefined && this.#current === undefined && this.#urgent === undefined && this.#incoming.length === 0
-    );
+    const theirs = this.#current ?? this.#urgent;
+    return this.#outgoing.settled && theirs === undefined && this.#incoming.length === 0;
   }
 
   /** Whatever is possible now. */
@@ -304,7 +274,8 @@ export class Conversation<Tag> {
 
   /** The request of this number, if it is the first that waits, need not wait. */
   #mayGoOnWith(seq: number): boolean {
-    return this.#current === undefined && (this.#asked === undefined || seq < this.#asked.seq);
+    const { asked } = this.#outgoing;
+    return this.#current === undefined && (asked === undefined || seq < asked.seq);
   }
 
   #deliver(): void {
@@ -316,13 +287,13 @@ export class Conversation<Tag> {
   }
 
   #askNext(): void {
-    const [first] = this.#outgoing;
-    const mayGreet = this.side === "worker" && this.#begun && first?.request.type === "HELLO";
+    const { first, overflowed } = this.#outgoing;
+    const mayGreet = this.side === "worker" && this.#begun && first?.type === "HELLO";
     if (this.#stage !== "open" && !(this.#stage === "greeting" && mayGreet)) return;
     if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) this.#askReset();
-    else if (first !== undefined && first.notBefore <= this.#good) {
-      this.#outgoing.shift();
-      this.#asked = this.#ask(first);
+    else if (first !== undefined && !overflowed) {
+      const seq = this.#ask(first);
+      if (seq !== undefined) this.#outgoing.sent(seq);
     }
   }
 
@@ -334,11 +305,10 @@ export class Conversation<Tag> {
     this.#send({ type: "RESET", lastReply: this.#lastReply, seq });
   }
 
-  #ask(asking: Asking<Tag>): Asked<Tag> | undefined {
+  #ask(request: Request): number | undefined {
     const seq = this.#number();
-    if (seq === undefined) return undefined;
-    this.#send({ ...asking.request, seq });
-    return { ...asking, seq, since: this.#good };
+    if (seq !== undefined) this.#send({ ...request, seq });
+    return seq;
   }
 
   #number(): number | undefined {
@@ -351,9 +321,7 @@ export class Conversation<Tag> {
   #restart(): void {
     this.#numbers.restart();
     // An end that keeps to the rules has left nothing unanswered.
-    this.#hurried = this.#hurried && this.#again(this.#hurried);
-    this.#asked = this.#asked && this.#again(this.#asked);
-    this.#outgoing = this.#outgoing.filter(({ request }) => request.type !== "HELLO");
+    this.#outgoing.restart();
     this.#current = undefined;
     this.#urgent = undefined;
     this.#incoming = [];
@@ -366,7 +334,7 @@ export class Conversation<Tag> {
 
   #reply(seq: number, reply: Reply): void {
     this.#lastReply = seq;
-    if (reply.type === "OK") this.#good++;
+    if (reply.type === "OK") this.#outgoing.good();
     this.#send({ ...reply, seq });
   }
 

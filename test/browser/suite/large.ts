@@ -4,10 +4,8 @@
  */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { WorkerPort } from "../../../src/broker/core.js";
-import type { WorkerProfile } from "../../../src/dispatch/index.js";
-import { SessionId, WorkerId } from "../../../src/model/ids.js";
 import { until } from "../../support/wait.js";
+import { IDLE, joins, profile, quick } from "../crowd.js";
 import { Scene } from "../scene.js";
 import { PATIENCE_MS, Visitor } from "../visitor.js";
 
@@ -16,56 +14,15 @@ const TASKS = Number(process.env.LABORO_TEST_TASKS ?? 1_000_000);
 /** Of so many tasks one fails. */
 const FAILS = 5_000;
 
-const profile = (name: string, over: Partial<WorkerProfile> = {}): WorkerProfile => ({
-  id: WorkerId(name),
-  session: SessionId(name),
-  name,
-  protocol: "laboro",
-  pool: "crowd",
-  tags: [],
-  services: [],
-  total: { slots: 4 },
-  reserveRequests: 0,
-  resumable: false,
-  stocks: false,
-  address: "127.0.0.1",
-  ...over,
-});
-
-const IDLE: WorkerPort = {
-  tasks: () => {},
-  retract: () => {},
-  cancel: () => {},
-  call: () => {},
-  uncall: () => {},
-  drain: () => {},
-  stop: () => {},
-  close: () => {},
-};
-
-/** Ends whatever it is given at once. */
-const quick = (scene: Scene, id: WorkerId): WorkerPort => ({
-  ...IDLE,
-  tasks: (job, { first, last, attempt }) => {
-    const done = Array.from({ length: last - first + 1 }, (_, at) => {
-      const failed = (first + at) % FAILS === FAILS - 1;
-      return { job: job.id, index: first + at, attempt, code: failed ? 1 : 0, started: 1, ended: 2, outputEnd: 0 };
-    });
-    setImmediate(() => scene.broker.core.workerDone(id, done, () => {}));
-  },
-});
-
 export function describeLarge(browser: () => Browser): void {
   let scene: Scene;
   let job: number;
   beforeAll(async () => {
     scene = await Scene.open();
-    const { core } = scene.broker;
     const names = Array.from({ length: WORKERS }, (_, at) => `worker-${String(at).padStart(5, "0")}`);
-    await Promise.all(names.map((name) => core.workerJoins(profile(name), [], IDLE)));
-    const id = WorkerId("quick");
+    await Promise.all(names.map((name) => joins(scene, profile(name), IDLE)));
     const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, stocks: true });
-    await core.workerJoins(swift, [], quick(scene, id));
+    await joins(scene, swift, quick(scene, "quick", { failEvery: FAILS }));
     const submitted = await scene.client.submit({ name: "a million", recipe: { kind: "noop" }, count: TASKS });
     job = submitted.id;
     await submitted.wait();

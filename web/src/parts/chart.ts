@@ -88,7 +88,7 @@ export class Chart {
       height: HEIGHT,
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, Math.max(least, (max ?? 0) * 1.1)] } },
       axes: [
         {

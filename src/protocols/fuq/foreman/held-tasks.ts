@@ -11,7 +11,7 @@
  */
 import type { TasksOf } from "../../../dispatch/index.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
-import type { Task, TaskPair } from "../messages.js";
+import { ALL_TASKS, type Task, type TaskPair } from "../messages.js";
 
 export type HeldState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
@@ -108,5 +108,22 @@ export class HeldTasks {
   get atWorker(): number {
     const { sent, running, foreign } = this.#counts;
     return sent + running + foreign;
+  }
+
+  /** These tasks for a CANCEL: a worker that has several of a job, all of which are to end, is told so in one pair. */
+  pairsOf(gone: readonly HeldTask[]): readonly TaskPair[] {
+    const left = new Map<number, number>();
+    for (const { jobId, state } of this.#tasks.values()) {
+      if (state !== "unsent") left.set(jobId, (left.get(jobId) ?? 0) + 1);
+    }
+    for (const { jobId } of gone) left.set(jobId, (left.get(jobId) ?? 0) - 1);
+    const ended = new Set<number>();
+    const whole = new Set<number>();
+    for (const { jobId } of gone) {
+      if (ended.has(jobId) && left.get(jobId) === 0) whole.add(jobId);
+      ended.add(jobId);
+    }
+    const pairs = gone.filter(({ jobId }) => !whole.has(jobId)).map(({ jobId, task }) => ({ jobId, task }));
+    return [...pairs, ...Array.from(whole, (jobId) => ({ jobId, task: ALL_TASKS }))];
   }
 }

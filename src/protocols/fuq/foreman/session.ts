@@ -28,6 +28,7 @@ import {
 } from "../messages.js";
 import type { HeldTask } from "./held-tasks.js";
 import type { ForemanOptions, ForemanParts } from "./parts.js";
+import { recordEarly } from "./task-ends.js";
 import { WorkerDesk } from "./worker-desk.js";
 
 const SETTLE_MS = 5_000;
@@ -186,8 +187,8 @@ export class ForemanSession implements WorkerPort {
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
-    const { known } = this.#parts;
-    if (known !== undefined) await this.#desk.updatedEarly(known, update);
+    const { core, known } = this.#parts;
+    if (known !== undefined) await recordEarly(core, known, update);
     if (!this.#isClosed) this.#answer(seq, SEND_HELLO);
   }
 

@@ -5,14 +5,13 @@
 import { now } from "../../../broker/clock.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
-import { claimOf } from "../../../dispatch/state.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
-import { endOf } from "../http/outcome.js";
-import { ALL_TASKS, COUNT_LIMIT, type Hello, type TaskPair, type Update } from "../messages.js";
+import { COUNT_LIMIT, type Hello, type TaskPair, type Update } from "../messages.js";
 import { describeTask } from "./description.js";
 import { type HeldTask, HeldTasks, indexOf, isIn, rangeOf } from "./held-tasks.js";
 import { Room } from "./room.js";
+import { endedTask, startOf } from "./task-ends.js";
 
 export interface DeskParts {
   readonly core: Core;
@@ -67,7 +66,7 @@ export class WorkerDesk {
     if (this.#closed) return;
     for (const { job, first, last, attempt } of known) {
       for (let index = first; index <= last; index++) {
-        const since = this.#startOf(profile.id, job, index);
+        const since = startOf(this.#core, profile.id, job, index);
         this.#tasks.add({ jobId: job, task: index + 1, attempt, state: "running", since, timedOut: false });
       }
     }
@@ -169,21 +168,9 @@ export class WorkerDesk {
     return gone;
   }
 
-  /** These tasks for a CANCEL: a worker that has several of a job, all of which are to end, is told so in one pair. */
+  /** These tasks for a CANCEL. */
   pairsOf(gone: readonly HeldTask[]): readonly TaskPair[] {
-    const left = new Map<number, number>();
-    for (const { jobId, state } of this.#tasks.all()) {
-      if (state !== "unsent") left.set(jobId, (left.get(jobId) ?? 0) + 1);
-    }
-    for (const { jobId } of gone) left.set(jobId, (left.get(jobId) ?? 0) - 1);
-    const ended = new Set<number>();
-    const whole = new Set<number>();
-    for (const { jobId } of gone) {
-      if (ended.has(jobId) && left.get(jobId) === 0) whole.add(jobId);
-      ended.add(jobId);
-    }
-    const pairs = gone.filter(({ jobId }) => !whole.has(jobId)).map(({ jobId, task }) => ({ jobId, task }));
-    return [...pairs, ...Array.from(whole, (jobId) => ({ jobId, task: ALL_TASKS }))];
+    return this.#tasks.pairsOf(gone);
   }
 
   // What the worker says
@@ -225,18 +212,6 @@ export class WorkerDesk {
     this.offer();
     if (held.state === "foreign") recorded();
     else this.#record(held, update, recorded);
-  }
-
-  /** An UPDATE from a worker that has not joined: of a task that is kept for it. */
-  async updatedEarly(id: WorkerProfile["id"], update: Update): Promise<void> {
-    const index = indexOf(update);
-    const known = await this.#core.heldBy(id);
-    const mine = known.find(({ job, first, last }) => job === update.jobId && first <= index && index <= last);
-    if (mine === undefined) return;
-    const { job, attempt } = mine;
-    const times = { started: this.#startOf(id, job, index), ended: now(), outputEnd: 0 };
-    const done = { job, index, attempt, ...times, ...endOf(update.success, update.status) };
-    await new Promise<void>((resolve) => this.#core.workerDone(id, [done], resolve));
   }
 
   /** What the worker lists against what it is known to have. Without a list nothing runs, and nothing is said of slots. */
@@ -302,14 +277,8 @@ export class WorkerDesk {
     this.#core.workerChanged(this.#profile);
   }
 
-  #record(held: HeldTask, { success, status }: Pick<Update, "success" | "status">, recorded: () => void): void {
-    if (this.#profile === undefined) return;
-    const { job, first: index, attempt } = rangeOf(held);
-    const times = { started: held.since, ended: now(), outputEnd: 0 };
-    const late = held.timedOut && !success;
-    const end = late && status === "" ? {} : endOf(success, status);
-    const done = { job, index, attempt, ...times, ...end, ...(late ? { timedOut: true } : {}) };
-    this.#core.workerDone(this.#profile.id, [done], recorded);
+  #record(held: HeldTask, update: Pick<Update, "success" | "status">, recorded: () => void): void {
+    if (this.#profile !== undefined) this.#core.workerDone(this.#profile.id, [endedTask(held, update)], recorded);
   }
 
   #takeUnsent(): readonly HeldTask[] {
@@ -321,12 +290,6 @@ export class WorkerDesk {
     // First the room, or it would be filled at once with what was just given back.
     this.offer();
     if (this.#profile !== undefined) this.#core.workerRetracted(this.#profile.id, held.map(rangeOf));
-  }
-
-  #startOf(id: WorkerProfile["id"], job: JobId, index: number): number {
-    const worker = this.#core.state.workers.get(id);
-    const claim = worker === undefined ? undefined : claimOf(worker, job, index);
-    return claim?.startedAt?.get(index) ?? now();
   }
 
   /** fuq knows no time limits: the foreman cancels what takes too long. */

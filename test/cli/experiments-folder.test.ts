@@ -1,0 +1,151 @@
+/** What counts as an experiment, what is done already, and what is said about it. */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Aftermath } from "../../src/cli/experiments/aftermath.js";
+import { findExperiments } from "../../src/cli/experiments/folder.js";
+import { ResFile } from "../../src/cli/experiments/result-file.js";
+import { Screen, screenOptions } from "../../src/cli/experiments/screen.js";
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "laboro-folder-"));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+function write(path: string, text = ""): void {
+  mkdirSync(join(dir, path, ".."), { recursive: true });
+  writeFileSync(join(dir, path), text);
+}
+
+describe("the folder of scripts", () => {
+  it("gives .sh and .m with their sub-folders, and nothing else", () => {
+    for (const path of ["b.sh", "a.m", "sub dir/c.v1.sh", "notes.txt", "sub dir/x.sh~", ".sh/d.sh"]) write(path);
+    symlinkSync("..", join(dir, "sub dir", "loop"));
+    const { experiments, remarks } = findExperiments(dir);
+    expect(experiments.map(({ name, kind }) => `${name} ${kind}`)).toEqual([
+      ".sh/d .sh",
+      "a .m",
+      "b .sh",
+      "sub dir/c.v1 .sh",
+    ]);
+    expect(remarks).toEqual([]);
+  });
+
+  it("does not let two scripts write one result", () => {
+    for (const path of ["x.sh", "x.m", "y.m", "z.m", "z.sh", "z.m.sh"]) write(path);
+    const { experiments, remarks } = findExperiments(dir);
+    expect(experiments.map(({ path, name }) => `${path}: ${name}`)).toEqual([
+      "x.m: x.m",
+      "x.sh: x",
+      "y.m: y",
+      "z.m: z.m.m",
+      "z.m.sh: z.m",
+      "z.sh: z",
+    ]);
+    expect(remarks).toEqual([
+      "x.sh and x.m have one name: the second writes x.m.res",
+      "z.sh and z.m have one name: the second writes z.m.m.res",
+    ]);
+  });
+
+  it("leaves out a name that cannot be sent", () => {
+    write("a\nb.sh");
+    expect(findExperiments(dir)).toMatchObject({ experiments: [], remarks: [expect.stringContaining("left out")] });
+  });
+});
+
+describe("what is done", () => {
+  it("is said by the table, else by the first line, else by the last RES:, and never without a result", () => {
+    writeFileSync(join(dir, "runexp.am"), "t1\n1\nt0\n0\ngone\n1");
+    write("t1.res", "runexp summary: failure\n");
+    write("t0.res", "runexp summary: success\n");
+    write("s.res", "runexp summary: success\n\nRES:failed\n");
+    write("f.res", "runexp summary: failure\n\nRES:done\n");
+    write("old.res", "something\nRES:done\nmore\n");
+    write("older.res", "RES:done\nRES: failed\n");
+    write("empty.res", "");
+    const aftermath = new Aftermath(dir);
+    const done = ["t1", "t0", "gone", "s", "f", "old", "older", "empty", "none"].filter((name) =>
+      aftermath.isDone(name),
+    );
+    expect(done).toEqual(["t1", "s", "old"]);
+  });
+
+  it("is kept in the original's form", () => {
+    const aftermath = new Aftermath(dir);
+    aftermath.set("sub dir/my job", true);
+    aftermath.set("b", false);
+    aftermath.set("c", true);
+    aftermath.forget("c");
+    aftermath.save();
+    expect(readFileSync(join(dir, "runexp.am"), "utf8")).toBe("sub dir/my job\n1\nb\n0");
+    write("sub dir/my job.res", "x");
+    expect(new Aftermath(dir).isDone("sub dir/my job")).toBe(true);
+  });
+
+  it("is not guessed from a table that is broken", () => {
+    writeFileSync(join(dir, "runexp.am"), "a\nyes\n");
+    expect(() => new Aftermath(dir)).toThrow(/expected 0 or 1/);
+  });
+});
+
+describe("a result", () => {
+  it("appears whole, in a folder that is made for it, or not at all", async () => {
+    const file = new ResFile(join(dir, "sub", "a.res"), join(dir, "1.res"));
+    file.write(Buffer.alloc(300_000, "a"));
+    file.write(Buffer.from("end"));
+    expect(findExperiments(dir).experiments).toEqual([]);
+    await file.finish();
+    expect(readFileSync(join(dir, "sub", "a.res"), "latin1")).toBe(`${"a".repeat(300_000)}end`);
+    const other = new ResFile(join(dir, "b.res"), join(dir, "2.res"));
+    other.write(Buffer.alloc(300_000, "b"));
+    other.abandon();
+    expect(() => readFileSync(join(dir, "b.res"))).toThrow();
+    expect(() => readFileSync(join(dir, "2.res"))).toThrow();
+  });
+});
+
+describe("the lines", () => {
+  it("are those of queueexp", () => {
+    let said = "";
+    const screen = (options: Parameters<typeof screenOptions>[0]) =>
+      new Screen(screenOptions(options), (text) => (said += text));
+    screen({}).handed("vm", "a", 6, 20);
+    expect(said).toBe("[ 30.0%] 6/20\r");
+    said = "";
+    screen({ shownames: true }).handed("vm", "a", 1, 3);
+    expect(said).toMatch(/^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \[ 33\.3%\] vm: a\n$/);
+    said = "";
+    screen({}).ended("vm", "a", "success");
+    screen({ quiet: true }).ended("vm", "a", "failure");
+    screen({ quiet: true }).handed("vm", "a", 1, 3);
+    expect(said).toBe("");
+    screen({}).ended("vm", "a", "failure");
+    expect(said).toMatch(/ \[RESULT\] vm: finished a with failure\n$/);
+  });
+
+  it.each([
+    [{}, { progress: true, names: false, ends: "failure" }],
+    [{ progress: true }, { progress: true, names: false, ends: "none" }],
+    [{ shownames: true }, { progress: false, names: true, ends: "none" }],
+    [
+      { shownames: true, failure: true },
+      { progress: false, names: true, ends: "failure" },
+    ],
+    [{ aftermath: true }, { progress: true, names: false, ends: "all" }],
+    [{ success: true }, { progress: true, names: false, ends: "success" }],
+    [
+      { success: true, failure: true },
+      { progress: true, names: false, ends: "all" },
+    ],
+    [{ quiet: true }, { progress: false, names: false, ends: "none" }],
+    [
+      { quiet: true, aftermath: true },
+      { progress: false, names: false, ends: "all" },
+    ],
+  ])("of %j are %j", (given, expected) => {
+    expect(screenOptions(given)).toEqual(expected);
+  });
+});

@@ -1,0 +1,170 @@
+/** What two brokers do at the same time. */
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { sizeOf } from "../../../src/model/ranges.js";
+import { sleep } from "../../support/wait.js";
+import { ANN, Broker, NOW, result, results } from "../suite/kit.js";
+import { type DatabaseHarness, postgresHarness } from "./harness.js";
+
+let harness: DatabaseHarness;
+let first: Broker;
+let second: Broker;
+
+beforeEach(async () => {
+  harness = await postgresHarness();
+  first = await Broker.at(harness.handle());
+  second = await Broker.at(harness.handle());
+});
+
+afterEach(async () => {
+  await first.store.close();
+  await second.store.close();
+  await harness.dispose();
+});
+
+it("ends a job once whose last tasks are recorded by two brokers at once", async () => {
+  for (let round = 0; round < 30; round++) {
+    const { job } = await first.submit({ count: 2 });
+    const sides = await Promise.all(
+      [first, second].map(async (broker, index) => {
+        const [parcel] = (await broker.lease(job.id, 1)).parcels;
+        if (parcel === undefined) throw new Error("each has one task");
+        return { broker, out: await broker.claim(parcel, parcel.first, parcel.last), index };
+      }),
+    );
+    const answers = await Promise.all(sides.map(({ broker, out }) => broker.settle(out, [result(out.first)])));
+    expect(answers.filter(({ progress }) => progress?.ended === "succeeded")).toHaveLength(1);
+    expect(await second.job(job)).toMatchObject({ counters: { succeeded: 2 }, ended: { state: "succeeded" } });
+  }
+});
+
+it("grants every task to one broker, and all of them, whoever asks and whatever is given back meanwhile", async () => {
+  const count = 400;
+  const { job } = await first.submit({ count });
+  const owned = new Array<number>(count).fill(0);
+  const side = async (broker: Broker): Promise<void> => {
+    for (let round = 0; ; round++) {
+      const { parcels, more } = await broker.lease(job.id, 7);
+      if (parcels.length === 0 && !more) return;
+      for (const parcel of parcels) {
+        if (round % 3 === 1 && round < 20) {
+          await broker.write({ op: "release", parcel: parcel.id });
+          continue;
+        }
+        await broker.claim(parcel, parcel.first, parcel.last);
+        for (let index = parcel.first; index <= parcel.last; index++) owned[index] = (owned[index] ?? 0) + 1;
+      }
+    }
+  };
+  await Promise.all([side(first), side(second)]);
+  // What one gave back after the other had asked for the last time.
+  await side(first);
+  expect(owned).toEqual(new Array<number>(count).fill(1));
+});
+
+it("acknowledges a cancel only after results that did not know of it are recorded", async () => {
+  const { job, parcel } = await first.submitAll(2);
+  const out = await first.claim(parcel, 0, 1);
+  await first.settle(out, [result(0)], false);
+  const { sql } = harness;
+  // The result is held up in the middle: it has looked at the cancels, and waits for its counters.
+  const holdUp = await sql.reserve();
+  await holdUp`BEGIN`;
+  await holdUp`SELECT * FROM laboro.tally FOR UPDATE`;
+  const order: string[] = [];
+  const settling = first.settle(out, [result(1)]).then((answer) => {
+    order.push("settled");
+    return answer;
+  });
+  await sleep(100);
+  const cancelling = second.write({ op: "cancel", job: job.id, ranges: [{ first: 1, last: 1 }] }).then((answer) => {
+    order.push("cancelled");
+    return answer;
+  });
+  await sleep(300);
+  expect(order).toEqual([]);
+  await holdUp`COMMIT`;
+  holdUp.release();
+  expect((await settling).progress).toEqual({
+    counters: { succeeded: 2, failed: 0, cancelled: 0 },
+    ended: "succeeded",
+  });
+  expect((await cancelling).progress?.ended).toBe("succeeded");
+  expect((await first.job(job)).cancels).toEqual([]);
+});
+
+it("lets a result be recorded by its broker or be found by the one that adopts, never neither and never both", async () => {
+  for (let round = 0; round < 30; round++) {
+    const { job, parcel } = await first.submitAll(3);
+    const out = await first.claim(parcel, 0, 2);
+    const [settled, adopted] = await Promise.all([
+      first.settle(out, [result(1)], false),
+      second.write({ op: "adopt", worker: ANN }),
+    ]);
+    const [held] = adopted.parcels;
+    if (held === undefined) throw new Error("the worker has one parcel");
+    expect(held.settled).toEqual(settled.lost ? [] : [{ first: 1, last: 1 }]);
+    const rest = [0, 1, 2].map((index) => result(index));
+    const { progress } = await second.settle(held.parcel, rest);
+    expect(progress).toEqual({ counters: { succeeded: 3, failed: 0, cancelled: 0 }, ended: "succeeded" });
+    expect((await first.store.results(job.id, { from: 0, limit: 9 })).results).toHaveLength(3);
+  }
+});
+
+it("keeps a text for one of two that expect the same version", async () => {
+  for (let version = 0; version < 20; version++) {
+    const answers = await Promise.all(
+      [first, second].map((broker, n) => broker.write({ op: "keep", area: "a", key: "k", value: `${n}`, version })),
+    );
+    expect(answers.filter(({ kept }) => kept)).toHaveLength(1);
+  }
+  expect(await first.store.kept("a")).toMatchObject([{ version: 20 }]);
+});
+
+it("takes what a dead broker left once, however many find it dead", async () => {
+  const { sql } = harness;
+  const third = await Broker.at(harness.handle());
+  const { job, parcel } = await third.submitAll(10);
+  await third.claim(parcel, 0, 3);
+  await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
+  const groups = [first, second].map(({ store }) => store.group);
+  await Promise.all(groups.map((group) => group?.reap(NOW)));
+  expect(await groups[0]?.reap(NOW)).toEqual([third.held.epoch]);
+  const taken = await Promise.all(groups.map((group) => group?.orphans(third.held.epoch)));
+  expect(taken.flat().map((held) => held?.parcel)).toMatchObject([{ first: 0, last: 3, worker: ANN }]);
+  expect(await groups[0]?.reap(NOW)).toEqual([]);
+  const leases = await Promise.all([first.lease(job.id, 100), second.lease(job.id, 100)]);
+  expect(leases.flatMap(({ parcels }) => parcels).reduce((sum, one) => sum + sizeOf(one), 0)).toBe(6);
+  await expect(third.lease(job.id, 1)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
+  await expect(third.store.group?.beat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
+  await third.store.close();
+});
+
+it("finds no broker dead that renews its lease, also after the lease has ended", async () => {
+  const { sql } = harness;
+  await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${second.held.epoch}`;
+  expect(await first.store.group?.members()).toMatchObject([{ alive: true }, { alive: false }]);
+  await second.store.group?.beat('{"name":"second"}', 60_000);
+  await first.store.group?.reap(NOW);
+  expect(await first.store.group?.members()).toMatchObject([
+    { alive: true },
+    { alive: true, about: '{"name":"second"}' },
+  ]);
+  await second.submitAll(1);
+});
+
+it("records what both write to one job, with no turn missed", async () => {
+  const { job } = await first.submit({ count: 600 });
+  const side = async (broker: Broker): Promise<void> => {
+    for (;;) {
+      const { parcels } = await broker.lease(job.id, 20);
+      if (parcels.length === 0) return;
+      for (const parcel of parcels) {
+        const out = await broker.claim(parcel, parcel.first, parcel.last);
+        await broker.settle(out, results(parcel.first, parcel.last));
+      }
+    }
+  };
+  await Promise.all([side(first), side(second)]);
+  expect(await first.job(job)).toMatchObject({ counters: { succeeded: 600 }, ended: { state: "succeeded" } });
+  expect((await first.store.results(job.id, { from: 0, limit: 700 })).results).toHaveLength(600);
+});
