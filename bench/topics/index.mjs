@@ -1,5 +1,6 @@
 import { commands } from "./commands.mjs";
 import { durable } from "./durable.mjs";
+import { experiments } from "./experiments.mjs";
 import { manyWorkers } from "./many-workers.mjs";
 import { noop } from "./noop.mjs";
 import { requests } from "./requests.mjs";
@@ -8,4 +9,15 @@ import { sleeps } from "./sleeps.mjs";
 import { submission } from "./submission.mjs";
 import { zeromq } from "./zeromq.mjs";
 
-export const TOPICS = [commands, sleeps, noop, requests, roundRobin, zeromq, submission, manyWorkers, durable];
+export const TOPICS = [
+  commands,
+  experiments,
+  sleeps,
+  noop,
+  requests,
+  roundRobin,
+  zeromq,
+  submission,
+  manyWorkers,
+  durable,
+];

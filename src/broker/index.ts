@@ -125,6 +125,9 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
     const entry = new Entry(token);
     const conversations = new Conversations();
     const complaints = new Complaints(log);
+    const name = advertise[0] ?? (isWildcard(host) ? await ownName() : host);
+    const scheme = ca === undefined ? "http" : "https";
+    let url = `${scheme}://${inUrl(local ? host : name)}`;
     let doors: readonly OpenedDoor[] = [];
     const newEntry = (role: Role = "admin") => {
       const { code, expires } = entry.newCode(role);
@@ -159,6 +162,8 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
       });
     }
     const { port, moved } = await listen(door, host, options.port, log);
+    // At once: who waited for this broker may ask already where it is.
+    url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
     const settings = options.doorSettings ?? {};
     doors = await openDoors(options.doors ?? [], { core, log, complaints, conversations, settings }).catch(
       async (cause: unknown) => {
@@ -167,8 +172,6 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
       },
     );
     const forget = options.retention === undefined ? undefined : keepWithin(core, options.retention, log);
-    const name = advertise[0] ?? (isWildcard(host) ? await ownName() : host);
-    const url = `http${ca === undefined ? "" : "s"}://${inUrl(local ? host : name)}:${port}`;
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     writeAccess(dir, access);
     await group?.start().catch(async (cause: unknown) => {

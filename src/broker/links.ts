@@ -110,9 +110,8 @@ export class Links {
           `the client speaks link version ${first.version}, this broker ${LINK_VERSION}`,
         );
       }
-      const brokers = this.#core.group?.urls?.() ?? [];
-      const others = brokers.length === 0 ? {} : { brokers };
-      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs, ...others });
+      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs });
+      session.tellGroup();
       link.startHeartbeat(heartbeatMs);
       session.onMessages(rest as FromClient[]);
     } else {

@@ -6,13 +6,16 @@ import { checkBroker } from "./doctor/broker.js";
 import type { Check } from "./doctor/check.js";
 import { checkDataDirectory } from "./doctor/data-directory.js";
 import { checkMachine } from "./doctor/machine.js";
+import { checkPostgres } from "./doctor/postgres.js";
 import { EXIT } from "./failures.js";
 import { say, sayJson } from "./print.js";
 import { colourOf, paint, type Terminal, terminalOf } from "./screen/terminal.js";
 import { oneLine } from "./screen/text.js";
+import { storeAddress } from "./store-address.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
+  readonly store?: string;
 }
 
 export function doctor(): Command {
@@ -22,14 +25,20 @@ export function doctor(): Command {
         "the exit code is 1 if one failed.",
     )
     .option("--json", "one JSON document")
-    .addHelpText("after", "\nExamples:\n  laboro doctor\n  laboro doctor --broker @join.url")
+    .option("--store <url>", "look at this PostgreSQL database too, or @FILE (default: $LABORO_STORE)")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @join.url\n  laboro doctor --store postgres://laboro@db/laboro",
+    )
     .action(run);
   return addBrokerOptions(command);
 }
 
 async function run(options: Options): Promise<void> {
   const dir = dataDirectory({ data: options.data });
-  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...(await checkBroker(options))];
+  const store = storeAddress(options.store);
+  const database = store === undefined ? [] : await checkPostgres(store);
+  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(await checkBroker(options))];
   const terminal = terminalOf();
   if (options.json === true) sayJson({ checks });
   else say(...checks.map((check) => lineOf(check, terminal)));

@@ -46,6 +46,7 @@ function factsOf({ recipe, limits, ...job }: JobView): [name: string, value: str
   const facts: [string, string | undefined | false][] = [
     [recipe.kind, recipe.kind === "noop" ? undefined : recipe.summary],
     ["dir", recipe.dir === undefined ? undefined : Buffer.from(recipe.dir).toString()],
+    ["log", recipe.log],
     ["pool", job.pool !== "default" && job.pool],
     ["tags", job.tags.join(", ")],
     ["needs", needs.filter((need) => need !== "").join(", ")],

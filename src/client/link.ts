@@ -37,6 +37,8 @@ export class ClientLink {
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
   #numbers = 0;
+  /** The group as it was last told of: one that is not in it any more may be back. */
+  #told: readonly string[] = [];
   #opened: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;
   #lastError: LaboroError | undefined;
@@ -131,9 +133,12 @@ export class ClientLink {
 
   #receive(message: ToClient, link: LinkOf<"client">): void {
     if (message.type === "BEAT") return;
+    if (message.type === "BROKERS") {
+      if (this.#options.stay !== true) this.#dial.setUrls(message.urls, [...this.#options.urls, ...this.#told]);
+      this.#told = message.urls;
+      return;
+    }
     if (message.type === "GREET") {
-      const { stay, urls } = this.#options;
-      if (message.brokers !== undefined && stay !== true) this.#dial.setUrls(message.brokers, urls);
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);

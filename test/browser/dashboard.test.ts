@@ -1,6 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe } from "vitest";
 import { type Opened, openChromium } from "./chromium.js";
+import { closeScenes } from "./scene.js";
 import { describeConversations } from "./suite/conversations.js";
 import { describeJob } from "./suite/job.js";
 import { describeKeyboard } from "./suite/keyboard.js";
@@ -15,7 +16,10 @@ let opened: Opened | undefined;
 beforeAll(async () => {
   opened = await openChromium();
 }, 120_000);
-afterAll(() => opened?.close());
+afterAll(async () => {
+  await opened?.close();
+  await closeScenes();
+});
 
 const browser = (): Browser => {
   if (opened === undefined) throw new Error("there is no browser");

@@ -17,6 +17,13 @@ import { until } from "../support/wait.js";
 
 const PATIENCE_MS = 60_000;
 
+const open = new Set<Scene>();
+
+/** Those that a test which failed has left behind. */
+export const closeScenes = async (): Promise<void> => {
+  await Promise.all([...open].map((scene) => scene.close()));
+};
+
 export class Scene {
   readonly broker: Broker;
   readonly client: Client;
@@ -33,7 +40,9 @@ export class Scene {
     const dir = mkdtempSync(join(tmpdir(), "laboro-scene-"));
     const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
     const client = await connect({ broker: broker.url, token: broker.token });
-    return new Scene(broker, client, dir);
+    const scene = new Scene(broker, client, dir);
+    open.add(scene);
+    return scene;
   }
 
   async worker(options: Partial<WorkerOptions>): Promise<Worker> {
@@ -44,6 +53,7 @@ export class Scene {
   }
 
   async close(): Promise<void> {
+    open.delete(this);
     this.client.close();
     await Promise.all(this.#workers.map((worker) => worker.stop({ graceMs: 0, patienceMs: 500 })));
     await this.broker.stop();

@@ -134,6 +134,17 @@ describe("laboro experiments", () => {
     expect([said.code, said.stderr]).toEqual([code, expect.stringContaining(text)]);
   });
 
+  it("says that its port is taken, and ends", async () => {
+    const { dir } = study({ "a.sh": "" });
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
+    const address = taken.address();
+    const port = typeof address === "object" && address !== null ? address.port : 0;
+    const said = await laboro(["experiments", dir, "-p", String(port), "--local", "1"]);
+    taken.close();
+    expect([said.code, said.stderr]).toEqual([2, expect.stringContaining("something else listens there")]);
+  });
+
   it("refuses a folder without scripts", async () => {
     const { dir } = study({ "readme.txt": "" });
     expect(await laboro(["experiments", dir])).toMatchObject({
@@ -168,12 +179,8 @@ describe("laboro experiments", () => {
     async () => {
       const count = 60;
       const script = "sleep 0.02; echo RES:done";
-      const { site, dir, start, runner, outputs } = study(
-        Object.fromEntries(
-          Array.from({ length: count }, (_, i) => [`e${i}.sh`, `echo e${i} >>"${"$"}COUNT"; ${script}`]),
-        ),
-      );
-      process.env.COUNT = site.path("count");
+      const scripts = Object.fromEntries(Array.from({ length: count }, (_, i) => [`e${i}.sh`, script]));
+      const { site, dir, start, runner, outputs } = study(scripts);
       const port = await freePort();
       const run = start("-p", String(port), "-q", "-a");
       await until("the door is open", () => reaches(port), LONG);

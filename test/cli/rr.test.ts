@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { LABORO } from "../support/launched.js";
 import { freePort } from "../support/site.js";
 import { until } from "../support/wait.js";
+import { laboro } from "./support/cli.js";
 
 const DEADLINE = 60_000;
 const started: ChildProcess[] = [];
@@ -224,5 +225,31 @@ describe("a server that is started again", () => {
     await worker.says("registered again");
     second.type("workers");
     await second.says(/1 worker\n/);
+  });
+});
+
+describe("laboro serve --door round-robin", () => {
+  it("lets laboro's verbs ask round-robin workers, now and in a batch", { timeout: 120_000 }, async () => {
+    const port = await freePort();
+    const at = `tcp://127.0.0.1:${port}`;
+    const dir = folder();
+    const env = { LABORO_DATA: join(dir, "data"), HOME: dir };
+    const args = ["serve", "--listen", "127.0.0.1:0", "--door", `round-robin=127.0.0.1:${port}`];
+    const broker = spawn(process.execPath, [LABORO, ...args], { env: { ...process.env, ...env }, stdio: "ignore" });
+    started.push(broker);
+    expect((await laboro(["status", "--wait", "60s"], { env })).code).toBe(0);
+    const worker = new Console(["worker", "-d", "1", "--connect", at]);
+    worker.type("register");
+    await worker.says("registered as");
+    expect(await laboro(["request", "rr.ping"], { env })).toMatchObject({ code: 0, stdout: "" });
+    const lines = join(dir, "lines");
+    writeFileSync(lines, "100\n2000\n");
+    expect((await laboro(["submit", "--service", "rr.stream", "--each-line", lines], { env })).stdout).toBe("1\n");
+    expect((await laboro(["wait", "1"], { env })).code).toBe(0);
+    expect((await laboro(["logs", "1.1"], { env })).stdout.length).toBeGreaterThan(2_000);
+    const { stdout } = await laboro(["services"], { env });
+    expect(stdout).toMatch(/rr\.ping +1 +10\/10 +1/);
+    broker.kill("SIGTERM");
+    await worker.says("the server is gone");
   });
 });

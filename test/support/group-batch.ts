@@ -33,9 +33,13 @@ export async function batchUnder(
   const job = await client.submit({ recipe: log.recipe("sleep 0.03"), count: tasks });
   await until("a quarter has run", () => log.count >= tasks / 4, DEADLINE_MS);
   const pauses = new Pauses(log);
-  await fault(log);
-  expect(await job.wait()).toBe("succeeded");
-  const longest = await pauses.end();
+  let longest = 0;
+  try {
+    await fault(log);
+    expect(await job.wait()).toBe("succeeded");
+  } finally {
+    longest = await pauses.end();
+  }
   const { results, lost, unrun, runTwice } = await account(client, job.id, tasks, log);
   console.log(
     `${what}: ${tasks} tasks, lost: ${lost.length}, run twice: ${runTwice.length}, longest pause: ${(longest / 1000).toFixed(1)} s`,

@@ -68,27 +68,34 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts: latinOf(drafts) };
   const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
   let done = false;
+  const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
+    open.push(() => client.close());
     await batch.begin(client, left, pool);
     const door = await openDoor(broker, log, batch, run, pool);
-    const local = run.local === 0 ? undefined : localRunner(run, door, home);
-    if (run.local > 0 || run.verbose) remark(`runners come in at ${door.urls.join(" ")}`);
-    if (group !== DEFAULT_GROUP)
+    open.push(() => door.close());
+    if (run.verbose) remark(`runners come in at ${door.urls.join(" ")}`);
+    if (group !== DEFAULT_GROUP) {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
+    }
+    if (run.local > 0) {
+      const local = localRunner(run, door, home);
+      open.push(async () => {
+        local.stop(true);
+        await local.ended;
+      });
+    }
     done = await untilOver(batch, broker, interrupt, screen);
     dismissRunners(broker);
     await leave(broker, interrupt);
-    local?.stop(true);
-    await local?.ended;
-    const failed = done ? await sayFailures(run, batch) : false;
-    client.close();
-    await door.close();
-    if (done) screen.line("Done!");
-    return done ? (failed ? EXIT.failed : EXIT.ok) : EXIT.interrupted;
+    if (!done) return EXIT.interrupted;
+    const failed = sayFailures(run, batch);
+    screen.line("Done!");
+    return failed ? EXIT.failed : EXIT.ok;
   } finally {
     interrupt.dispose();
-    await broker.stop();
+    for (const close of open.reverse()) await close();
     aftermath.save();
     if (done) rmSync(home, { recursive: true, force: true });
   }
@@ -168,7 +175,7 @@ async function leave(broker: Broker, interrupt: Interrupt): Promise<void> {
 }
 
 /** True where not all succeeded. */
-async function sayFailures({ left }: ExperimentsRun, batch: Batch): Promise<boolean> {
+function sayFailures({ left }: ExperimentsRun, batch: Batch): boolean {
   const failed = new Set(batch.failed);
   const lost = left.filter(({ name }) => !batch.hasEnded(name));
   for (const { path } of lost)

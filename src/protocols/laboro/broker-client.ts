@@ -21,6 +21,7 @@ export class ClientSession {
   readonly #requests = new Map<number, RequestId>();
   readonly #gone = new AbortController();
 
+  readonly #unlisten: (() => void) | undefined;
   /** The client is another broker of the group. */
   readonly #peer: boolean;
 
@@ -36,6 +37,13 @@ export class ClientSession {
     this.#connection = connection;
     // As many may wait for its end as are asked at one time.
     setMaxListeners(0, this.#gone.signal);
+    this.#unlisten = core.group?.onChanged?.(() => this.tellGroup());
+  }
+
+  /** Where it finds the other brokers, should this one go. */
+  tellGroup(): void {
+    const urls = this.#core.group?.urls?.() ?? [];
+    if (urls.length > 0) this.#connection.send({ type: "BROKERS", urls });
   }
 
   onMessages(batch: readonly FromClient[]): void {
@@ -44,6 +52,7 @@ export class ClientSession {
 
   onClose(_reason: CloseReason): void {
     this.#gone.abort();
+    this.#unlisten?.();
     for (const id of this.#requests.values()) this.#core.forget(id);
     this.#requests.clear();
   }

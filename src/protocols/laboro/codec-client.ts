@@ -1,8 +1,9 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
 import { DEFAULT_POOL } from "../../model/recipe.js";
-import { amount, body, clipped, count, countWithin, errorCode, flag, name, names, text } from "./codec-fields.js";
+import { amount, body, clipped, count, countWithin, errorCode, flag, name, text } from "./codec-fields.js";
 import { absent, BEAT, type Forms } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT } from "./codec-limits.js";
+import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
 
 export const FROM_CLIENT: Forms<FromClient> = {
@@ -46,18 +47,15 @@ export const FROM_CLIENT: Forms<FromClient> = {
 
 export const TO_CLIENT: Forms<ToClient> = {
   BEAT,
+  BROKERS,
   GREET: {
     number: 50,
-    write: (m) =>
-      m.brokers === undefined
-        ? [50, m.version, m.broker, m.heartbeatMs]
-        : [50, m.version, m.broker, m.heartbeatMs, m.brokers],
+    write: (m) => [50, m.version, m.broker, m.heartbeatMs],
     read: (row) => ({
       type: "GREET",
       version: count(row[1], "version"),
       broker: name(row[2], "broker"),
       heartbeatMs: countWithin(row[3], "heartbeatMs", 1, HEARTBEAT_LIMIT),
-      ...(absent(row[4]) ? {} : { brokers: names(row[4], "brokers") }),
     }),
   },
   REPLIED: {

@@ -7,6 +7,7 @@ import {
   body,
   count,
   countWithin,
+  type Form,
   jobId,
   listOf,
   name,
@@ -20,7 +21,14 @@ import {
 import { absent, BEAT, type Forms, readRange, writeRange } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
 import { readLimits, readRecipe } from "./codec-recipe.js";
-import type { Kept, ToWorker } from "./messages.js";
+import type { Brokers, Kept, ToWorker } from "./messages.js";
+
+/** Clients are told as workers are. */
+export const BROKERS: Form<Brokers> = {
+  number: 30,
+  write: (m) => [30, m.urls],
+  read: (row) => ({ type: "BROKERS", urls: names(row[1], "urls") }),
+};
 
 export const TO_WORKER: Forms<ToWorker> = {
   BEAT,
@@ -93,11 +101,7 @@ export const TO_WORKER: Forms<ToWorker> = {
     write: (m) => [29, m.config],
     read: (row) => ({ type: "CONFIG", config: record(row[1], "config") }),
   },
-  BROKERS: {
-    number: 30,
-    write: (m) => [30, m.urls],
-    read: (row) => ({ type: "BROKERS", urls: names(row[1], "urls") }),
-  },
+  BROKERS,
   CALL: {
     number: 31,
     write: (m) => [31, m.id, m.service, m.body, m.timeoutMs],

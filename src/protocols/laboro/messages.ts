@@ -106,6 +106,12 @@ export interface Welcome {
   readonly window: number;
 }
 
+/** Where the brokers of the group are, the best first. */
+export interface Brokers {
+  readonly type: "BROKERS";
+  readonly urls: readonly string[];
+}
+
 /** What a worker needs to know of a job, once a connection. */
 export interface JobRecipe {
   readonly job: JobId;
@@ -126,7 +132,7 @@ export type ToWorker =
   | { readonly type: "DRAIN" }
   | { readonly type: "STOP" }
   | { readonly type: "CONFIG"; readonly config: Readonly<Record<string, unknown>> }
-  | { readonly type: "BROKERS"; readonly urls: readonly string[] }
+  | Brokers
   | {
       readonly type: "CALL";
       readonly id: number;
@@ -158,14 +164,8 @@ export type FromClient =
   | { readonly type: "BEAT" };
 
 export type ToClient =
-  | {
-      readonly type: "GREET";
-      readonly version: number;
-      readonly broker: string;
-      readonly heartbeatMs: number;
-      /** Where this broker and the others of its group are. */
-      readonly brokers?: readonly string[];
-    }
+  | { readonly type: "GREET"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
+  | Brokers
   | { readonly type: "REPLIED"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "ANSWER"; readonly id: number; readonly value: unknown }
   | { readonly type: "REFUSE"; readonly id: number; readonly code: ErrorCode; readonly message: string }

@@ -14,25 +14,28 @@ import type { Epoch } from "../contract.js";
 import { MustGoApart } from "./batch.js";
 import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
 import { isKnownBatch, isTooSlow, isUnheard, storeFailure } from "./failures.js";
+import { OWN } from "./statements.js";
+
+/** One message, so that the transaction and the setting that its statements need are begun on the same connection. */
+const begin = (epoch: Epoch, slowMs: number): string =>
+  `BEGIN; SELECT set_config('laboro.epoch', '${epoch}', true), set_config('statement_timeout', '${slowMs}', true)`;
 
 /**
- * $1 epoch, $2 the batch's number, $3 how long a statement may take. A broker that was found dead writes nothing more. The lock on its row
- * makes whoever would find it dead wait for this batch.
+ * $1 the batch's number. A broker that was found dead writes nothing more. The lock on its row makes whoever would find it dead wait for this
+ * batch.
  */
-export const BEGIN_BATCH = `
-WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint AND NOT dead FOR KEY SHARE),
-former AS (DELETE FROM laboro.batch WHERE epoch = $1::bigint AND number = $2::bigint - 1),
-made AS (INSERT INTO laboro.batch (epoch, number) SELECT epoch, $2::bigint FROM alive)
-SELECT set_config('laboro.epoch', $1::bigint::text, true), set_config('statement_timeout', $3::text, true),
-  EXISTS (SELECT 1 FROM alive) AS alive,
-  EXISTS (SELECT 1 FROM laboro.batch WHERE epoch = $1::bigint AND number = $2::bigint) AS known`;
+export const MARK = `
+WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = ${OWN} AND NOT dead FOR KEY SHARE),
+former AS (DELETE FROM laboro.batch WHERE epoch = ${OWN} AND number = $1::bigint - 1),
+made AS (INSERT INTO laboro.batch (epoch, number) SELECT epoch, $1::bigint FROM alive)
+SELECT EXISTS (SELECT 1 FROM alive) AS alive,
+  EXISTS (SELECT 1 FROM laboro.batch WHERE epoch = ${OWN} AND number = $1::bigint) AS known`;
 
 /** Outside a transaction this is an error, where a plain COMMIT would seem to succeed. */
 const COMMIT = "COMMIT AND CHAIN";
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
-/** What takes longer is given up, and may take longer the next time: a server that is slow must not be asked the same for ever. */
-const SLOW_MS = 12_000;
+/** What takes too long is given up, and may take longer the next time: a server that is slow must not be asked the same for ever. */
 const SLOWEST_MS = 600_000;
 /** No answer for so long after that means that there will be none. */
 const SILENCE_MS = 3_000;
@@ -60,12 +63,13 @@ export class Commits {
   readonly #connections: Connections;
   readonly #epoch: Epoch;
   #number = 1;
-  #slowMs = SLOW_MS;
+  #slowMs: number;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(connections: Connections, epoch: Epoch) {
     this.#connections = connections;
     this.#epoch = epoch;
+    this.#slowMs = connections.slowMs;
   }
 
   /** When those before it are done. */
@@ -82,7 +86,7 @@ export class Commits {
       try {
         const answer = await this.#try(attempt);
         this.#number++;
-        this.#slowMs = SLOW_MS;
+        this.#slowMs = this.#connections.slowMs;
         return answer;
       } catch (cause) {
         if (cause instanceof MustGoApart && !attempt.apart) {
@@ -109,7 +113,7 @@ export class Commits {
     }, slowMs + SILENCE_MS);
     try {
       await attempt.work.prepare(client);
-      return await attempt.run(client, [this.#epoch, this.#number, slowMs]);
+      return await attempt.run(client, begin(this.#epoch, slowMs), this.#number);
     } finally {
       clearTimeout(silence);
     }
@@ -125,10 +129,10 @@ class Attempt<T> {
     this.work = work;
   }
 
-  async run(client: Client, mark: readonly Value[]): Promise<T> {
+  async run(client: Client, beginning: string, number: number): Promise<T> {
     const pipeline = new Pipeline(client);
-    const begun = pipeline.begin();
-    const marked = pipeline.send<Mark>(BEGIN_BATCH, mark);
+    const begun = pipeline.begin(beginning);
+    const marked = pipeline.send<Mark>(MARK, [number]);
     const answering = this.work.run(pipeline, this.apart);
     answering.catch(() => {});
     try {
@@ -181,8 +185,8 @@ class Pipeline implements Session {
     this.#client = client;
   }
 
-  begin(): Promise<unknown> {
-    return this.#keep(this.#client.unsafe("BEGIN").execute());
+  begin(beginning: string): Promise<unknown> {
+    return this.#keep(this.#client.unsafe(beginning).execute());
   }
 
   send<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {

@@ -22,6 +22,8 @@ export interface ConnectionOptions {
   readonly readers?: number;
   /** How long what fails is tried again before it is said to fail. */
   readonly patienceMs?: number;
+  /** A statement of a batch that takes longer is given up, and may take twice as long the next time. */
+  readonly slowMs?: number;
 }
 
 /** A lock that is not to be had for so long is another broker's that hangs. */
@@ -35,6 +37,9 @@ const CONNECT_S = 5;
 const PAUSE_MS = 100;
 const DEFAULT_PATIENCE_MS = 2_000;
 const DEFAULT_READERS = 3;
+/** The readers, the writer and its successor, heartbeats, and one that listens. */
+export const PER_BROKER = DEFAULT_READERS + 4;
+const DEFAULT_SLOW_MS = 12_000;
 
 /** A statement is prepared once a connection, by its text. */
 const PREPARED = { prepare: true };
@@ -43,6 +48,7 @@ export class Connections {
   /** Which server and database, for messages: without the password. */
   readonly place: string;
   readonly patienceMs: number;
+  readonly slowMs: number;
   readonly #url: string;
   readonly #readerCount: number;
   #readers: Client;
@@ -50,10 +56,12 @@ export class Connections {
   #writer: Client;
   #closed = false;
 
-  constructor({ url, readers = DEFAULT_READERS, patienceMs = DEFAULT_PATIENCE_MS }: ConnectionOptions) {
+  constructor(options: ConnectionOptions) {
+    const { url, readers = DEFAULT_READERS, patienceMs = DEFAULT_PATIENCE_MS, slowMs = DEFAULT_SLOW_MS } = options;
     this.#url = url;
     this.place = placeOf(url);
     this.patienceMs = patienceMs;
+    this.slowMs = slowMs;
     this.#readerCount = readers;
     this.#readers = this.client(readers);
     this.#pulse = this.client(1);
@@ -64,9 +72,13 @@ export class Connections {
     return this.#closed;
   }
 
-  /** A client of its own, for the caller to end. */
+  /** A client of its own, for the caller to end; without limits it has those that the server gives it. */
   client(max: number, limited = true): Client {
-    const limits = { lock_timeout: LOCK_MS, statement_timeout: READ_MS };
+    const limits = {
+      idle_in_transaction_session_timeout: IDLE_MS,
+      lock_timeout: LOCK_MS,
+      statement_timeout: READ_MS,
+    };
     try {
       return postgres(this.#url, {
         max,
@@ -78,11 +90,7 @@ export class Connections {
         fetch_types: false,
         types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
         onnotice: () => {},
-        connection: {
-          application_name: "laboro",
-          idle_in_transaction_session_timeout: IDLE_MS,
-          ...(limited ? limits : {}),
-        },
+        connection: { application_name: "laboro", ...(limited ? limits : {}) },
       });
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);

@@ -14,7 +14,8 @@ const PASSING_CLASSES = new Set([
   "58", // the server's own disk or files
 ]);
 const PASSING = new Set([
-  "25P01", // no transaction: the connection broke, and the statement went to a new one
+  "25P01", // no transaction: the connection broke, and the commit went to a new one
+  "42704", // no such setting: likewise, for any other statement of a batch
   "25P02", // another statement of the transaction has failed
   "25P03", // idle in transaction for too long
   "25006", // a standby, or one that was a primary: it takes no writes
@@ -38,11 +39,15 @@ export function storeFailure(cause: unknown, place: string, opening = false): La
   if (code === DISK_FULL) return new LaboroError("LABORO_DISK_FULL", `no room to write at ${text}`, { cause });
   if (REFUSED.has(code) && opening) return new LaboroError("LABORO_DATA_UNUSABLE", `cannot use ${text}`, { cause });
   if (CORRUPT.has(code)) return new LaboroError("LABORO_DATA_CORRUPT", text, { cause });
-  if (REFUSED.has(code) || isPassing(code)) return new LaboroError("LABORO_STORE_UNAVAILABLE", text, { cause });
+  if (REFUSED.has(code) || isPassing(code) || isAstray(cause))
+    return new LaboroError("LABORO_STORE_UNAVAILABLE", text, { cause });
   // Two parcels with one id, a number out of range: trying again would not help.
   if (/^2[23]/.test(code)) return new LaboroError("LABORO_INTERNAL", text, { cause });
   return new LaboroError("LABORO_STORE_FAILED", text, { cause });
 }
+
+/** A statement of a batch outside its transaction, on a connection that had one before: the setting is there, and empty. */
+const isAstray = (cause: unknown): boolean => errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
 
 const isPassing = (code: string): boolean =>
   CUT_OFF.has(code) || PASSING.has(code) || (code.length === 5 && PASSING_CLASSES.has(code.slice(0, 2)));

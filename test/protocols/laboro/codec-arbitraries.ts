@@ -212,10 +212,8 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
 
 export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   beat,
-  record(
-    { type: type("GREET"), version: count, broker: name, heartbeatMs, brokers: urls },
-    { requiredKeys: ["type", "version", "broker", "heartbeatMs"] },
-  ),
+  record({ type: type("GREET"), version: count, broker: name, heartbeatMs }),
+  record({ type: type("BROKERS"), urls }),
   record({ type: type("REPLIED"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("ANSWER"), id: count, value: free }),
   record({ type: type("REFUSE"), id: count, code, message: fc.string({ unit: "binary" }) }),

@@ -3,7 +3,7 @@ import { curveKeyPair, Dealer } from "zeromq";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
 import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
-import { until } from "../../support/wait.js";
+import { until } from "../zeromq/support.js";
 import {
   atEnd,
   bytesOf,
@@ -163,15 +163,15 @@ describe("our client at a server of the frame table", () => {
 
   it("waits for what a worker announced, as long as that answers PING", async () => {
     const server = await LiteralServer.open();
-    const client = await openClient(server.url, { timeoutMs: 600 });
+    const client = await openClient(server.url, { timeoutMs: 2_500, heartbeatMs: 300 });
     const answered = client.trackexec(Buffer.from("slow"));
     const who = await server.greet();
     const [, , , , id = ""] = await server.next();
     await server.send(who, E, V, TRACKADDRESS, id, server.url, "worker", E, "worker");
-    for (let i = 0; i < 6; i++) {
-      const [, to, , , command, ping = ""] = await server.next();
-      expect([to, command]).toEqual(["worker", PING]);
-      await server.send(who, E, V, PONG, ping, E, "worker");
+    for (const begin = performance.now(); performance.now() - begin < 3_000; ) {
+      const [, to = "", ...rest] = await server.next();
+      // Those to the server itself come in between.
+      if (to !== E) await server.send(who, E, V, PONG, rest[3] ?? "", E, "worker");
     }
     await server.send(who, E, V, RESPONSE, id, "late", E, "worker");
     expect((await answered).args.map(String)).toEqual(["late"]);

@@ -11,7 +11,7 @@ import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/
 import type { Patience } from "../../../src/protocols/round-robin/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { freePort } from "../../support/site.js";
-import { until } from "../../support/wait.js";
+import { until } from "../zeromq/support.js";
 
 const open: (() => void | Promise<void>)[] = [];
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { Rhythm } from "../../../src/protocols/round-robin/rhythm.js";
-import { until } from "../../support/wait.js";
+import { until } from "../zeromq/support.js";
 import {
   DEREGISTER,
   E,
@@ -301,7 +301,7 @@ describe("the worker table", () => {
   });
 
   it("waits a moment before the first message, because the worker installs its commands after the answer", async () => {
-    const place = await openPlace({ settleMs: 300 });
+    const place = await openPlace({ settleMs: 2_000 });
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     const worker = await greeted(place.url);
@@ -413,7 +413,7 @@ describe("a worker whose heartbeats stop", () => {
 
 describe("a request without an answer", () => {
   it("ends with the status failure, and its slot is free; a late INCREMENT of it is swallowed", async () => {
-    const place = await openPlace({ settings: { requestTimeoutMs: 300 } });
+    const place = await openPlace({ settings: { requestTimeoutMs: 3_000 } });
     const worker = await registered(place, "1");
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), "foo", E);

@@ -4,6 +4,10 @@ import { afterEach } from "vitest";
 import { Context, Dealer, Request, Router as ZmqRouter, type Socket as ZmqSocket } from "zeromq";
 import type { ErrorCode } from "../../../src/model/errors.js";
 import { openRouter, type Peer, type Router, type RouterOptions } from "../../../src/protocols/zeromq/index.js";
+import { until as waitUntil } from "../../support/wait.js";
+
+/** As elsewhere, with more patience: these tests run beside others. */
+export const until: typeof waitUntil = (what, condition, deadlineMs = 60_000) => waitUntil(what, condition, deadlineMs);
 
 const open: (() => void | Promise<void>)[] = [];
 

@@ -158,7 +158,10 @@ export class WorkerDesk {
   /** The next task, which is now on its way. */
   nextJob(): HeldTask | undefined {
     const held = this.#unsent.shift();
-    if (held !== undefined) this.#tasks.move(held, "sent");
+    if (held === undefined) return undefined;
+    // It may have been handed out anew meanwhile, and stands there again.
+    if (!this.#tasks.has(held)) return this.nextJob();
+    this.#tasks.move(held, "sent");
     return held;
   }
 

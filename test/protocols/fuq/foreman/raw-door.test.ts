@@ -1,5 +1,6 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
+import { ForemanSession } from "../../../../src/protocols/fuq/foreman/session.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
@@ -261,6 +262,49 @@ describe("STOP", () => {
     worker.ok(3, 0, 0);
     worker.cut();
     await until("it is gone", async () => (await yard.client.workers()).length === 0);
+  });
+});
+
+describe("STOP of some slots, and at once", () => {
+  const sessionOf = (yard: Awaited<ReturnType<typeof openYard>>): ForemanSession => {
+    const [id] = yard.broker.core.state.workers.keys();
+    const port = id === undefined ? undefined : yard.broker.core.portOf(id);
+    if (!(port instanceof ForemanSession)) throw new Error("no session");
+    return port;
+  };
+
+  it("STOP(n) takes so many slots, and the rest works on", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(3);
+    sessionOf(yard).stopSlots(2);
+    const stop = await worker.expect(STOP);
+    expect(stop.arg0).toBe(2);
+    worker.ok(stop.seq, 1, 0);
+    await until("one slot is left", async () => (await yard.client.workers())[0]?.total.slots === 1);
+    const job = await yard.client.submit(numbered(2));
+    for (let task = 1; task <= 2; task++) {
+      const { seq } = await worker.expect(JOB);
+      worker.ok(seq, 0, 1);
+      worker.update(seq + 1, { JobId: job.id, Task: task });
+      expect(counts(await worker.expect(OK))).toBe("1|0");
+    }
+    expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("STOP(at once) goes out beside a JOB that has no reply yet", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard, { missingMs: 50 }));
+    await worker.expect(OK);
+    await worker.greet(1);
+    await yard.client.submit(numbered(1));
+    await worker.expect(JOB);
+    sessionOf(yard).stopSlots(0xffff_ffff);
+    const stop = await worker.expect(STOP);
+    expect(stop).toMatchObject({ seq: 5, arg0: 0xffff_ffff });
+    worker.ok(5, 0, 0);
+    await until("it is left, if it does not leave", () => worker.closed !== undefined);
   });
 });
 

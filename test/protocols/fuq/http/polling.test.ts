@@ -62,7 +62,7 @@ describe("a worker that asks over HTTP", () => {
     const door = await openDoor();
     const own = await door.own();
     const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: "/tmp" } as const;
-    await own.submit({ recipe, count: 2 });
+    await own.submit({ recipe });
     await own.submit({ recipe: { ...recipe, log: "logs/mine_{#}.log" }, name: "another" });
     const worker = door.asker();
     await worker.hello(door.password);
@@ -71,15 +71,14 @@ describe("a worker that asks over HTTP", () => {
         task: 1,
         job_id: 1,
         name: "_bin_true",
-        num_tasks: 2,
+        num_tasks: 1,
         working_dir: "/tmp",
         logging_dir: "/tmp",
         command: "/bin/true",
         status: "running",
       },
     ]);
-    await update(worker, 1, 1);
-    expect((await update(worker, 1, 2)).json).toMatchObject([{ name: "mine", logging_dir: "/tmp/logs" }]);
+    expect((await update(worker, 1, 1)).json).toMatchObject([{ name: "mine", logging_dir: "/tmp/logs" }]);
     const listed = (await door.client("job/list", {})).json;
     expect(listed).toMatchObject([{ Description: { name: "another", logging_dir: "/tmp/logs" } }]);
   });
