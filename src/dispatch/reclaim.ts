@@ -29,10 +29,12 @@ export function onReclaim(
     return undefined;
   const found = waitingAt(job, index);
   if (found === undefined || found.attempt === 0) return undefined;
-  const from = cutOut(state, out, job, found, index, now);
   const attempt = found.attempt + 1;
   const parcel = newParcelId(state);
-  const { failures, crashes } = found;
+  const { failures } = found;
+  // Its worker was not lost after all; what the cut had counted is taken back.
+  const crashes = Math.max(0, found.crashes - 1);
+  const from = cutOut(state, out, job, found, { index, crashes }, now);
   out.writes.push({ op: "claim", from, parcel, first: index, last: index, attempt, worker: id });
   const claim = enterClaim(state, worker, job, { parcel, first: index, last: index, attempt, failures, crashes });
   claim.tasks[0] = STARTED;
@@ -55,7 +57,7 @@ function cutOut(
   out: Decisions,
   job: JobState,
   waiting: Waiting,
-  index: TaskIndex,
+  { index, crashes }: { readonly index: TaskIndex; readonly crashes: number },
   now: number,
 ): Parcel["id"] {
   if (!job.later.delete(waiting)) {
@@ -63,7 +65,7 @@ function cutOut(
     replaceWaiting(job, others);
   }
   const { parcel, first, last, ...history } = waiting;
-  if (first === last) return parcel;
+  if (first === last && crashes === waiting.crashes) return parcel;
   const piece = (from: number, to: number): Parcel => ({
     ...history,
     id: newParcelId(state),
@@ -71,7 +73,7 @@ function cutOut(
     first: from,
     last: to,
   });
-  const alone = piece(index, index);
+  const alone = { ...piece(index, index), crashes };
   const beside: Parcel[] = [];
   if (first < index) beside.push(piece(first, index - 1));
   if (index < last) beside.push(piece(index + 1, last));

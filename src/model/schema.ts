@@ -134,6 +134,12 @@ export const text = (longest = 1024): Schema<string> => ({
   json: () => ({ type: "string", minLength: 1, maxLength: longest }),
 });
 
+/** Text that may be empty. */
+export const anyText = (longest = 1024): Schema<string> => ({
+  read: (value, what) => (value === "" ? "" : input.text(value, what, longest)),
+  json: () => ({ type: "string", maxLength: longest }),
+});
+
 export const flag = (): Schema<boolean> => ({
   read: input.flag,
   json: () => ({ type: "boolean" }),

@@ -14,7 +14,7 @@ export const workerView = s.object({
   id: s.text(),
   name: s.text(),
   protocol: s.text(),
-  pool: s.described(s.text(), "empty while it is not known"),
+  pool: s.described(s.anyText(), "empty while it is not known"),
   tags: s.list(s.text(), 1024),
   services: s.list(s.text(), 1024),
   connected: s.described(s.flag(), "false while it is away and its tasks are kept for it"),
@@ -24,7 +24,7 @@ export const workerView = s.object({
     s.object({
       results: s.count(),
       succeeded: s.count(),
-      recent: s.described(s.text(), "the last ten, the latest last: + or -"),
+      recent: s.described(s.anyText(10), "the last ten, the latest last: + or -"),
     }),
     "what workers of this name have done, on which their standing rests",
   ),

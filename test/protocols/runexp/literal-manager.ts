@@ -22,7 +22,7 @@ type Answer = LiteralJob | "FINO" | "ATENDI" | "ELIRI";
 export interface LiteralManagerOptions {
   readonly version?: string;
   readonly group?: string;
-  /** The answer to the next PETO; undefined lets it wait for `answerWaiting`. */
+  /** The answer to the next PETO; undefined leaves it without one. */
   readonly answer: () => Answer | undefined;
 }
 

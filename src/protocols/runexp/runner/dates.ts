@@ -10,8 +10,16 @@ const two = (number: number): string => String(number).padStart(2, "0");
 
 const clock = (at: Date): string => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 
+/** The second that was written last: many jobs begin and end in one. */
+let latest: { readonly second: number; readonly text: string } | undefined;
+
 export function dateLine(ms: number): string {
-  const at = new Date(ms);
+  const second = Math.floor(ms / 1000);
+  if (latest?.second !== second) latest = { second, text: written(new Date(ms)) };
+  return latest.text;
+}
+
+function written(at: Date): string {
   const day = String(at.getDate()).padStart(2, " ");
   return `${DAYS[at.getDay()]} ${MONTHS[at.getMonth()]} ${day} ${clock(at)} ${zoneOf(at)} ${at.getFullYear()}`;
 }

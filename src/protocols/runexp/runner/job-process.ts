@@ -1,6 +1,5 @@
 /** Runs jobs, one a thread: writes the script, lets bash run it, and makes a result of what it said. */
-import { randomBytes } from "node:crypto";
-import { rmSync, writeFileSync } from "node:fs";
+import { unlinkSync, writeFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
@@ -40,8 +39,7 @@ export class JobProcesses {
     if (slot === undefined) throw new Error(`there is no thread ${thread}`);
     const finish = (end: Pick<ProcessEnd, "code" | "signal" | "error" | "started" | "ended">): void => {
       this.#running.delete(thread);
-      rmSync(script, { force: true });
-      if (isMatlab) rmSync(proxy, { force: true });
+      for (const file of isMatlab ? [script, proxy] : [script]) removeQuietly(file);
       if (end.error !== undefined) output.push(Buffer.from(`runexp: ${end.error}\n`));
       const command = isMatlab ? `bash ${proxy}` : `bash '${script}'`;
       ended(this.#outcome(job, output, command, end));
@@ -89,11 +87,26 @@ export class JobProcesses {
   }
 }
 
+/** What is left goes with the folder, when the runner ends. */
+function removeQuietly(file: string): void {
+  try {
+    unlinkSync(file);
+  } catch {
+    // It was never written.
+  }
+}
+
 /** As a shell gives it. */
 function exitOf({ code, signal }: Pick<ProcessEnd, "code" | "signal" | "started" | "ended">): number {
   if (signal === undefined) return code ?? 1;
   return 128 + (constants.signals[signal as NodeJS.Signals] ?? 0);
 }
 
-/** Begins with no digit, and has none but letters and digits: MATLAB takes it for a name. */
-const randomName = (): string => randomBytes(8).toString("base64url").replace(/[-_]/g, "x").slice(0, 10);
+/** Letters and digits only: MATLAB takes it for part of a name. The folder is this runner's alone, so it need not be hard to guess. */
+function randomName(): string {
+  let name = "";
+  while (name.length < 10) name += LETTERS[Math.floor(Math.random() * LETTERS.length)];
+  return name;
+}
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
