@@ -1,5 +1,5 @@
 /** pg-boss, fetched and completed in batches of 500 by a loop of our own: its own polling is slower than once a job. */
-import PgBoss from "pg-boss";
+import { PgBoss } from "pg-boss";
 
 const QUEUE = "noop";
 const BATCH = 500;
@@ -10,7 +10,10 @@ export async function open(connectionString) {
   await boss.start();
   await boss.createQueue(QUEUE);
   const insert = (from, size) =>
-    boss.insert(Array.from({ length: size }, (_, i) => ({ name: QUEUE, data: { n: from + i } })));
+    boss.insert(
+      QUEUE,
+      Array.from({ length: size }, (_, i) => ({ data: { n: from + i } })),
+    );
   return {
     add: async (count) => {
       for (let from = 0; from < count; from += 1_000) await insert(from, Math.min(1_000, count - from));

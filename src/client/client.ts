@@ -97,6 +97,11 @@ export class Client {
     return this.#link.question((id) => ({ type: "ASK", id, operation, input }));
   }
 
+  /** By `close`, or because the broker would not have it: nothing more is answered. */
+  get closed(): boolean {
+    return this.#link.closed;
+  }
+
   close(): void {
     this.#link.close();
   }
@@ -120,7 +125,8 @@ export class JobHandle {
       } catch (cause) {
         // Waiting changes nothing, so it may be asked again.
         const code = cause instanceof LaboroError ? cause.code : undefined;
-        if (code !== "LABORO_BROKER_GONE" && code !== "LABORO_BROKER_STOPPING") throw cause;
+        const passes = code === "LABORO_BROKER_GONE" || code === "LABORO_BROKER_STOPPING";
+        if (!passes || this.#client.closed) throw cause;
       }
     }
   }

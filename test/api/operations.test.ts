@@ -180,9 +180,20 @@ describe.each([
     ]) {
       expect(kinds).toContain(kind);
     }
+    expect(await ask("forgive", { name: "one" })).toEqual({ name: "one", known: true });
+    expect(await ask("config")).toMatchObject({ version: expect.any(Number) });
+    expect(await ask("configSet", { settings: { tags: ["new"] } })).toMatchObject({ version: expect.any(Number) });
+    await ask("configHistory");
+    expect(await ask("brokers")).toMatchObject({ brokers: [{}] });
+    // There is no other broker that it could step back for.
+    expect((await raw("stepBack", { broker: "none" })).error).toMatchObject({
+      code: expect.stringMatching(/^LABORO_/),
+    });
+    asked.add("stepBack");
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
     expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
     expect(await ask("entry")).toMatchObject({ url: expect.stringContaining("/enter?code=") });
+    await ask("drainBroker");
     expect([...asked].sort()).toEqual(Object.keys(OPERATIONS).sort());
   });
 

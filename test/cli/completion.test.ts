@@ -34,7 +34,7 @@ describe("laboro completion", () => {
     expect(await completed(shop, "laboro cancel ")).toEqual(["last", "all", "2", "1"]);
     expect(await completed(shop, "laboro drain no")).toEqual(["node17"]);
     expect(await completed(shop, "laboro request ")).toEqual(["resize"]);
-    expect(await completed(shop, "laboro help ex")).toEqual(["explain"]);
+    expect(await completed(shop, "laboro help expl")).toEqual(["explain"]);
   });
 
   it("offers nothing, quietly and soon, where no broker answers", async () => {
