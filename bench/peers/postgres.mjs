@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { chownSync, existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import postgres from "postgres";
 import { removeFolder, start, temporaryFolder, which } from "../lib/children.mjs";
 import { freePort } from "./ports.mjs";
 
@@ -45,8 +46,16 @@ export async function startPostgres() {
   ];
   const server = start(program, args);
   await server.says(/ready to accept connections/);
+  const urlOf = (database) => `postgres://bench@127.0.0.1:${port}/${database}`;
   return {
-    url: `postgres://bench@127.0.0.1:${port}/postgres`,
+    url: urlOf("postgres"),
+    /** A new one; gives its URL. */
+    database: async (name) => {
+      const sql = postgres(urlOf("postgres"), { max: 1 });
+      await sql.unsafe(`CREATE DATABASE ${name}`);
+      await sql.end();
+      return urlOf(name);
+    },
     stop: async () => {
       await server.stop("SIGINT");
       removeFolder(dir);

@@ -1,6 +1,8 @@
 import { commands } from "./commands.mjs";
 import { durable } from "./durable.mjs";
 import { experiments } from "./experiments.mjs";
+import { group } from "./group.mjs";
+import { groupGrowth } from "./group-growth.mjs";
 import { manyWorkers } from "./many-workers.mjs";
 import { noop } from "./noop.mjs";
 import { requests } from "./requests.mjs";
@@ -20,4 +22,6 @@ export const TOPICS = [
   submission,
   manyWorkers,
   durable,
+  group,
+  groupGrowth,
 ];

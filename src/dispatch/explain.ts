@@ -45,8 +45,21 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   if (fitting !== undefined && !mayUse(state, fitting, job))
     return `${fitting.profile.name} has room, but keeps it for a wider task`;
   if (fitting !== undefined) return "it is about to be handed out";
-  return `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
+  const busy = `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
+  return [busy, ...remarks(signature.capable)].join("; ");
 }
+
+/** What there is to say of workers that could take it; of a few. */
+function remarks(workers: Iterable<WorkerState>): string[] {
+  const found: string[] = [];
+  for (const { profile } of workers) {
+    if (profile.remark !== undefined) found.push(`${profile.name} ${profile.remark}`);
+    if (found.length === MOST_REMARKS) break;
+  }
+  return found;
+}
+
+const MOST_REMARKS = 3;
 
 const WHAT: Readonly<Record<TaskKind, string>> = {
   command: "a command like this one",
@@ -75,7 +88,8 @@ function whyNobody(workers: readonly WorkerState[], { requirement, kind }: Signa
     const most = Math.max(
       ...tagged.map(({ profile }) => (profile.total[name] ?? 0) - (name === "slots" ? profile.reserveRequests : 0)),
     );
-    if (need > most) return `it needs ${need} ${name}, the most that a worker has is ${most}`;
+    if (need > most)
+      return [`it needs ${need} ${name}, the most that a worker has is ${most}`, ...remarks(tagged)].join("; ");
   }
   return "no single worker has all that it needs";
 }

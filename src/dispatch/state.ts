@@ -115,6 +115,8 @@ export interface WorkerProfile {
   readonly graceMs?: number;
   /** Where it connects from. */
   readonly address?: string;
+  /** Why it takes less than it has, for who asks why work waits. */
+  readonly remark?: string;
 }
 
 export interface WorkerState {

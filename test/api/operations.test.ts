@@ -193,7 +193,7 @@ describe.each([
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
     expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
     expect(await ask("entry")).toMatchObject({ url: expect.stringContaining("/enter?code=") });
-    await ask("drainBroker");
+    await ask("drainBroker", { draining: true });
     expect([...asked].sort()).toEqual(Object.keys(OPERATIONS).sort());
   });
 

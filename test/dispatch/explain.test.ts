@@ -54,4 +54,15 @@ describe("explain", () => {
     expect(broker.why("1.7")).toBe("job 1 has tasks 0 to 2");
     expect(broker.why("9.0")).toBe("its job has ended or does not exist");
   });
+
+  it("tells why a worker takes less than it has", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 1, remark: "leaves one of its slots alone" });
+    broker.submit({ count: 2 });
+    expect(broker.why("1.1")).toMatch(/all are busy; .*; a leaves one of its slots alone$/);
+    const other = new Workbench();
+    other.join("a", { slots: 0, remark: "leaves its only slot alone" });
+    other.submit({ count: 1 });
+    expect(other.why("1.0")).toBe("it needs 1 slots, the most that a worker has is 0; a leaves its only slot alone");
+  });
 });

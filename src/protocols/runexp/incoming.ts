@@ -21,15 +21,15 @@ export interface IncomingPorts {
 export class Incoming {
   readonly task: SentTask;
   readonly status: Status;
+  /** Who has the claim; the result may come by another connection of its host. */
+  readonly worker: WorkerId;
   readonly #core: Core;
-  readonly #worker: WorkerId;
   readonly #ports: IncomingPorts;
   readonly #file: ResultFile | undefined;
   readonly #reader: TaskReportReader | undefined;
   #stored = 0;
   #underWay = 0;
 
-  /** `worker` is the one that has the claim; the result may come by another connection of its host. */
   constructor(
     core: Core,
     worker: WorkerId,
@@ -39,7 +39,7 @@ export class Incoming {
     ports: IncomingPorts,
   ) {
     this.#core = core;
-    this.#worker = worker;
+    this.worker = worker;
     this.task = task;
     this.status = status;
     this.#file = file;
@@ -55,15 +55,13 @@ export class Incoming {
 
   /**
    * All of it is here; resolves when it is on disk. An experiment's file is what tells a later start that it is done, so the broker's own
-   * record of it is not waited for. `settling` is called just before dispatch hears of it. Rejects where the file could not be written.
+   * record of it is not waited for. `settle` tells dispatch, and says when it is recorded. Rejects where the file could not be written.
    */
-  async record(settling: () => void): Promise<void> {
+  async record(settle: (done: Done) => Promise<void>): Promise<void> {
     const how = this.#how();
     await this.#file?.finish();
     const { job, index, attempt, started } = this.task;
-    const done: Done = { job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how };
-    settling();
-    const recorded = new Promise<void>((resolve) => this.#core.workerDone(this.#worker, [done], resolve));
+    const recorded = settle({ job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how });
     if (this.#file === undefined) await recorded;
   }
 
@@ -82,7 +80,7 @@ export class Incoming {
     this.#stored += bytes.length;
     this.#begin(bytes.length);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
-    const taken = this.#core.workerOutput(this.#worker, chunk, () => this.#ended(bytes.length));
+    const taken = this.#core.workerOutput(this.worker, chunk, () => this.#ended(bytes.length));
     // The task is no longer this worker's; its end will be thrown away too.
     if (!taken) this.#ended(bytes.length);
   }

@@ -11,7 +11,7 @@
 import { randomUUID } from "node:crypto";
 import { now } from "../../broker/clock.js";
 import type { WorkerPort } from "../../broker/core.js";
-import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
+import type { Done, TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { asLaboroError } from "../../model/errors.js";
 import { SessionId, type WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
@@ -124,11 +124,11 @@ export class RunnerPort implements WorkerPort, Member {
     this.#offer();
   }
 
-  /** Its result is about to be recorded. */
-  settling(name: string): void {
-    if (!this.#sent.delete(name)) return;
-    if (!this.#finishing) this.#expected++;
+  /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
+  settle(name: string, done: Done, worker: WorkerId): Promise<void> {
+    if (this.#sent.delete(name) && !this.#finishing) this.#expected++;
     this.#offer();
+    return new Promise((resolve) => this.#manager.core.workerDone(worker, [done], resolve));
   }
 
   /** RICEVIS goes out. */
@@ -221,7 +221,8 @@ export class RunnerPort implements WorkerPort, Member {
   /** The room that dispatch is to reckon with. */
   #offer(): void {
     if (this.#state !== "working") return;
-    const slots = this.#sent.size + (this.#finishing ? 0 : this.#expected + (this.#asking ? 1 : 0));
+    const slots =
+      this.#sent.size + this.#untold.length + (this.#finishing ? 0 : this.#expected + (this.#asking ? 1 : 0));
     if (slots === this.#profile.total.slots) return;
     this.#profile = { ...this.#profile, total: { slots } };
     this.#manager.core.workerChanged(this.#profile);

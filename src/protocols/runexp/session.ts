@@ -198,7 +198,7 @@ export class Session implements TcpPeer {
     if (incoming !== undefined) {
       const { name, experiment } = incoming.task;
       try {
-        await incoming.record(() => port.settling(name));
+        await incoming.record((done) => port.settle(name, done, incoming.worker));
       } catch (cause) {
         this.#cannotKeep(cause);
         return;

@@ -276,7 +276,7 @@ export class WorkerDesk {
   offer(): void {
     const slots = this.room.total(this.#tasks);
     if (this.#profile === undefined || this.#closed || this.#profile.total.slots === slots) return;
-    this.#profile = { ...this.#profile, total: { slots } };
+    this.#profile = { ...this.#profile, total: { slots }, ...remarkOn(this.room.kept) };
     this.#core.workerChanged(this.#profile);
   }
 
@@ -312,3 +312,9 @@ export class WorkerDesk {
     );
   }
 }
+
+/** For `explain`: by the letter of the text a worker's last slot stays free. */
+const remarkOn = (kept: number): Pick<WorkerProfile, "remark"> =>
+  kept === 0
+    ? {}
+    : { remark: `refuses tasks while it says that it has a slot free, so ${kept} of its slots is left alone` };
