@@ -57,6 +57,14 @@ export function firstLease(state: State, signature: Signature, job: Beginning): 
 
 type Beginning = Pick<Job, "after" | "limits" | "priority" | "held">;
 
+/** Jobs of which tasks wait here although no worker here has room, and would for a while: workers of other brokers may have. */
+export function stuckJobs(state: State): JobState[] {
+  return [...state.jobs.values()].filter((job) => {
+    const { signature, ready } = job;
+    return ready > 0 && !signature.wide && signature.fitting.size === 0 && shortAhead(state, job) === undefined;
+  });
+}
+
 function wanted(state: State, job: JobState): number {
   const { signature } = job;
   if (signature.capable.size === 0) return 0;

@@ -15,7 +15,7 @@ export {
   onProgress,
   signatureOfJob,
 } from "./jobs.js";
-export { relinquishAll } from "./queue.js";
+export { onIdleElsewhere, relinquishAll } from "./queue.js";
 export { onReclaim } from "./reclaim.js";
 export type { Holding, Reconciled } from "./reconcile.js";
 export { isServed, onForget, onReply, onRequest, type Request } from "./requests.js";

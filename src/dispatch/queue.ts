@@ -2,7 +2,7 @@
 import { type Range, sizeOf, within, without } from "../model/ranges.js";
 import type { Parcel } from "../store/contract.js";
 import type { Decisions } from "./decisions.js";
-import { forage, forageAhead, markHunger } from "./forage.js";
+import { forage, forageAhead, markHunger, stuckJobs } from "./forage.js";
 import { joinLevel } from "./share.js";
 import { markActivity } from "./signature.js";
 import { type JobState, newParcelId, type State, type Waiting, type WorkerState } from "./state.js";
@@ -116,6 +116,12 @@ export function refill(state: State, out: Decisions, job: JobState): void {
 /** Whatever waits is for other brokers: this one hands out nothing for a while. */
 export function relinquishAll(state: State, out: Decisions): void {
   for (const job of state.jobs.values()) giveUpWaiting(state, out, job);
+}
+
+/** Others have workers with nothing to do: what is stuck here is for them. */
+export function onIdleElsewhere(state: State, out: Decisions): void {
+  if (state.halted) return;
+  for (const job of stuckJobs(state)) giveUpWaiting(state, out, job);
 }
 
 /** No worker here can do any of this job: give back what waits, so that other brokers may lease it. */

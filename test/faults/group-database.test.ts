@@ -5,7 +5,7 @@ import type { Client } from "../../src/client/index.js";
 import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";
-import { type Proxy, proxyTo } from "../support/proxy.js";
+import { type Proxy as Network, proxyTo } from "../support/proxy.js";
 import { Site } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
@@ -13,7 +13,7 @@ const TASKS = FULL ? 1_000 : 100;
 let server: PostgresServer;
 let group: GroupSite;
 let client: Client;
-let proxy: Proxy;
+let proxy: Network;
 
 beforeAll(async () => {
   server = await startPostgres({ max_connections: "40" });
@@ -29,8 +29,9 @@ beforeAll(async () => {
 
 afterAll(async () => {
   const left = await group.site.close();
-  await proxy.close();
   await server.remove();
+  proxy.heal();
+  await proxy.close();
   expect(left).toEqual([]);
 }, TEST_MS);
 

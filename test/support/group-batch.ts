@@ -36,7 +36,10 @@ export async function batchUnder(
   let longest = 0;
   try {
     await fault(log);
-    expect(await job.wait()).toBe("succeeded");
+    expect(await within(job.wait())).toBe("succeeded");
+  } catch (cause) {
+    console.log(`${what}: ${log.count} of ${tasks} tasks were started\n${group.said()}`);
+    throw cause;
   } finally {
     longest = await pauses.end();
   }
@@ -47,6 +50,15 @@ export async function batchUnder(
   expect(results).toHaveLength(tasks);
   expect({ lost, unrun }).toEqual({ lost: [], unrun: [] });
   if (!mayRunTwice) expect(runTwice).toEqual([]);
+}
+
+/** The end of a batch that goes on is seen long before this. */
+async function within<T>(promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error("the batch does not end")), TEST_MS / 3);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 /** For how long nothing new is started. */

@@ -74,6 +74,11 @@ export class GroupSite {
     return broker;
   }
 
+  /** The last words of all brokers, for when something has gone wrong. */
+  said(): string {
+    return [...this.#brokers].map(([name, { said }]) => `broker ${name}:\n${said.slice(-3_000)}`).join("\n");
+  }
+
   /** A worker that is told of one broker only. */
   async worker(name: string, broker: string, slots = 2): Promise<Launched> {
     const dir = this.site.path(name);

@@ -1,5 +1,5 @@
 /** A broker as one of several on one store: its heartbeat, what it hears of the others, and what it asks them. */
-import { relinquishAll, STANDING_AREA } from "../../dispatch/index.js";
+import { onIdleElsewhere, relinquishAll, STANDING_AREA } from "../../dispatch/index.js";
 import { asLaboroError, type LaboroError } from "../../model/errors.js";
 import type { Group } from "../../store/contract.js";
 import type { BrokerGroup, GroupBroker } from "../config/group.js";
@@ -22,8 +22,9 @@ export interface GroupOptions extends Self {
   readonly lost: (cause: LaboroError) => void;
 }
 
-/** Looks between two of everything that hints tell. */
+/** Looks between two of everything that hints tell, and between two at who stands idle. */
 const LOOKS_A_ROUND = 10;
+const LOOKS_A_SHARE = 3;
 
 export class BrokerInGroup implements BrokerGroup {
   readonly #core: Core;
@@ -132,6 +133,13 @@ export class BrokerInGroup implements BrokerGroup {
   #looked(): void {
     this.#membership.sayAnew();
     this.#giveBack();
+    // What its last heartbeat said is a few seconds old; what is given back in vain is leased again when there is room.
+    if (
+      this.#looks % LOOKS_A_SHARE === 0 &&
+      this.#peers.all.some(({ state, slots }) => state === "open" && slots.free > 0)
+    ) {
+      this.#core.decide((out) => onIdleElsewhere(this.#core.state, out));
+    }
     if (++this.#looks % LOOKS_A_ROUND === 0) this.#heedStandings();
   }
 

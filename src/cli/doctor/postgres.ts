@@ -46,7 +46,7 @@ export async function checkPostgres(url: string): Promise<Check[]> {
   let client: Client | undefined;
   try {
     connections = new Connections({ url, readers: 1 });
-    client = connections.client(1, false);
+    client = connections.client(1, {});
     return await look(client, connections.place);
   } catch (cause) {
     const failure = connections === undefined ? cause : storeFailure(cause, connections.place, true);

@@ -221,8 +221,7 @@ export class RunnerPort implements WorkerPort, Member {
   /** The room that dispatch is to reckon with. */
   #offer(): void {
     if (this.#state !== "working") return;
-    const slots =
-      this.#sent.size + this.#untold.length + (this.#finishing ? 0 : this.#expected + (this.#asking ? 1 : 0));
+    const slots = this.#sent.size + (this.#finishing ? 0 : this.#expected + (this.#asking ? 1 : 0));
     if (slots === this.#profile.total.slots) return;
     this.#profile = { ...this.#profile, total: { slots } };
     this.#manager.core.workerChanged(this.#profile);

@@ -9,8 +9,8 @@ export const flags = (list: readonly (boolean | null)[]): string =>
 export const texts = (list: readonly (string | null)[]): string =>
   `{${list.map((one) => (one === null ? "NULL" : `"${plain(one).replace(/["\\]/g, "\\$&")}"`)).join(",")}}`;
 
-/** PostgreSQL has no NUL in its texts. */
-export const plain = (text: string): string => (text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text);
+/** PostgreSQL has no NUL in its texts, and UTF-8 no half of a character. */
+export const plain = (text: string): string => text.replaceAll("\0", "\ufffd").replace(/\p{Surrogate}/gu, "\ufffd");
 
 /** The last number that a range of PostgreSQL's integers can end with. */
 const MOST = 2 ** 31 - 2;

@@ -41,6 +41,19 @@ const DEFAULT_READERS = 3;
 export const PER_BROKER = DEFAULT_READERS + 4;
 const DEFAULT_SLOW_MS = 12_000;
 
+const LIMITS = {
+  idle_in_transaction_session_timeout: IDLE_MS,
+  lock_timeout: LOCK_MS,
+  statement_timeout: READ_MS,
+  jit: "off",
+};
+
+/**
+ * The statements of a batch find everything by an index, whatever the values (plans.test.ts). So they are planned once, and not anew for each batch;
+ * and in an empty database they are not planned for tables that will stay as small as they are then.
+ */
+const WRITING = { ...LIMITS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
+
 /** A statement is prepared once a connection, by its text. */
 const PREPARED = { prepare: true };
 
@@ -65,20 +78,15 @@ export class Connections {
     this.#readerCount = readers;
     this.#readers = this.client(readers);
     this.#pulse = this.client(1);
-    this.#writer = this.client(1);
+    this.#writer = this.client(1, WRITING);
   }
 
   get closed(): boolean {
     return this.#closed;
   }
 
-  /** A client of its own, for the caller to end; without limits it has those that the server gives it. */
-  client(max: number, limited = true): Client {
-    const limits = {
-      idle_in_transaction_session_timeout: IDLE_MS,
-      lock_timeout: LOCK_MS,
-      statement_timeout: READ_MS,
-    };
+  /** A client of its own, for the caller to end; without settings it has those that the server gives it. */
+  client(max: number, settings: Readonly<Record<string, string | number>> = LIMITS): Client {
     try {
       return postgres(this.#url, {
         max,
@@ -90,7 +98,7 @@ export class Connections {
         fetch_types: false,
         types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } },
         onnotice: () => {},
-        connection: { application_name: "laboro", ...(limited ? limits : {}) },
+        connection: { application_name: "laboro", ...settings },
       });
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
@@ -109,7 +117,7 @@ export class Connections {
   replaceWriter(): void {
     if (this.#closed) return;
     void this.#writer.end({ timeout: 0 });
-    this.#writer = this.client(1);
+    this.#writer = this.client(1, WRITING);
   }
 
   /** Statements that change nothing are asked again until patience is over. */

@@ -19,7 +19,7 @@ import type {
   Store,
   Write,
 } from "../contract.js";
-import { type EntryChunk, entriesWithin } from "../sqlite/entry-chunks.js";
+import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
 import { numbers, plain } from "./arrays.js";
 import { Commits } from "./commits.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";

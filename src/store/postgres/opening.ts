@@ -32,7 +32,7 @@ export async function enterGroup(
   identity: string | undefined,
 ): Promise<Opened> {
   // Without time limits: a migration takes as long as it takes, and so does a long list of jobs.
-  const client = connections.client(1, false);
+  const client = connections.client(1, {});
   try {
     await migrate(client, connections.place);
     const [row] = await send<{ epoch: Epoch; seen: string }>(client, ENTER, [firstLeaseMs]);

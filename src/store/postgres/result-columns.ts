@@ -73,7 +73,7 @@ export interface ResultRow {
 }
 
 export const RESULT_FIELDS = `
-r.idx AS "index", r.attempt, r.state, w.name AS worker, r.started, r.ended, r.output_end AS "outputEnd", r.code, r.signal,
+r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_end AS "outputEnd", r.code, r.signal,
 r.timed_out AS "timedOut", r.error`;
 
 export function resultFrom({ code, signal, timedOut, error, state, ...row }: ResultRow): TaskResult {

@@ -15,14 +15,14 @@ const conditionFor = (state: TaskEnd | undefined): string => {
 
 /** $1 job, $2 from, $3 limit, $4 the worker's name or null. */
 export const pageOfResults = (state?: TaskEnd): string => `
-SELECT ${RESULT_FIELDS} FROM laboro.result r JOIN laboro.worker w ON w.id = r.worker
+SELECT ${RESULT_FIELDS} FROM laboro.result r LEFT JOIN laboro.worker w ON w.id = r.worker
 WHERE r.job = $1::bigint AND r.idx >= $2::int ${conditionFor(state)}
   AND ($4::text IS NULL OR r.worker = (SELECT id FROM laboro.worker WHERE name = $4::text))
 ORDER BY r.idx LIMIT $3::int`;
 
 /** $1 job, $2 task. */
 export const EARLIER = `
-SELECT ${RESULT_FIELDS} FROM laboro.earlier r JOIN laboro.worker w ON w.id = r.worker
+SELECT ${RESULT_FIELDS} FROM laboro.earlier r LEFT JOIN laboro.worker w ON w.id = r.worker
 WHERE r.job = $1::bigint AND r.idx = $2::int ORDER BY r.attempt`;
 
 /** $1 job, $2 first, $3 last, $4 tasks a cell. */

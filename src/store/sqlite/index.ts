@@ -17,8 +17,8 @@ import type {
   Store,
   Write,
 } from "../contract.js";
+import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import { entriesWithin } from "./entry-chunks.js";
 import type { AnswerRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
 import type { OutputOptions } from "./output-table.js";
 import { unpackAnswers } from "./pack-answers.js";

@@ -1,8 +1,8 @@
 import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
 import type { JobFilter } from "../contract.js";
+import type { EntryChunk } from "../entry-chunks.js";
 import type { Database, Statement } from "./database.js";
-import type { EntryChunk } from "./entry-chunks.js";
 import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";
 

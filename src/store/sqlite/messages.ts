@@ -19,7 +19,7 @@ import type {
   ResultFilter,
   Write,
 } from "../contract.js";
-import type { EntryChunk } from "./entry-chunks.js";
+import type { EntryChunk } from "../entry-chunks.js";
 import type { PackedAnswers } from "./pack-answers.js";
 import type { PackedWrites } from "./pack-writes.js";
 

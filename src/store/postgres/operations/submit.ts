@@ -3,7 +3,7 @@ import { pack } from "msgpackr";
 import { LaboroError } from "../../../model/errors.js";
 import { type Job, newJob } from "../../../model/job.js";
 import type { Parcel } from "../../contract.js";
-import { chunkEntries } from "../../sqlite/entry-chunks.js";
+import { chunkEntries } from "../../entry-chunks.js";
 import { flags, Joined, numbers, plain, texts } from "../arrays.js";
 import type { Batch } from "../batch.js";
 import type { Op, Placed } from "../stages.js";

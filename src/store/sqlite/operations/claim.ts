@@ -2,9 +2,9 @@ import { LaboroError } from "../../../model/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
 import type { Range } from "../../../model/ranges.js";
+import { entriesWithin } from "../../entry-chunks.js";
 import type { Operation } from "../batch.js";
 import type { Database } from "../database.js";
-import { entriesWithin } from "../entry-chunks.js";
 import type { JobTable } from "../job-table.js";
 
 const FIND = `

@@ -2,9 +2,9 @@
  * Entries are stored many to a row. A chunk is a run of entries, each a u32 (little-endian: the length in the low 31 bits,
  * the top bit set for bytes that are not text) and the bytes.
  */
-import type { Entries } from "../../model/job.js";
-import type { Range } from "../../model/ranges.js";
-import type { Bytes } from "../../model/recipe.js";
+import type { Entries } from "../model/job.js";
+import type { Range } from "../model/ranges.js";
+import type { Bytes } from "../model/recipe.js";
 
 export interface EntryChunk extends Range {
   readonly bytes: Uint8Array;
