@@ -97,7 +97,9 @@ describe("a result", () => {
     file.write(Buffer.alloc(300_000, "a"));
     file.write(Buffer.from("end"));
     expect(findExperiments(dir).experiments).toEqual([]);
-    await file.finish();
+    await file.sync();
+    expect(() => readFileSync(join(dir, "sub", "a.res"))).toThrow();
+    file.publish();
     expect(readFileSync(join(dir, "sub", "a.res"), "latin1")).toBe(`${"a".repeat(300_000)}end`);
     const other = new ResFile(join(dir, "b.res"), join(dir, "2.res"));
     other.write(Buffer.alloc(300_000, "b"));

@@ -6,6 +6,7 @@ import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { writeFailure, writeFully } from "../../files/durable.js";
+import { errnoOf } from "../../model/errors.js";
 import type { ResultFile } from "../../protocols/runexp/experiments.js";
 import { bytesOf, shown } from "./folder.js";
 
@@ -19,7 +20,6 @@ export class ResFile implements ResultFile {
   #waitingBytes = 0;
   #written = 0;
   #fd: number | undefined;
-  #abandoned = false;
 
   /** Paths of bytes; both on one file system. */
   constructor(path: string, draft: string) {
@@ -33,26 +33,44 @@ export class ResFile implements ResultFile {
     if (this.#waitingBytes > IN_MEMORY) this.#flush();
   }
 
-  async finish(): Promise<void> {
+  async sync(): Promise<void> {
     this.#flush();
     const fd = this.#fd;
     if (fd === undefined) return;
     try {
       await sync(fd);
-      // Whoever went away meanwhile has heard nothing: it is as if it had not come.
-      if (!this.#abandoned) this.#rename();
     } catch (cause) {
       throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
-    } finally {
-      fs.closeSync(fd);
-      this.#fd = undefined;
+    }
+  }
+
+  /** On disk, and there. */
+  async finish(): Promise<void> {
+    await this.sync();
+    this.publish();
+  }
+
+  publish(): void {
+    this.#close();
+    const [from, to] = [bytesOf(this.#draft), bytesOf(this.#path)];
+    try {
+      fs.renameSync(from, to);
+    } catch (cause) {
+      if (errnoOf(cause) !== "ENOENT") throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
+      fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
+      fs.renameSync(from, to);
     }
   }
 
   abandon(): void {
-    this.#abandoned = true;
     this.#waiting = [];
+    this.#close();
     fs.rmSync(bytesOf(this.#draft), { force: true });
+  }
+
+  #close(): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    this.#fd = undefined;
   }
 
   #flush(): void {
@@ -64,16 +82,6 @@ export class ResFile implements ResultFile {
       this.#written += bytes.length;
     } catch (cause) {
       throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
-    }
-  }
-
-  #rename(): void {
-    const [from, to] = [bytesOf(this.#draft), bytesOf(this.#path)];
-    try {
-      fs.renameSync(from, to);
-    } catch {
-      fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
-      fs.renameSync(from, to);
     }
   }
 }

@@ -16,8 +16,10 @@ export interface Experiment {
 export interface ResultFile {
   /** Throws where it cannot be written. */
   write(bytes: Buffer): void;
-  /** Resolves when it is there for good. */
-  finish(): Promise<void>;
+  /** Resolves when all of it is on disk, still out of sight. */
+  sync(): Promise<void>;
+  /** It is the result: now it is there. */
+  publish(): void;
   abandon(): void;
 }
 

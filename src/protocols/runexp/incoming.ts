@@ -5,6 +5,7 @@
 import { now } from "../../broker/clock.js";
 import type { Core } from "../../broker/core.js";
 import type { Done } from "../../dispatch/index.js";
+import { claimOf } from "../../dispatch/state.js";
 import type { WorkerId } from "../../model/ids.js";
 import type { ResultFile, SentTask } from "./experiments.js";
 import type { Status } from "./messages.js";
@@ -54,15 +55,23 @@ export class Incoming {
   }
 
   /**
-   * All of it is here; resolves when it is on disk. An experiment's file is what tells a later start that it is done, so the broker's own
-   * record of it is not waited for. `settle` tells dispatch, and says when it is recorded. Rejects where the file could not be written.
+   * All of it is here; resolves when it is on disk: true where it is the task's result, false where the task has become another's. An
+   * experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells dispatch,
+   * and resolves when that is recorded. Rejects where the file could not be written.
    */
-  async record(settle: (done: Done) => Promise<void>): Promise<void> {
+  async record(settle: (done: Done) => Promise<void>): Promise<boolean> {
     const how = this.#how();
-    await this.#file?.finish();
+    await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
+    const holder = this.#core.state.workers.get(this.worker);
+    if (holder === undefined || claimOf(holder, job, index)?.attempt !== attempt) {
+      this.abandon();
+      return false;
+    }
+    this.#file?.publish();
     const recorded = settle({ job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how });
     if (this.#file === undefined) await recorded;
+    return true;
   }
 
   #how(): How {

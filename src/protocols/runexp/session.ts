@@ -44,6 +44,8 @@ export class Session implements TcpPeer {
   /** What LABORO has announced. */
   #announced: SentTask | undefined;
   #incoming: Incoming | undefined;
+  /** A result that is all here and on its way to the disk. */
+  #recording: Promise<void> = Promise.resolve();
   #watched = false;
 
   constructor(manager: Manager, socket: Socket, address: string, limits: SessionLimits) {
@@ -66,7 +68,9 @@ export class Session implements TcpPeer {
       },
       result: (result) => this.#result(result),
       output: (bytes) => this.#output(bytes),
-      outputEnded: () => void this.#record(),
+      outputEnded: () => {
+        this.#recording = this.#record();
+      },
       left: () => this.#left(),
       wrong: (reason) => this.#drop("LABORO_BAD_MESSAGE", reason),
       wantsQuiet: () => this.#waitForQuiet(),
@@ -198,12 +202,13 @@ export class Session implements TcpPeer {
     if (incoming !== undefined) {
       const { name, experiment } = incoming.task;
       try {
-        await incoming.record((done) => port.settle(name, done, incoming.worker));
+        const counts = await incoming.record((done) => port.settle(name, done, incoming.worker));
+        if (counts && experiment) this.#manager.experiments?.ended(port.host, name, incoming.status);
       } catch (cause) {
+        incoming.abandon();
         this.#cannotKeep(cause);
         return;
       }
-      if (experiment) this.#manager.experiments?.ended(port.host, name, incoming.status);
     }
     this.#side.recorded();
     port.settled();
@@ -236,7 +241,8 @@ export class Session implements TcpPeer {
     clearTimeout(this.#quiet);
     this.#side.drop();
     this.#incoming?.abandon();
-    this.#port?.leave(false);
     this.#conversation.end();
+    // All of it came: it counts, although its runner will not hear so. Until then the task is not another's.
+    void this.#recording.then(() => this.#port?.leave(false));
   }
 }
