@@ -186,6 +186,26 @@ describe("a folder of experiments", () => {
     await whole.leaves();
   });
 
+  it("counts a result that came whole, once, although its runner was gone before it could hear so", async () => {
+    write({ "a.sh": "1" });
+    const { batch, port, lines } = await openBatch();
+    const gone = await LiteralRunner.join(port, "gone");
+    const { name } = await gone.takes();
+    gone.say(`REZULTO ${name} success 9`);
+    await gone.hears("PRETA");
+    gone.sayAndGo("all of it");
+    await until("it is over", () => batch.over, 30_000);
+    expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
+    // It comes again with what it thinks was not taken.
+    const back = await LiteralRunner.join(port, "gone");
+    await back.delivers(name, "success", "once more");
+    expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
+    expect(lines.filter((line) => line.includes("[RESULT]"))).toHaveLength(1);
+    back.say("PETO");
+    await back.hears("FINO");
+    await back.leaves();
+  });
+
   it("says who is on hold and who is banned", async () => {
     write(Object.fromEntries(Array.from({ length: 14 }, (_, i) => [`e${i}.sh`, "fail"])));
     const { port, lines } = await openBatch({ standing: true });

@@ -44,6 +44,11 @@ export class LiteralRunner {
     this.#socket.write(bytes);
   }
 
+  /** The last that it says. */
+  sayAndGo(bytes: string): void {
+    this.#socket.write(bytes, () => this.#socket.destroy());
+  }
+
   /** What has come and was not taken yet. */
   get unread(): string {
     return this.#heard.toString("latin1");

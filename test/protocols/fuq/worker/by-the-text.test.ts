@@ -167,7 +167,7 @@ describe("our worker and a foreman by the text of v2", () => {
     caller.say(STOP, 5, AT_ONCE);
     expect(await caller.next()).toMatchObject({ type: OK, seq: 5 });
     await until("it has ended", () => worker.outcome === "stopped");
-    expect(isAlive(pid)).toBe(false);
+    await until("its process is gone", () => !isAlive(pid));
   });
 
   it("lose no result when the connection is cut: HELLO lists what is not acknowledged, and it is told again", async () => {
