@@ -90,7 +90,10 @@ describe.runIf(FULL)("a group whose database is lost", () => {
         address.close();
         await standby.remove();
         await server.resume();
-        await server.admin((sql) => sql`ALTER SYSTEM RESET synchronous_standby_names`);
+        await server.admin(async (sql) => {
+          await sql`ALTER SYSTEM RESET synchronous_standby_names`;
+          await sql`SELECT pg_reload_conf()`;
+        });
       }
     },
     TEST_MS,
