@@ -51,7 +51,7 @@ interface Task {
 
 const LEFTOVER_GRACE_MS = 1_000;
 const TERM_AGAIN_MS = 20;
-const YOUNG_MS = 500;
+const YOUNG_MS = 5_000;
 /** Node takes a longer one for 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
