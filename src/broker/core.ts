@@ -24,7 +24,6 @@ import {
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
-  type Reconciled,
   restoreClaim,
   type Settings,
   STANDING_AREA,
@@ -34,10 +33,10 @@ import {
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
 import { type ErrorCode, LaboroError } from "../model/errors.js";
-import type { Attempt, JobId, RequestId, TaskIndex, WorkerId } from "../model/ids.js";
-import type { Entries, Job } from "../model/job.js";
+import { type Attempt, type JobId, type RequestId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import { rangesOf } from "../model/ranges.js";
 import type { Answer, HeldParcel, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
+import { Alarm } from "./alarm.js";
 import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
@@ -55,34 +54,14 @@ import { Maintenance } from "./maintenance.js";
 import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
 import { Tally } from "./tally.js";
 import { Watchers } from "./watchers.js";
+import type { Welcomed, WorkerPort } from "./worker-port.js";
 
-/** How the core speaks to a worker; each protocol has its own. */
-export interface WorkerPort {
-  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void;
-  retract(tasks: readonly TasksOf[]): void;
-  cancel(tasks: readonly TasksOf[]): void;
-  /** `attachment` is what the asker's protocol has for a worker of the same protocol, and no other understands. */
-  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void;
-  uncall(request: RequestId): void;
-  drain(): void;
-  stop(): void;
-  /** Another session of the same worker took over, or the broker closes. */
-  close(reason: string): void;
-}
-
-/** What a worker that joined goes on with, and how much of each task's output is stored. */
-export interface Welcomed {
-  readonly keep: readonly (Reconciled["keep"][number] & { readonly outputStored: number })[];
-  readonly drop: Reconciled["drop"];
-}
+export type { Welcomed, WorkerPort } from "./worker-port.js";
 
 /** The disk is full or the store out of reach; the lease on it is about to end; the broker is drained; it stops. */
 export type Halt = "commits" | "lease" | "maintenance" | "stop";
 
 type Keeping = Extract<Answer, { op: "keep" }>;
-
-/** Something that is being followed: a task's output, its end. */
-export const taskKey = (job: JobId, index: number): string => `${job}.${index}`;
 
 export class Core {
   readonly store: Store;
@@ -110,8 +89,7 @@ export class Core {
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #workersSeen = new Map<WorkerId, string>();
-  #alarm: NodeJS.Timeout | undefined;
-  #alarmAt = Number.POSITIVE_INFINITY;
+  readonly #alarm = new Alarm(() => this.decide((out) => onTime(this.state, out, now())));
   #stopping = false;
   /** Why nothing is handed out, where that is so. */
   readonly #halts = new Map<Halt, LaboroError | undefined>();
@@ -379,7 +357,7 @@ export class Core {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.halt("stop");
-    clearTimeout(this.#alarm);
+    this.#alarm.clear();
     this.config.close();
     this.history.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
@@ -417,15 +395,6 @@ export class Core {
 
   #setAlarm(): void {
     const at = nextAlarm(this.state);
-    if (at === undefined || at >= this.#alarmAt || this.#stopping) return;
-    clearTimeout(this.#alarm);
-    this.#alarmAt = at;
-    this.#alarm = setTimeout(
-      () => {
-        this.#alarmAt = Number.POSITIVE_INFINITY;
-        this.decide((out) => onTime(this.state, out, now()));
-      },
-      Math.min(Math.max(1, Math.ceil(at - now())), 2 ** 31 - 1),
-    );
+    if (at !== undefined && !this.#stopping) this.#alarm.set(at);
   }
 }

@@ -22,3 +22,6 @@ export const SessionId = (id: string): SessionId => id as SessionId;
 export const BrokerId = (id: string): BrokerId => id as BrokerId;
 export const ParcelId = (id: number): ParcelId => id as ParcelId;
 export const RequestId = (id: number): RequestId => id as RequestId;
+
+/** A task by job and index, as one word. */
+export const taskKey = (job: JobId, index: TaskIndex): string => `${job}.${index}`;

@@ -6,7 +6,7 @@
  * The lists are what JOIN announces; WELCOME may strike tasks from any of them. DONEs are numbered, kept and sent again after a
  * reconnect until an ACK covers them, so a result is delivered however often the link is cut.
  */
-import type { JobId, TaskIndex } from "../model/ids.js";
+import { type JobId, taskKey } from "../model/ids.js";
 import { contains, normalize, type Ranges, rangesOf, without } from "../model/ranges.js";
 import type { Bytes } from "../model/recipe.js";
 import type { DoneTask, HeldTasks, TaskRange, TaskRef } from "../protocols/laboro/messages.js";
@@ -29,8 +29,6 @@ interface StockedRange {
   /** The index that entries[0] belongs to. */
   readonly base: number;
 }
-
-export const taskKey = (job: JobId, index: TaskIndex): string => `${job}.${index}`;
 
 export class Ledger {
   #stock: StockedRange[] = [];

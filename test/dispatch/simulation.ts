@@ -34,12 +34,12 @@ import {
   type State,
   type WorkerProfile,
 } from "../../src/dispatch/index.js";
-import { type JobId, SessionId, WorkerId } from "../../src/model/ids.js";
+import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
 import type { JobRequest } from "../../src/model/job.js";
 import type { Range } from "../../src/model/ranges.js";
 import type { DoneTask, FromWorker, HeldTasks, TaskRange, TaskRef } from "../../src/protocols/laboro/messages.js";
 import type { Epoch, Write } from "../../src/store/contract.js";
-import { Ledger, taskKey } from "../../src/worker/ledger.js";
+import { Ledger } from "../../src/worker/ledger.js";
 import { ModelWorld } from "../store/model-store.js";
 
 type ToBroker = { type: "JOIN"; held: readonly HeldTasks[]; session: string } | Exclude<FromWorker, { type: "JOIN" }>;

@@ -15,7 +15,7 @@ import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { asLaboroError, LaboroError } from "../../model/errors.js";
 import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
-import { CallTasks } from "./call-tasks.js";
+import { CallTasks } from "../call-tasks.js";
 import { ClientCall, Forwarded, readAnswer, SLOT_ONLY } from "./calls.js";
 import { EMPTY, id8, isArgument, type Message, MQS_MORE, makeMessage, ONGOING, STREAM, shown } from "./frames.js";
 import { type Outstanding, OutstandingMessages, replyKey } from "./outstanding.js";

@@ -1,10 +1,9 @@
 /** What the conversations of one door share: who is there, who was handed what, and the folder of experiments if there is one. */
 import { randomBytes } from "node:crypto";
-import { type Core, taskKey } from "../../broker/core.js";
+import type { Core } from "../../broker/core.js";
 import type { DoorContext } from "../../broker/doors/door.js";
 import { claimOf, claimsOf, GONE } from "../../dispatch/state.js";
-import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
-import { WorkerId } from "../../model/ids.js";
+import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import type { Experiments } from "./experiments.js";
 import { DEFAULT_GROUP } from "./messages.js";

@@ -11,19 +11,19 @@
  *
  * The LRU queue is dispatch's: a worker that stands in it offers one slot more than it uses, any other as many as it uses.
  */
-import { randomUUID } from "node:crypto";
 import { now } from "../../broker/clock.js";
 import type { WorkerPort } from "../../broker/core.js";
 import type { TasksOf, WorkerProfile } from "../../dispatch/index.js";
 import { figuresOf } from "../../dispatch/standing.js";
 import { asLaboroError } from "../../model/errors.js";
-import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
+import type { RequestId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
-import { CallTasks, type TaskCall } from "../round-robin/call-tasks.js";
+import { CallTasks, type TaskCall } from "../call-tasks.js";
 import { type Code, type Connect, DEFAULT_TIMEOUT, type Parameters, type Ping, type Word, wordOf } from "./commands.js";
 import type { Message } from "./frames.js";
 import { Lifeline } from "./lifeline.js";
 import { Answered, Asked, clockFault, joined, type Parts } from "./parts.js";
+import { profileOf } from "./profile.js";
 import type { Voice } from "./voice.js";
 import { WaitQueue } from "./wait-queue.js";
 import { WorkerConfig } from "./worker-config.js";
@@ -388,22 +388,4 @@ export class WorkerSession implements WorkerPort {
   #slots(): number {
     return this.#given.wanted + (this.#inQueue ? 1 : 0);
   }
-}
-
-function profileOf({ pool }: Parts, { name, peer }: Voice): WorkerProfile {
-  return {
-    id: WorkerId(`scale0:${name}`),
-    session: SessionId(randomUUID()),
-    name,
-    protocol: "scale0",
-    pool,
-    tags: [],
-    services: [],
-    total: { slots: 0 },
-    reserveRequests: 0,
-    resumable: false,
-    stocks: false,
-    runs: ["call"],
-    address: peer.address,
-  };
 }

@@ -1,10 +1,10 @@
-/** Tasks that are calls, at a worker that knows only messages: each is a TRACKEXEC, and its RESPONSE the task's output and end. */
-import { now } from "../../broker/clock.js";
-import type { Core } from "../../broker/core.js";
-import type { TasksOf } from "../../dispatch/index.js";
-import type { ErrorCode } from "../../model/errors.js";
-import type { WorkerId } from "../../model/ids.js";
-import type { Entries, Job } from "../../model/job.js";
+/** Tasks that are calls, at a worker that knows only requests: each is asked of it as one, and the answer is the output and end of the task. */
+import { now } from "../broker/clock.js";
+import type { Core } from "../broker/core.js";
+import type { TasksOf } from "../dispatch/index.js";
+import type { ErrorCode } from "../model/errors.js";
+import type { WorkerId } from "../model/ids.js";
+import type { Entries, Job } from "../model/job.js";
 
 export interface TaskCall {
   readonly name: string;
