@@ -1,14 +1,16 @@
 /** `laboro experiments`: a folder `runs/` of scripts in, `outputs/*.res` out, by runners of runexp and by this machine. For users of queueexp. */
 import { existsSync, statSync } from "node:fs";
-import { resolve } from "node:path";
-import { Command, InvalidArgumentError } from "commander";
+import { join, resolve } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../broker/loopback.js";
 import { LaboroError } from "../model/errors.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP } from "../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
+import { AbbreviatingCommand } from "./abbreviations.js";
 import { Aftermath } from "./experiments/aftermath.js";
 import { runAtBroker } from "./experiments/at-broker.js";
-import { type FoundExperiment, findExperiments, latinOf, shown } from "./experiments/folder.js";
+import { type FoundExperiment, findExperiments, HOME, latinOf, shown } from "./experiments/folder.js";
+import { recoverResults } from "./experiments/result-log.js";
 import { runExperiments } from "./experiments/run.js";
 import { Screen, screenOptions } from "./experiments/screen.js";
 import { wholeNumber } from "./numbers.js";
@@ -36,7 +38,9 @@ interface Options {
 }
 
 export function experiments(): Command {
-  return new Command("experiments")
+  return new AbbreviatingCommand("experiments")
+    .synonym("--print-jobs", "--print")
+    .synonym("--sort-jobs", "--sort")
     .description(
       "Run the scripts in DIR/runs at runners of runexp (laboro runner, or the original one) and write what they say to " +
         "DIR/outputs. What is done already is skipped; started again, it goes on where it was.",
@@ -88,6 +92,8 @@ async function perform(dir: string, options: Options): Promise<void> {
   remark(...remarks);
   if (all.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
+  const restored = recoverResults(join(outputs, HOME), latinOf(outputs));
+  if (restored > 0) remark(`the machine had stopped: ${restored} results were written anew`);
   const aftermath = new Aftermath(latinOf(outputs));
   const left = inOrder(
     all.filter(({ name }) => !aftermath.isDone(name)),

@@ -1,7 +1,7 @@
 /** `laboro runner`: a runner of runexp, for a manager of ours or an original one. */
-import { hostname } from "node:os";
+import { hostname, totalmem } from "node:os";
 import { join } from "node:path";
-import { Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { dataDirectory } from "../client/find-broker.js";
 import { LaboroError } from "../model/errors.js";
 import {
@@ -15,6 +15,7 @@ import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
 import { shortDate } from "../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../protocols/runexp/runner/index.js";
 import type { Address } from "../protocols/runexp/runner/line.js";
+import { AbbreviatingCommand } from "./abbreviations.js";
 import { parseDuration } from "./duration.js";
 import { EXIT } from "./failures.js";
 import { wholeNumber } from "./numbers.js";
@@ -34,7 +35,7 @@ interface Options {
 }
 
 export function runner(): Command {
-  return new Command("runner")
+  return new AbbreviatingCommand("runner")
     .description(
       "Run experiments of a manager of runexp, ours (laboro experiments, serve --door runexp) or an original one.",
     )
@@ -58,6 +59,12 @@ export function runner(): Command {
 async function perform(threads: number, options: Options): Promise<void> {
   const { manager, host } = whereAndWho(options);
   const { group, mem, patience, verbose } = options;
+  if (mem !== undefined && mem > totalmem()) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`,
+    );
+  }
   const place = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
@@ -69,6 +76,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     on: {
       joined: () => say(`Joining the queue manager on the ${groupText(group)}`),
       running: (name) => say(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      memory: (enough, available) => say(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       lost: (reason) => remark(`the manager is gone: ${reason}; it is tried again`),
       complained: (bytes) => void process.stderr.write(bytes),
       ...(verbose === true ? { message: sayMessage } : {}),
@@ -101,6 +109,8 @@ function whereAndWho({ connect = "", host }: Options): { manager: Address; host:
     throw new LaboroError("LABORO_BAD_INPUT", "-c HOST:PORT is missing: where is the manager?");
   if (named === "") say(`Using server address ${address} as specified from config file`);
   const port = digits ? Number(digits) : (config.port ?? DEFAULT_RUNEXP_PORT);
+  if (port === 0 || port > 65_535)
+    throw new LaboroError("LABORO_BAD_INPUT", `-c: expected a port from 1 to 65535, got ${port}`);
   if (!digits && config.port !== undefined) say(`Using port ${port} as specified from config file`);
   if (host === undefined && config.hostname !== undefined)
     say(`Using hostname ${config.hostname} as specified from config file`);
@@ -108,6 +118,13 @@ function whereAndWho({ connect = "", host }: Options): { manager: Address; host:
   if (!HOST.test(who)) throw new LaboroError("LABORO_BAD_INPUT", `Can't handle this hostname: '${who}'`);
   return { manager: { host: address, port }, host: who };
 }
+
+const gigabytes = (bytes: number): string => `${Math.floor(bytes / 2 ** 30)} GB`;
+
+const memoryText = (enough: boolean, available: number): string =>
+  enough
+    ? `Available memory is sufficient again (${gigabytes(available)})`
+    : `System is low on memory (${gigabytes(available)}): waiting...`;
 
 const groupText = (group: string): string =>
   group === DEFAULT_GROUP ? "default working group" : `working group '${group}'`;

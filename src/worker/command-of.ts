@@ -5,6 +5,7 @@ import type { JobId } from "../model/ids.js";
 import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
 import { expandLine, expandWords } from "./expand.js";
 import type { StockedTask } from "./ledger.js";
+import { matlabLine } from "./matlab.js";
 import type { CommandSpec } from "./processes/index.js";
 import type { Place } from "./room.js";
 
@@ -14,7 +15,8 @@ export class JobFiles {
   readonly #dir: string;
   readonly #baseEnv: Readonly<Record<string, string>>;
   #toldEnv: Readonly<Record<string, string>> = {};
-  readonly #written = new Set<string>();
+  /** Files that are there, and whose they are. */
+  readonly #written = new Map<string, JobId>();
 
   /** `baseEnv` is for every task, unless its recipe says otherwise. */
   constructor(dir: string, baseEnv: Readonly<Record<string, string>> = {}) {
@@ -36,14 +38,17 @@ export class JobFiles {
       argv: this.#argv(recipe, task),
       env: { ...this.#toldEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, place) },
       ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
-      ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(`${task.job}.stdin`, recipe.stdin) }),
+      ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(task.job, `${task.job}.stdin`, recipe.stdin) }),
     };
   }
 
   #argv(recipe: ProcessRecipe, task: StockedTask): readonly Bytes[] {
     const { index, entry } = task;
     if (recipe.kind === "script") {
-      const file = this.#file(`${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
+      if (isMatlab(recipe)) {
+        return ["/bin/sh", "-c", `exec ${matlabLine(this.#file(task.job, `laboro_${task.job}.m`, recipe.content), 1)}`];
+      }
+      const file = this.#file(task.job, `${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
       const args = recipe.args ?? [];
       return [...interpreterOf(recipe.content, recipe.type), file, ...expandWords(args, index, entry)];
     }
@@ -54,18 +59,18 @@ export class JobFiles {
     return recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
   }
 
-  #file(name: string, content: Uint8Array): string {
+  #file(job: JobId, name: string, content: Uint8Array): string {
     const path = join(this.#dir, name);
     if (!this.#written.has(name)) {
       writeFileSync(path, content, { mode: 0o700 });
-      this.#written.add(name);
+      this.#written.set(name, job);
     }
     return path;
   }
 
   forget(job: JobId): void {
-    for (const name of this.#written) {
-      if (!name.startsWith(`${job}.`)) continue;
+    for (const [name, owner] of this.#written) {
+      if (owner !== job) continue;
       this.#written.delete(name);
       rmSync(join(this.#dir, name), { force: true });
     }
@@ -95,8 +100,13 @@ function taskEnvironment(task: StockedTask, { slot, env }: Place): Record<string
 }
 
 /** A script with a #! line says itself what runs it. */
+const saysItself = (content: Uint8Array): boolean => content[0] === 0x23 && content[1] === 0x21;
+
+const isMatlab = ({ content, type }: Extract<Recipe, { kind: "script" }>): boolean =>
+  type === ".m" && !saysItself(content);
+
 function interpreterOf(content: Uint8Array, type: string): readonly string[] {
-  if (content[0] === 0x23 && content[1] === 0x21) return [];
+  if (saysItself(content)) return [];
   if (type === ".py") return ["python3"];
   return [type === ".bash" ? "bash" : "/bin/sh"];
 }

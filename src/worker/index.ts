@@ -192,8 +192,15 @@ function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spo
 function memoryWatch(options: WorkerOptions, log: Log, lookAgain: () => void): MemoryWatch | undefined {
   const { minMemory: least, memoryFile: file } = options;
   if (least === undefined) return undefined;
-  return new MemoryWatch({ least, log, lookAgain, ...(file === undefined ? {} : { file }) });
+  const changed = (enough: boolean, available: number): void => {
+    const fields = { available, least };
+    if (enough) log.info(fields, "there is memory again: tasks start");
+    else log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(least)}`);
+  };
+  return new MemoryWatch({ least, changed, lookAgain, ...(file === undefined ? {} : { file }) });
 }
+
+const megabytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;
 
 /** The worker's own, but for the token: what a task prints of its environment ends up in its output. */
 function environmentOfTasks(): NodeJS.ProcessEnv {

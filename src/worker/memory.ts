@@ -3,12 +3,12 @@
  * and every second while something waits for it.
  */
 import { readFileSync } from "node:fs";
-import type { Log } from "../broker/log.js";
 
 export interface MemoryOptions {
   /** Bytes that must be available for a task to start. */
   readonly least: number;
-  readonly log: Log;
+  /** From now on there is not enough, or there is again. */
+  readonly changed: (enough: boolean, available: number) => void;
   /** Something may be able to start now. */
   readonly lookAgain: () => void;
   /** Where the kernel says what is available. */
@@ -28,14 +28,12 @@ export class MemoryWatch {
 
   /** Asked before a start. While the answer is no, `lookAgain` follows. */
   enough(): boolean {
-    const { least, log, lookAgain } = this.#options;
+    const { least, changed, lookAgain } = this.#options;
     const available = this.#available();
-    const enough = available === undefined || available >= least;
+    const enough = available >= least;
     if (enough !== !this.#short) {
       this.#short = !enough;
-      const fields = { available, least };
-      if (enough) log.info(fields, "there is memory again: tasks start");
-      else log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(least)}`);
+      changed(enough, available);
     }
     if (!enough && this.#timer === undefined) {
       this.#timer = setTimeout(() => {
@@ -50,17 +48,15 @@ export class MemoryWatch {
     clearTimeout(this.#timer);
   }
 
-  /** Undefined where the system does not say; then nothing waits. */
-  #available(): number | undefined {
+  /** Without bound where the system does not say; then nothing waits. */
+  #available(): number {
     let text: string;
     try {
       text = readFileSync(this.#options.file ?? "/proc/meminfo", "latin1");
     } catch {
-      return undefined;
+      return Number.POSITIVE_INFINITY;
     }
     const [, kilobytes] = /^MemAvailable:\s+(\d+) kB/m.exec(text) ?? [];
-    return kilobytes === undefined ? undefined : Number(kilobytes) * 1024;
+    return kilobytes === undefined ? Number.POSITIVE_INFINITY : Number(kilobytes) * 1024;
   }
 }
-
-const megabytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;

@@ -32,6 +32,36 @@ describe("laboro experiments --broker", () => {
     expect(readFileSync(join(base, "outputs", "runexp.am"), "utf8").split("\n")).toHaveLength(4);
   });
 
+  it("has bash run what the first line says otherwise of, and MATLAB what is its", async () => {
+    const shop = await openCliShop();
+    const bin = join(shop.dir, "bin");
+    mkdirSync(bin);
+    // Stands for the program, which is not to be had here: says what it was to run, and fails as MATLAB would after an error.
+    writeFileSync(join(bin, "matlab"), '#!/bin/sh\nfor word; do echo "[$word]"; done\necho RES: failed\nexit 1\n', {
+      mode: 0o755,
+    });
+    const before = process.env.PATH;
+    process.env.PATH = `${bin}:${before}`;
+    try {
+      shop.worker();
+      const base = folder(shop.dir, {
+        "plain.sh": "a=(1 2); [[ $a = 1 ]] && echo RES:done\n",
+        "other.sh": "#!/bin/sh\na=(1 2); echo RES:line $LINENO\n",
+        "bad.m": "fprintf('RES: failed\\n')\n",
+      });
+      const { stderr } = await shop.laboro(["experiments", base, "--broker", "-q"]);
+      expect(stderr).toContain("1 of 3 experiments failed");
+      const res = (name: string): string => readFileSync(join(base, "outputs", `${name}.res`), "utf8");
+      expect(res("plain")).toMatch(/^runexp summary: success\n/);
+      expect(res("other")).toMatch(/^runexp summary: success\n.*\n\nRES:line 2\n$/s);
+      expect(res("bad")).toMatch(
+        /^runexp summary: failure\n.*\[try, addpath\('[^']+'\), laboro_\d+, catch e, .*exit\(1\), end, quit\]/s,
+      );
+    } finally {
+      process.env.PATH = before;
+    }
+  });
+
   it("runs again what failed, skips what is done, and fetches what was done while nobody looked", async () => {
     const shop = await openCliShop();
     const base = folder(shop.dir, { "a.sh": "echo RES:done\n", "b.sh": "echo RES:failed\n" });

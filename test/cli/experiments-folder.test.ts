@@ -1,11 +1,20 @@
 /** What counts as an experiment, what is done already, and what is said about it. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Aftermath } from "../../src/cli/experiments/aftermath.js";
 import { findExperiments } from "../../src/cli/experiments/folder.js";
-import { ResFile } from "../../src/cli/experiments/result-file.js";
+import { Drafts, ResFile } from "../../src/cli/experiments/result-file.js";
 import { Screen, screenOptions } from "../../src/cli/experiments/screen.js";
 
 let dir: string;
@@ -51,8 +60,14 @@ describe("the folder of scripts", () => {
   });
 
   it("leaves out a name that cannot be sent", () => {
-    write("a\nb.sh");
-    expect(findExperiments(dir)).toMatchObject({ experiments: [], remarks: [expect.stringContaining("left out")] });
+    for (const path of ["a\nb.sh", ".sh", "sub/.m"]) write(path);
+    const { experiments, remarks } = findExperiments(dir);
+    expect(experiments).toEqual([]);
+    expect(remarks).toEqual([
+      '".sh" is left out: it has no name but its extension',
+      '"a\\nb.sh" is left out: a name with a line break cannot be sent to a runner',
+      '"sub/.m" is left out: it has no name but its extension',
+    ]);
   });
 });
 
@@ -92,8 +107,14 @@ describe("what is done", () => {
 });
 
 describe("a result", () => {
+  const drafts = (): Drafts => {
+    mkdirSync(join(dir, "drafts"));
+    return new Drafts(join(dir, "drafts"));
+  };
+
   it("appears whole, in a folder that is made for it, or not at all", async () => {
-    const file = new ResFile(join(dir, "sub", "a.res"), join(dir, "1.res"));
+    const place = { outputs: dir, drafts: drafts() };
+    const file = new ResFile("sub/a", place);
     file.write(Buffer.alloc(300_000, "a"));
     file.write(Buffer.from("end"));
     expect(findExperiments(dir).experiments).toEqual([]);
@@ -101,11 +122,20 @@ describe("a result", () => {
     expect(() => readFileSync(join(dir, "sub", "a.res"))).toThrow();
     file.publish();
     expect(readFileSync(join(dir, "sub", "a.res"), "latin1")).toBe(`${"a".repeat(300_000)}end`);
-    const other = new ResFile(join(dir, "b.res"), join(dir, "2.res"));
+    const other = new ResFile("b", place);
     other.write(Buffer.alloc(300_000, "b"));
     other.abandon();
     expect(() => readFileSync(join(dir, "b.res"))).toThrow();
-    expect(() => readFileSync(join(dir, "2.res"))).toThrow();
+    place.drafts.close();
+    for (const name of readdirSync(join(dir, "drafts"))) expect(statSync(join(dir, "drafts", name)).size).toBe(0);
+  });
+
+  it("that is empty is there too", async () => {
+    const place = { outputs: dir, drafts: drafts() };
+    const file = new ResFile("empty", place);
+    await file.finish();
+    place.drafts.close();
+    expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
   });
 });
 

@@ -3,7 +3,7 @@
  * ours or a runner at the broker's own door. Killed and started again, it picks up what the broker has done meanwhile.
  */
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import type { Client, JobHandle } from "../../client/client.js";
@@ -16,8 +16,8 @@ import { type BrokerChoice, withBroker } from "../broker.js";
 import { EXIT } from "../failures.js";
 import { remark } from "../print.js";
 import type { Aftermath } from "./aftermath.js";
-import { bytesOf, type FoundExperiment, latinOf, readScript, shown } from "./folder.js";
-import { ResFile } from "./result-file.js";
+import { bytesOf, type FoundExperiment, HOME, latinOf, readScript, shown } from "./folder.js";
+import { Drafts, ResFile, type ResFilePlace } from "./result-file.js";
 import type { Screen } from "./screen.js";
 
 export interface AtBroker {
@@ -30,20 +30,24 @@ export interface AtBroker {
   readonly group: string;
 }
 
-/** Drafts of results, beside these. */
-const DRAFTS = ".laboro";
+/** Drafts of results, beside what a run with a broker of its own may have left. */
+const DRAFTS = "fetched";
 /** Jobs looked for, given and waited for at one time. */
 const AT_ONCE = 64;
 
 export function runAtBroker(run: AtBroker, choice: BrokerChoice): Promise<number> {
-  const drafts = join(run.outputs, DRAFTS);
-  mkdirSync(drafts, { recursive: true });
+  const home = join(run.outputs, HOME);
+  const folder = join(home, DRAFTS);
+  mkdirSync(folder, { recursive: true });
+  const drafts = new Drafts(latinOf(folder));
   return withBroker(choice, async (client) => {
     try {
-      return await new Following(client, run, latinOf(drafts)).run();
+      return await new Following(client, run, drafts).run();
     } finally {
       run.aftermath.save();
-      rmSync(drafts, { recursive: true, force: true });
+      drafts.close();
+      rmSync(folder, { recursive: true, force: true });
+      if (readdirSync(home).length === 0) rmdirSync(home);
     }
   });
 }
@@ -51,15 +55,15 @@ export function runAtBroker(run: AtBroker, choice: BrokerChoice): Promise<number
 class Following {
   readonly #client: Client;
   readonly #run: AtBroker;
-  readonly #drafts: string;
+  readonly #place: ResFilePlace;
   #done: number;
   #failed = 0;
   #lost = 0;
 
-  constructor(client: Client, run: AtBroker, drafts: string) {
+  constructor(client: Client, run: AtBroker, drafts: Drafts) {
     this.#client = client;
     this.#run = run;
-    this.#drafts = drafts;
+    this.#place = { outputs: latinOf(run.outputs), drafts };
     this.#done = run.all.length - run.left.length;
   }
 
@@ -81,7 +85,8 @@ class Following {
   /** The one that an earlier run gave for the same script, unless its result was fetched already. */
   async #jobOf({ name, kind, path }: FoundExperiment): Promise<JobHandle> {
     const { runs, outputs, group } = this.#run;
-    const content = readScript(latinOf(runs), path);
+    const script = readScript(latinOf(runs), path);
+    const content = kind === ".sh" ? forBash(script) : script;
     const key = `experiment ${createHash("sha256")
       .update(`${latinOf(outputs)}\0${path}\0`)
       .update(content)
@@ -91,7 +96,7 @@ class Following {
     if (known !== undefined && known.state !== "cancelled" && (known.ended === undefined || !fetched))
       return this.#client.job(known.id);
     return this.#client.submit({
-      recipe: { kind: "script", content, type: kind },
+      recipe: { kind: "script", content, type: kind === ".sh" ? ".bash" : kind },
       name: shown(path),
       key,
       pool: group === DEFAULT_GROUP ? DEFAULT_POOL : group,
@@ -111,7 +116,7 @@ class Following {
   }
 
   async #write(name: string, result: TaskResult, output: Buffer): Promise<void> {
-    const { outputs, aftermath, screen, all } = this.#run;
+    const { aftermath, screen, all } = this.#run;
     const status: Status = verdictOf(output);
     const header = resHeader({
       name,
@@ -122,13 +127,13 @@ class Following {
       waitStatus: statusOf(result),
       status,
     });
-    const file = new ResFile(`${latinOf(outputs)}/${name}.res`, `${this.#drafts}/${++this.#done}.res`);
+    const file = new ResFile(name, this.#place);
     file.write(Buffer.from(header, "latin1"));
     file.write(output);
     await file.finish();
     aftermath.set(name, status === "success");
     if (status === "failure") this.#failed++;
-    screen.handed(result.worker, shown(name), this.#done, all.length);
+    screen.handed(result.worker, shown(name), ++this.#done, all.length);
     screen.ended(result.worker, shown(name), status);
   }
 }
@@ -137,6 +142,13 @@ class Following {
 function statusOf({ code, signal }: TaskResult): number {
   if (code !== undefined) return waitStatus(code);
   return constants.signals[signal as NodeJS.Signals] ?? 0;
+}
+
+/** bash runs an experiment, whatever its first line says. The others keep their numbers. */
+function forBash(script: Buffer): Buffer {
+  if (script.toString("latin1", 0, 2) !== "#!") return script;
+  const end = script.indexOf("\n");
+  return Buffer.concat([Buffer.from("#!/usr/bin/env bash"), end < 0 ? Buffer.alloc(0) : script.subarray(end)]);
 }
 
 async function atOnce<T>(all: readonly T[], work: (one: T) => Promise<unknown>): Promise<void> {

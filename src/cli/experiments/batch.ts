@@ -12,7 +12,7 @@ import type { Status } from "../../protocols/runexp/messages.js";
 import type { OperationOutput } from "../answers.js";
 import type { Aftermath } from "./aftermath.js";
 import { bytesOf, type FoundExperiment, readScript, shown } from "./folder.js";
-import { ResFile } from "./result-file.js";
+import { ResFile, type ResFilePlace } from "./result-file.js";
 import type { Screen } from "./screen.js";
 
 export const EXPERIMENTS_KEY = "runexp experiments";
@@ -23,12 +23,9 @@ const CRASH_LIMIT = 20;
 /** For a worker that is no runner of runexp, and cannot know what to do. */
 const NO_SCRIPT = Buffer.from("echo 'an experiment runs at a runner of runexp' >&2\nexit 1\n");
 
-export interface BatchPlace {
-  /** Paths of bytes. */
+export interface BatchPlace extends ResFilePlace {
+  /** A path of bytes. */
   readonly runs: string;
-  readonly outputs: string;
-  /** For drafts of results, on the same file system as `outputs`. */
-  readonly drafts: string;
 }
 
 export class Batch implements Experiments {
@@ -46,7 +43,6 @@ export class Batch implements Experiments {
   readonly #ended = new Map<string, Status>();
   readonly #standings = new Map<string, string>();
   #savedAt = Date.now();
-  #drafts = 0;
 
   constructor(
     core: Core,
@@ -157,7 +153,7 @@ export class Batch implements Experiments {
   }
 
   openResult(name: string): ResultFile {
-    return new ResFile(`${this.#place.outputs}/${name}.res`, `${this.#place.drafts}/${++this.#drafts}.res`);
+    return new ResFile(name, this.#place);
   }
 
   handed(host: string, name: string): void {

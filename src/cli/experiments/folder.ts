@@ -5,6 +5,9 @@
 import * as fs from "node:fs";
 import { LaboroError } from "../../model/errors.js";
 
+/** Beside the results: what must survive a kill. It goes when all is done. */
+export const HOME = ".laboro";
+
 export interface FoundExperiment {
   /** The path below `runs/` without its extension. */
   readonly name: string;
@@ -28,28 +31,35 @@ export const latinOf = (text: string): string => Buffer.from(text).toString("lat
 
 /** All scripts below this folder, in the order of their paths. */
 export function findExperiments(runs: string): Found {
-  const paths = [...scriptsBelow(runs, "", new Set())].sort((a, b) => (a < b ? -1 : 1));
+  const paths = [...scriptsBelow(runs, "", [])].sort((a, b) => (a < b ? -1 : 1));
   const remarks: string[] = [];
   const usable = paths.filter((path) => {
-    if (!path.includes("\n")) return true;
-    remarks.push(`${JSON.stringify(shown(path))} is left out: a name with a line break cannot be sent to a runner`);
-    return false;
+    const why = unsendable(path);
+    if (why !== undefined) remarks.push(`${JSON.stringify(shown(path))} is left out: ${why}`);
+    return why === undefined;
   });
   const experiments = named(usable, remarks);
   return { experiments: experiments.sort((a, b) => (a.path < b.path ? -1 : 1)), remarks };
 }
 
-function* scriptsBelow(root: string, below: string, seen: Set<string>): Generator<string> {
+/** Why no runner could be sent it. */
+function unsendable(path: string): string | undefined {
+  if (path.includes("\n")) return "a name with a line break cannot be sent to a runner";
+  if (/(^|\/)\.(sh|m)$/.test(path)) return "it has no name but its extension";
+  return undefined;
+}
+
+function* scriptsBelow(root: string, below: string, above: readonly string[]): Generator<string> {
   const folder = bytesOf(below === "" ? root : `${root}/${below}`);
   const { dev, ino } = fs.statSync(folder);
   // A link may lead back to where it lies.
-  if (seen.has(`${dev}.${ino}`)) return;
-  seen.add(`${dev}.${ino}`);
+  const here = `${dev}.${ino}`;
+  if (above.includes(here)) return;
   for (const raw of fs.readdirSync(folder, { encoding: "buffer" })) {
     const name = raw.toString("latin1");
     const path = below === "" ? name : `${below}/${name}`;
     const kind = kindAt(`${root}/${path}`);
-    if (kind === "folder") yield* scriptsBelow(root, path, seen);
+    if (kind === "folder") yield* scriptsBelow(root, path, [...above, here]);
     else if (kind === "file" && /\.(sh|m)$/.test(name)) yield path;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A `.res` file on its way: whole and on disk, or not there at all. What is short is written in one go, at the end; only the wait for the
- * disk is left to others, because a result is waited for by a runner's whole connection.
+ * A `.res` file on its way: whole and on disk, or not there at all. What is short stays in memory until its end, and where there is a log
+ * it is on disk by that: a result is waited for by a runner's whole connection.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
@@ -9,22 +9,78 @@ import { writeFailure, writeFully } from "../../files/durable.js";
 import { errnoOf } from "../../model/errors.js";
 import type { ResultFile } from "../../protocols/runexp/experiments.js";
 import { bytesOf, shown } from "./folder.js";
+import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
+/** So many new files lie ready. */
+const READY = 4;
 const sync = promisify(fs.fsync);
 
+interface Draft {
+  readonly path: string;
+  readonly fd: number;
+}
+
+/** New files, made while nobody waits for them: to make one is the dearest part of a short result. */
+export class Drafts {
+  readonly #folder: string;
+  readonly #ready: Draft[] = [];
+  #number = 0;
+  #making = false;
+
+  /** A path of bytes, on the same file system as the results. */
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  take(): Draft {
+    const draft = this.#ready.pop() ?? this.#make();
+    if (!this.#making) setImmediate(() => this.#makeReady());
+    this.#making = true;
+    return draft;
+  }
+
+  close(): void {
+    for (const { fd } of this.#ready.splice(0)) fs.closeSync(fd);
+  }
+
+  #make(): Draft {
+    const path = `${this.#folder}/${++this.#number}.res`;
+    return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
+  }
+
+  #makeReady(): void {
+    this.#making = false;
+    try {
+      while (this.#ready.length < READY) this.#ready.push(this.#make());
+    } catch {
+      // Who takes the next one is told why.
+    }
+  }
+}
+
+export interface ResFilePlace {
+  /** A path of bytes. */
+  readonly outputs: string;
+  readonly drafts: Drafts;
+  readonly log?: ResultLog;
+}
+
 export class ResFile implements ResultFile {
+  readonly #name: string;
   readonly #path: string;
-  readonly #draft: string;
+  readonly #place: ResFilePlace;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #written = 0;
-  #fd: number | undefined;
+  #draft: Draft | undefined;
+  #logged: ResultLog | undefined;
 
-  /** Paths of bytes; both on one file system. */
-  constructor(path: string, draft: string) {
-    this.#path = path;
-    this.#draft = draft;
+  /** `name` is one of bytes. */
+  constructor(name: string, place: ResFilePlace) {
+    this.#name = name;
+    this.#path = `${place.outputs}/${name}.res`;
+    this.#place = place;
   }
 
   write(bytes: Buffer): void {
@@ -34,13 +90,20 @@ export class ResFile implements ResultFile {
   }
 
   async sync(): Promise<void> {
+    const { log } = this.#place;
+    if (this.#draft === undefined && log?.takes(this.#waitingBytes)) {
+      const text = Buffer.concat(this.#waiting);
+      const kept = log.add(this.#name, text);
+      this.#flush();
+      await kept;
+      this.#logged = log;
+      return;
+    }
     this.#flush();
-    const fd = this.#fd;
-    if (fd === undefined) return;
     try {
-      await sync(fd);
+      if (this.#draft !== undefined) await sync(this.#draft.fd);
     } catch (cause) {
-      throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
+      throw this.#failure(cause);
     }
   }
 
@@ -51,37 +114,51 @@ export class ResFile implements ResultFile {
   }
 
   publish(): void {
-    this.#close();
-    const [from, to] = [bytesOf(this.#draft), bytesOf(this.#path)];
+    const draft = this.#close();
+    if (draft === undefined) return;
+    const [from, to] = [bytesOf(draft.path), bytesOf(this.#path)];
     try {
       fs.renameSync(from, to);
     } catch (cause) {
-      if (errnoOf(cause) !== "ENOENT") throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
+      if (errnoOf(cause) !== "ENOENT") throw this.#failure(cause);
       fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
       fs.renameSync(from, to);
     }
+    this.#leaveLog();
   }
 
   abandon(): void {
     this.#waiting = [];
-    this.#close();
-    fs.rmSync(bytesOf(this.#draft), { force: true });
+    const draft = this.#close();
+    if (draft !== undefined) fs.rmSync(bytesOf(draft.path), { force: true });
+    this.#leaveLog();
   }
 
-  #close(): void {
-    if (this.#fd !== undefined) fs.closeSync(this.#fd);
-    this.#fd = undefined;
+  #leaveLog(): void {
+    this.#logged?.published();
+    this.#logged = undefined;
+  }
+
+  #close(): Draft | undefined {
+    const draft = this.#draft;
+    this.#draft = undefined;
+    if (draft !== undefined) fs.closeSync(draft.fd);
+    return draft;
   }
 
   #flush(): void {
     const bytes = Buffer.concat(this.#waiting.splice(0));
     this.#waitingBytes = 0;
     try {
-      this.#fd ??= fs.openSync(bytesOf(this.#draft), "w", 0o666);
-      writeFully(this.#fd, bytes, this.#written);
+      this.#draft ??= this.#place.drafts.take();
+      writeFully(this.#draft.fd, bytes, this.#written);
       this.#written += bytes.length;
     } catch (cause) {
-      throw writeFailure(cause, `cannot write ${shown(this.#path)}`);
+      throw this.#failure(cause);
     }
+  }
+
+  #failure(cause: unknown): Error {
+    return writeFailure(cause, `cannot write ${shown(this.#path)}`);
   }
 }

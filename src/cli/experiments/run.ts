@@ -25,7 +25,9 @@ import { remark } from "../print.js";
 import { type Interrupt, onInterrupt } from "../run/interrupt.js";
 import type { Aftermath } from "./aftermath.js";
 import { Batch } from "./batch.js";
-import { type FoundExperiment, latinOf, shown } from "./folder.js";
+import { type FoundExperiment, HOME, latinOf, shown } from "./folder.js";
+import { Drafts } from "./result-file.js";
+import { ResultLog } from "./result-log.js";
 import type { Screen } from "./screen.js";
 
 export interface ExperimentsRun {
@@ -44,8 +46,6 @@ export interface ExperimentsRun {
   readonly local: number;
 }
 
-/** Beside the results: what must survive a kill. It goes when all is done. */
-const HOME = ".laboro";
 /** Runners that were told FINO have this long to leave: one on hold asks again after ten seconds. */
 const LEAVE_MS = 15_000;
 /** Runners that were there before a restart have this long to come back with what they have run. */
@@ -54,9 +54,6 @@ const GRACE_MS = 10_000;
 export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const { outputs, runs, group, aftermath, screen, left } = run;
   const home = join(outputs, HOME);
-  const drafts = join(home, "drafts");
-  rmSync(drafts, { recursive: true, force: true });
-  mkdirSync(drafts, { recursive: true });
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : complaintsOnly();
   const broker = await startBroker({
@@ -65,11 +62,15 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     onFailed: () => process.exit(EXIT.failed),
   });
   const pool = group === DEFAULT_GROUP ? DEFAULT_POOL : group;
-  const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts: latinOf(drafts) };
-  const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
   let done = false;
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
+    const drafts = draftsIn(join(home, "drafts"));
+    const results = new ResultLog(home, outputs);
+    // When nothing writes to it any more.
+    open.unshift(() => results.close());
+    const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts, log: results };
+    const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
     open.push(() => client.close());
     await batch.begin(client, left, pool);
@@ -99,6 +100,13 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     aftermath.save();
     if (done) rmSync(home, { recursive: true, force: true });
   }
+}
+
+/** What an earlier run has left there are no results. */
+function draftsIn(folder: string): Drafts {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  return new Drafts(latinOf(folder));
 }
 
 /** Without -v what concerns nobody but a person who looks for a fault is not said. */

@@ -110,7 +110,8 @@ type How = Pick<Done, "code" | "error" | "timedOut">;
 
 /** The runner has judged it by what it said; its exit status does not matter. */
 function experimentOutcome(status: Status): How {
-  return status === "success" ? { code: 0 } : { error: "the experiment has not said that it succeeded (RES:)" };
+  if (status === "success") return { code: 0 };
+  return { code: 1, error: "the experiment has not said that it succeeded (RES:)" };
 }
 
 const WORDS: Readonly<Record<string, string>> = {

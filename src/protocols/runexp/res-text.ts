@@ -41,10 +41,13 @@ export interface ReadHeader {
   readonly waitStatus: number;
 }
 
-/** The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. */
+/**
+ * The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. An empty line follows
+ * the command of a `.m` job.
+ */
 export function readHeader(text: string): ReadHeader | undefined {
   const found =
-    /^runexp summary: (?:success|failure)\n\n[^\n]* -- \[[^\n]*\] Running [^\n]*\n> [^\n]*\n[^\n]* -- Finished running\nProgram exited with status (-?\d+)\nProgram output follows\n\n/.exec(
+    /^runexp summary: (?:success|failure)\n\n[^\n]* -- \[[^\n]*\] Running [^\n]*\n> [^\n]*\n\n?[^\n]* -- Finished running\nProgram exited with status (-?\d+)\nProgram output follows\n\n/.exec(
       text,
     );
   return found === null ? undefined : { length: found[0].length, waitStatus: Number(found[1]) };

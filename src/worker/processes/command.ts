@@ -10,6 +10,11 @@ export interface CommandSpec {
   readonly env?: Readonly<Record<string, Bytes>>;
   /** A file as standard input; /dev/null where absent. */
   readonly stdinFile?: string;
+  /**
+   * It has ended when nothing can write to its standard output any more, not when its process has; and what it leaves behind goes on,
+   * while the slot has a shell.
+   */
+  readonly untilSilent?: boolean;
 }
 
 /** How it ended: by exit (`code`), by signal (`signal`), or not run to its end for a reason of ours (`error`). */

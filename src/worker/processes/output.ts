@@ -23,11 +23,14 @@ export class TaskOutput {
 
   /** Delivers what the pipes hold now. "held" where someone still has one open for writing. */
   drain(): PipeState {
-    let state: PipeState = "clear";
-    for (const pipe of this.pipes) {
-      if (pipe.drain() === "held") state = "held";
-    }
-    return state;
+    const states = this.pipes.map((pipe) => pipe.drain());
+    return states.includes("held") ? "held" : "clear";
+  }
+
+  /** As `drain`, but it tells of standard output alone. */
+  drainOutput(): PipeState | undefined {
+    const [stdout] = this.pipes.map((pipe) => pipe.drain());
+    return stdout;
   }
 
   /** A task begins: its output is delivered as it comes, from a few milliseconds on. */

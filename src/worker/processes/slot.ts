@@ -4,7 +4,7 @@
  *     empty      no shell: none was needed yet, or the last one is gone. A command starts one.
  *     starting   a shell is on its way; holds the command that waits for it
  *     idle       the shell waits for lines
- *     running    the shell runs the command; its output is delivered
+ *     running    the shell runs the command, or one that is to be silent first has left something that may write; its output is delivered
  *     clearing   the command has ended and was reported, but something it left behind still holds its output pipes. It was
  *                sent SIGTERM; what it writes is dropped. Clear pipes lead to idle, a grace gone by to ending. The next
  *                command waits here.
@@ -172,6 +172,11 @@ export class SlotShell {
   private onReport(report: TaskReport): void {
     const { task } = this;
     if (task === undefined || task.stage === "waiting" || task.stage === "cancelled") return;
+    const how = this.outcome(report, task.spec);
+    if (task.spec.untilSilent === true) {
+      this.finishSilent(task, how);
+      return;
+    }
     // It was written after the process ended, so the pipes hold all that the process wrote.
     const pipes = this.output?.drain();
     this.helper?.signal("SIGTERM");
@@ -179,7 +184,21 @@ export class SlotShell {
       if (pipes === "held") this.clear();
       else this.becomeIdle();
     }
-    this.finish(task, this.outcome(report, task.spec));
+    this.finish(task, how);
+  }
+
+  private finishSilent(task: Task, how: How): void {
+    const look = (): boolean => {
+      if (this.task !== task || this.state !== "running") return true;
+      if (this.output?.drainOutput() === "held") return false;
+      this.becomeIdle();
+      this.finish(task, how);
+      return true;
+    };
+    if (look()) return;
+    this.output?.follow(look);
+    // Its last writer may have gone just before, and then nothing tells of it.
+    look();
   }
 
   private outcome(report: TaskReport, spec: CommandSpec): How {

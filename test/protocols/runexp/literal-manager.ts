@@ -24,6 +24,8 @@ export interface LiteralManagerOptions {
   readonly group?: string;
   /** The answer to the next PETO; undefined leaves it without one. */
   readonly answer: () => Answer | undefined;
+  /** It hangs up on results of this name. */
+  readonly refuse?: string;
 }
 
 export class LiteralManager {
@@ -110,6 +112,7 @@ export class LiteralManager {
         if (ready !== "PRETA") return ready;
         if (answer.script.length > 0) say(answer.script);
       } else if (name !== undefined && status !== undefined) {
+        if (name === this.#options.refuse) return "not wanted";
         say("PRETA");
         let output = Buffer.alloc(0);
         while (output.length < Number(size)) output = Buffer.concat([output, yield]);

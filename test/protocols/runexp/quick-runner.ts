@@ -44,7 +44,7 @@ export class QuickRunner {
         this.#side?.leave();
         this.#socket?.end();
       },
-      holds: () => setTimeout(() => this.#threads.holdOver(), 20),
+      holds: (thread) => setTimeout(() => this.#threads.holdOver(thread), 20),
     });
     this.#connect();
   }

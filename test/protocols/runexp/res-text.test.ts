@@ -31,6 +31,13 @@ describe("the text of a result", () => {
     }
   });
 
+  it("gives the header of a .m job back, which has an empty line behind its command", () => {
+    const text =
+      "runexp summary: success\n\nMon Nov 16 04:30:00 UTC 2026 -- [h] Running mat\n> bash /tmp/runexp/matlabproxy_DeSjJdC0G6.sh\n\n" +
+      "Mon Nov 16 04:30:00 UTC 2026 -- Finished running\nProgram exited with status 0\nProgram output follows\n\n";
+    expect(readHeader(`${text}RES:done\n`)).toEqual({ length: text.length, waitStatus: 0 });
+  });
+
   it("has no header where somebody else wrote it, or not all of it is there", () => {
     expect(readHeader("hello\n")).toBeUndefined();
     expect(readHeader("runexp summary: success\n\nSun")).toBeUndefined();

@@ -12,7 +12,7 @@ function threads(count: number, options: { readonly mayAsk?: () => boolean } = {
     deliver: (outcome) => void said.push(`REZULTO ${outcome}`),
     start: (thread, { name }) => void said.push(`start ${name} at ${thread}`),
     leave: () => void said.push("FINO ANKAU"),
-    holds: () => void said.push("hold"),
+    holds: (thread) => void said.push(`hold ${thread}`),
   });
   return { made, said, next: () => said.splice(0) };
 }
@@ -31,17 +31,36 @@ describe("the threads of a runner", () => {
     expect(made.states).toEqual(["RunJob", "RunJob"]);
   });
 
-  it("deliver before they ask", () => {
+  it("ask before they deliver, so that no thread stands idle for the manager's disk", () => {
     const { made, next } = threads(2);
     made.lineUp();
     made.job(job("a"));
-    made.finished(0, "a");
-    expect(next()).toEqual(["PETO", "start a at 0", "PETO"]);
     made.job(job("b"));
-    expect(next()).toEqual(["start b at 1", "REZULTO a"]);
-    expect(made.states).toEqual(["SendOutcome", "RunJob"]);
+    made.finished(0, "a");
+    expect(next()).toEqual(["PETO", "start a at 0", "PETO", "start b at 1", "PETO"]);
+    made.job(job("c"));
+    expect(next()).toEqual(["start c at 0", "REZULTO a"]);
+    expect(made.states).toEqual(["RunJob", "RunJob"]);
+    made.finished(1, "b");
     made.delivered();
     expect(next()).toEqual(["PETO"]);
+    made.job(job("d"));
+    expect(next()).toEqual(["start d at 1", "REZULTO b"]);
+  });
+
+  it("do not run ahead of a manager that is slow: no more results wait than there are threads", () => {
+    const { made, next } = threads(1);
+    made.lineUp();
+    made.job(job("a"));
+    made.finished(0, "a");
+    made.job(job("b"));
+    expect(next()).toEqual(["PETO", "start a at 0", "PETO", "start b at 0", "REZULTO a"]);
+    made.finished(0, "b");
+    expect(made.states).toEqual(["SendOutcome"]);
+    expect(next()).toEqual([]);
+    made.delivered();
+    expect(next()).toEqual(["PETO"]);
+    expect(made.states).toEqual(["RunJob"]);
   });
 
   it("end when there is nothing more, and the last one says so", () => {
@@ -58,32 +77,49 @@ describe("the threads of a runner", () => {
     expect(made.states).toEqual(["WaitClose", "WaitClose"]);
   });
 
-  it("on hold only one of them asks again, and all of them once it gets a job", () => {
+  it("wait each for itself when it is told to, and all ask once one gets a job", () => {
     const { made, next } = threads(3);
     made.lineUp();
     made.job(job("a"));
     made.noJob("ATENDI");
-    expect(next()).toEqual(["PETO", "start a at 0", "PETO", "hold"]);
-    expect(made.states).toEqual(["RunJob", "ClientOnHold", "WorkerLoop"]);
-    made.finished(0, "a");
-    made.delivered();
-    expect(next()).toEqual(["REZULTO a"]);
-    made.holdOver();
+    made.noJob("ATENDI");
+    expect(next()).toEqual(["PETO", "start a at 0", "PETO", "hold 1", "PETO", "hold 2"]);
+    expect(made.states).toEqual(["RunJob", "ClientOnHold", "ClientOnHold"]);
+    made.holdOver(1);
     expect(next()).toEqual(["PETO"]);
     made.noJob("ATENDI");
-    expect(next()).toEqual(["hold"]);
-    made.holdOver();
+    made.finished(0, "a");
+    expect(next()).toEqual(["hold 1", "PETO"]);
     made.job(job("b"));
-    expect(next()).toEqual(["PETO", "start b at 1", "PETO"]);
+    expect(next()).toEqual(["start b at 0", "PETO"]);
+    made.job(job("c"));
+    expect(next()).toEqual(["start c at 1", "PETO"]);
+    made.holdOver(1);
+    expect(made.states).toEqual(["RunJob", "RunJob", "RunJob"]);
+  });
+
+  it("ask again at once when what was not delivered at an ATENDI is", () => {
+    const { made, next } = threads(1);
+    made.lineUp();
+    made.job(job("a"));
+    made.finished(0, "a");
+    made.noJob("ATENDI");
+    expect(next()).toEqual(["PETO", "start a at 0", "PETO", "hold 0", "REZULTO a"]);
+    made.delivered();
+    expect(next()).toEqual(["PETO"]);
+    made.noJob("ATENDI");
+    expect(next()).toEqual(["hold 0"]);
+    made.lookAgain();
+    expect(next()).toEqual([]);
   });
 
   it("take FINO after ATENDI, and do not sit the hold out when another is told FINO", () => {
     const { made, next } = threads(2);
     made.lineUp();
     made.noJob("ATENDI");
-    made.holdOver();
+    expect(next()).toEqual(["PETO", "hold 0", "PETO"]);
     made.noJob("FINO");
-    expect(next()).toEqual(["PETO", "hold", "PETO", "FINO ANKAU"]);
+    expect(next()).toEqual(["FINO ANKAU"]);
   });
 
   it("banned, deliver what runs and leave", () => {
@@ -107,23 +143,20 @@ describe("the threads of a runner", () => {
     expect(next()).toEqual(["PETO"]);
   });
 
-  it("go on when the connection is lost, and deliver when it is back, what was left from before first", () => {
+  it("go on when the connection is lost, and deliver when it is back, before they ask", () => {
     const { made, next } = threads(2);
-    made.owe(["old"]);
     made.lineUp();
-    expect(next()).toEqual(["REZULTO old"]);
-    made.lineDown();
-    expect(made.undelivered).toEqual(["old"]);
-    made.lineUp();
-    made.delivered();
     made.job(job("a"));
-    expect(next()).toEqual(["REZULTO old", "PETO", "start a at 0", "PETO"]);
+    expect(next()).toEqual(["PETO", "start a at 0", "PETO"]);
     made.lineDown();
     expect(made.states).toEqual(["RunJob", "WorkerLoop"]);
     made.finished(0, "a");
     expect(next()).toEqual([]);
     made.lineUp();
+    // Else the manager, which has it back on its list, would hand it out again.
     expect(next()).toEqual(["REZULTO a"]);
+    made.delivered();
+    expect(next()).toEqual(["PETO"]);
   });
 
   it("do not start a second time what a manager hands out again while it runs here", () => {

@@ -9,11 +9,11 @@
 import type { Log } from "../../../broker/log.js";
 import { SILENT } from "../../../broker/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
-import type { NoJob } from "../client-states.js";
+import type { Job, NoJob } from "../client-states.js";
 import { DEFAULT_GROUP, type RunexpMessage, shownName } from "../messages.js";
 import { JobProcesses } from "./job-process.js";
 import { type Address, Line, type LineEnd } from "./line.js";
-import type { Outcome } from "./outcome.js";
+import { hashOf, type Outcome } from "./outcome.js";
 import { RunnerSpool } from "./spool.js";
 import { Threads } from "./threads.js";
 
@@ -42,6 +42,8 @@ export interface RunnerEvents {
   joined(): void;
   running(name: string): void;
   answered(answer: NoJob): void;
+  /** There is too little memory to ask for more, or enough again. */
+  memory(enough: boolean, available: number): void;
   lost(reason: string): void;
   message(from: "runner" | "manager", message: RunexpMessage): void;
   /** What jobs write to standard error. */
@@ -66,6 +68,8 @@ const HOLD_MS = 10_000;
 const PATIENCE_MS = 600_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
+/** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
+const UNANSWERED_MS = 500;
 /** A result at which the manager has hung up so often is not wanted. */
 const REFUSALS = 3;
 
@@ -82,6 +86,8 @@ interface Due {
   delivered?: boolean;
 }
 
+const workOf = (name: string, script: string): string => `${script} ${name}`;
+
 class Running {
   readonly ended: Promise<RunnerEnd>;
   readonly #options: RunnerOptions;
@@ -90,6 +96,11 @@ class Running {
   readonly #processes: JobProcesses;
   readonly #threads: Threads<Due>;
   readonly #memory: MemoryWatch | undefined;
+  /**
+   * Results that an earlier process could not deliver, by what they are results of. Each goes out when the same work is handed out again,
+   * and not before: an original manager takes any result, and another one may be at this address by now.
+   */
+  readonly #left: Map<string, Outcome>;
   #end: (end: RunnerEnd) => void = () => {};
   #how: RunnerEnd["how"] = "finished";
   #state: "connecting" | "joined" | "leaving" | "ended" = "connecting";
@@ -98,7 +109,9 @@ class Running {
   #downSince = Date.now();
   #pauseMs = FIRST_PAUSE_MS;
   #again: NodeJS.Timeout | undefined;
-  #hold: NodeJS.Timeout | undefined;
+  #unanswered: NodeJS.Timeout | undefined;
+  /** Of each thread. */
+  readonly #holds: (NodeJS.Timeout | undefined)[] = [];
   /** Results on their way to the disk. */
   #keeping: Promise<void> = Promise.resolve();
 
@@ -118,24 +131,26 @@ class Running {
     this.#memory =
       minMemory === undefined
         ? undefined
-        : new MemoryWatch({ least: minMemory, log, lookAgain: () => this.#threads.lookAgain() });
+        : new MemoryWatch({
+            least: minMemory,
+            changed: (enough, available) => on.memory?.(enough, available),
+            lookAgain: () => this.#threads.lookAgain(),
+          });
     this.#threads = new Threads(threads, {
       mayAsk: () => this.#memory?.enough() ?? true,
       ask: () => this.#line?.ask(),
       deliver: (due) => this.#line?.deliver(due.at),
-      start: (thread, job) => {
-        on.running?.(shownName(job.name));
-        this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
-      },
+      start: (thread, job) => this.#start(thread, job),
       leave: () => {
         this.#state = "leaving";
         this.#line?.leave();
       },
-      holds: () => {
-        this.#hold = setTimeout(() => this.#threads.holdOver(), options.holdMs ?? HOLD_MS);
+      holds: (thread) => {
+        clearTimeout(this.#holds[thread]);
+        this.#holds[thread] = setTimeout(() => this.#threads.holdOver(thread), options.holdMs ?? HOLD_MS);
       },
     });
-    this.#threads.owe(this.#spool.left().map((at) => ({ at, onDisk: true, refusals: 0 })));
+    this.#left = new Map(this.#spool.left().map((at) => [workOf(at.name, at.script()), at]));
     this.#connect();
   }
 
@@ -146,7 +161,20 @@ class Running {
       return;
     }
     this.#threads.stop();
-    if (this.#state === "connecting" && this.#threads.running === 0) void this.#finish("it was stopped");
+    this.#endIfIdle();
+  }
+
+  /** It was stopped, and what it had is done. */
+  #endIfIdle(): void {
+    if (this.#how !== "stopped" || this.#threads.running > 0) return;
+    if (this.#state === "connecting") void this.#finish("it was stopped");
+    // A manager of ours may have no answer to a PETO for hours. An original one answers at once, and does not bear to be left in between.
+    if (this.#state === "joined" && this.#threads.undelivered.length === 0) {
+      clearTimeout(this.#unanswered);
+      this.#unanswered = setTimeout(() => {
+        if (this.#threads.running === 0) void this.#finish("it was stopped");
+      }, UNANSWERED_MS);
+    }
   }
 
   #connect(): void {
@@ -173,6 +201,19 @@ class Running {
     this.#threads.lineUp();
   }
 
+  /** What an earlier process has run already is not run again. */
+  #start(thread: number, job: Job): void {
+    const work = this.#left.size === 0 ? "" : workOf(job.name, hashOf(job));
+    const left = this.#left.get(work);
+    if (left !== undefined) {
+      this.#left.delete(work);
+      this.#threads.finished(thread, { at: left, onDisk: true, refusals: 0 });
+      return;
+    }
+    this.#options.on?.running?.(shownName(job.name));
+    this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
+  }
+
   #delivered(): void {
     const [due] = this.#threads.undelivered;
     if (due !== undefined) {
@@ -183,7 +224,7 @@ class Running {
   }
 
   async #closed({ reason, refused, resultRefused }: LineEnd): Promise<void> {
-    clearTimeout(this.#hold);
+    for (const hold of this.#holds) clearTimeout(hold);
     this.#line = undefined;
     if (this.#state === "ended") return;
     if (this.#state === "leaving" || refused) {
@@ -234,9 +275,7 @@ class Running {
     const due: Due = { at: outcome, onDisk: false, refusals: 0 };
     this.#threads.finished(thread, due);
     if (this.#state === "connecting") this.#keep(due);
-    if (this.#how === "stopped" && this.#state === "connecting" && this.#threads.running === 0) {
-      void this.#finish("it was stopped");
-    }
+    if (this.#state === "connecting") this.#endIfIdle();
   }
 
   /** It cannot be delivered now: it must survive this process. */
@@ -259,7 +298,8 @@ class Running {
     if (this.#state === "ended") return;
     this.#state = "ended";
     clearTimeout(this.#again);
-    clearTimeout(this.#hold);
+    clearTimeout(this.#unanswered);
+    for (const hold of this.#holds) clearTimeout(hold);
     this.#memory?.stop();
     this.#line?.destroy();
     for (const due of this.#threads.undelivered) this.#keep(due);

@@ -1,12 +1,14 @@
 /** Runs jobs, one a thread: writes the script, lets bash run it, and makes a result of what it said. */
-import { unlinkSync, writeFileSync } from "node:fs";
+import { closeSync, ftruncateSync, constants as mode, openSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
+import { writeFully } from "../../../files/durable.js";
+import { matlabLine } from "../../../worker/matlab.js";
 import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
+import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
 import type { Job } from "../client-states.js";
 import { resHeader, waitStatus } from "../res-text.js";
 import { dateLine } from "./dates.js";
-import { matlabProxy } from "./matlab.js";
 import { JobOutput, type Outcome } from "./outcome.js";
 
 export interface JobProcessesOptions {
@@ -22,15 +24,19 @@ export class JobProcesses {
   readonly #options: JobProcessesOptions;
   readonly #slots: Slots;
   readonly #running = new Map<number, RunningCommand>();
+  /** What the files of each thread are called. They are written over, job after job: a new one is the dearest part of a short job. */
+  readonly #names: readonly string[];
+  readonly #bash = findCommand("bash", process.env.PATH ?? DEFAULT_PATH) ?? "bash";
 
   constructor(options: JobProcessesOptions) {
     this.#options = options;
+    this.#names = Array.from({ length: options.threads }, randomName);
     this.#slots = openSlots({ count: options.threads });
   }
 
   run(thread: number, job: Job, ended: (outcome: Outcome) => void): void {
     const { dir, complained } = this.#options;
-    const id = randomName();
+    const id = this.#names[thread];
     const script = join(dir, `runexp_${id}${job.kind === ".m" ? ".m" : ".sh"}`);
     const proxy = join(dir, `matlabproxy_${id}.sh`);
     const output = new JobOutput(join(dir, `output_${id}`));
@@ -39,9 +45,9 @@ export class JobProcesses {
     if (slot === undefined) throw new Error(`there is no thread ${thread}`);
     const finish = (end: Pick<ProcessEnd, "code" | "signal" | "error" | "started" | "ended">): void => {
       this.#running.delete(thread);
-      for (const file of isMatlab ? [script, proxy] : [script]) removeQuietly(file);
       if (end.error !== undefined) output.push(Buffer.from(`runexp: ${end.error}\n`));
-      const command = isMatlab ? `bash ${proxy}` : `bash '${script}'`;
+      // As the original has it: without quotes and with a newline for MATLAB.
+      const command = isMatlab ? `bash ${proxy}\n` : `bash '${script}'`;
       ended(this.#outcome(job, output, command, end));
     };
     const failed = (why: string): void => {
@@ -53,10 +59,10 @@ export class JobProcesses {
       return;
     }
     try {
-      writeFileSync(script, job.content, { mode: 0o600 });
-      if (isMatlab) writeFileSync(proxy, matlabProxy(script), { mode: 0o600 });
+      writeOver(script, job.content);
+      if (isMatlab) writeOver(proxy, Buffer.from(matlabProxy(script)));
       const command = slot.run(
-        { argv: ["bash", isMatlab ? proxy : script] },
+        { argv: [this.#bash, isMatlab ? proxy : script], untilSilent: true },
         {
           output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : complained?.(bytes)),
           ended: finish,
@@ -74,7 +80,7 @@ export class JobProcesses {
     const { name } = job;
     const { status } = output;
     const header = resHeader({ name, host, command, began, ended, waitStatus: waitStatus(exitOf(end)), status });
-    return output.outcome(name, header);
+    return output.outcome(job, header);
   }
 
   /** Ends what runs; each `ended` follows. */
@@ -87,12 +93,16 @@ export class JobProcesses {
   }
 }
 
-/** What is left goes with the folder, when the runner ends. */
-function removeQuietly(file: string): void {
+/** MATLAB and Octave write much to standard error that belongs to the result. */
+const matlabProxy = (script: string): string => `#!/bin/bash\nexec 2>&1 </dev/null\n${matlabLine(script)}\n`;
+
+function writeOver(file: string, content: Uint8Array): void {
+  const fd = openSync(file, mode.O_RDWR | mode.O_CREAT, 0o600);
   try {
-    unlinkSync(file);
-  } catch {
-    // It was never written.
+    writeFully(fd, content, 0);
+    ftruncateSync(fd, content.length);
+  } finally {
+    closeSync(fd);
   }
 }
 

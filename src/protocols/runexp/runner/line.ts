@@ -96,7 +96,8 @@ export class Line {
   leave(): void {
     this.#side.leave();
     this.#end = { reason: "all is said", refused: false };
-    this.#socket.end();
+    // Not until the manager closes too: an original one does that when its batch is over.
+    this.#socket.end(() => this.#socket.destroy());
   }
 
   destroy(): void {

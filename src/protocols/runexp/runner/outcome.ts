@@ -1,6 +1,9 @@
 /** What a job has said, and the result that is made of it. Little of it stays in memory: what is long goes to a file. */
+
+import { createHash } from "node:crypto";
 import { closeSync, createReadStream, openSync, readFileSync, rmSync, statSync } from "node:fs";
 import { writeFully } from "../../../files/durable.js";
+import type { Job } from "../client-states.js";
 import type { Status } from "../messages.js";
 import { Verdict } from "../res-text.js";
 
@@ -11,6 +14,8 @@ export interface Outcome {
   /** One character a byte. */
   readonly name: string;
   readonly status: Status;
+  /** What was run: the hash of the script. */
+  script(): string;
   /** Of the whole text. */
   readonly size: number;
   /** The text in pieces. */
@@ -18,6 +23,9 @@ export interface Outcome {
   /** It is delivered: its file goes. */
   discard(): void;
 }
+
+export const hashOf = ({ kind, content }: Pick<Job, "kind" | "content">): string =>
+  createHash("sha256").update(`${kind}\0`).update(content).digest("base64url");
 
 export class JobOutput {
   readonly #path: string;
@@ -66,7 +74,9 @@ export class JobOutput {
   }
 
   /** `header` is what stands before the output, with one character a byte. */
-  outcome(name: string, header: string): Outcome {
+  outcome(job: Job, header: string): Outcome {
+    const { name } = job;
+    const script = (): string => hashOf(job);
     const lost = this.#lost === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#lost}\n`;
     const head = Buffer.from(header, "latin1");
     if (this.#fd === undefined || lost !== "") {
@@ -75,12 +85,12 @@ export class JobOutput {
         rmSync(this.#path, { force: true });
       }
       const whole = Buffer.concat([head, ...this.#pieces, Buffer.from(lost)]);
-      return { name, status: this.status, size: whole.length, pieces: () => [whole], discard: () => {} };
+      return { name, script, status: this.status, size: whole.length, pieces: () => [whole], discard: () => {} };
     }
     closeSync(this.#fd);
     const path = this.#path;
     return {
-      name,
+      ...{ name, script },
       status: this.status,
       size: head.length + this.#size,
       pieces: () => withHead(head, path),
@@ -95,11 +105,10 @@ async function* withHead(head: Buffer, path: string): AsyncIterable<Buffer> {
 }
 
 /** The text of a result that lies in a file from `offset` on. */
-export function outcomeInFile(name: string, status: Status, path: string, offset: number): Outcome {
+export function outcomeInFile(of: Pick<Outcome, "name" | "status" | "script">, path: string, offset: number): Outcome {
   const size = statSync(path).size - offset;
   return {
-    name,
-    status,
+    ...of,
     size,
     pieces: () => (size <= IN_MEMORY ? [readFileSync(path).subarray(offset)] : fromFile(path, offset)),
     discard: () => rmSync(path, { force: true }),

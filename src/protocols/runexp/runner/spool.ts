@@ -1,6 +1,7 @@
 /**
  * Where a runner keeps its files: scripts while they run, and results that the manager has not taken. A result goes to disk when it
- * cannot be delivered at once, and stays there until RICEVIS; the next runner of the same host for the same manager delivers it.
+ * cannot be delivered at once, and stays there until RICEVIS. The next runner of the same host for the same manager delivers it when it is
+ * handed the same script under the same name.
  * A line of JSON says whose it is, the text of the result follows.
  */
 import * as fs from "node:fs";
@@ -8,10 +9,10 @@ import { join } from "node:path";
 import { syncDirectory, writeFully } from "../../../files/durable.js";
 import { acquireLock, type Lock } from "../../../files/lock.js";
 import { LaboroError } from "../../../model/errors.js";
-import type { Status } from "../messages.js";
 import { type Outcome, outcomeInFile } from "./outcome.js";
 
 const LONGEST_LINE = 65_536;
+const FORGOTTEN_MS = 30 * 24 * 3_600_000;
 /** Runners of one host for one manager at one time. */
 const MOST_BESIDE = 100;
 
@@ -48,14 +49,14 @@ export class RunnerSpool {
     }
   }
 
-  /** Results that an earlier process did not deliver, oldest first. */
+  /** Results that an earlier process did not deliver. What nobody has asked for in a month is gone. */
   left(): Outcome[] {
-    const names = fs.readdirSync(this.#results).sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
     const found: Outcome[] = [];
-    for (const name of names) {
+    for (const name of fs.readdirSync(this.#results)) {
       const path = join(this.#results, name);
       this.#number = Math.max(this.#number, Number.parseInt(name, 10) || 0);
-      const outcome = name.endsWith(".result") ? readResult(path) : undefined;
+      const young = Date.now() - fs.statSync(path).mtimeMs < FORGOTTEN_MS;
+      const outcome = young && name.endsWith(".result") ? readResult(path) : undefined;
       if (outcome === undefined) fs.rmSync(path, { force: true });
       else found.push(outcome);
     }
@@ -66,7 +67,9 @@ export class RunnerSpool {
   async keep(outcome: Outcome): Promise<Outcome> {
     const path = join(this.#results, `${++this.#number}.result`);
     const draft = `${path}.new`;
-    const line = Buffer.from(`${JSON.stringify({ name: outcome.name, status: outcome.status, size: outcome.size })}\n`);
+    const { name, status, size } = outcome;
+    const script = outcome.script();
+    const line = Buffer.from(`${JSON.stringify({ name, status, script, size })}\n`);
     const fd = fs.openSync(draft, "w", 0o600);
     try {
       let at = line.length;
@@ -82,7 +85,7 @@ export class RunnerSpool {
     fs.renameSync(draft, path);
     syncDirectory(this.#results);
     outcome.discard();
-    return outcomeInFile(outcome.name, outcome.status, path, line.length);
+    return outcomeInFile({ name, status, script: () => script }, path, line.length);
   }
 
   /** The manager will not have it: it is put aside, for a person. */
@@ -121,9 +124,11 @@ function readResult(path: string): Outcome | undefined {
   }
   const end = start.subarray(0, length).indexOf("\n");
   try {
-    const { name, status, size } = JSON.parse(start.toString("utf8", 0, Math.max(0, end))) as Record<string, unknown>;
-    if (typeof name !== "string" || (status !== "success" && status !== "failure")) return undefined;
-    const outcome = outcomeInFile(name, status satisfies Status, path, end + 1);
+    const head = JSON.parse(start.toString("utf8", 0, Math.max(0, end))) as Record<string, unknown>;
+    const { name, status, script, size } = head;
+    if (typeof name !== "string" || typeof script !== "string") return undefined;
+    if (status !== "success" && status !== "failure") return undefined;
+    const outcome = outcomeInFile({ name, status, script: () => script }, path, end + 1);
     return outcome.size === size ? outcome : undefined;
   } catch {
     return undefined;

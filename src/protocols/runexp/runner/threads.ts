@@ -3,12 +3,14 @@
  *
  *   2  WorkerLoop     has nothing to do and would ask
  *   3  RunJob         asks, receives or runs a job
- *   4  SendOutcome    its job has ended; the result waits for the lock, or is being delivered
+ *   4  SendOutcome    its job has ended, and more results wait for the lock than there are threads
  *   5  WaitClose      has ended, as MASTERSTOP is raised; the last one says FINO ANKAU
- *   6  ClientOnHold   was told ATENDI and waits ten seconds. Meanwhile no other thread asks
+ *   6  ClientOnHold   was told ATENDI and waits ten seconds, or until another gets a job. Where its result had not been delivered when it
+ *                     asked, it asks again when that is: it may have been for this that there was nothing
  *
- * Results go before questions. While the connection is down nothing is said: threads go on running, results gather, and all of that goes
- * out when it is back. Pure: no socket, no clock, no process.
+ * A thread whose job has ended asks for the next one before its result goes out, because the manager answers a result only when that is
+ * on its disk. While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out
+ * before anything is asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
  */
 import type { Job, NoJob } from "../client-states.js";
 
@@ -21,14 +23,16 @@ export interface ThreadsPorts<Outcome> {
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
   leave(): void;
-  /** Say `holdOver` in ten seconds. */
-  holds(): void;
+  /** Say `holdOver` of this thread in ten seconds. */
+  holds(thread: number): void;
 }
 
 interface Thread {
   state: ThreadState;
   /** What it runs. */
   job?: Job;
+  /** On hold; there were results to deliver when it asked. */
+  untilDelivered?: boolean;
 }
 
 /** What the lock is held for. */
@@ -38,8 +42,8 @@ type Exchange<Outcome> =
 
 interface Waiting<Outcome> {
   readonly outcome: Outcome;
-  /** Absent for a result that an earlier life of this runner has left. */
-  readonly thread?: number;
+  /** Its job was handed out over an earlier connection. */
+  late: boolean;
 }
 
 export class Threads<Outcome> {
@@ -51,8 +55,6 @@ export class Threads<Outcome> {
   /** MASTERSTOP: no thread asks any more. */
   #stopped = false;
   #left = false;
-  /** The one that was told ATENDI; it alone asks, once `over`. */
-  #hold: { readonly thread: number; over: boolean } | undefined;
 
   constructor(count: number, ports: ThreadsPorts<Outcome>) {
     this.#ports = ports;
@@ -76,11 +78,6 @@ export class Threads<Outcome> {
     return this.#stopped;
   }
 
-  /** What an earlier life of this runner did not get to deliver. */
-  owe(outcomes: readonly Outcome[]): void {
-    for (const outcome of outcomes) this.#results.push({ outcome });
-  }
-
   lineUp(): void {
     this.#up = true;
     this.lookAgain();
@@ -90,15 +87,15 @@ export class Threads<Outcome> {
     this.#up = false;
     const exchange = this.#exchange;
     this.#exchange = undefined;
+    for (const waiting of this.#results) waiting.late = true;
     if (exchange?.is === "question") this.#set(exchange.thread, "WorkerLoop");
-    if (this.#hold !== undefined) this.#set(this.#hold.thread, "WorkerLoop");
-    this.#hold = undefined;
+    this.#wake(() => true);
   }
 
   job(job: Job): void {
     const thread = this.#answered();
     if (thread === undefined) return;
-    this.#hold = undefined;
+    this.#wake(() => true);
     // After a reconnect the manager may hand out anew what runs here since before.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
     if (same) {
@@ -114,9 +111,8 @@ export class Threads<Outcome> {
     const thread = this.#answered();
     if (thread === undefined) return;
     if (answer === "ATENDI") {
-      this.#set(thread, "ClientOnHold");
-      this.#hold = { thread, over: false };
-      this.#ports.holds();
+      this.#threads[thread] = { state: "ClientOnHold", untilDelivered: this.#results.length > 0 };
+      this.#ports.holds(thread);
     } else {
       this.#set(thread, "WorkerLoop");
       this.#stopped = true;
@@ -124,17 +120,18 @@ export class Threads<Outcome> {
     this.lookAgain();
   }
 
-  holdOver(): void {
-    if (this.#hold === undefined) return;
-    this.#hold.over = true;
-    this.#set(this.#hold.thread, "WorkerLoop");
+  /** This thread has been on hold for ten seconds. */
+  holdOver(thread: number): void {
+    if (this.#threads[thread]?.state !== "ClientOnHold") return;
+    this.#set(thread, "WorkerLoop");
     this.lookAgain();
   }
 
   /** The job of this thread has ended. */
   finished(thread: number, outcome: Outcome): void {
     this.#threads[thread] = { state: "SendOutcome" };
-    this.#results.push({ outcome, thread });
+    this.#results.push({ outcome, late: !this.#up });
+    this.#goOn();
     this.lookAgain();
   }
 
@@ -149,8 +146,16 @@ export class Threads<Outcome> {
 
   forget(outcome: Outcome): void {
     const at = this.#results.findIndex((waiting) => waiting.outcome === outcome);
-    const [gone] = at < 0 ? [] : this.#results.splice(at, 1);
-    if (gone?.thread !== undefined) this.#set(gone.thread, "WorkerLoop");
+    if (at >= 0) this.#results.splice(at, 1);
+    this.#goOn();
+    if (this.#results.length === 0) this.#wake(({ untilDelivered }) => untilDelivered === true);
+  }
+
+  /** A thread that has waited for room among the results goes on. */
+  #goOn(): void {
+    if (this.#results.length > this.#threads.length) return;
+    const at = this.#threads.findIndex(({ state }) => state === "SendOutcome");
+    if (at >= 0) this.#set(at, "WorkerLoop");
   }
 
   /** No thread asks any more; what runs may end. */
@@ -164,6 +169,7 @@ export class Threads<Outcome> {
     if (this.#stopped) this.#endIdle();
     if (!this.#up || this.#exchange !== undefined || this.#left) return;
     const [waiting] = this.#results;
+    if (waiting?.late !== true && this.#ask()) return;
     if (waiting !== undefined) {
       this.#exchange = { is: "result", waiting };
       this.#ports.deliver(waiting.outcome);
@@ -172,23 +178,31 @@ export class Threads<Outcome> {
     if (this.#threads.every(({ state }) => state === "WaitClose")) {
       this.#left = true;
       this.#ports.leave();
-      return;
     }
+  }
+
+  /** False where no thread would, or may. */
+  #ask(): boolean {
     const thread = this.#asker();
-    if (thread === undefined || !this.#ports.mayAsk()) return;
+    if (thread === undefined || !this.#ports.mayAsk()) return false;
     this.#set(thread, "RunJob");
     this.#exchange = { is: "question", thread };
     this.#ports.ask();
+    return true;
   }
 
   #asker(): number | undefined {
-    if (this.#hold !== undefined) return this.#hold.over ? this.#hold.thread : undefined;
     const idle = this.#threads.findIndex(({ state }) => state === "WorkerLoop");
     return idle < 0 ? undefined : idle;
   }
 
+  #wake(which: (thread: Thread) => boolean): void {
+    for (const [at, thread] of this.#threads.entries()) {
+      if (thread.state === "ClientOnHold" && which(thread)) this.#set(at, "WorkerLoop");
+    }
+  }
+
   #endIdle(): void {
-    this.#hold = undefined;
     for (const thread of this.#threads) {
       if (thread.state === "WorkerLoop" || thread.state === "ClientOnHold") thread.state = "WaitClose";
     }
