@@ -94,7 +94,8 @@ export class ClientLink {
   question(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     const id = ++this.#numbers;
-    return new Promise((resolve, reject) => {
+    const takeBack = (): void => this.#takeBack(id);
+    const answer = new Promise((resolve, reject) => {
       const message = make(id);
       this.#questions.set(id, { message, resolve, reject });
       try {
@@ -102,10 +103,11 @@ export class ClientLink {
       } catch (cause) {
         this.#questions.delete(id);
         reject(cause);
-        return;
       }
-      signal?.addEventListener("abort", () => this.#takeBack(id), { once: true });
     });
+    if (signal === undefined) return answer;
+    signal.addEventListener("abort", takeBack);
+    return answer.finally(() => signal.removeEventListener("abort", takeBack));
   }
 
   close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {

@@ -39,7 +39,7 @@ export class Watch {
   /** Rejects with LABORO_BROKER_GONE where the broker went; call it again with a client of the next one. */
   async toEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     for (;;) {
-      const page = await Promise.race([this.#nextPage(client), aborted(stop)]);
+      const page = await unlessAborted(this.#nextPage(client), stop);
       if (page !== undefined) await this.#hear(client, page);
       const ended = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
       if (ended.ended || stop.aborted) {
@@ -81,9 +81,12 @@ export class Watch {
   }
 }
 
-/** Resolves with nothing when the signal is given. */
-const aborted = (signal: AbortSignal): Promise<undefined> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve(undefined);
-    else signal.addEventListener("abort", () => resolve(undefined), { once: true });
+/** Resolves with nothing when the signal is given first. A long run asks often: nothing of it stays with the signal. */
+function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => resolve(undefined);
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop);
+    answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
   });
+}

@@ -14,6 +14,12 @@ describe("laboro run", () => {
     expect(code).toBe(0);
   });
 
+  it("says nothing else on standard error, however often it hears of news", async () => {
+    const { run } = openPlace();
+    const { stderr } = await run("--jobs", "1", "--array", "1-40", "sleep 0.02; echo {}");
+    expect(stderr).toMatch(/^40 tasks: 40 succeeded in \S+\n$/);
+  });
+
   it("exits 1 when some failed, says which and why, and how to run them again", async () => {
     const { run } = openPlace();
     const { code, stderr } = await run("exit {}", ":::", "0", "3", "4");
