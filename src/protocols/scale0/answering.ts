@@ -38,15 +38,17 @@ export class Answering {
 
   /** Resolves when the answer is on its way. */
   async answer({ command, parameters, body }: Message, link: Link): Promise<void> {
-    const { work_request_identifier, service } = parameters;
+    const { work_request_identifier, id, service } = parameters;
+    // The notes that say TASK have the one, the text the other.
+    const of = work_request_identifier === undefined ? { id } : { work_request_identifier };
     const word = replyTo(wordOf(command));
     this.#busy.set(link, (this.#busy.get(link) ?? 0) + 1);
     try {
       const frames = framesOf(await this.#call(String(service), body, parameters));
-      link.say(word, { work_request_identifier }, frames);
+      link.say(word, of, frames);
     } catch (cause) {
       const { message } = asLaboroError(cause);
-      link.say(word, { work_request_identifier, error: message }, [Buffer.from(message)]);
+      link.say(word, { ...of, error: message }, [Buffer.from(message)]);
     }
     const left = (this.#busy.get(link) ?? 1) - 1;
     if (left > 0) this.#busy.set(link, left);

@@ -22,7 +22,7 @@ import { CallTasks, type TaskCall } from "../call-tasks.js";
 import { type Code, type Connect, DEFAULT_TIMEOUT, type Parameters, type Ping, type Word, wordOf } from "./commands.js";
 import type { Message } from "./frames.js";
 import { Lifeline } from "./lifeline.js";
-import { Answered, Asked, clockFault, joined, type Parts } from "./parts.js";
+import { Answered, Asked, clockFault, joined, type Parts, pong } from "./parts.js";
 import { profileOf } from "./profile.js";
 import type { Voice } from "./voice.js";
 import { WaitQueue } from "./wait-queue.js";
@@ -34,7 +34,7 @@ const NO_LIMIT_MS = 2 ** 31 - 1;
 
 export class WorkerSession implements WorkerPort {
   readonly #parts: Parts;
-  readonly #onForgotten: () => void;
+  readonly #onForgotten: (orderly: boolean) => void;
   readonly #config: WorkerConfig;
   readonly #given = new WaitQueue();
   readonly #tasks: CallTasks;
@@ -58,7 +58,7 @@ export class WorkerSession implements WorkerPort {
   #home: string | undefined;
   #ownHeartbeatMs = 0;
 
-  constructor(parts: Parts, voice: Voice, onForgotten: () => void) {
+  constructor(parts: Parts, voice: Voice, onForgotten: (orderly: boolean) => void) {
     this.#parts = parts;
     this.#voice = voice;
     this.#onForgotten = onForgotten;
@@ -104,8 +104,7 @@ export class WorkerSession implements WorkerPort {
     }
     this.#warned = false;
     this.#state = "registered";
-    const time = ping.time === undefined ? {} : { time: ping.time };
-    this.#voice.say("PONG", { ...time, broker_time: Math.round(now()), config_version: version });
+    this.#voice.say("PONG", pong(this.#parts.core, ping.time));
     if (!this.#movesOn() && !this.#goesHome()) this.#enqueue();
   }
 
@@ -131,7 +130,7 @@ export class WorkerSession implements WorkerPort {
     this.signOfLife();
   }
 
-  /** PING and HEARTBEAT of the prototype. */
+  /** PING, PONG and HEARTBEAT of the prototype. */
   signOfLife(): void {
     if (this.#dialect === "scale0") return;
     this.#heard();
@@ -141,7 +140,7 @@ export class WorkerSession implements WorkerPort {
   reply({ command, parameters, body }: Message): void {
     this.#word = wordOf(command);
     this.#heard();
-    const work = this.#given.take(String(parameters.work_request_identifier));
+    const work = this.#given.take(String(parameters.work_request_identifier ?? parameters.id));
     // First: or its slot would go to the next request before the worker has PINGed.
     this.#offer();
     work?.answer(body, parameters.error ?? undefined);
@@ -170,7 +169,7 @@ export class WorkerSession implements WorkerPort {
   /** Whether it is there matters to those that wait for its answers: a PONG more does no harm, and one that cannot be sent tells. */
   probe(): void {
     if (this.#given.wanted === 0 || this.#dialect === "prototype") return;
-    this.#voice.say("PONG", { broker_time: Math.round(now()), config_version: this.#config.version });
+    this.#voice.say("PONG", pong(this.#parts.core));
   }
 
   back(voice: Voice): void {
@@ -227,7 +226,7 @@ export class WorkerSession implements WorkerPort {
     const { core, brokers } = this.#parts;
     if (!core.maintenance.draining) return false;
     const others = brokers.others();
-    if (others.length === 0 || this.#dialect === "prototype") return true;
+    if (others.length === 0 || this.#dialect === "prototype") return false;
     const why = "this broker is to be taken down";
     if (this.#given.wanted === 0) {
       this.disconnect(301, why, others);
@@ -260,7 +259,8 @@ export class WorkerSession implements WorkerPort {
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
     const { core } = this.#parts;
     const asked = attachment instanceof Asked ? attachment : undefined;
-    const identifier = `${asked?.client ?? "laboro"}/${asked?.messageId ?? ""}/${request}`;
+    const [messageId = ""] = Object.values(asked?.named ?? {});
+    const identifier = `${asked?.client ?? "laboro"}/${messageId}/${request}`;
     const answer = (frames: readonly Uint8Array[], error: unknown): void => {
       const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
       core.workerReplied(this.#profile.id, request, joined(frames), failed, new Answered(frames, error));
@@ -296,13 +296,16 @@ export class WorkerSession implements WorkerPort {
 
   #give(identifier: string, word: Word | undefined, more: Parameters, body: readonly Uint8Array[]): void {
     this.#inQueue = false;
+    const said = this.#word ?? word ?? "WORKREQUEST";
     const parameters: Parameters = {
       ...more,
       time: Math.round(now()),
       config_version: this.#config.version,
       work_request_identifier: identifier,
+      // Under the name that it has where work is called so.
+      [said === "TASK" ? "id" : "work_request_indentifier"]: identifier,
     };
-    const sent = this.#voice.say(this.#word ?? word ?? "WORKREQUEST", parameters, body);
+    const sent = this.#voice.say(said, parameters, body);
     // Not here and now: dispatch is in the middle of handing things out.
     if (!sent) queueMicrotask(() => this.forget(false));
   }
@@ -348,7 +351,7 @@ export class WorkerSession implements WorkerPort {
     this.#lifeline.stop();
     this.#given.clear();
     this.#tasks.clear();
-    this.#onForgotten();
+    this.#onForgotten(orderly);
     if (this.#joined) this.#parts.core.workerGone(this.#profile.id, this, orderly);
   }
 
@@ -357,7 +360,8 @@ export class WorkerSession implements WorkerPort {
   /** Into the LRU queue, if there is room for a request. */
   #enqueue(): void {
     this.#given.forgetOver(now());
-    this.#inQueue = this.#given.size < this.#connect.slots && this.#leaving === undefined;
+    const room = this.#given.size < this.#connect.slots;
+    this.#inQueue = room && this.#leaving === undefined && !this.#parts.core.maintenance.draining;
     if (this.#joined) this.#offer();
     else this.#join();
   }

@@ -1,4 +1,5 @@
 /** The client port of a Scale0 door: requests come in, answers and refusals go out, one for each. */
+import { isUtf8 } from "node:buffer";
 import { now } from "../../broker/clock.js";
 import type { ErrorCode } from "../../model/errors.js";
 import { asLaboroError } from "../../model/errors.js";
@@ -7,15 +8,16 @@ import type { Peer } from "../zeromq/index.js";
 import {
   type Code,
   type Command,
-  type MessageId,
+  type Named,
+  type Parameters,
   readMessageId,
   readPing,
   readWorkRequest,
   replyTo,
   wordOf,
 } from "./commands.js";
-import { type Heard, readFrames } from "./frames.js";
-import { Answered, Asked, clockFault, joined, type Parts } from "./parts.js";
+import { type Envelope, type Heard, readFrames } from "./frames.js";
+import { Answered, Asked, clockFault, joined, type Parts, pong } from "./parts.js";
 import type { Voice } from "./voice.js";
 
 /** Requests under way, of all clients together and of one, and bytes of them. */
@@ -31,7 +33,7 @@ interface Client {
   readonly requests: Map<RequestId, () => void>;
 }
 
-type Delimited = Extract<Heard, { kind: "message" }>;
+type Asking = Extract<Heard, { kind: "message" }>;
 
 export class ClientSide {
   readonly #parts: Parts;
@@ -78,30 +80,30 @@ export class ClientSide {
     const heard = readFrames(frames);
     client.voice.heard(heard);
     if (heard.kind === "message") this.#hear(client, heard);
-    else if (heard.kind === "malformed") this.#fault(client, 400, heard.why, heard.delimited);
-    else if (heard.kind === "unknown") this.#fault(client, 501, heard.command, heard.delimited);
-    else this.#fault(client, 501, `${heard.word} goes to the worker port`, false);
+    else if (heard.kind === "malformed") this.#fault(client, 400, heard.why);
+    else if (heard.kind === "unknown") this.#fault(client, 501, heard.command);
+    else this.#fault(client, 501, `${heard.word} goes to the worker port`);
   }
 
-  #hear(client: Client, message: Delimited): void {
+  #hear(client: Client, message: Asking): void {
     try {
       this.#answer(client, message);
       client.voice.understood();
     } catch (cause) {
       const { code, message: why } = asLaboroError(cause);
-      const id = plainId(message.parameters.message_id);
+      const named = nameOf(message);
       if (code !== "LABORO_BAD_INPUT") {
         this.#parts.complain(client.voice.peer.address, why, code);
-        this.#refuse(client, id, message.delimited, 503, why);
-      } else if (id === undefined) {
-        this.#fault(client, 400, why, message.delimited);
+        this.#refuse(client, named, message.envelope, 503, why);
+      } else if (Object.keys(named).length === 0) {
+        this.#fault(client, 400, why);
       } else {
-        client.voice.refuse(400, why, { message_id: id }, message.delimited);
+        client.voice.refuse(400, why, named);
       }
     }
   }
 
-  #answer(client: Client, message: Delimited): void {
+  #answer(client: Client, message: Asking): void {
     const { voice } = client;
     const { core, brokers } = this.#parts;
     switch (message.command) {
@@ -109,12 +111,7 @@ export class ClientSide {
         const { time } = readPing(message.parameters);
         const fault = clockFault(core, time, now());
         if (fault !== undefined) voice.refuse(409, fault);
-        else
-          voice.say("PONG", {
-            ...(time === undefined ? {} : { time }),
-            broker_time: Math.round(now()),
-            config_version: core.config.current.version,
-          });
+        else voice.say("PONG", pong(core, time));
         return;
       }
       case "WORKREQUEST":
@@ -126,22 +123,23 @@ export class ClientSide {
         else voice.say("CHANGEBROKER", { brokers: brokers.list() });
         return;
       default:
-        this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri), message.delimited);
+        this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri));
     }
   }
 
-  #request(client: Client, message: Delimited): void {
+  #request(client: Client, message: Asking): void {
     const { core, pool } = this.#parts;
-    const { command, parameters, body, delimited } = message;
-    const { service, messageId, timeoutMs, retry } = readWorkRequest(parameters);
+    const { command, parameters, body, envelope, inline } = message;
+    const { service, timeoutMs, retry } = readWorkRequest(parameters);
+    const named = readMessageId(command, parameters);
     const refusal = this.#refusal(client);
     if (refusal !== undefined) {
-      this.#refuse(client, messageId, delimited, ...refusal);
+      this.#refuse(client, named, envelope, ...refusal);
       return;
     }
     const whole = joined(body);
     const word = wordOf(command);
-    const attachment = new Asked(client.voice.name, messageId, word, parameters, body);
+    const attachment = new Asked(client.voice.name, named, word, parameters, body);
     let id: RequestId | undefined;
     let over = false;
     this.#requests++;
@@ -156,13 +154,13 @@ export class ClientSide {
     // A refusal may come before the number is known here.
     id = core.request({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
       done();
-      const named = messageId === undefined ? {} : { message_id: messageId };
       if (error === undefined || error === "LABORO_SERVICE_FAILED") {
         const answered = more instanceof Answered ? more : new Answered([answer], error);
         const failed = answered.error === undefined ? {} : { error: answered.error };
-        client.voice.say(replyTo(word), { ...named, ...failed }, answered.body, delimited);
+        const shown = inline === true ? bodyAmong(answered.body) : {};
+        client.voice.say(replyTo(word), { ...named, ...failed, ...shown }, answered.body, envelope);
       } else {
-        this.#refuse(client, messageId, delimited, codeOf(error), Buffer.from(answer).toString() || error);
+        this.#refuse(client, named, envelope, codeOf(error), Buffer.from(answer).toString() || error);
       }
     });
     if (!over) client.requests.set(id, done);
@@ -180,27 +178,28 @@ export class ClientSide {
   }
 
   /** About one request. A client that has to go is told where, unless it can take only one answer. */
-  #refuse(client: Client, id: MessageId | undefined, delimited: boolean, code: Code, why: string): void {
-    client.voice.refuse(code, why, id === undefined ? {} : { message_id: id }, delimited);
-    if (code === 301 && !delimited) client.voice.say("CHANGEBROKER", { brokers: this.#parts.brokers.others() });
+  #refuse(client: Client, named: Named, envelope: Envelope, code: Code, why: string): void {
+    client.voice.refuse(code, why, named, envelope);
+    if (code === 301 && envelope.length === 0)
+      client.voice.say("CHANGEBROKER", { brokers: this.#parts.brokers.others() });
   }
 
-  #fault(client: Client, code: 400 | 501, why: string, delimited: boolean): void {
+  #fault(client: Client, code: 400 | 501, why: string): void {
     this.#parts.complain(client.voice.peer.address, why);
-    client.voice.fault(code, why, delimited);
+    client.voice.fault(code, why);
   }
 
   /** Clients are told where to go. A REQ socket would take it for the answer to its next question: it hears of it then. */
   draining(draining: boolean): void {
     const brokers = draining ? this.#parts.brokers.others() : [];
     if (brokers.length === 0) return;
-    for (const { voice } of this.#clients.values()) if (!voice.delimited) voice.say("CHANGEBROKER", { brokers });
+    for (const { voice } of this.#clients.values()) if (!voice.takesOne) voice.say("CHANGEBROKER", { brokers });
   }
 
   close(): void {
     const brokers = this.#parts.brokers.others();
     for (const { voice } of this.#clients.values()) {
-      if (!voice.delimited) {
+      if (!voice.takesOne) {
         voice.refuse(brokers.length > 0 ? 301 : 444, "the broker is stopping");
         if (brokers.length > 0) voice.say("CHANGEBROKER", { brokers });
       }
@@ -217,13 +216,19 @@ const CODE_OF: Partial<Record<ErrorCode, Code>> = {
 
 const codeOf = (error: ErrorCode): Code => CODE_OF[error] ?? 503;
 
-function plainId(value: unknown): MessageId | undefined {
+function nameOf({ command, parameters }: Asking): Named {
   try {
-    return readMessageId(value);
+    return readMessageId(command, parameters);
   } catch {
     // It is what is wrong.
-    return undefined;
+    return {};
   }
+}
+
+/** For who has put the body of the request there; bytes that are no text are in the frames alone. */
+function bodyAmong(frames: readonly Uint8Array[]): Parameters {
+  const whole = joined(frames);
+  return isUtf8(whole) ? { body: Buffer.from(whole).toString() } : {};
 }
 
 const misplaced = (command: Command, uri: string): string =>

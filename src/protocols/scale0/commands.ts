@@ -40,8 +40,9 @@ export const CODES = {
 } as const;
 export type Code = keyof typeof CODES;
 
-/** As a client gives it, and gets it back. */
 export type MessageId = string | number;
+/** A message id under the name that the client has for it, as it gets it back. */
+export type Named = { readonly message_id: MessageId } | { readonly id: MessageId } | Readonly<Record<string, never>>;
 
 /** A broker to which a peer may go. */
 export interface BrokerEntry {
@@ -76,12 +77,12 @@ export function readConnect(parameters: Parameters): Connect {
 }
 
 /** A list, or names with commas between them. */
-function readServices(value: unknown, what: string): readonly string[] {
+export function readServices(value: unknown, what: string): readonly string[] {
   const list = typeof value === "string" ? splitServices(value) : value;
   return [...new Set(input.list(list, what, MOST_SERVICES, input.text))];
 }
 
-export const splitServices = (text: string): string[] =>
+const splitServices = (text: string): string[] =>
   text
     .split(",")
     .map((name) => name.trim())
@@ -111,7 +112,6 @@ export function readVersion(value: unknown, what: string): string {
 
 export interface WorkRequest {
   readonly service: string;
-  readonly messageId: MessageId | undefined;
   readonly timeoutMs: number;
   /** Give it to another worker once, if the first is lost. */
   readonly retry: boolean;
@@ -119,10 +119,9 @@ export interface WorkRequest {
 
 export const DEFAULT_TIMEOUT = 30_000;
 
-export function readWorkRequest({ service, message_id, timeout, retry }: Parameters): WorkRequest {
+export function readWorkRequest({ service, timeout, retry }: Parameters): WorkRequest {
   return {
     service: input.text(service, "service"),
-    messageId: readMessageId(message_id),
     timeoutMs:
       input.optional(timeout, "timeout", (value, what) =>
         Math.min(Math.ceil(input.positive(value, what)), LONGEST_MS),
@@ -131,10 +130,16 @@ export function readWorkRequest({ service, message_id, timeout, retry }: Paramet
   };
 }
 
-export function readMessageId(value: unknown): MessageId | undefined {
-  if (value === undefined || value === null || typeof value === "number") return value ?? undefined;
-  if (typeof value === "string" && value.length <= LONGEST_ID) return value;
-  throw input.bad("message_id", `a number or text of up to ${LONGEST_ID} characters`, value);
+/** Where work is called TASK, its id may be called `id`. */
+export function readMessageId(command: Command, { message_id, id }: Parameters): Named {
+  const given = message_id ?? undefined;
+  if (given !== undefined) return { message_id: plainId(given, "message_id") };
+  return command === "TASK" && (id ?? undefined) !== undefined ? { id: plainId(id, "id") } : {};
+}
+
+function plainId(value: unknown, what: string): MessageId {
+  if (typeof value === "number" || (typeof value === "string" && value.length <= LONGEST_ID)) return value;
+  throw input.bad(what, `a number or text of up to ${LONGEST_ID} characters`, value);
 }
 
 /** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */

@@ -6,8 +6,8 @@
  *                 \-escaped as in JSON, and only in double quotes that have such an escape
  *   number…       slots = 4; true, false and null the same way. Text that reads like one of these is quoted
  *   names         a line with the name alone, the rest below it, indented
- *   list          one line (or block) an item, all of the same name. One item alone, and a list in a list: the name, and below
- *                 it a `$item` for each; none: name = []
+ *   list          one line (or block) an item, all of the same name. One item alone has a comment above it that says so; a list in a
+ *                 list: the name, and below it a `$item` for each; none: name = []
  *   odd names     in quotes
  */
 import {
@@ -25,6 +25,8 @@ import {
 const INDENT = "    ";
 const ITEM = "$item";
 const NOTHING = "[]";
+/** For who reads it here: to all others it is a comment. */
+const LIST_OF_ONE = "# a list of one";
 
 export function writeZfl(config: Config, version: number): string {
   return `${[`# config version ${version}`, ...membersOf(config, 0)].join("\n")}\n`;
@@ -35,7 +37,11 @@ const membersOf = (config: Config, depth: number): string[] =>
 
 function linesOf(name: string, value: ConfigValue, depth: number): string[] {
   const items = Array.isArray(value) ? (value as readonly ConfigValue[]) : [];
-  return items.length > 1 ? items.flatMap((item) => blockOf(name, item, depth)) : blockOf(name, value, depth);
+  const [only] = items;
+  if (items.length > 1) return items.flatMap((item) => blockOf(name, item, depth));
+  return only === undefined || Array.isArray(only)
+    ? blockOf(name, value, depth)
+    : [INDENT.repeat(depth) + LIST_OF_ONE, ...blockOf(name, only, depth)];
 }
 
 /** One value in one property. */
@@ -61,16 +67,19 @@ function quoted(text: string): string {
   const literal = !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && isWhole(text);
   if (literal && !/["\\]/.test(text)) return `"${text}"`;
   if (literal && !text.includes("'")) return `'${text}'`;
-  return JSON.stringify(text).replaceAll(
-    /[\u007f-\u009f\u2028\u2029]/g,
-    (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  const escaped = (sign: string): string => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const inside = JSON.stringify(text).slice(1, -1);
+  // No quote inside, not even an escaped one: a reader that knows no escapes would refuse the whole file.
+  const plain = inside.replaceAll(/\\(.)/g, (pair, sign: string) => (sign === '"' ? escaped(sign) : pair));
+  return `"${plain.replaceAll(/[\u007f-\u009f\u2028\u2029]/g, escaped)}"`;
 }
 
 interface Property {
   readonly name: string;
   /** A `$item` in quotes is a name like any other. */
   readonly item: boolean;
+  /** It is said above that it is a list, even alone. */
+  readonly listed: boolean;
   readonly value: ConfigValue | undefined;
   readonly below: Property[];
   readonly line: number;
@@ -81,15 +90,18 @@ export function readZfl(text: string): Config {
   checkSize(text);
   const root: Property[] = [];
   const open: Property[][] = [root];
+  let above = "";
   for (const [i, line] of text.split(/\r\n|\n|\r/).entries()) {
     const indent = /^ */.exec(line)?.[0].length ?? 0;
     const rest = line.slice(indent);
+    const listed = above === " ".repeat(indent) + LIST_OF_ONE;
+    above = line;
     if (rest === "" || rest.startsWith("#")) continue;
     const depth = indent / INDENT.length;
     const siblings = open[depth];
     if (siblings === undefined) throw wrong(i, `${indent} blanks do not belong to the line above; a level has four`);
     if (depth > CONFIG_DEPTH) throw wrong(i, `more than ${CONFIG_DEPTH} levels`);
-    const property = readLine(rest, i);
+    const property = readLine(rest, i, listed);
     siblings.push(property);
     open.length = depth + 1;
     if (property.value === undefined) open.push(property.below);
@@ -99,7 +111,7 @@ export function readZfl(text: string): Config {
 
 const LINE = /^(?<name>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s="'#]+)[ \t]*(?:=[ \t]*(?<value>.*))?$/s;
 
-function readLine(text: string, line: number): Property {
+function readLine(text: string, line: number, listed: boolean): Property {
   const [body, comment] = uncommented(text);
   const found = LINE.exec(body.trimEnd())?.groups;
   if (found?.name === undefined) throw wrong(line, `expected NAME or NAME = VALUE, got ${text.slice(0, 40)}`);
@@ -107,7 +119,7 @@ function readLine(text: string, line: number): Property {
   const isQuoted = /^["']/.test(found.name);
   const name = isQuoted ? unquoted(found.name, line) : found.name;
   const value = found.value === undefined ? undefined : plainOrQuoted(found.value, line);
-  return { name, item: !isQuoted && name === ITEM, value, below: [], line };
+  return { name, item: !isQuoted && name === ITEM, listed, value, below: [], line };
 }
 
 /** A `#` begins a comment, unless it stands in quotes. */
@@ -150,15 +162,15 @@ function unquoted(text: string, line: number): string {
 }
 
 function objectOf(properties: readonly Property[]): Config {
-  const values = new Map<string, ConfigValue[]>();
+  const values = new Map<string, { readonly items: ConfigValue[]; readonly list: boolean }>();
   for (const property of properties) {
     if (property.item) throw wrong(property.line, `${ITEM} stands beside names`);
-    const known = values.get(property.name);
-    if (known === undefined) values.set(property.name, [contentOf(property)]);
-    else known.push(contentOf(property));
+    const { items = [], list = property.listed } = values.get(property.name) ?? {};
+    items.push(contentOf(property));
+    values.set(property.name, { items, list: list || items.length > 1 });
   }
   return Object.fromEntries(
-    Array.from(values, ([name, items]) => [name, items.length > 1 ? items : (items[0] as ConfigValue)]),
+    Array.from(values, ([name, { items, list }]) => [name, list ? items : (items[0] as ConfigValue)]),
   );
 }
 

@@ -12,7 +12,7 @@ function decoded(frames: readonly Uint8Array[]): Decoded {
   if (plain.note === undefined || frames.length < 2) return plain;
   const [identity = new Uint8Array(0), ...rest] = frames;
   const routed = described(rest);
-  if (routed.note !== undefined) return published(frames) ?? plain;
+  if (routed.note !== undefined) return published(frames) ?? greeting(frames) ?? plain;
   return { ...routed, fields: { peer: shownIdentity(Buffer.from(identity)), ...routed.fields } };
 }
 
@@ -22,6 +22,10 @@ function described(frames: readonly Uint8Array[]): Decoded {
   if (heard.kind === "malformed") return { name, fields: {}, note: heard.why };
   return heard.kind === "unknown" ? { name, fields: {}, note: "unknown command" } : { name, fields };
 }
+
+/** What it says to a worker that listens itself. */
+const greeting = ([word, value]: readonly Uint8Array[]): Decoded | undefined =>
+  Buffer.from(word ?? "").toString() === "OK" && value?.length === 0 ? { name: "OK", fields: {} } : undefined;
 
 /** What the prototype's broker publishes: a worker's id, a word, and maybe a value. */
 function published([topic, word, value]: readonly Uint8Array[]): Decoded | undefined {

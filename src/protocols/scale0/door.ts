@@ -19,10 +19,11 @@ import { Brokers } from "./brokers.js";
 import { ClientSide } from "./client-side.js";
 import { loadConfigFormats } from "./config-formats.js";
 import type { Parts } from "./parts.js";
+import type { Publish } from "./prototype.js";
 import { Voice } from "./voice.js";
-import { type Publish, WorkerSide } from "./worker-side.js";
+import { WorkerSide } from "./worker-side.js";
 
-/** How often the prototype's PING is published. */
+/** How often the prototype's PING is said. */
 const PUBLISH_MS = 1_000;
 
 export const openScale0Door: OpenDoor = async ({ core, complaints, conversations, settings }, { host, ports }) => {
@@ -41,6 +42,7 @@ export const openScale0Door: OpenDoor = async ({ core, complaints, conversations
   const parts: Parts = {
     core,
     pool: settings.pool ?? DEFAULT_POOL,
+    keys: settings.curve !== undefined,
     brokers: new Brokers(core, {
       identity: `${name}:${workers.port}`,
       worker_uri: uri(workers),
@@ -56,7 +58,7 @@ export const openScale0Door: OpenDoor = async ({ core, complaints, conversations
   const workerSide = new WorkerSide(parts, voiceOf(workers), publish);
   workerEars.belongTo(workerSide);
   clientEars.belongTo(clientSide);
-  const pings = setInterval(() => publish("PING", String(Math.round(now()))), PUBLISH_MS);
+  const pings = setInterval(() => workerSide.pingPrototypes(String(Math.round(now()))), PUBLISH_MS);
   const unlisten = [
     core.config.onChanged(() => workerSide.configChanged()),
     core.maintenance.onChanged((draining) => {

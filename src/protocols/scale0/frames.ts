@@ -1,6 +1,7 @@
 /**
  * A message of Scale0 is several frames: the command, a JSON object with its parameters, and any number of frames that are nobody's
- * business but those of its two ends. A REQ socket puts an empty frame before it and wants one before the answer.
+ * business but those of its two ends. A REQ socket puts an envelope before it and wants the same before the answer: an empty frame, and
+ * before that a number of four bytes where it was told to match answers to what it asked.
  */
 import { LaboroError } from "../../model/errors.js";
 import { COMMANDS, type Command, type Parameters } from "./commands.js";
@@ -9,49 +10,71 @@ export interface Message {
   readonly command: Command;
   readonly parameters: Parameters;
   readonly body: readonly Uint8Array[];
+  /** There were no frames for the body: it stood among the parameters. */
+  readonly inline?: true;
 }
+
+/** Of a REQ socket; empty for any other. */
+export type Envelope = readonly Uint8Array[];
 
 /** What came in, whatever it is. */
 export type Heard =
-  | ({ readonly kind: "message"; readonly delimited: boolean } & Message)
+  | ({ readonly kind: "message"; readonly envelope: Envelope } & Message)
   /** Of the prototype: a word and one value as text. */
   | { readonly kind: "prototype"; readonly word: PrototypeWord; readonly value: string }
-  | { readonly kind: "unknown"; readonly delimited: boolean; readonly command: string }
-  | { readonly kind: "malformed"; readonly delimited: boolean; readonly why: string };
+  | { readonly kind: "unknown"; readonly envelope: Envelope; readonly command: string }
+  | { readonly kind: "malformed"; readonly envelope: Envelope; readonly why: string };
 
-export const PROTOTYPE_WORDS = ["READY", "PING", "HEARTBEAT"] as const;
+export const PROTOTYPE_WORDS = ["READY", "PING", "PONG", "HEARTBEAT"] as const;
 export type PrototypeWord = (typeof PROTOTYPE_WORDS)[number];
 
 /** Bytes of the parameters; a CONFIG repeats the config in them. */
 const PARAMETER_BYTES = 1024 * 1024;
 const COMMAND_BYTES = 64;
 
-const EMPTY = Buffer.alloc(0);
+export const DELIMITER: Envelope = [Buffer.alloc(0)];
+const NUMBER_BYTES = 4;
 
 export function readFrames(frames: readonly Uint8Array[]): Heard {
-  const delimited = frames[0]?.length === 0 && frames.length > 1;
-  const [first, second, ...body] = delimited ? frames.slice(1) : frames;
-  const malformed = (why: string): Heard => ({ kind: "malformed", delimited, why });
+  const envelope = envelopeOf(frames);
+  const [first, second, ...body] = envelope.length === 0 ? frames : frames.slice(envelope.length);
+  const malformed = (why: string): Heard => ({ kind: "malformed", envelope, why });
   if (first === undefined || first.length === 0) return malformed("no command");
   if (first.length > COMMAND_BYTES) return malformed(`a command of ${first.length} bytes`);
   const word = textOf(first);
-  const known = COMMANDS.find((command) => command === word);
+  const known = COMMANDS.find((command) => command === (LATER[word] ?? word));
   const value = second === undefined ? undefined : textOf(second.subarray(0, PARAMETER_BYTES + 1));
   const early = PROTOTYPE_WORDS.find((one) => one === word);
-  if (early !== undefined && value !== undefined && body.length === 0 && (known === undefined || !/^\s*\{/.test(value)))
+  if (early !== undefined && value !== undefined && body.length === 0 && !/^\s*\{/.test(value))
     return { kind: "prototype", word: early, value };
-  if (known === undefined) return { kind: "unknown", delimited, command: printable(word) };
+  if (known === undefined) return { kind: "unknown", envelope, command: printable(word) };
   if (second === undefined || value === undefined) return malformed(`${word} without parameters`);
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
   const parameters = objectIn(value);
   if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
-  return { kind: "message", delimited, command: known, parameters: respelled(parameters), body };
+  const message = { kind: "message", envelope, command: known, parameters: respelled(parameters), body } as const;
+  return body.length === 0 && isWork(known) && isGiven(parameters.body)
+    ? { ...message, body: [Buffer.from(asText(parameters.body))], inline: true }
+    : message;
 }
 
-export function writeFrames({ command, parameters, body }: Message, delimited = false): Uint8Array[] {
-  const frames = [Buffer.from(command), Buffer.from(JSON.stringify(parameters)), ...body];
-  return delimited ? [EMPTY, ...frames] : frames;
+const isWork = (command: Command): boolean => /^(?:WORK|TASK)/.test(command);
+const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
+const asText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+export function writeFrames({ command, parameters, body }: Message, envelope: Envelope = []): Uint8Array[] {
+  return [...envelope, Buffer.from(command), Buffer.from(JSON.stringify(parameters)), ...body];
 }
+
+function envelopeOf([first, second, third]: readonly Uint8Array[]): Envelope {
+  if (first === undefined || second === undefined) return [];
+  if (first.length === 0) return DELIMITER;
+  const numbered = first.length === NUMBER_BYTES && second.length === 0 && third !== undefined;
+  // A copy: what it was cut from may be large.
+  return numbered && !isWord(textOf(first)) ? [Buffer.from(first), ...DELIMITER] : [];
+}
+
+const isWord = (text: string): boolean => [...COMMANDS, ...PROTOTYPE_WORDS].some((word) => word === text);
 
 /** For the side that connects: anything but a message is a fault of the other end. */
 export function readMessage(frames: readonly Uint8Array[]): Message {
@@ -77,6 +100,9 @@ function objectIn(text: string): Parameters | undefined {
     return undefined;
   }
 }
+
+/** What the later notes call it. */
+const LATER: Readonly<Record<string, Command>> = { ERROR: "DISCONNECTERROR" };
 
 /** As the text spells them in places. */
 const SPELLINGS: Readonly<Record<string, string>> = {

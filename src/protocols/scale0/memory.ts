@@ -35,6 +35,8 @@ export function remember(path: string, remembered: Remembered): void {
 /** The brokers that a config names, the preferred one first. */
 export function brokersIn(config: Config): BrokerEntry[] {
   const preferred = isConfig(config.preferred_broker) ? [config.preferred_broker] : [];
-  const all = readBrokers([...preferred, ...(Array.isArray(config.brokers) ? config.brokers : [])]);
+  // One alone may have come from a format that does not mark lists.
+  const group = isConfig(config.brokers) ? [config.brokers] : Array.isArray(config.brokers) ? config.brokers : [];
+  const all = readBrokers([...preferred, ...group]);
   return all.filter((one, at) => all.findIndex(({ identity }) => identity === one.identity) === at);
 }

@@ -2,24 +2,20 @@
 import { asLaboroError } from "../../model/errors.js";
 import type { Peer } from "../zeromq/index.js";
 import { WorkerSession } from "./broker-worker.js";
-import { type Command, readConnect, readPing, splitServices } from "./commands.js";
+import { type Command, readConnect, readPing } from "./commands.js";
 import { type Heard, type Message, readFrames } from "./frames.js";
-import type { Parts } from "./parts.js";
+import { type Parts, pong } from "./parts.js";
+import { Prototypes, type Publish } from "./prototype.js";
 import type { Voice } from "./voice.js";
-
-/** Says something to all workers of the prototype's dialect that listen for it. */
-export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
 
 const DOUBT_MS = 50;
 /** Of a broker; those of ZeroMQ are no longer. */
 const LONGEST_IDENTITY = 255;
 
-type Prototype = Extract<Heard, { kind: "prototype" }>;
-
 export class WorkerSide {
   readonly #parts: Parts;
   readonly #voiceOf: (peer: Peer) => Voice;
-  readonly #publish: Publish;
+  readonly #prototypes: Prototypes;
   readonly #voices = new Map<string, Voice>();
   readonly #sessions = new Map<string, WorkerSession>();
   /** Where workers would rather be that asked for another broker, and have not connected here yet. */
@@ -29,11 +25,16 @@ export class WorkerSide {
   constructor(parts: Parts, voiceOf: (peer: Peer) => Voice, publish: Publish) {
     this.#parts = parts;
     this.#voiceOf = voiceOf;
-    this.#publish = publish;
+    const sessions = {
+      of: (peer: Peer) => this.#sessions.get(peer.key),
+      begin: (peer: Peer, voice: Voice) => this.#begin(peer, voice),
+    };
+    this.#prototypes = new Prototypes(sessions, publish, parts.keys);
   }
 
   joined(peer: Peer): void {
     const voice = this.#voiceOf(peer);
+    if (peer.socketType === "REQ") voice.takeTurns();
     this.#voices.set(peer.key, voice);
     this.#sessions.get(peer.key)?.back(voice);
   }
@@ -43,6 +44,8 @@ export class WorkerSide {
     this.#voices.delete(peer.key);
     this.#homes.delete(peer.key);
     this.#sessions.get(peer.key)?.cut();
+    // An automatic identity does not come again.
+    if (peer.identity[0] === 0) this.#prototypes.gone(peer.key, true);
   }
 
   /** A connection is over, and it is not known whose: what cannot be said to a worker tells. Once for many at a time. */
@@ -57,25 +60,28 @@ export class WorkerSide {
     const voice = this.#voices.get(peer.key);
     if (voice === undefined || voice.ignored) return;
     const heard = readFrames(frames);
+    // Where ZeroMQ does not tell, the empty frame in front does.
+    if (peer.socketType === "" && heard.kind !== "prototype" && heard.envelope.length > 0) voice.takeTurns();
     voice.heard(heard);
     try {
       this.#hear(peer, voice, heard);
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
-      if (code === "LABORO_BAD_INPUT") this.#fault(peer, voice, 400, message, false);
+      if (code === "LABORO_BAD_INPUT") this.#fault(peer, voice, 400, message);
       else this.#parts.complain(peer.address, message, code);
     }
+    if (heard.kind === "prototype") return;
+    if (this.#sessions.has(peer.key)) voice.settle("PONG", () => pong(this.#parts.core));
+    else voice.settle("FORCENEGOTIATE", () => ({ reason: "this broker does not know you" }));
   }
 
   #hear(peer: Peer, voice: Voice, heard: Heard): void {
     if (heard.kind === "prototype") {
-      this.#hearPrototype(peer, voice, heard);
-    } else if (heard.delimited) {
-      this.#fault(peer, voice, 400, "a REQ socket cannot hear what it did not ask for: workers are DEALERs", true);
+      this.#prototypes.hear(peer, voice, heard);
     } else if (heard.kind === "malformed") {
-      this.#fault(peer, voice, 400, heard.why, false);
+      this.#fault(peer, voice, 400, heard.why);
     } else if (heard.kind === "unknown") {
-      this.#fault(peer, voice, 501, heard.command, false);
+      this.#fault(peer, voice, 501, heard.command);
     } else {
       this.#hearMessage(peer, voice, heard);
       voice.understood();
@@ -88,6 +94,7 @@ export class WorkerSide {
     switch (command) {
       case "CONNECT": {
         const connect = readConnect(parameters);
+        this.#prototypes.gone(peer.key, true);
         if (session?.reborn === true) session.forget(false);
         (this.#sessions.get(peer.key) ?? this.#begin(peer, voice)).connect(connect);
         return;
@@ -111,25 +118,15 @@ export class WorkerSide {
         return;
       }
       default:
-        this.#fault(peer, voice, 400, misplaced(command, this.#parts.brokers.self.client_uri), false);
+        this.#fault(peer, voice, 400, misplaced(command, this.#parts.brokers.self.client_uri));
     }
-  }
-
-  #hearPrototype(peer: Peer, voice: Voice, { word, value }: Prototype): void {
-    const session = this.#sessions.get(peer.key);
-    if (word === "READY") {
-      if (session?.reborn === true) session.forget(false);
-      this.#publish(peer.identity, "OK");
-      (this.#sessions.get(peer.key) ?? this.#begin(peer, voice)).ready(splitServices(value));
-      return;
-    }
-    session?.signOfLife();
-    if (word === "HEARTBEAT") this.#publish(peer.identity, "HEARTBEAT", value);
   }
 
   #begin(peer: Peer, voice: Voice): WorkerSession {
-    const session: WorkerSession = new WorkerSession(this.#parts, voice, () => {
-      if (this.#sessions.get(peer.key) === session) this.#sessions.delete(peer.key);
+    const session: WorkerSession = new WorkerSession(this.#parts, voice, (orderly) => {
+      if (this.#sessions.get(peer.key) !== session) return;
+      this.#sessions.delete(peer.key);
+      this.#prototypes.gone(peer.key, orderly);
     });
     this.#sessions.set(peer.key, session);
     const home = this.#homes.get(peer.key);
@@ -139,10 +136,15 @@ export class WorkerSide {
   }
 
   /** It is told what is wrong, and is forgotten if it was known. */
-  #fault(peer: Peer, voice: Voice, code: 400 | 501, why: string, delimited: boolean): void {
+  #fault(peer: Peer, voice: Voice, code: 400 | 501, why: string): void {
     this.#parts.complain(peer.address, why);
-    voice.fault(code, why, delimited);
+    voice.fault(code, why);
     this.#sessions.get(peer.key)?.forget(false);
+  }
+
+  /** Each second, for those of the prototype. */
+  pingPrototypes(time: string): void {
+    this.#prototypes.ping(time);
   }
 
   configChanged(): void {
@@ -157,6 +159,7 @@ export class WorkerSide {
   close(): void {
     clearTimeout(this.#doubt);
     for (const session of [...this.#sessions.values()]) session.close("the broker is stopping");
+    this.#prototypes.close();
     for (const voice of this.#voices.values()) voice.end();
   }
 }

@@ -43,9 +43,12 @@ describe("a Scale0 client", () => {
       const asked = client.request("echo", "x");
       const refused = expect(asked).rejects.toMatchObject({ code, message: `${status}: why` });
       const [, { message_id }] = await broker.hear();
-      await broker.say("DISCONNECTERROR", { code: status, message: "why", message_id });
+      await broker.say(status === 400 ? "ERROR" : "DISCONNECTERROR", { code: status, message: "why", message_id });
       await refused;
     }
+    const inline = client.request("echo", "x");
+    await broker.say("WORKREPLY", { message_id: (await broker.hear())[1].message_id, body: "among them" });
+    expect(text(await inline)).toEqual(["among them"]);
     const failing = client.request("echo", "x");
     const failed = expect(failing).rejects.toMatchObject({ code: "LABORO_SERVICE_FAILED", message: "no luck" });
     await broker.say("WORKREPLY", { message_id: (await broker.hear())[1].message_id, error: "E" }, "no luck");

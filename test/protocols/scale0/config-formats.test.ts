@@ -196,8 +196,8 @@ describe("what is written", () => {
     expect(await writeConfig("ZFL", EXAMPLE, 3)).toMatchInlineSnapshot(`
       "# config version 3
       identity = w1
-      services
-          $item = upper
+      # a list of one
+      services = upper
       brokers
           identity = east
           worker_uri = tcp://east:8081
@@ -222,7 +222,7 @@ describe("what is written", () => {
               $item = x
       "2nd name" = 'say "hi" # there'
       lines = "a\\nb"
-      both = "'\\""
+      both = "'\\u0022"
       "
     `);
   });
@@ -246,6 +246,15 @@ describe("what people write", () => {
       "    EMPTY = ''",
       "services = a",
       "services = b",
+      "    ",
+      "# a list of one",
+      "brokers",
+      "    identity = east",
+      "    # a list of one",
+      "",
+      "    services = a",
+      "tags",
+      "    $item = big",
       "",
     ].join("\r\n");
     expect(await parseConfig("ZFL", zfl)).toEqual({
@@ -254,6 +263,8 @@ describe("what people write", () => {
       hash: "#2",
       environment: { LANG: "C.UTF-8", EMPTY: "" },
       services: ["a", "b"],
+      brokers: [{ identity: "east", services: "a" }],
+      tags: ["big"],
     });
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { curveKeyPair, Dealer, Subscriber } from "zeromq";
+import { curveKeyPair, Dealer, Request, Subscriber } from "zeromq";
 import { openScale0Client } from "../../../src/protocols/scale0/client.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker.js";
 import { until } from "../../support/wait.js";
@@ -64,6 +64,27 @@ describe("a door with CURVE", () => {
     socket.connect(shop.published);
     socket.subscribe("PING");
     expect((await socket.receive())[0]?.toString()).toBe("PING");
+  });
+
+  it("gives work to a worker with a REQ socket, though ZeroMQ does not tell that it has one", async () => {
+    const { shop, broker, known } = await openWithKeys();
+    const socket = new Request({
+      linger: 0,
+      receiveTimeout: 20_000,
+      curvePublicKey: known.publicKey,
+      curveSecretKey: known.secretKey,
+      curveServerKey: broker.publicKey,
+    });
+    const worker = new Literal(socket, shop.workers);
+    expect((await worker.ask("CONNECT", { services: ["echo"] }))[0]).toBe("CONFIG");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    const asked = shop.client.request("echo", Buffer.from("secret"));
+    let said = await worker.ask("PING", {});
+    while (said[0] === "PONG") said = await worker.ask("PING", {});
+    expect([said[0], said[2]]).toEqual(["WORKREQUEST", "secret"]);
+    const { work_request_identifier } = said[1];
+    expect((await worker.ask("WORKREPLY", { work_request_identifier }, "kept"))[0]).toBe("PONG");
+    expect((await asked).toString()).toBe("kept");
   });
 
   it("shuts out a key that is not known, the broker's wrong key, and who has none", async () => {

@@ -25,6 +25,7 @@ describe("laboro decode scale0", () => {
   it("names what the prototype says", () => {
     expect(decode("READY", "a,b")).toEqual([{ name: "READY", fields: { value: "a,b" } }]);
     expect(decode("PING", "1700000000000")).toEqual([{ name: "PING", fields: { value: "1700000000000" } }]);
+    expect(decode("OK", "")).toEqual([{ name: "OK", fields: {} }]);
     expect(decode("w1", "OK")).toEqual([{ name: "OK", fields: { peer: "w1" } }]);
     expect(decode("w1", "HEARTBEAT", "5")).toEqual([{ name: "HEARTBEAT", fields: { peer: "w1", value: "5" } }]);
   });

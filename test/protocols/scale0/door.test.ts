@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import { answerOne, dealer, openScale0, req, startedWorker } from "./kit.js";
+import { answerOne, dealer, numbering, openScale0, req, startedWorker } from "./kit.js";
 
 describe("a worker's startup", () => {
   it("is CONNECT, CONFIG, PING, PONG, and only that PING registers it", async () => {
@@ -65,6 +65,7 @@ describe("work", () => {
       time: expect.any(Number),
       config_version: 0,
       work_request_identifier: expect.stringMatching(/^c1\/m1\//),
+      work_request_indentifier: parameters.work_request_identifier,
     });
     expect(body.map((frame) => Buffer.from(frame))).toEqual([Buffer.from("one"), Buffer.alloc(0), binary]);
     const { work_request_identifier } = parameters;
@@ -84,6 +85,29 @@ describe("work", () => {
       expect(await client.hear()).toEqual(["WORKREPLY", message_id === undefined ? {} : { message_id }, "hello"]);
     }
     expect((await client.ask("PING", { time: 1 + Date.now() }))[0]).toBe("PONG");
+  });
+
+  it("goes back to a REQ client that numbers what it says under the same number", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1");
+    const client = numbering(shop.clients);
+    for (const body of ["one", "two"]) {
+      await client.say("WORKREQUEST", { service: "echo", message_id: body }, body);
+      await answerOne(worker);
+      expect(await client.hear()).toEqual(["WORKREPLY", { message_id: body }, body]);
+    }
+    expect((await client.ask("PING", {}))[0]).toBe("PONG");
+    expect((await client.ask("DANCE", {}))[1]).toMatchObject({ code: 501 });
+    // It gives up on one answer, and gets the next one.
+    await client.say("WORKREQUEST", { service: "echo", message_id: "slow" }, "slow");
+    expect((await client.ask("PING", {}))[0]).toBe("PONG");
+    const number = Buffer.from([0, 1, 2, 255]);
+    const plain = dealer(shop.clients, "c1");
+    await plain.sayFrames(number, "", "PING", "{}");
+    expect((await plain.hearFrames()).slice(0, 3)).toEqual([number, Buffer.alloc(0), Buffer.from("PONG")]);
+    // Four letters alone are no number.
+    await plain.sayFrames("TASK", "", "x");
+    expect((await plain.hear())[1]).toMatchObject({ code: 400 });
   });
 
   it("is called TASK by the later notes, and answered in the word that was used", async () => {
@@ -107,6 +131,28 @@ describe("work", () => {
     expect((await other.hear())[0]).toBe("TASK");
   });
 
+  it("has an id and a body among its parameters, as the later notes have them", async () => {
+    const shop = await openScale0();
+    const client = dealer(shop.clients, "c1");
+    const worker = await startedWorker(shop, "w1", { more: { work: "TASK" } });
+    await client.say("TASK", { service: "echo", id: "mine", body: "ä" });
+    const [command, { id, work_request_identifier, body, time }, frame] = await worker.hear();
+    expect([command, body, frame]).toEqual(["TASK", "ä", "ä"]);
+    expect([id, work_request_identifier]).toEqual(Array(2).fill(expect.stringMatching(/^c1\/mine\//)));
+    await worker.say("TASKREPLY", { id, time, config_version: 0, body: "ö" });
+    expect(await client.hear()).toEqual(["TASKREPLY", { id: "mine", body: "ö" }, "ö"]);
+    await worker.say("PING", {});
+    // Each end as it likes.
+    await client.say("WORKREQUEST", { service: "echo", message_id: 2 }, "x");
+    const [, second] = await worker.hearOf("TASK");
+    await worker.say("TASKREPLY", { id: second.id, body: { y: 1 } });
+    expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 2 }, '{"y":1}']);
+    expect(await client.ask("TASK", { service: 7, id: 3 })).toEqual([
+      "DISCONNECTERROR",
+      { code: 400, message: expect.any(String), id: 3 },
+    ]);
+  });
+
   it("of several services of one worker comes with the service's name", async () => {
     const shop = await openScale0();
     const worker = await startedWorker(shop, "w1", { services: ["a", "b"] });
@@ -116,6 +162,25 @@ describe("work", () => {
       expect((await answerOne(worker, service))[1]).toMatchObject({ service });
       expect(await client.hear()).toEqual(["WORKREPLY", { message_id: service }, service]);
     }
+  });
+
+  it("of a service that a worker offers from its next CONNECT on waits for that, and none of the old comes any more", async () => {
+    const shop = await openScale0();
+    const worker = await startedWorker(shop, "w1", { services: ["old"] });
+    const client = dealer(shop.clients, "c1");
+    await client.say("WORKREQUEST", { service: "new", message_id: 1 }, "a");
+    await client.say("WORKREQUEST", { service: "old", message_id: 2 }, "b");
+    const [, { work_request_identifier }, body] = await worker.hear();
+    expect(body).toBe("b");
+    // What it has it may still answer.
+    expect((await worker.ask("CONNECT", { services: "new,newer" }))[0]).toBe("CONFIG");
+    await worker.say("WORKREPLY", { work_request_identifier }, "B");
+    expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 2 }, "B"]);
+    await client.say("WORKREQUEST", { service: "old", message_id: 3, timeout: 300 }, "c");
+    expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    expect((await worker.hear())[2]).toBe("a");
+    expect((await client.hear())[1]).toMatchObject({ code: 504, message_id: 3 });
+    expect(await shop.client.workers()).toMatchObject([{ services: ["new", "newer"] }]);
   });
 
   it("goes to the worker that was used longest ago, and only to one that has PINGed since", async () => {

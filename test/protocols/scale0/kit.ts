@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { Dealer, Request, Subscriber } from "zeromq";
+import { Dealer, Request, Router, Subscriber } from "zeromq";
 import { type Broker, type BrokerOptions, type Client, connect, startBroker } from "../../../src/client/index.js";
 
 export type Said = readonly [command: string, parameters: Record<string, unknown>, ...body: string[]];
@@ -118,7 +118,15 @@ export const dealer = (url: string, routingId?: string): Literal =>
     url,
   );
 
-export const req = (url: string): Literal => new Literal(new Request({ linger: 0, receiveTimeout: RECEIVE_MS }), url);
+export const req = (url: string, routingId?: string): Literal =>
+  new Literal(
+    new Request({ linger: 0, receiveTimeout: RECEIVE_MS, ...(routingId === undefined ? {} : { routingId }) }),
+    url,
+  );
+
+/** A REQ socket that matches answers to what it said, and need not wait for them. */
+export const numbering = (url: string): Literal =>
+  new Literal(new Request({ linger: 0, receiveTimeout: RECEIVE_MS, correlate: true, relaxed: true }), url);
 
 export const subscriber = (url: string, ...topics: string[]): Subscriber => {
   const socket = new Subscriber({ linger: 0, receiveTimeout: RECEIVE_MS });
@@ -127,6 +135,14 @@ export const subscriber = (url: string, ...topics: string[]): Subscriber => {
   atEnd(() => socket.close());
   return socket;
 };
+
+/** A socket that others connect to. */
+export async function router(): Promise<{ readonly url: string; hear(): Promise<string[]> }> {
+  const socket = new Router({ linger: 0, receiveTimeout: RECEIVE_MS });
+  await socket.bind("tcp://127.0.0.1:*");
+  atEnd(() => socket.close());
+  return { url: socket.lastEndpoint ?? "", hear: async () => (await socket.receive()).map(String) };
+}
 
 export interface WorkerStart {
   readonly services?: readonly string[];

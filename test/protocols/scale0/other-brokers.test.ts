@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { GroupBroker } from "../../../src/broker/config/group.js";
+import { until } from "../../support/wait.js";
 import { answerOne, dealer, openScale0, req, type Scale0Shop, startedWorker } from "./kit.js";
 
 const ELSEWHERE = { identity: "west", worker_uri: "tcp://10.0.0.2:8081", client_uri: "tcp://10.0.0.2:8080" };
@@ -92,7 +93,12 @@ describe("draining the broker", () => {
     expect((await client.ask("NEEDBROKER", {}))[1]).toMatchObject({ code: 503 });
     expect((await worker.ask("NEEDBROKER", {}))[1]).toMatchObject({ code: 503 });
     expect((await worker.ask("PING", {}))[0]).toBe("PONG");
+    // One that comes now is let in, and waits like the others.
+    const late = await startedWorker(shop, "late");
     await shop.client.ask("drainBroker", { draining: false });
+    expect((await late.ask("PING", {}))[0]).toBe("PONG");
+    late.close();
+    await until("only the first is left", async () => (await shop.client.workers()).length === 1);
     await worker.ask("PING", {});
     await client.say("WORKREQUEST", { service: "echo", message_id: 2 }, "x");
     await answerOne(worker);

@@ -83,11 +83,13 @@ describe("what cannot be understood", () => {
     expect((await dealer(shop.clients, "c2").ask("PING", {}))[0]).toBe("PONG");
   });
 
-  it("of a REQ socket that would be a worker is refused, in a way that it can hear", async () => {
+  it("is refused to a worker with a REQ socket in a way that it can hear", async () => {
     const shop = await openScale0();
     const worker = req(shop.workers);
-    expect(await worker.ask("CONNECT", {})).toEqual(error(400, /REQ/));
-    expect(await worker.ask("PING", {})).toEqual(error(400, /REQ/));
+    expect(await worker.ask("DANCE", {})).toEqual(error(501, /DANCE/));
+    expect(await worker.ask("CONNECT", { slots: 0 })).toEqual(error(400, /slots/));
+    expect(await worker.ask("TASK", {})).toEqual(error(400, /client port/));
+    expect((await worker.ask("CONNECT", {}))[0]).toBe("CONFIG");
   });
 });
 
@@ -105,6 +107,10 @@ describe("a broker disconnects", () => {
     const worker = await startedWorker(shop, "w1");
     const client = dealer(shop.clients, "c1");
     expect((await worker.ask("PING", { time: Date.now() - 50_000 }))[0]).toBe("PONG");
+    // Seconds, as some languages count them.
+    const time = Date.now() / 1_000;
+    expect(await client.ask("PING", { time })).toEqual(["PONG", expect.objectContaining({ time })]);
+    expect(await client.ask("PING", { time: time - 70 })).toEqual(error(409, /behind/));
     expect(await client.ask("PING", { time: Date.now() + 70_000 })).toEqual(error(409, /ahead of/));
     expect(await worker.ask("PING", { time: Date.now() - 70_000 })).toEqual(error(409, /behind/));
     expect(await shop.client.workers()).toEqual([]);
@@ -153,6 +159,15 @@ describe("a broker disconnects", () => {
     expect(await client.hear()).toEqual(["WORKREPLY", { message_id: "again" }, "2"]);
     expect(await asleep.hearOf("DISCONNECTERROR")).toEqual(error(408, /900 ms/));
     expect((await asleep.ask("PING", {}))[0]).toBe("FORCENEGOTIATE");
+  });
+
+  it("with 408 by its own interval, where the worker's is shorter", async () => {
+    const shop = await openScale0();
+    await shop.client.ask("configSet", { settings: { heartbeat_interval: 200 } });
+    const worker = dealer(shop.workers, "w1");
+    await worker.ask("CONNECT", {});
+    expect((await worker.ask("PING", { heartbeat_interval: 10 }))[0]).toBe("PONG");
+    expect(await worker.hear()).toEqual(error(408, /600 ms/));
   });
 
   it("with 503 and 504 no client, but single requests", async () => {

@@ -107,6 +107,16 @@ describe("a Scale0 worker", () => {
     await expect(worker.ended).rejects.toMatchObject({ code: expected, message: `${code}: not you` });
   });
 
+  it("takes id, body and ERROR from a broker that speaks as the later notes do", async () => {
+    const broker = await LiteralBroker.open();
+    const worker = await start({ broker: broker.url });
+    await broker.welcome({ heartbeat_interval: 60_000 });
+    await broker.say("TASK", { service: "upper", id: "c/1", body: "abc" });
+    expect(await broker.hearOf("TASKREPLY")).toEqual(["TASKREPLY", { id: "c/1" }, "ABC"]);
+    await broker.say("ERROR", { code: 401, message: "not you" });
+    await expect(worker.ended).rejects.toMatchObject({ code: "LABORO_FORBIDDEN", message: "401: not you" });
+  });
+
   it("ends in peace with 444", async () => {
     const broker = await LiteralBroker.open();
     const worker = await start({ broker: broker.url });
