@@ -43,12 +43,15 @@ function optionDescription(option: Option): string {
   const takesValue = option.required || option.optional;
   const parts = [
     argChoices === undefined ? "" : `one of ${argChoices.join(", ")}`,
-    worded || !takesValue || defaultValue === undefined || (Array.isArray(defaultValue) && defaultValue.length === 0)
+    worded || !takesValue || defaultValue === undefined || isEmpty(defaultValue)
       ? ""
       : `default: ${defaultValueDescription ?? String(defaultValue)}`,
   ].filter((part) => part !== "");
   return parts.length === 0 ? description : `${description} (${parts.join("; ")})`;
 }
+
+const isEmpty = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0;
 
 export function packageVersion(): string {
   const file = new URL("../../package.json", import.meta.url);

@@ -62,18 +62,21 @@ const LONGEST_HEARTBEAT = 3_600_000;
 export function readSettings(config: Config, at = "config: "): Settings {
   const read = <T>(name: string, how: (value: unknown, what: string) => T): T | undefined =>
     input.optional(Object.hasOwn(config, name) ? config[name] : undefined, `${at}${name}`, how);
-  const texts = (most: number) => (value: unknown, what: string) => input.list(value, what, most, input.text);
+  const texts = (most: number) => (value: unknown, what: string) => input.list(listed(value), what, most, input.text);
   return input.present({
     heartbeatMs: read("heartbeat_interval", (value, what) => input.integer(value, what, 50, LONGEST_HEARTBEAT)),
     environment: read("environment", readEnvironment),
     tags: read("tags", texts(1024)),
     slots: read("slots", (value, what) => input.integer(value, what, 1, 100_000)),
     services: read("services", texts(1024)),
-    brokers: read("brokers", (value, what) => input.list(value, what, 1000, readPlace)),
+    brokers: read("brokers", (value, what) => input.list(listed(value), what, 1000, readPlace)),
     switchBack: read("switch_back", input.flag),
     clockTolerance: read("clock_tolerance", (value, what) => input.integer(value, what, 1, Number.MAX_SAFE_INTEGER)),
   });
 }
+
+/** A list of one, as a person writes it in a format that has no lists. */
+const listed = (value: unknown): unknown => (Array.isArray(value) ? value : [value]);
 
 function readEnvironment(value: unknown, what: string): Record<string, string> {
   const members = Object.entries(input.fields(value, what)).map(([name, one]) => {
