@@ -46,6 +46,8 @@ export interface BrokerOptions {
   /** How long and how much of what has ended is kept; all of it if absent. */
   readonly retention?: Retention;
   readonly allowNetworkFilesystem?: boolean;
+  /** What it keeps in the data directory survives its own end, but the last of it not that of the machine: for who has the results elsewhere. */
+  readonly relaxed?: boolean;
   /** For several brokers: the URL of a PostgreSQL database, or how to open a store that others share. In the data directory if absent. */
   readonly store?: string | (() => Store);
   /** How long the others wait for a sign of this broker before they take it for dead; 10 s if absent. */
@@ -203,9 +205,9 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
 const listed = (doors: readonly OpenedDoor[]): { name: string; url: string }[] =>
   doors.flatMap(({ name, urls }) => urls.map((url) => ({ name, url })));
 
-const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem }: BrokerOptions): Store =>
+const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }: BrokerOptions): Store =>
   openSqliteStore({
-    dir,
+    ...{ dir, relaxed },
     log: (line) => log.warn({}, line),
     ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });

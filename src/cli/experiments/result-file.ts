@@ -26,7 +26,9 @@ export class Drafts {
   readonly #folder: string;
   readonly #ready: Draft[] = [];
   #number = 0;
-  #making = false;
+  /** On their way. */
+  #making = 0;
+  #closed = false;
 
   /** A path of bytes, on the same file system as the results. */
   constructor(folder: string) {
@@ -35,26 +37,35 @@ export class Drafts {
 
   take(): Draft {
     const draft = this.#ready.pop() ?? this.#make();
-    if (!this.#making) setImmediate(() => this.#makeReady());
-    this.#making = true;
+    this.#makeReady();
     return draft;
   }
 
   close(): void {
+    this.#closed = true;
     for (const { fd } of this.#ready.splice(0)) fs.closeSync(fd);
   }
 
   #make(): Draft {
-    const path = `${this.#folder}/${++this.#number}.res`;
+    const path = this.#next();
     return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
   }
 
+  #next(): string {
+    return `${this.#folder}/${++this.#number}.res`;
+  }
+
   #makeReady(): void {
-    this.#making = false;
-    try {
-      while (this.#ready.length < READY) this.#ready.push(this.#make());
-    } catch {
-      // Who takes the next one is told why.
+    while (this.#ready.length + this.#making < READY) {
+      const path = this.#next();
+      this.#making++;
+      fs.open(bytesOf(path), "w", 0o666, (cause, fd) => {
+        this.#making--;
+        // Who takes the next one is told what is wrong.
+        if (cause !== null) return;
+        if (this.#closed) fs.closeSync(fd);
+        else this.#ready.push({ path, fd });
+      });
     }
   }
 }

@@ -55,22 +55,26 @@ export class Incoming {
   }
 
   /**
-   * All of it is here; resolves when it is on disk: true where it is the task's result, false where the task has become another's. An
-   * experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells dispatch,
-   * and resolves when that is recorded. Rejects where the file could not be written.
+   * All of it is here; true where it is the task's result, false where the task has become another's. `kept` is called when it is on disk:
+   * an experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells
+   * dispatch, and resolves when that is recorded. Rejects where the file could not be written.
    */
-  async record(settle: (done: Done) => Promise<void>): Promise<boolean> {
+  async record(settle: (done: Done) => Promise<void>, kept: () => void): Promise<boolean> {
     const how = this.#how();
     await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
     const holder = this.#core.state.workers.get(this.worker);
-    if (holder === undefined || claimOf(holder, job, index)?.attempt !== attempt) {
+    const counts = holder !== undefined && claimOf(holder, job, index)?.attempt === attempt;
+    if (this.#file !== undefined || !counts) kept();
+    if (!counts) {
       this.abandon();
       return false;
     }
     this.#file?.publish();
     const recorded = settle({ job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how });
-    if (this.#file === undefined) await recorded;
+    if (this.#file !== undefined) return true;
+    await recorded;
+    kept();
     return true;
   }
 

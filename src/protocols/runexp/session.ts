@@ -199,10 +199,14 @@ export class Session implements TcpPeer {
     const port = this.#port;
     this.#incoming = undefined;
     if (port === undefined) return;
-    if (incoming !== undefined) {
+    // Said as early as it is true: the runner's whole connection waits for it.
+    const received = (): void => this.#side.recorded();
+    if (incoming === undefined) {
+      received();
+    } else {
       const { name, experiment } = incoming.task;
       try {
-        const counts = await incoming.record((done) => port.settle(name, done, incoming.worker));
+        const counts = await incoming.record((done) => port.settle(name, done, incoming.worker), received);
         if (counts && experiment) this.#manager.experiments?.ended(port.host, name, incoming.status);
       } catch (cause) {
         incoming.abandon();
@@ -210,7 +214,6 @@ export class Session implements TcpPeer {
         return;
       }
     }
-    this.#side.recorded();
     port.settled();
     this.#watch();
     this.#manager.lookAgain();

@@ -9,22 +9,23 @@ export type Statement = StatementSyncInstance;
 
 // Exclusive locking comes first: then the index of the log lives in memory and no shared-memory file is needed.
 // The log may grow to 16 MiB between checkpoints, each of which costs two more fsyncs.
-const SETTINGS = `
+// Relaxed, only these sync: a kill of the process loses nothing, the end of the machine what was committed since.
+const settings = (relaxed: boolean): string => `
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;
-PRAGMA synchronous = FULL;
+PRAGMA synchronous = ${relaxed ? "NORMAL" : "FULL"};
 PRAGMA wal_autocheckpoint = 4096;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA cache_size = -65536;
 PRAGMA temp_store = MEMORY;
 `;
 
-export function openDatabase(path: string): Database {
+export function openDatabase(path: string, relaxed = false): Database {
   inspectDatabase(path);
   let db: Database | undefined;
   try {
     db = new DatabaseSync(path);
-    db.exec(SETTINGS);
+    db.exec(settings(relaxed));
     migrate(db);
     return db;
   } catch (cause) {

@@ -40,11 +40,11 @@ export class Engine {
   #epoch: Epoch = 0;
   #log: (line: string) => void = () => {};
 
-  constructor(dir: string) {
+  constructor(dir: string, relaxed = false) {
     this.path = join(dir, "store.db");
     let db: Database | undefined;
     try {
-      db = openDatabase(this.path);
+      db = openDatabase(this.path, relaxed);
       this.#db = db;
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");

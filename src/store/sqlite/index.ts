@@ -30,6 +30,8 @@ export interface SqliteOptions {
   readonly dir: string;
   /** SQLite's locks and syncs cannot be trusted there; for those who know that theirs can. */
   readonly allowNetworkFilesystem?: boolean;
+  /** Commits are not waited for by the disk: only the end of the machine itself costs the last of them. */
+  readonly relaxed?: boolean;
   /** Told what a person should know: damaged output, a stale lock. */
   readonly log?: (line: string) => void;
 }
@@ -53,9 +55,9 @@ class SqliteStore implements Store {
   }
 
   async open(): Promise<Held> {
-    const { dir, allowNetworkFilesystem = false, log = () => {} } = this.#options;
+    const { dir, allowNetworkFilesystem = false, relaxed = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
-    this.#calls = new ThreadCalls({ dir }, log);
+    this.#calls = new ThreadCalls({ dir, relaxed }, log);
     try {
       const { epoch, nextJob, jobs, parcels } = await this.#calls.call("open", {});
       return { epoch, nextJob, jobs: jobs.map(jobFrom), parcels };

@@ -115,4 +115,5 @@ export type Reply =
 
 export interface ThreadData {
   readonly dir: string;
+  readonly relaxed: boolean;
 }

@@ -17,7 +17,7 @@ let engine: Engine | undefined;
 /** Quiet for so long, the thread makes room for the log. */
 const QUIET_MS = 300;
 let quiet: NodeJS.Timeout | undefined;
-let roomMade = false;
+let roomMade = data.relaxed;
 
 function makeRoom(): void {
   if (engine === undefined) return;
@@ -46,7 +46,7 @@ port.on("message", (request: Request) => {
 
 function answer(request: Request): Calls[Request["call"]]["gives"] {
   if (request.call === "open") {
-    engine = new Engine(data.dir);
+    engine = new Engine(data.dir, data.relaxed);
     return engine.begin(log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
