@@ -7,6 +7,7 @@ import { type Client, connect } from "../client/client.js";
 import { type FoundBroker, findBroker } from "../client/find-broker.js";
 import { LaboroError } from "../model/errors.js";
 import { EXIT } from "./failures.js";
+import { OWN_DATA, ownData } from "./own-data.js";
 import { remark } from "./print.js";
 import { listens } from "./probe.js";
 
@@ -57,7 +58,8 @@ async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
   } catch (cause) {
     const dir = homeInstead(choice, cause);
     if (dir === undefined) throw cause;
-    if (process.stderr.isTTY) remark("no broker runs; this is what runs in this directory have left in .laboro");
+    if (process.stderr.isTTY)
+      remark(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
     const { openHome } = await import("./run/home.js");
     const home = await openHome(dir, 0);
     return { client: home.client, close: () => home.close(false) };
@@ -66,10 +68,13 @@ async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
 
 /** The data that a run left in this directory, where no broker was named and none answers. */
 export function homeInstead(choice: BrokerChoice, cause: unknown): string | undefined {
-  const dir = resolve(".laboro");
-  if (isNamed(choice) || !existsSync(join(dir, "store.db"))) return undefined;
+  if (isNamed(choice)) return undefined;
+  const dir = ownData(".");
+  if (!existsSync(join(dir, "store.db"))) return undefined;
   return cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE" ? dir : undefined;
 }
+
+const shownData = (dir: string): string => (dir === resolve(OWN_DATA) ? OWN_DATA : dir);
 
 /** Whether a broker was named in so many words. */
 export const isNamed = ({ broker, data }: BrokerChoice): boolean =>

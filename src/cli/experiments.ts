@@ -1,6 +1,6 @@
 /** `laboro experiments`: a folder `runs/` of scripts in, `outputs/*.res` out, by runners of runexp and by this machine. For users of queueexp. */
 import { existsSync, statSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../broker/loopback.js";
 import { LaboroError } from "../model/errors.js";
@@ -9,11 +9,12 @@ import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "./abbreviations.js";
 import { Aftermath } from "./experiments/aftermath.js";
 import { runAtBroker } from "./experiments/at-broker.js";
-import { type FoundExperiment, findExperiments, HOME, latinOf, shown } from "./experiments/folder.js";
+import { type FoundExperiment, findExperiments, latinOf, shown } from "./experiments/folder.js";
 import { recoverResults } from "./experiments/result-log.js";
 import { runExperiments } from "./experiments/run.js";
 import { Screen, screenOptions } from "./experiments/screen.js";
 import { wholeNumber } from "./numbers.js";
+import { ownData } from "./own-data.js";
 import { remark } from "./print.js";
 
 interface Options {
@@ -92,7 +93,7 @@ async function perform(dir: string, options: Options): Promise<void> {
   remark(...remarks);
   if (all.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
-  const restored = recoverResults(join(outputs, HOME), latinOf(outputs));
+  const restored = recoverResults(ownData(outputs), latinOf(outputs));
   if (restored > 0) remark(`the machine had stopped: ${restored} results were written anew`);
   const aftermath = new Aftermath(latinOf(outputs));
   const left = inOrder(

@@ -1,13 +1,13 @@
 /** `laboro run`: submit, show progress and output, wait, exit truthfully. Without a broker it brings its own. */
 import { availableParallelism } from "node:os";
-import { resolve } from "node:path";
 import { Command } from "commander";
 import type { Client } from "../client/client.js";
 import { LaboroError } from "../model/errors.js";
 import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "./broker.js";
 import { wholeNumber } from "./options.js";
+import { ownData } from "./own-data.js";
 import { runBatch } from "./run/batch.js";
-import { HOME_DIR, type Home, openHome } from "./run/home.js";
+import { type Home, openHome } from "./run/home.js";
 import { onInterrupt } from "./run/interrupt.js";
 import { commandLine } from "./run/preview.js";
 import { begin } from "./run/resume.js";
@@ -107,7 +107,7 @@ function foreignBrokers(first: Client): Brokers {
 }
 
 function ownBrokers(options: Options): Brokers {
-  const dir = resolve(HOME_DIR);
+  const dir = ownData(".");
   const slots = options.jobs ?? availableParallelism();
   let home: Home | undefined;
   return {

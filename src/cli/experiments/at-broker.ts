@@ -14,9 +14,10 @@ import { resHeader, verdictOf, waitStatus } from "../../protocols/runexp/res-tex
 import { dateLine } from "../../protocols/runexp/runner/dates.js";
 import { type BrokerChoice, withBroker } from "../broker.js";
 import { EXIT } from "../failures.js";
+import { OWN_DATA } from "../own-data.js";
 import { remark } from "../print.js";
 import type { Aftermath } from "./aftermath.js";
-import { bytesOf, type FoundExperiment, HOME, latinOf, readScript, shown } from "./folder.js";
+import { bytesOf, type FoundExperiment, latinOf, readScript, shown } from "./folder.js";
 import { Drafts, ResFile, type ResFilePlace } from "./result-file.js";
 import type { Screen } from "./screen.js";
 
@@ -36,7 +37,7 @@ const DRAFTS = "fetched";
 const AT_ONCE = 64;
 
 export function runAtBroker(run: AtBroker, choice: BrokerChoice): Promise<number> {
-  const home = join(run.outputs, HOME);
+  const home = join(run.outputs, OWN_DATA);
   const folder = join(home, DRAFTS);
   mkdirSync(folder, { recursive: true });
   const drafts = new Drafts(latinOf(folder));

@@ -5,9 +5,6 @@
 import * as fs from "node:fs";
 import { LaboroError } from "../../model/errors.js";
 
-/** Beside the results: what must survive a kill. It goes when all is done. */
-export const HOME = ".laboro";
-
 export interface FoundExperiment {
   /** The path below `runs/` without its extension. */
   readonly name: string;

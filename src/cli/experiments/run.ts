@@ -21,11 +21,12 @@ import { DEFAULT_GROUP } from "../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../protocols/runexp/runner/index.js";
 import { EXIT } from "../failures.js";
 import { logger } from "../options.js";
+import { OWN_DATA, ownData } from "../own-data.js";
 import { remark } from "../print.js";
 import { type Interrupt, onInterrupt } from "../run/interrupt.js";
 import type { Aftermath } from "./aftermath.js";
 import { Batch } from "./batch.js";
-import { type FoundExperiment, HOME, latinOf, shown } from "./folder.js";
+import { type FoundExperiment, latinOf, shown } from "./folder.js";
 import { Drafts } from "./result-file.js";
 import { ResultLog } from "./result-log.js";
 import type { Screen } from "./screen.js";
@@ -53,7 +54,7 @@ const GRACE_MS = 10_000;
 
 export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const { outputs, runs, group, aftermath, screen, left } = run;
-  const home = join(outputs, HOME);
+  const home = ownData(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : complaintsOnly();
   const broker = await startBroker({
@@ -66,7 +67,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   let done = false;
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
-    const drafts = draftsIn(join(home, "drafts"));
+    // On the file system of the results.
+    const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"));
     const results = new ResultLog(home, outputs);
     // When nothing writes to it any more.
     open.unshift(() => results.close());
@@ -99,14 +101,14 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
-    if (done) rmSync(home, { recursive: true, force: true });
+    if (done) for (const folder of [home, join(outputs, OWN_DATA)]) rmSync(folder, { recursive: true, force: true });
   }
 }
 
 /** What an earlier run has left there are no results. */
 function draftsIn(folder: string): Drafts {
   rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder);
+  mkdirSync(folder, { recursive: true });
   return new Drafts(latinOf(folder));
 }
 

@@ -1,5 +1,5 @@
 /**
- * The broker that a `run` uses when none is configured: one of its own, in this process, with its data in ./.laboro. Where another
+ * The broker that a `run` uses when none is configured: one of its own, in this process, with its data in ./.laboro (own-data.ts). Where another
  * run in the same directory has one already, that one is joined; when it goes away, this process takes over from the data.
  */
 import { join } from "node:path";
@@ -17,7 +17,6 @@ export interface Home {
   close(finish: boolean): Promise<void>;
 }
 
-export const HOME_DIR = ".laboro";
 const TRIES = 50;
 const PAUSE_MS = 100;
 /** A task that is stopped at the end of a run has this long. */

@@ -1,0 +1,45 @@
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ownData } from "../../src/cli/own-data.js";
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "laboro-own-"));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+const NFS = 0x6969;
+const EXT4 = 0xef53;
+
+describe("the data of a broker of one's own", () => {
+  it("lies in the directory", () => {
+    expect(ownData(dir, { type: EXT4, mountinfo: "" })).toBe(join(dir, ".laboro"));
+    expect(existsSync(join(dir, ".laboro"))).toBe(false);
+  });
+
+  it("lies on this machine where the directory is on a network filesystem: one place for each, and for its user alone", () => {
+    const options = { type: NFS, mountinfo: "", local: join(dir, "local") };
+    const [a, b] = [join(dir, "a", "study 1"), join(dir, "b", "study 1")];
+    for (const made of [a, b]) mkdirSync(made, { recursive: true });
+    const home = join(dir, "local", `laboro-${userInfo().uid}`);
+    const place = ownData(a, options);
+    expect(place).toMatch(new RegExp(`^${home}/study_1-[0-9a-f]{16}$`));
+    expect(ownData(a, options)).toBe(place);
+    expect(ownData(b, options)).not.toBe(place);
+    expect(statSync(home).mode & 0o777).toBe(0o700);
+  });
+
+  it("is not put into a folder that others can write to, or that is a link of somebody's", () => {
+    const options = { type: NFS, mountinfo: "", local: dir };
+    const home = join(dir, `laboro-${userInfo().uid}`);
+    mkdirSync(home);
+    chmodSync(home, 0o777);
+    expect(() => ownData(dir, options)).toThrow(/not a folder that is yours alone/);
+    rmSync(home, { recursive: true });
+    mkdirSync(join(dir, "elsewhere"), { mode: 0o700 });
+    symlinkSync(join(dir, "elsewhere"), home);
+    expect(() => ownData(dir, options)).toThrow(/not a folder that is yours alone/);
+  });
+});
