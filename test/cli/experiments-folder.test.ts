@@ -126,7 +126,7 @@ describe("a result", () => {
     other.write(Buffer.alloc(300_000, "b"));
     other.abandon();
     expect(() => readFileSync(join(dir, "b.res"))).toThrow();
-    place.drafts.close();
+    await place.drafts.close();
     for (const name of readdirSync(join(dir, "drafts"))) expect(statSync(join(dir, "drafts", name)).size).toBe(0);
   });
 
@@ -134,7 +134,7 @@ describe("a result", () => {
     const place = { outputs: dir, drafts: drafts() };
     const file = new ResFile("empty", place);
     await file.finish();
-    place.drafts.close();
+    await place.drafts.close();
     expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
   });
 });

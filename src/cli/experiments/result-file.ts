@@ -41,8 +41,10 @@ export class Drafts {
     return draft;
   }
 
-  close(): void {
+  /** Resolves when nothing is made there any more. */
+  async close(): Promise<void> {
     this.#closed = true;
+    while (this.#making > 0) await new Promise((resolve) => setImmediate(resolve));
     for (const { fd } of this.#ready.splice(0)) fs.closeSync(fd);
   }
 

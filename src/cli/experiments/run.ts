@@ -15,6 +15,7 @@ import type { Door } from "../../broker/doors/door.js";
 import { type Broker, startBroker } from "../../broker/index.js";
 import { type Log, SILENT } from "../../broker/log.js";
 import { connect } from "../../client/client.js";
+import { asLaboroError } from "../../model/errors.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import { openManager } from "../../protocols/runexp/door.js";
 import { DEFAULT_GROUP } from "../../protocols/runexp/messages.js";
@@ -65,13 +66,19 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   });
   const pool = group === DEFAULT_GROUP ? DEFAULT_POOL : group;
   let done = false;
+  let written = true;
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     // On the file system of the results.
     const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"));
+    open.unshift(() => drafts.close());
     const results = new ResultLog(home, outputs);
-    // When nothing writes to it any more.
-    open.unshift(() => results.close());
+    // When nothing writes to it any more. Where it fails the log stays, for the next start.
+    const kept = (cause: unknown): void => {
+      written = false;
+      remark(asLaboroError(cause).message);
+    };
+    open.unshift(() => results.close().catch(kept));
     const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts, log: results };
     const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
@@ -101,7 +108,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
-    if (done) for (const folder of [home, join(outputs, OWN_DATA)]) rmSync(folder, { recursive: true, force: true });
+    if (done && written)
+      for (const folder of [home, join(outputs, OWN_DATA)]) rmSync(folder, { recursive: true, force: true });
   }
 }
 
