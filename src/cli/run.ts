@@ -51,7 +51,8 @@ Examples:
   laboro run --jobs 4 --retries 2 -- convert {} {.}.png ::: *.jpg
   laboro run --each-line urls.txt --keep-order -- fetch {}
 
-{} entry, {#} number, {.} entry without extension, {/} entry without folders.
+{} entry, {#} number, {.} entry without extension, {/} entry without folders;
+{1} {2} of the columns of an entry, or of several lists: ::: a b ::: 1 2.
 Interrupted, the same command goes on where it was.`,
     )
     .action(perform);

@@ -25,7 +25,7 @@ export function numberAt(array: readonly Stride[], index: number): number | unde
 export type Recipe =
   | {
       readonly kind: "command";
-      /** `{}` `{#}` `{.}` `{/}` in an argument are replaced per task where `placeholders` is set. */
+      /** `{}` `{#}` `{.}` `{/}`, and `{1}` `{2}` … of a column, in an argument are replaced per task where `placeholders` is set. */
       readonly argv: readonly Bytes[];
       readonly placeholders?: boolean;
       /** The one argument of argv is a line for /bin/sh; what replaces a placeholder is quoted for it. */

@@ -2,13 +2,17 @@
  * Placeholders in the arguments of a command:
  *   {}   the task's entry          {.}  the entry without its last extension
  *   {#}  its number, from 1        {/}  the entry without the folders before it
+ *   {2} {2.} {2/}                  the same of one column, where the entry has several, with tabs between them
  * A word of its own is replaced as it is. In a line for the shell what replaces them is quoted for the place where it stands: bare,
  * between single quotes, or between double ones. So `cat {}`, `cat '{}'` and `cat "{}.txt"` all mean the file of that name.
  */
 import type { TaskIndex } from "../model/ids.js";
 import type { Bytes } from "../model/recipe.js";
 
-const PLACEHOLDER = /\{[#./]?\}/g;
+const PLACEHOLDER = /\{(?:#|(\d{0,4})([./]?))\}/g;
+
+/** Between the columns of an entry. */
+export const COLUMN = "\t";
 
 /** Bytes as text with one character a byte, so that any of them can be cut and joined. */
 const latin = (bytes: Bytes): string => Buffer.from(bytes).toString("latin1");
@@ -55,12 +59,19 @@ function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote:
   const text = latin(word);
   if (!text.includes("{")) return word;
   const value = entry === undefined ? String(index) : latin(entry);
-  const replaced = text.replace(PLACEHOLDER, (found, at: number) => {
-    if (found === "{#}") return String(index + 1);
-    return quote(found === "{.}" ? withoutExtension(value) : found === "{/}" ? baseName(value) : value, at);
+  const columns = value.split(COLUMN);
+  const replaced = text.replace(PLACEHOLDER, (found, number: string | undefined, part: string, at: number) => {
+    if (number === undefined) return String(index + 1);
+    const column = number === "" ? value : columns.length > 1 ? columns[Number(number) - 1] : undefined;
+    return column === undefined ? found : quote(PARTS[part]?.(column) ?? column, at);
   });
   return Buffer.from(replaced, "latin1");
 }
+
+const PARTS: Readonly<Record<string, (value: string) => string>> = {
+  ".": (value) => withoutExtension(value),
+  "/": (value) => baseName(value),
+};
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 

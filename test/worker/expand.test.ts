@@ -18,6 +18,19 @@ describe("placeholders", () => {
     expect(expandWords(["{.}", "{/}"], 0, "dir.d/.hidden").map(text)).toEqual(["dir.d/.hidden", ".hidden"]);
   });
 
+  it("stand for one column, where the entry has several, and for nothing where it has none", () => {
+    const entry = "dir/a.jpg\t2 b\tit's";
+    expect(expandWords(["{2}", "{1/}", "{1.}.{3}", "{4}", "{0}"], 0, entry).map(text)).toEqual([
+      "2 b",
+      "a.jpg",
+      "dir/a.it's",
+      "{4}",
+      "{0}",
+    ]);
+    expect(line("f {2} '{3}'", entry)).toBe("f '2 b' 'it'\\''s'");
+    expect(text(expandLine("grep -E 'a{2}' {}", 0, "file"))).toBe("grep -E 'a{2}' file");
+  });
+
   it("stand for the number where there is no entry", () => {
     expect(expandWords(["{}"], 7, undefined).map(text)).toEqual(["7"]);
   });

@@ -2,36 +2,90 @@
  * Where a batch's entries come from:
  *   CMD ::: a b c          the words after it
  *   CMD :::: FILE…         one entry a line of these files
- *   --each-line FILE       the same; `-` is standard input
+ *   CMD ::: a b ::: 1 2    each of the first with each of the second, as entries of two columns; the last changes fastest
+ *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; what one has too many is left out
+ *   --each-line FILE       the same; `-` is standard input. --colsep says what stands between the columns of a line
  *   --from-json FILE       one entry an item of a JSON array; what is not text stays JSON
  */
 import { readFileSync } from "node:fs";
 import { errnoOf, LaboroError } from "../../model/errors.js";
 import type { Bytes } from "../../model/recipe.js";
+import { COLUMN } from "../../worker/expand.js";
 
 export interface ParsedWords {
   readonly command: readonly string[];
   /** Absent where the words name no entries. */
   readonly entries?: readonly Bytes[];
+  /** How many lists they were combined of. */
+  readonly lists: number;
 }
+
+interface Source {
+  /** It goes with the one before it, one by one. */
+  readonly linked: boolean;
+  readonly values: readonly Bytes[];
+}
+
+const SOURCE = /^(::::?)(\+?)$/;
 
 /** More than this in one submission is refused before it is made. */
 const MOST_ENTRIES = 1_000_000;
 
 /** Split the words after the options into the command and its entries. */
 export function parseWords(words: readonly string[]): ParsedWords {
-  const at = words.findIndex((word) => word === ":::" || word === "::::");
-  if (at < 0) return { command: words };
-  const given = words.slice(at + 1);
-  const second = given.find((word) => /^:::(:?\+?)?$/.test(word));
-  if (second !== undefined) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `one list of entries is taken, and ${second} begins another; join them with a loop, or by --each-line`,
-    );
-  }
-  return { command: words.slice(0, at), entries: words[at] === "::::" ? given.flatMap(linesOf) : given };
+  const starts = words.flatMap((word, at) => (SOURCE.test(word) ? [at] : []));
+  const [first] = starts;
+  if (first === undefined) return { command: words, lists: 0 };
+  const sources = starts.map((at, i): Source => {
+    const [, colons, plus] = SOURCE.exec(words[at] ?? "") ?? [];
+    const given = words.slice(at + 1, starts[i + 1]);
+    return { linked: plus === "+", values: colons === "::::" ? given.flatMap(linesOf) : given };
+  });
+  return { command: words.slice(0, first), entries: combined(sources), lists: sources.length };
 }
+
+function combined(sources: readonly Source[]): readonly Bytes[] {
+  const [only] = sources;
+  if (only?.linked) throw new LaboroError("LABORO_BAD_INPUT", ":::+ goes with the list before it, and there is none");
+  if (sources.length === 1) return only?.values ?? [];
+  const groups: (readonly (readonly Bytes[])[])[] = [];
+  for (const { linked, values } of sources) {
+    for (const value of values) refuseColumns(value);
+    const before = linked ? groups.pop() : undefined;
+    const rows = values.map((value): readonly Bytes[] => [value]);
+    groups.push(before?.slice(0, rows.length).map((row, i) => [...row, ...(rows[i] ?? [])]) ?? rows);
+  }
+  const count = groups.reduce((product, { length }) => product * length, 1);
+  if (count > MOST_ENTRIES) throw tooMany(count);
+  const all = groups.reduce((rows, group) => rows.flatMap((row) => group.map((more) => [...row, ...more])), [[]]);
+  return all.map(joined);
+}
+
+function refuseColumns(value: Bytes): void {
+  if (Buffer.from(value).includes(COLUMN)) {
+    throw new LaboroError("LABORO_BAD_INPUT", "an entry with a tab in it cannot be one of several columns");
+  }
+}
+
+const joined = (row: readonly Bytes[]): Bytes =>
+  row.every((value) => typeof value === "string")
+    ? row.join(COLUMN)
+    : new Uint8Array(
+        Buffer.concat(row.flatMap((value, i) => [Buffer.from(i === 0 ? "" : COLUMN), Buffer.from(value)])),
+      );
+
+/** The lines with a tab for each separator between their columns. */
+export function inColumns(lines: readonly Bytes[], separator: RegExp | undefined): readonly Bytes[] {
+  if (separator === undefined) return lines;
+  return lines.map((line) => {
+    const columns = Buffer.from(line).toString("latin1").split(separator).join(COLUMN);
+    return asText(Buffer.from(columns, "latin1"));
+  });
+}
+
+/** How many columns these entries have, as the first of them tells; 1 where there are none. */
+export const columnsOf = (entries: readonly Bytes[] | undefined): number =>
+  entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN).length;
 
 /** The lines of a file as bytes, so that names that are not UTF-8 stay what they are. `-` is standard input. */
 export function linesOf(file: string): Bytes[] {

@@ -1,5 +1,5 @@
 /** What `run` and `submit` take, and the submission that comes of it. */
-import type { Command } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { LaboroError } from "../../model/errors.js";
 import type { Submission } from "../../model/job-input.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
@@ -7,7 +7,7 @@ import { strideLength } from "../../model/recipe.js";
 import { parseDuration } from "../duration.js";
 import { collect, wholeNumber } from "../options.js";
 import { parseArray } from "./array.js";
-import { jsonItems, linesOf, parseWords, readInput } from "./entries.js";
+import { columnsOf, inColumns, jsonItems, linesOf, parseWords, readInput } from "./entries.js";
 
 /** A submission as this program makes it: bytes are bytes, not a form of writing them. */
 export type OwnSubmission = Omit<Submission, "recipe" | "entries"> & {
@@ -18,6 +18,7 @@ export type OwnSubmission = Omit<Submission, "recipe" | "entries"> & {
 export interface SubmissionOptions {
   readonly array?: string;
   readonly eachLine?: string;
+  readonly colsep?: RegExp;
   readonly fromJson?: string;
   readonly name?: string;
   readonly dir?: string;
@@ -45,6 +46,7 @@ export function addSubmissionOptions(command: Command): Command {
   return command
     .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
     .option("--each-line <file>", "one task a line; - is standard input")
+    .option("--colsep <regexp>", "what stands between the columns of a line, for {1} {2} (default: a tab)", separator)
     .option("--from-json <file>", "one task an item of a JSON array")
     .option("--name <name>", "what to call the job")
     .option("--dir <dir>", "where its tasks run (default: here)")
@@ -81,6 +83,14 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
 }
 
+function separator(text: string): RegExp {
+  try {
+    return new RegExp(text);
+  } catch (cause) {
+    throw new InvalidArgumentError(`expected a regular expression: ${cause instanceof Error ? cause.message : text}`);
+  }
+}
+
 function integer(text: string): number {
   const value = Number(text);
   if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
@@ -89,7 +99,7 @@ function integer(text: string): number {
 
 /** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
 export function makeSubmission(words: readonly string[], options: SubmissionOptions): OwnSubmission {
-  const { command, entries: named } = parseWords(words);
+  const { command, entries: named, lists } = parseWords(words);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1)
     throw new LaboroError(
@@ -100,7 +110,12 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   if (entries?.length === 0)
     throw new LaboroError("LABORO_BAD_INPUT", "there are no entries, so there is nothing to do");
   const array = options.array === undefined ? undefined : parseArray(options.array);
-  const recipe = recipeOf(command, options, entries !== undefined || array !== undefined);
+  const filled = filledIn(command, {
+    hasEntries: entries !== undefined || array !== undefined,
+    lists,
+    hasColumns: columnsOf(entries) > 1,
+  });
+  const recipe = recipeOf(command, filled, options);
   const numbered =
     array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
   if (array !== undefined && recipe.kind === "call")
@@ -127,11 +142,11 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
 
 function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptions): readonly Bytes[] | undefined {
   if (named !== undefined) return named;
-  if (options.eachLine !== undefined) return linesOf(options.eachLine);
+  if (options.eachLine !== undefined) return inColumns(linesOf(options.eachLine), options.colsep);
   return options.fromJson === undefined ? undefined : jsonItems(options.fromJson);
 }
 
-function recipeOf(command: readonly string[], options: SubmissionOptions, hasEntries: boolean): Recipe {
+function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
   if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
     throw new LaboroError("LABORO_BAD_INPUT", "--log goes with a command only");
   if (options.service !== undefined) {
@@ -154,23 +169,20 @@ function recipeOf(command: readonly string[], options: SubmissionOptions, hasEnt
       kind: "script",
       content: readInput(options.script),
       type,
-      args: withEntry(command, hasEntries),
+      args: filled,
       ...surroundings,
     };
   }
   if (command.length === 0 || command[0] === "")
     throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
   const log = options.log === undefined ? {} : { log: options.log };
-  // One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments.
-  const [line = ""] = command;
-  const shell = command.length === 1 && /[\s|&;<>()$`"'*?]/.test(line);
-  if (!shell) {
-    const argv = intoFile(withEntry(command, hasEntries), options.output);
+  const [line = ""] = filled;
+  if (!isLine(command)) {
+    const argv = intoFile(filled, options.output);
     return { kind: "command", argv, placeholders: true, ...log, ...surroundings };
   }
-  const filled = hasEntries && !hasPlaceholder(line) ? `${line} {}` : line;
   const argv =
-    options.output === undefined ? [filled] : [`{ ${filled}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
+    options.output === undefined ? [line] : [`{ ${line}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
   return { kind: "command", argv, placeholders: true, shell: true, ...log, ...surroundings };
 }
 
@@ -179,11 +191,33 @@ function intoFile(argv: readonly string[], file: string | undefined): readonly s
   return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
 }
 
-const hasPlaceholder = (word: string): boolean => /\{[#./]?\}/.test(word);
+/** One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments. */
+const isLine = ([line = "", ...more]: readonly string[]): boolean =>
+  more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
+
+const WHOLE = /\{[#./]?\}/;
+const OF_COLUMN = /\{\d+[./]?\}/;
+
+interface Filling {
+  readonly hasEntries: boolean;
+  /** Where there are several, `{}` stands for a value of each, one after the other. A line of a file with tabs in it may be a name. */
+  readonly lists: number;
+  /** Entries have columns, whether of several lists or of a file: `{2}` stands for one. */
+  readonly hasColumns: boolean;
+}
 
 /** A command that names no place for the entry gets it as its last argument. */
-function withEntry(command: readonly string[], hasEntries: boolean): readonly string[] {
-  return hasEntries && !command.some(hasPlaceholder) ? [...command, "{}"] : command;
+function filledIn(command: readonly string[], { hasEntries, lists, hasColumns }: Filling): readonly string[] {
+  const named = command.some((word) => WHOLE.test(word) || (hasColumns && OF_COLUMN.test(word)));
+  const line = isLine(command);
+  const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
+  if (lists < 2) return whole;
+  const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
+  return whole.flatMap((word) => {
+    const [, alone] = /^\{([./]?)\}$/.exec(word) ?? [];
+    if (alone !== undefined && !line) return each(alone);
+    return [word.replace(/\{([./]?)\}/g, (_, part: string) => each(part).join(" "))];
+  });
 }
 
 function environmentOf(given: readonly string[]): Record<string, string> {

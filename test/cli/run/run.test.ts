@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openCliShop } from "../support/cli.js";
 import { openPlace } from "./place.js";
@@ -48,6 +49,30 @@ describe("laboro run", () => {
   it("gives the entry as the last argument where the command has no place for it", async () => {
     const { run } = openPlace();
     expect((await run("--keep-order", "echo", "one", ":::", "a", "it's b")).stdout).toBe("one a\none it's b\n");
+  });
+
+  it("combines lists: each with each, or one by one, with a place for each value", async () => {
+    const { run } = openPlace();
+    const ordered = async (...words: string[]): Promise<string[]> =>
+      (await run("--keep-order", ...words)).stdout.trimEnd().split("\n");
+    expect(await ordered("echo", "{2}-{1}", ":::", "a", "b", ":::", "1", "2")).toEqual(["1-a", "2-a", "1-b", "2-b"]);
+    expect(await ordered("echo {} {2.}", ":::", "a b", "c", ":::+", "x.txt", "y.txt", "z")).toEqual([
+      "a b x.txt x",
+      "c y.txt y",
+    ]);
+    expect(await ordered("printf", "<%s>", "{}", ":::", "a b", ":::", "c")).toEqual(["<a b><c>"]);
+    expect(await ordered("printf", "<%s>", ":::", "a", ":::", "c", ":::+", "d")).toEqual(["<a><c><d>"]);
+  });
+
+  it("takes the columns of a line", async () => {
+    const { run, dir } = openPlace();
+    writeFileSync(join(dir, "table"), "a\t1\nb c\t2\n");
+    writeFileSync(join(dir, "list"), "a, 1\nb c,2\n");
+    expect((await run("--keep-order", "--each-line", "table", "--", "echo", "{2}", "{1}")).stdout).toBe("1 a\n2 b c\n");
+    expect(
+      (await run("--keep-order", "--colsep", ", *", "--each-line", "list", "--", "echo", "{2}", "{1}")).stdout,
+    ).toBe("1 a\n2 b c\n");
+    expect((await run("--colsep", "(", "--each-line", "list", "--", "echo")).code).toBe(2);
   });
 
   it("passes what follows -- to the program as it is", async () => {
@@ -149,7 +174,12 @@ describe("laboro run", () => {
     [["--slots", "-1", "echo"], "--slots"],
     [["--time-limit", "soon", "echo"], "soon"],
     [["echo", ":::"], "no entries"],
-    [["echo", ":::", "a", ":::", "b"], "one list"],
+    [["echo", ":::+", "a"], "there is none"],
+    [["echo", ":::", "a\tb", ":::", "c"], "tab"],
+    [
+      ["echo", ":::", ...Array.from({ length: 1_001 }, String), ":::", ...Array.from({ length: 1_000 }, String)],
+      "1001000 entries",
+    ],
     [["--after", "x", "echo"], "--after"],
   ])("refuses %j with what was expected, and exit code 2", async (words, named) => {
     const { run } = openPlace();
