@@ -169,6 +169,14 @@ describe("each console", () => {
     expect(lost.said).toContain("ENOENT");
   });
 
+  it("gives up a bulk test where no server is there, and says how far it came", { timeout: 120_000 }, async () => {
+    const client = new Console(["client", "-d", "0", "--connect", await url()]);
+    client.type("bulkping 5000");
+    expect(await client.says(/PING +10 +0\n/)).toContain("LABORO_BROKER_UNREACHABLE");
+    client.type("quit");
+    expect(await client.exit()).toBe(1);
+  });
+
   it("says what it knows where a word means nothing, and goes on", { timeout: 120_000 }, async () => {
     const client = new Console(["client", "-d", "0", "--connect", await url()]);
     client.type("pong");

@@ -1,5 +1,5 @@
 /** `laboro rr client`: a console that asks, once or in bulk. */
-import { LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../model/errors.js";
 import { RoundRobinClient } from "../../protocols/round-robin/client.js";
 import { faultOfTestData } from "../../protocols/round-robin/test-data.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
@@ -57,18 +57,22 @@ export async function clientConsole({ url, level, script, curve }: ClientConsole
   return voice.failures;
 }
 
-/** Ten at a time, marks on the way, and a summary. */
+/** Ten at a time, marks on the way, and a summary. Where no server is there any more, the rest is not tried. */
 async function bulk(name: string, count: number, one: () => Promise<unknown>, voice: Voice): Promise<void> {
   let begun = 0;
   let ended = 0;
   let succeeded = 0;
+  let reachable = true;
   const every = Math.max(1, Math.ceil(count / MARKS));
   const asker = async (): Promise<void> => {
-    while (begun < count) {
+    while (begun < count && reachable) {
       begun++;
       await one().then(
         () => succeeded++,
-        (cause: unknown) => voice.fail(cause),
+        (cause: unknown) => {
+          voice.fail(cause);
+          if (asLaboroError(cause).code === "LABORO_BROKER_UNREACHABLE") reachable = false;
+        },
       );
       ended++;
       if (ended % every === 0 || ended === count) voice.say(1, `${name} ${ended} of ${count} completed`);
@@ -78,5 +82,5 @@ async function bulk(name: string, count: number, one: () => Promise<unknown>, vo
   await Promise.all(Array.from({ length: Math.min(PARALLEL, count) }, asker));
   const row = (...cells: readonly string[]): string =>
     `${(cells[0] ?? "").padEnd(8)}${(cells[1] ?? "").padStart(10)}${(cells[2] ?? "").padStart(12)}`;
-  voice.answer(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(count), String(succeeded)));
+  voice.answer(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(begun), String(succeeded)));
 }

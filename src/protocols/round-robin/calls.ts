@@ -1,6 +1,6 @@
 /** What a request carries with it between a client and a worker of this protocol, and how it looks to everyone else. */
 import { LaboroError } from "../../model/errors.js";
-import { EMPTY, FAILURE, type Message, STREAM } from "./frames.js";
+import { EMPTY, FAILURE, isArgument, type Message, MQS_MORE, STREAM } from "./frames.js";
 import { makePacket } from "./stream.js";
 
 /** With a request: what the client sent, for a worker that understands it. */
@@ -20,6 +20,16 @@ export class Forwarded {
 export const SLOT_ONLY = Symbol("the slot is free");
 
 const LINE = Buffer.from("\n");
+const ABORTED = makePacket({ kind: "abort", zlib: false, handle: Buffer.alloc(8), data: EMPTY });
+
+/**
+ * What a RESPONSE says where a command was refused or lost. Who asked for a stream takes whatever comes for a packet, and the original
+ * reads on past the end of a status: it is told that the stream was aborted.
+ */
+export const refusalOf = (command: Buffer | undefined): Buffer =>
+  isArgument(command, STREAM) || isArgument(command, MQS_MORE) ? ABORTED : FAILURE;
+
+export const isRefusal = (frame: Uint8Array | undefined): boolean => frame === FAILURE || frame === ABORTED;
 
 /** Frames as one body: itself where there is one, lines where there are several. */
 export function bodyOf(frames: readonly Buffer[]): Buffer {
@@ -29,7 +39,7 @@ export function bodyOf(frames: readonly Buffer[]): Buffer {
 
 /** The arguments of the RESPONSE for what a worker of another protocol answered. */
 export function answerOf(command: Buffer, body: Uint8Array, failed: boolean): readonly Uint8Array[] {
-  if (failed) return [FAILURE];
+  if (failed) return [refusalOf(command)];
   if (command.equals(STREAM)) {
     return [makePacket({ kind: "finished", zlib: false, handle: Buffer.alloc(8), data: Buffer.from(body) })];
   }

@@ -1,6 +1,7 @@
 /** The door of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
 import type { Door, DoorContext, DoorPlace } from "../../broker/doors/door.js";
 import { openRouter, type Router } from "../zeromq/index.js";
+import { RegisteredWorkers } from "./registered.js";
 import { DOOR, RoundRobinServer, type ServerOptions } from "./server.js";
 
 const LIMITS = { frames: 1_000, messageBytes: 64 * 1024 * 1024, queueBytes: 64 * 1024 * 1024 };
@@ -24,6 +25,7 @@ export async function openRoundRobinDoor(
       if (opened.router === undefined) throw new Error("the door is not open yet");
       return opened.router;
     },
+    await RegisteredWorkers.read(context.core, context.log),
     options,
   );
   try {

@@ -40,6 +40,7 @@ interface Pending {
 
 const HEARTBEAT_MS = 30_000;
 const GREET_AGAIN_MS = 2_000;
+const NUMBERS = 2 ** 48;
 
 export class RoundRobinLink {
   readonly identity: string;
@@ -55,8 +56,8 @@ export class RoundRobinLink {
   private constructor(options: LinkOptions, ears: LinkEars) {
     this.#options = options;
     this.#ears = ears;
-    // As the original makes them: the server's name is in it, and its workers are known by it.
-    this.identity = `${options.url}:${1 + Math.floor(Math.random() * 1_000_000)}`;
+    // As the original makes them, with the server's name in it; but the original's number, up to a million, is sometimes another's.
+    this.identity = `${options.url}:${1 + Math.floor(Math.random() * NUMBERS)}`;
   }
 
   /** Begins to connect; does not wait for it. */

@@ -11,7 +11,7 @@ import type { Conversation } from "../../broker/doors/conversations.js";
 import type { DoorContext } from "../../broker/doors/door.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import type { Peer, Router } from "../zeromq/index.js";
-import { answerOf, bodyOf, ClientCall, Forwarded, SLOT_ONLY } from "./calls.js";
+import { answerOf, bodyOf, ClientCall, Forwarded, refusalOf, SLOT_ONLY } from "./calls.js";
 import { describe, nameOf } from "./describe.js";
 import {
   copyOf,
@@ -28,6 +28,7 @@ import {
   readNumber,
   shown,
 } from "./frames.js";
+import type { RegisteredWorkers } from "./registered.js";
 import type { Patience } from "./rhythm.js";
 import { CommandServices } from "./services.js";
 import { type WorkerRow, WorkerTable } from "./worker-table.js";
@@ -36,6 +37,8 @@ export const DOOR = "round-robin";
 
 const TIMEOUT_MS = 300_000;
 const SETTLE_MS = 100;
+/** A worker of ours greets at once when it connects again; an original, which did so long ago, says nothing. */
+const SILENT_MS = 1_000;
 const MOST_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer. */
 const MOST_HELD_BYTES = 256 * 1024 * 1024;
@@ -52,6 +55,8 @@ interface Present {
   readonly conversation: Conversation;
   /** What may leave only after its first message has come; undefined from then on. */
   early: (readonly Uint8Array[])[] | undefined;
+  /** Runs until the first message of a worker that was set aside. */
+  silence?: NodeJS.Timeout;
 }
 
 export interface ServerOptions {
@@ -76,7 +81,7 @@ export class RoundRobinServer {
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
   #heldBytes = 0;
 
-  constructor(context: DoorContext, router: () => Router, options: ServerOptions = {}) {
+  constructor(context: DoorContext, router: () => Router, registered: RegisteredWorkers, options: ServerOptions = {}) {
     this.#context = context;
     this.#router = router;
     this.#options = options;
@@ -93,7 +98,8 @@ export class RoundRobinServer {
       settleMs: options.settleMs ?? SETTLE_MS,
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
-    this.#table = new WorkerTable(around, (key, frames) => this.#send(key, frames), log, options.patience);
+    const send = (key: string, frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
+    this.#table = new WorkerTable(around, send, log, registered, options.patience);
   }
 
   workers(): WorkerRow[] {
@@ -102,7 +108,10 @@ export class RoundRobinServer {
 
   close(): void {
     this.#table.close();
-    for (const { conversation } of this.#present.values()) conversation.end();
+    for (const { conversation, silence } of this.#present.values()) {
+      clearTimeout(silence);
+      conversation.end();
+    }
     this.#present.clear();
   }
 
@@ -111,12 +120,19 @@ export class RoundRobinServer {
   joined(peer: Peer): void {
     const conversation = this.#context.conversations.begin(DOOR, peer.address);
     conversation.named(shown(peer.identity, 255));
-    this.#present.set(peer.key, { peer, conversation, early: this.#greeted.has(peer.key) ? undefined : [] });
+    const present: Present = { peer, conversation, early: this.#greeted.has(peer.key) ? undefined : [] };
+    clearTimeout(this.#present.get(peer.key)?.silence);
+    this.#present.set(peer.key, present);
+    if (!this.#table.isAside(peer)) return;
+    present.silence = setTimeout(() => {
+      this.#welcome(present, () => this.#table.back(peer));
+    }, SILENT_MS);
   }
 
   left(peer: Peer): void {
     const present = this.#present.get(peer.key);
     if (present?.peer !== peer) return;
+    clearTimeout(present.silence);
     this.#present.delete(peer.key);
     this.#table.setAside(peer, "its connection is gone");
     present.conversation.end();
@@ -138,10 +154,19 @@ export class RoundRobinServer {
       return;
     }
     this.#options.trace?.(message, shown(peer.identity, 255));
-    const { early } = present;
+    clearTimeout(present.silence);
+    this.#welcome(present, () => {
+      if (message.to.length > 0) this.#passOn(peer, message, frames);
+      else this.#handle(peer, message);
+      this.#table.back(peer);
+    });
+  }
+
+  /** What waited for this peer's first message goes after what `act` says to it. */
+  #welcome(present: Present, act: () => void): void {
+    const { early, peer } = present;
     if (early !== undefined) this.#greet(present);
-    if (message.to.length > 0) this.#passOn(peer, message, frames);
-    else this.#handle(peer, message);
+    act();
     for (const waiting of early ?? []) this.#send(peer.key, waiting);
   }
 
@@ -195,10 +220,12 @@ export class RoundRobinServer {
   #request(peer: Peer, given: Message): void {
     const { command, id } = given;
     const size = OVERHEAD_BYTES + id.length + given.args.reduce((sum, { length }) => sum + length, 0);
-    if (given.args.length === 0 || this.#heldBytes + size > MOST_HELD_BYTES) {
-      const why = given.args.length === 0 ? "it asks for nothing" : "too much waits already";
+    // No worker has a command without a name, and an original would keep the slot.
+    const empty = (given.args[0]?.length ?? 0) === 0;
+    if (empty || this.#heldBytes + size > MOST_HELD_BYTES) {
+      const why = empty ? "it asks for nothing" : "too much waits already";
       this.#complain(peer, `${command} ${shown(id)} is refused: ${why}`);
-      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [FAILURE]);
+      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [refusalOf(given.args[0])]);
       return;
     }
     const message = copyOf(given);
@@ -231,19 +258,20 @@ export class RoundRobinServer {
   // Messages for others
 
   #passOn(peer: Peer, message: Message, [address = EMPTY, ...rest]: readonly Buffer[]): void {
-    const { command, to } = message;
+    const { command, to, args } = message;
     const forward = (): Buffer[] => [...rest, peer.identity];
     if (command === "RESPONSE" && this.#table.responded(peer, message, forward)) return;
     if (address.equals(this.#ownAddress)) {
       // Workers of other protocols are all behind this address: their heartbeats are the server's.
       if (command === "PING") this.#answer(peer, message, "PONG", [address]);
-      else if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", [address], [FAILURE]);
+      else if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", [address], [refusalOf(args[0])]);
       return;
     }
     if (this.#send(address.toString("latin1"), forward())) return;
-    this.#context.log.info({ door: DOOR, from: shown(peer.identity, 255) }, `${nameOf(message)}: nobody is there`);
+    const why = `${nameOf(message)} for ${shown(address)}: nobody is there`;
+    this.#context.complaints.about(DOOR, peer.address, "LABORO_NO_SUCH_WORKER", why);
     // A request to one that is gone is lost, and that is said; the rest was for nobody.
-    if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", to, [FAILURE]);
+    if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", to, [refusalOf(args[0])]);
   }
 
   /** In the place of the worker `from`. */

@@ -17,7 +17,18 @@ import { type RequestId, SessionId, WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import { CallTasks } from "../call-tasks.js";
 import { ClientCall, Forwarded, readAnswer, SLOT_ONLY } from "./calls.js";
-import { EMPTY, id8, isArgument, type Message, MQS_MORE, makeMessage, ONGOING, STREAM, shown } from "./frames.js";
+import {
+  EMPTY,
+  id8,
+  isArgument,
+  type Message,
+  MQS_MORE,
+  makeMessage,
+  ONGOING,
+  PING_ARGUMENT,
+  STREAM,
+  shown,
+} from "./frames.js";
 import { type Outstanding, OutstandingMessages, replyKey } from "./outstanding.js";
 import { OwedIncrements } from "./owed.js";
 import type { CommandServices } from "./services.js";
@@ -223,8 +234,7 @@ export class WorkerSession implements WorkerPort {
     const own = streamed ? { stream: new StreamReader(streamBytes) } : {};
     const key = replyKey([ownAddress], id);
     const one = { name, key, increments: sendsIncrement(command), tracked: true, own, done };
-    const args = streamed ? [command, HOST_ID, body] : body.length === 0 ? [command] : [command, body];
-    this.#give(one, makeMessage({ command: "TRACKEXEC", id, args, back: [ownAddress] }));
+    this.#give(one, makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), back: [ownAddress] }));
   }
 
   #give(one: Outstanding, frames: readonly Uint8Array[]): void {
@@ -331,6 +341,12 @@ function profileOf(
     runs: ["call"],
     address,
   };
+}
+
+/** PING has no arguments: an original that gets one puts it into the head of its answer, and closes its socket over that. */
+function argsOf(command: Buffer, body: Uint8Array): readonly Uint8Array[] {
+  if (isArgument(command, STREAM)) return [command, HOST_ID, body];
+  return body.length === 0 || isArgument(command, PING_ARGUMENT) ? [command] : [command, body];
 }
 
 /** Handlers of the library itself send none. */

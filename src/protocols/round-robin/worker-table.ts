@@ -1,18 +1,17 @@
 /**
  * The worker table of the server: who has registered, and who is set aside. A worker whose connection or heartbeats are gone is out of the
- * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its next PING.
+ * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back when it is heard of again.
  */
 import { now } from "../../broker/clock.js";
 import type { Log } from "../../broker/log.js";
 import type { Peer } from "../zeromq/index.js";
 import { type Message, shown } from "./frames.js";
+import { MOST_REMEMBERED, type RegisteredWorkers } from "./registered.js";
 import { PATIENCE, type Patience, Rhythm } from "./rhythm.js";
 import { WorkerSession, type WorkerSurroundings } from "./worker-session.js";
 
 /** So often is looked within the least time after which a worker is given up. */
 const LOOKS = 10;
-/** Workers that are set aside and remembered. */
-const MOST_ASIDE = 10_000;
 
 interface Entry {
   readonly peer: Peer;
@@ -35,7 +34,8 @@ export class WorkerTable {
   readonly #log: Log;
   readonly #lookMs: number;
   readonly #entries = new Map<string, Entry>();
-  readonly #aside = new Map<string, number>();
+  readonly #registered: RegisteredWorkers;
+  readonly #aside: Map<string, number>;
   readonly #patience: Patience;
   readonly #sweep: NodeJS.Timeout;
   /** Milliseconds, but not those in which this process did not run: nobody's heartbeats stop because of them. */
@@ -46,11 +46,14 @@ export class WorkerTable {
     around: WorkerSurroundings,
     send: (key: string, frames: readonly Uint8Array[]) => boolean,
     log: Log,
+    registered: RegisteredWorkers,
     patience: Patience = PATIENCE,
   ) {
     this.#around = around;
     this.#send = send;
     this.#log = log;
+    this.#registered = registered;
+    this.#aside = new Map(registered.before);
     this.#patience = patience;
     this.#lookMs = patience.leastMs / LOOKS;
     this.#sweep = setInterval(() => this.#look(), this.#lookMs);
@@ -68,6 +71,7 @@ export class WorkerTable {
 
   register(peer: Peer, slots: number): void {
     this.#aside.delete(peer.key);
+    this.#registered.set(peer.key, slots);
     const known = this.#entries.get(peer.key);
     if (known === undefined) this.#enter(peer, slots, this.#around);
     else known.session.register(slots);
@@ -75,6 +79,7 @@ export class WorkerTable {
 
   deregister(peer: Peer): void {
     this.#aside.delete(peer.key);
+    this.#registered.delete(peer.key);
     this.#entries.get(peer.key)?.session.deregister();
   }
 
@@ -93,9 +98,18 @@ export class WorkerTable {
 
   pinged(peer: Peer): void {
     this.#entries.get(peer.key)?.rhythm.pinged(this.#awake);
+  }
+
+  isAside(peer: Peer): boolean {
+    return this.#aside.has(peer.key);
+  }
+
+  /** A sign of life: one that was set aside is in the table again. */
+  back(peer: Peer): void {
     const slots = this.#aside.get(peer.key);
     if (slots === undefined) return;
     this.#aside.delete(peer.key);
+    this.#registered.set(peer.key, slots);
     // It has its commands: nothing need be waited for.
     this.#enter(peer, slots, { ...this.#around, settleMs: 0 });
   }
@@ -108,7 +122,7 @@ export class WorkerTable {
     if (session.inTable) {
       this.#aside.set(peer.key, session.slots);
       const [oldest] = this.#aside.keys();
-      if (this.#aside.size > MOST_ASIDE && oldest !== undefined) this.#aside.delete(oldest);
+      if (this.#aside.size > MOST_REMEMBERED && oldest !== undefined) this.#aside.delete(oldest);
       this.#log.info({ door: "round-robin", worker: shown(peer.identity, 255) }, `a worker is set aside: ${why}`);
     }
     session.lost();
@@ -131,7 +145,9 @@ export class WorkerTable {
       { identity, address, send: (frames) => this.#send(key, frames) },
       slots,
       () => {
-        if (this.#entries.get(key)?.session === session) this.#entries.delete(key);
+        if (this.#entries.get(key)?.session !== session) return;
+        this.#entries.delete(key);
+        this.#registered.delete(key);
       },
     );
     this.#entries.set(key, { peer, session, rhythm: new Rhythm(this.#awake, this.#patience) });

@@ -6,6 +6,7 @@
  *   closed       for good
  */
 import { LaboroError } from "../../model/errors.js";
+import { isRefusal, refusalOf } from "./calls.js";
 import {
   DEREGISTER,
   FAILURE,
@@ -25,7 +26,7 @@ import { type LinkOptions, RoundRobinLink } from "./link.js";
 import { StreamSources } from "./stream-source.js";
 import { testData } from "./test-data.js";
 
-/** Gets the arguments after the command, gives those of the RESPONSE. What it throws is answered with the status failure. */
+/** Gets the arguments after the command, gives those of the RESPONSE. What it throws is answered with a refusal. */
 export type CommandHandler = (
   args: readonly Buffer[],
   message: Message,
@@ -64,7 +65,7 @@ export class RoundRobinWorker {
     const set = (command: Buffer, handler: CommandHandler) => this.#handlers.set(command.toString("latin1"), handler);
     set(PING_ARGUMENT, () => []);
     set(STREAM, ([host = Buffer.alloc(0), size]) => [this.#stream(host, size)]);
-    set(MQS_MORE, ([host, handle]) => [this.#sources.more(host, handle) ?? FAILURE]);
+    set(MQS_MORE, ([host, handle]) => [this.#sources.more(host, handle) ?? refusalOf(MQS_MORE)]);
     set(ONGOING, ([host]) => [this.#sources.ongoing(host) ? SUCCESS : FAILURE]);
     for (const [name, handler] of Object.entries(options.commands ?? {})) set(Buffer.from(name, "latin1"), handler);
   }
@@ -144,7 +145,7 @@ export class RoundRobinWorker {
     let announced: NodeJS.Timeout | undefined;
     const answer = (frames: readonly Uint8Array[]): void => {
       clearTimeout(announced);
-      if (frames[0] === FAILURE) this.#counts.failed++;
+      if (isRefusal(frames[0])) this.#counts.failed++;
       else this.#counts.answered++;
       if (command === "TRACKEXEC") this.#reply(message, "RESPONSE", frames);
       // A slot is free again. What the library itself answers took none.
@@ -154,7 +155,7 @@ export class RoundRobinWorker {
     };
     const fail = (cause: unknown): void => {
       this.#options.failed?.(cause);
-      answer([FAILURE]);
+      answer([refusalOf(what)]);
     };
     try {
       if (handler === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "an unknown command");

@@ -69,6 +69,8 @@ export class ZmtpConnection {
   #answers = false;
   #heard = false;
   #silent = 0;
+  /** Those that want to know whether the peer lives. */
+  readonly #asking = new Set<(lives: boolean) => void>();
   #why = "the connection was closed by the other end";
 
   constructor(socket: Socket, side: Side, ears: ConnectionEars) {
@@ -118,6 +120,30 @@ export class ZmtpConnection {
     this.sendBytes(encodeCommand(makePing(intervalMs * MISSED_LIMIT)));
   }
 
+  /** Whether the peer still lives. One that does not know PING cannot be asked, and does not count as living. */
+  lives(withinMs: number): Promise<boolean> {
+    if (this.#state !== "open" || !this.#answers) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const tell = (lives: boolean): void => {
+        clearTimeout(patience);
+        this.#asking.delete(tell);
+        resolve(lives);
+      };
+      const patience = setTimeout(tell, withinMs, false);
+      this.#asking.add(tell);
+      this.sendBytes(encodeCommand(makePing(withinMs)));
+    });
+  }
+
+  /** What has come already is still told. */
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
   /** What is queued leaves first. */
   end(): void {
     this.#outgoing.flush();
@@ -131,6 +157,7 @@ export class ZmtpConnection {
 
   #received(chunk: Buffer): void {
     this.#heard = true;
+    for (const tell of this.#asking) tell(true);
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
@@ -263,6 +290,7 @@ export class ZmtpConnection {
     this.#state = "closed";
     clearTimeout(this.#patience);
     this.#outgoing.clear();
+    for (const tell of this.#asking) tell(false);
     this.#ears.closed(this.#why);
   }
 }

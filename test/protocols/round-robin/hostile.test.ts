@@ -59,17 +59,31 @@ describe("malformed messages", () => {
     const peer = await greeted(place.url);
     for (const [, frames] of MALFORMED) for (let i = 0; i < 20; i++) await peer.send(...frames);
     await peer.greet();
-    expect(place.logged.filter(({ level }) => level === "warn").length).toBe(1);
+    const codes = place.logged.filter(({ level }) => level === "warn").map(({ fields }) => fields.code);
+    expect(codes.sort()).toEqual(["LABORO_BAD_MESSAGE", "LABORO_NO_SUCH_WORKER"]);
     await expectAlive(place);
   });
 
-  it("that could be answered are: a TRACKEXEC for nothing fails", async () => {
+  it("that could be answered are: a TRACKEXEC for nothing fails, and takes no slot", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const peer = await greeted(place.url);
+    for (const nothing of [[], [E]]) {
+      await peer.send(E, V, TRACKEXEC, id8(1), ...nothing, E);
+      expect(await peer.next()).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+      await peer.send(E, V, EXEC, id8(2), ...nothing, E);
+    }
+    await peer.greet();
+    expect(worker.got).toEqual([]);
+    expect(place.door.server.workers()[0]?.free).toBe(1);
+  });
+
+  it("for nobody are one line in the log", async () => {
     const place = await openPlace();
     const peer = await greeted(place.url);
-    await peer.send(E, V, TRACKEXEC, id8(1), E);
-    expect(await peer.next()).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
-    await peer.send(E, V, EXEC, id8(2), E);
+    for (let i = 0; i < 500; i++) await peer.send("nobody", E, V, RESPONSE, id8(i), E);
     await peer.greet();
+    expect(place.logged.map(({ text }) => text)).toEqual([expect.stringMatching(/for nobody: nobody is there$/)]);
   });
 
   it("an id of 1 MiB is carried there and back", async () => {

@@ -5,6 +5,7 @@ import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
 import { until } from "../zeromq/support.js";
 import {
+  ABORTED,
   atEnd,
   bytesOf,
   DEREGISTER,
@@ -73,6 +74,11 @@ describe("our worker at a server of the frame table", () => {
     expect((await server.next()).slice(5)).toEqual([INCREMENT, E]);
     await server.send(who ?? "", E, V, TRACKEXEC, id8(7), "ongoing", "30:me", E, "client");
     expect(await server.next()).toEqual([who, "client", E, V, RESPONSE, id8(7), FAILURE, E]);
+    // An original takes whatever answers a STREAM for a packet.
+    await server.send(who ?? "", E, V, TRACKEXEC, id8(8), STREAM, "STREAM_ID", "none", E, "client");
+    expect(await server.next()).toEqual([who, "client", E, V, RESPONSE, id8(8), ABORTED, E]);
+    expect((await server.next()).slice(5)).toEqual([INCREMENT, E]);
+    expect(worker.counts).toEqual({ messages: 5, answered: 2, failed: 3 });
     await worker.deregister();
     expect(await server.next()).toEqual([who, E, V, EXEC, "WORKER", DEREGISTER, E]);
   });
@@ -102,7 +108,7 @@ describe("our worker at a server of the frame table", () => {
     }
     expect(faultOfTestData(Buffer.concat(parts.map((part) => part.subarray(11))), 20_000)).toBeUndefined();
     await server.send(who, E, V, TRACKEXEC, "0x03000000", "mqs_more", "STREAM_ID", handle, "0", E, "client");
-    expect((await answer()).toString("hex")).toBe("2800");
+    expect(`0x${(await answer()).toString("hex")}`).toBe(ABORTED);
   });
 
   it("announces with TRACKADDRESS what takes long", async () => {

@@ -83,6 +83,8 @@ export const REGISTER = "0x08";
 export const DEREGISTER = "0x09";
 export const STREAM = "0x0a";
 export const FAILURE = "0x2800";
+/** A packet of a stream that says that it was aborted. */
+export const ABORTED = `0x315208${"00".repeat(8)}`;
 
 /** A ROUTER with ROUTER_MANDATORY that knows the server by the text that it connects with. */
 export class LiteralPeer {

@@ -1,7 +1,9 @@
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Rhythm } from "../../../src/protocols/round-robin/rhythm.js";
 import { until } from "../zeromq/support.js";
 import {
+  ABORTED,
   DEREGISTER,
   E,
   EXEC,
@@ -339,6 +341,35 @@ describe("a worker that dies", () => {
     expect((await again.next())[3]).toBe(id8(1));
   });
 
+  it("comes back though it says nothing, as an original whose connection broke does", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "4");
+    worker.close();
+    await until("it is set aside", () => place.door.server.workers().length === 0);
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    const again = new LiteralPeer(place.url, worker.identity);
+    expect((await again.next())[3]).toBe(id8(1));
+    expect(place.door.server.workers()[0]?.slots).toBe(4);
+  });
+
+  it("is known to a broker that was started again, unless it has deregistered", async () => {
+    const before = await openPlace();
+    const port = Number(new URL(before.url).port);
+    const [worker, other] = [await registered(before, "4"), await registered(before, "5")];
+    await other.send(E, V, EXEC, "WORKER", DEREGISTER, E);
+    await until("one is left", () => before.door.server.workers().length === 1);
+    await before.door.close();
+    await before.shop.broker.stop();
+    const place = await openPlace({ port, broker: { dir: join(before.shop.dir, "data") } });
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), PING, E);
+    // Both sockets connect again by themselves.
+    expect((await worker.next())[3]).toBe(id8(1));
+    expect(place.door.server.workers().map(({ address, slots }) => [address, slots])).toEqual([[worker.identity, 4]]);
+    expect(other.got).toEqual([]);
+  });
+
   it("does not come back by a PING after it has deregistered", async () => {
     const place = await openPlace();
     const worker = await registered(place);
@@ -440,10 +471,24 @@ describe("a request without an answer", () => {
   it("to a worker that is gone is answered with the status failure", async () => {
     const place = await openPlace();
     const client = await greeted(place.url);
-    await client.send("nobody", E, V, TRACKEXEC, id8(1), "mqs_more", "x", "y", "0", E);
+    await client.send("nobody", E, V, TRACKEXEC, id8(1), "ongoing", "x", E);
     expect(await client.next()).toEqual([E, V, RESPONSE, id8(1), FAILURE, E, "nobody"]);
     await client.send("nobody", E, V, PING, id8(2), E);
     await client.greet();
+  });
+
+  it("ends with an aborted stream where a packet is waited for: the original reads on past the end of a status", async () => {
+    const place = await openPlace({ broker: { settings: { maxWaitingRequests: 1 } } });
+    const client = await greeted(place.url);
+    await client.send("nobody", E, V, TRACKEXEC, id8(1), "mqs_more", "STREAM_ID", id8(7), "0", E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, id8(1), ABORTED, E, "nobody"]);
+    const stream = [STREAM, "STREAM_ID", "1024", E] as const;
+    for (const id of ["0x02000000", "0x03000000"]) await client.send(E, V, TRACKEXEC, id, ...stream);
+    expect((await client.next()).slice(2, 6)).toEqual([RESPONSE, "0x03000000", ABORTED, E]);
+    const worker = await registered(place);
+    await worker.next();
+    worker.close();
+    expect((await client.next()).slice(2, 6)).toEqual([RESPONSE, "0x02000000", ABORTED, E]);
   });
 });
 

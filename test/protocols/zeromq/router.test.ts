@@ -75,7 +75,20 @@ describe("a ROUTER of ours", () => {
     expect(router.send("nobody", [Buffer.from("x")])).toBe(false);
   });
 
-  it("gives the place of a peer to the next one with its identity", async () => {
+  it("refuses a second peer with the identity of one that lives", async () => {
+    const { router, joined, left, complaints } = await heardRouter();
+    const first = dealer(router.url, { routingId: "twin" });
+    await until("the first is there", () => joined.length === 1);
+    const second = await raw(router.port);
+    second.socket.write(hello("DEALER", "twin"));
+    await until("the second is cut off", second.closed);
+    await first.send("echo");
+    expect(text(await first.receive())).toEqual(["echo"]);
+    expect({ joined, left }).toEqual({ joined: ["twin"], left: [] });
+    expect(complaints.map(({ why }) => why)).toEqual(["its identity is that of a peer that is there"]);
+  });
+
+  it("gives the place of a peer that does not answer to the next one with its identity", async () => {
     const { router, joined, left } = await heardRouter();
     const first = await raw(router.port);
     first.socket.write(hello("DEALER", "twin"));
