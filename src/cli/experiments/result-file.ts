@@ -12,8 +12,8 @@ import { bytesOf, shown } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
-/** So many new files lie ready. */
-const READY = 4;
+/** So many new files lie ready; with half of them gone, more are made. */
+const READY = 256;
 const sync = promisify(fs.fsync);
 
 interface Draft {
@@ -24,50 +24,49 @@ interface Draft {
 /** New files, made while nobody waits for them: to make one is the dearest part of a short result. */
 export class Drafts {
   readonly #folder: string;
-  readonly #ready: Draft[] = [];
+  readonly #ready: string[] = [];
   #number = 0;
-  /** On their way. */
-  #making = 0;
+  #making: Promise<void> | undefined;
   #closed = false;
 
-  /** A path of bytes, on the same file system as the results. */
-  constructor(folder: string) {
+  /** A path of bytes, on the same file system as the results; `wanted` is how many there will be. */
+  constructor(folder: string, wanted = 0) {
     this.#folder = folder;
+    this.#makeReady(Math.min(wanted, READY));
   }
 
   take(): Draft {
-    const draft = this.#ready.pop() ?? this.#make();
-    this.#makeReady();
-    return draft;
+    const path = this.#ready.pop() ?? this.#next();
+    if (this.#ready.length < READY / 2) this.#makeReady(READY);
+    return { path, fd: fs.openSync(bytesOf(path), fs.constants.O_WRONLY | fs.constants.O_CREAT, 0o666) };
   }
 
   /** Resolves when nothing is made there any more. */
   async close(): Promise<void> {
     this.#closed = true;
-    while (this.#making > 0) await new Promise((resolve) => setImmediate(resolve));
-    for (const { fd } of this.#ready.splice(0)) fs.closeSync(fd);
-  }
-
-  #make(): Draft {
-    const path = this.#next();
-    return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
+    await this.#making;
   }
 
   #next(): string {
     return `${this.#folder}/${++this.#number}.res`;
   }
 
-  #makeReady(): void {
-    while (this.#ready.length + this.#making < READY) {
+  #makeReady(count: number): void {
+    this.#making ??= this.#make(count).finally(() => {
+      this.#making = undefined;
+    });
+  }
+
+  /** One after the other, beside the work. Where it fails, who takes the next one is told why. */
+  async #make(count: number): Promise<void> {
+    while (this.#ready.length < count && !this.#closed) {
       const path = this.#next();
-      this.#making++;
-      fs.open(bytesOf(path), "w", 0o666, (cause, fd) => {
-        this.#making--;
-        // Who takes the next one is told what is wrong.
-        if (cause !== null) return;
-        if (this.#closed) fs.closeSync(fd);
-        else this.#ready.push({ path, fd });
-      });
+      const made = await fs.promises.writeFile(bytesOf(path), "", { mode: 0o666 }).then(
+        () => true,
+        () => false,
+      );
+      if (!made) return;
+      this.#ready.push(path);
     }
   }
 }
