@@ -17,6 +17,7 @@ interface Options {
   readonly keys?: string;
   readonly bind: string;
   readonly identity: readonly string[];
+  readonly data?: string;
   readonly insecure?: boolean;
 }
 
@@ -24,6 +25,7 @@ interface Options {
 const ONLY: Readonly<Record<string, readonly Program[]>> = {
   bind: ["server"],
   identity: ["server"],
+  data: ["server"],
   insecure: ["server"],
   connect: ["worker", "client"],
   keys: ["worker", "client"],
@@ -32,7 +34,7 @@ const ONLY: Readonly<Record<string, readonly Program[]>> = {
 export function rr(): Command {
   const command = new Command("rr")
     .description(
-      "The round-robin queue's server, worker or client, with its console. The server is a broker of its own that keeps nothing. Each of the three also works with the other two originals.",
+      "The round-robin queue's server, worker or client, with its console. The server is a broker of its own. Each of the three also works with the other two originals.",
     )
     .addArgument(new Argument("<program>", "which of them").choices(PROGRAMS))
     .requiredOption("-d, --debug <level>", "0 errors only, 1 what happens, 5 summaries, up to 20", parseLevel)
@@ -45,6 +47,7 @@ export function rr(): Command {
         .argParser(collect)
         .default([]),
     )
+    .option("--data <dir>", "server: keep there who has registered, for the next start (default: nothing is kept)")
     .option("--insecure", "server: listen where other machines can reach it, too")
     .addHelpText("after", HELP)
     .action((program: Program, options: Options) => perform(program, options, command));
@@ -77,7 +80,8 @@ async function run(program: Program, options: Options): Promise<number> {
   const script = options.script === undefined ? {} : { script: options.script };
   if (program === "server") {
     const settings = identity.length === 0 ? {} : { identities: identity };
-    return (await import("./rr/server.js")).serverConsole({ bind, level, insecure, settings, ...script });
+    const data = options.data === undefined ? {} : { data: options.data };
+    return (await import("./rr/server.js")).serverConsole({ bind, level, insecure, settings, ...data, ...script });
   }
   const place = { url, level, ...script, ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }) };
   return program === "worker"

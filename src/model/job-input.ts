@@ -41,7 +41,9 @@ const surroundings = {
 const command = s.object({
   kind: s.choice("command"),
   argv: s.list(s.word(), MAX_ARGUMENTS),
-  placeholders: s.optional(s.described(s.flag(), "replace {} {#} {.} {/} and {1} {2} … in the arguments, task by task")),
+  placeholders: s.optional(
+    s.described(s.flag(), "replace {} {#} {.} {/} and {1} {2} … in the arguments, task by task"),
+  ),
   shell: s.optional(s.described(s.flag(), "the one argument is a line for /bin/sh")),
   log: s.optional(
     s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),

@@ -4,6 +4,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
+import { E, greeted, REGISTER, TRACKEXEC, V } from "../protocols/round-robin/place.js";
 import { LABORO } from "../support/launched.js";
 import { freePort } from "../support/site.js";
 import { until } from "../support/wait.js";
@@ -233,6 +234,32 @@ describe("a server that is started again", () => {
     await worker.says("registered again");
     second.type("workers");
     await second.says(/1 worker\n/);
+  });
+});
+
+describe("a server that is told where to keep its workers", () => {
+  it("knows them when it is started again, although an original does not register twice", {
+    timeout: 120_000,
+  }, async () => {
+    const at = await url();
+    const args = ["server", "-d", "1", "--bind", at, "--data", join(folder(), "data")];
+    const first = new Console(args);
+    await first.says("listening on");
+    const worker = await greeted(at);
+    await worker.send(E, V, TRACKEXEC, "0x01000000", REGISTER, "10", E);
+    await worker.next();
+    first.signal("SIGKILL");
+    await first.exit();
+    const second = new Console(args);
+    await second.says("listening on");
+    await until(
+      "it is in the table",
+      async () => {
+        second.type("workers");
+        return /1 worker\n/.test(await second.says(/workers? |worker\n|no workers/));
+      },
+      DEADLINE,
+    );
   });
 });
 

@@ -22,15 +22,18 @@ export interface ServerConsole {
   readonly level: number;
   readonly insecure: boolean;
   readonly settings: DoorSettings;
+  /** Where it keeps what is to outlive it. */
+  readonly data?: string;
   readonly script?: string;
 }
 
-export async function serverConsole({ bind, level, insecure, settings, script }: ServerConsole): Promise<number> {
+export async function serverConsole(options: ServerConsole): Promise<number> {
+  const { bind, level, insecure, settings, script, data } = options;
   const { host, port } = placeOf(bind);
   refuseOpenDoors([{ name: "round-robin", host, ports: [port] }], insecure);
   const voice = new Voice("SERVER", level);
   const log = logTo(voice);
-  const dir = mkdtempSync(join(tmpdir(), "laboro-rr-"));
+  const dir = data ?? mkdtempSync(join(tmpdir(), "laboro-rr-"));
   try {
     const broker = await startBroker({ dir, port: 0, log });
     try {
@@ -55,7 +58,7 @@ export async function serverConsole({ bind, level, insecure, settings, script }:
       await broker.stop();
     }
   } finally {
-    rmSync(dir, { recursive: true, force: true });
+    if (data === undefined) rmSync(dir, { recursive: true, force: true });
   }
   voice.say(1, "finished");
   return voice.failures;
