@@ -88,7 +88,7 @@ describe("laboro config", () => {
     const said = [];
     for (const words of [
       ["slots=0"],
-      ["tags=big"],
+      ["tags=5"],
       ["environment.A-B=1"],
       ["workers.node17=4"],
       ["pools.gpu.heartbeat_interval=soon"],
@@ -107,7 +107,7 @@ describe("laboro config", () => {
     expect(new Set(said.map(({ code }) => code))).toEqual(new Set([2]));
     expect(said.map(({ stderr }) => stderr).join("")).toMatchInlineSnapshot(`
       "laboro: config: slots: expected a whole number from 1 to 100000, got 0 (LABORO_BAD_INPUT)
-      laboro: config: tags: expected a list, got "big" (LABORO_BAD_INPUT)
+      laboro: config: tags[0]: expected text of 1 to 1024 characters without NUL, got 5 (LABORO_BAD_INPUT)
       laboro: config: environment: expected names of variables, got "A-B" (LABORO_BAD_INPUT)
       laboro: config: workers.node17: expected settings (LABORO_BAD_INPUT)
       laboro: pools.gpu.heartbeat_interval: expected a whole number from 50 to 3600000, got "soon" (LABORO_BAD_INPUT)
