@@ -324,6 +324,10 @@ export class Core {
     });
   }
 
+  get stopping(): boolean {
+    return this.#stopping;
+  }
+
   /** Why nothing new is taken, if so. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing ?? this.#halts.get("lease");

@@ -17,6 +17,7 @@ import {
   type Request,
   refusal,
   type Unreadable,
+  wantsCounts,
 } from "./messages.js";
 import { MAX_SEQUENCE, Numbers, type Side } from "./numbers.js";
 import { type Asked, Outgoing } from "./outgoing.js";
@@ -114,6 +115,12 @@ export class Conversation<Tag> {
     return this.#goOn();
   }
 
+  /** A request whose number is above all that the other end may be waiting for since an older connection. */
+  requestFromAbove(request: Request, tag: Tag): Effect<Tag>[] {
+    this.#numbers.leap();
+    return this.request(request, tag);
+  }
+
   /** Takes back requests that were not sent, or are to be sent again; gives their tags. */
   withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
     return this.#outgoing.withdraw(which);
@@ -184,7 +191,7 @@ export class Conversation<Tag> {
     this.#numbers.answered(reply.seq);
     if (reply.type === "OK") {
       this.#outgoing.good();
-      if (request.type === "HELLO" && this.#stage === "greeting") this.#stage = "open";
+      if ((request.type === "HELLO" || wantsCounts(request)) && this.#stage === "greeting") this.#stage = "open";
     } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
       this.#outgoing.overflow(asked);
       return;
@@ -272,10 +279,11 @@ export class Conversation<Tag> {
     return this.#take();
   }
 
-  /** The request of this number, if it is the first that waits, need not wait. */
+  /** The request of this number, if it is the first that waits, need not wait. Before the greeting is over none does. */
   #mayGoOnWith(seq: number): boolean {
     const { asked } = this.#outgoing;
-    return this.#current === undefined && (asked === undefined || seq < asked.seq);
+    const mayPass = asked === undefined || seq < asked.seq || (this.side === "foreman" && this.#stage === "greeting");
+    return this.#current === undefined && mayPass;
   }
 
   #deliver(): void {
@@ -288,7 +296,8 @@ export class Conversation<Tag> {
 
   #askNext(): void {
     const { first, overflowed } = this.#outgoing;
-    const mayGreet = this.side === "worker" && this.#begun && first?.type === "HELLO";
+    const mayGreet =
+      first !== undefined && (this.side === "foreman" ? wantsCounts(first) : this.#begun && first.type === "HELLO");
     if (this.#stage !== "open" && !(this.#stage === "greeting" && mayGreet)) return;
     if (this.#resetWanted || (first !== undefined && this.#numbers.mustReset)) this.#askReset();
     else if (first !== undefined && !overflowed) {

@@ -123,3 +123,7 @@ export interface Unreadable {
 export const refusal = (name: ErrorName, arg0 = 0): Refusal => ({ type: "ERROR", code: ERRORS[name], arg0 });
 
 export const isStopAtOnce = (body: Body | Unreadable): boolean => body.type === "STOP" && body.count === STOP_AT_ONCE;
+
+/** A JOB without tasks asks a worker for its numbers: it has nothing to refuse, and answers OK(nproc|nrun). */
+export const COUNTS_WANTED = { type: "JOB", tasks: [] } as const;
+export const wantsCounts = (body: Body): boolean => body.type === "JOB" && body.tasks.length === 0;

@@ -7,6 +7,9 @@ export type Side = "foreman" | "worker";
 /** The greatest number that a header can carry. */
 export const MAX_SEQUENCE = 0xffff_ffff;
 
+/** Half of them: more than a worker that has not been here has used. */
+const LEAP = 2 ** 30;
+
 export class Numbers {
   readonly #parity: number;
   /** The counter of the last two numbers, one for each side: what one side has used, the other can still go beyond, to RESET. */
@@ -39,6 +42,11 @@ export class Numbers {
 
   take(): void {
     this.#counter++;
+  }
+
+  /** What comes next is above all that the other side may be waiting for from an older connection. */
+  leap(): void {
+    if (LEAP < this.#last) this.#counter = Math.max(this.#counter, LEAP);
   }
 
   isOwn(seq: number): boolean {

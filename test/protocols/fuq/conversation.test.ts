@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Conversation, type ConversationOptions, type Effect } from "../../../src/protocols/fuq/conversation.js";
 import {
   type Body,
+  COUNTS_WANTED,
   ERRORS,
   type Message,
   type Ok,
@@ -14,7 +15,8 @@ type Talk = Conversation<string>;
 
 const OK: Ok = { type: "OK", nproc: 1, nrun: 1 };
 const HELLO: Request = { type: "HELLO", hello: { numProcs: 2, running: [] } };
-const JOB: Request = { type: "JOB", tasks: [] };
+const NOWHERE = { workingDir: "/", loggingDir: "/", command: "/bin/true", status: 1 };
+const JOB: Request = { type: "JOB", tasks: [{ task: 1, job: { jobId: 1, name: "a", numTasks: 1, ...NOWHERE } }] };
 const UPDATE: Request = {
   type: "UPDATE",
   update: { jobId: 1, task: 1, success: true, status: "done", newJob: null },
@@ -114,6 +116,29 @@ describe("the greeting", () => {
     expect(sent(worker.request(HELLO, "hello"))).toEqual(["HELLO 0"]);
     expect(sent(worker.receive(numbered(OK, 0)))).toEqual(["UPDATE 2"]);
     expect(worker.state).toBe("CL_UPDATE1");
+  });
+
+  it("is over for the foreman when its worker has answered a JOB of no tasks", () => {
+    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    foreman.start();
+    expect(foreman.request(JOB, "job")).toEqual([]);
+    foreman.withdraw(() => true);
+    expect(sent(foreman.request(COUNTS_WANTED, "counts"))).toEqual(["JOB 1"]);
+    expect(foreman.state).toBe("SV_INIT1");
+    expect(answered(foreman.receive(numbered(OK, 1)))).toEqual(["counts: OK"]);
+    expect(foreman.state).toBe("SV_LOOP0");
+    expect(sent(foreman.request(JOB, "job"))).toEqual(["JOB 3"]);
+  });
+
+  it("lets a HELLO pass that crosses such a JOB, though its number is higher", () => {
+    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    foreman.start();
+    foreman.request(COUNTS_WANTED, "counts");
+    expect(asked(foreman.receive(numbered(HELLO, 36)))).toEqual(["HELLO 36"]);
+    expect(sent(foreman.answer(36, OK))).toEqual(["OK 36"]);
+    expect(foreman.state).toBe("SV_LOOP1");
+    expect(answered(foreman.receive(numbered(OK, 1)))).toEqual(["counts: OK"]);
+    expect(foreman.state).toBe("SV_LOOP0");
   });
 });
 

@@ -24,6 +24,8 @@ export interface ForemanParts {
   readonly profile: Pick<WorkerProfile, "protocol" | "pool" | "address" | "graceMs">;
   /** The peer has done something that it should not have done. */
   readonly complain: (why: string) => void;
+  /** The worker can never tell of its tasks, and is not to come back. */
+  readonly hangs?: () => void;
   /** The worker has said who it is. */
   readonly named: (name: string) => void;
 }
@@ -34,6 +36,8 @@ export interface ForemanOptions {
   readonly original: boolean;
   readonly maxSequence?: number;
   readonly queueLimit?: number;
+  /** How long an original program may be silent before it is asked for its numbers. */
+  readonly silenceMs?: number;
   /** How long the UPDATE of a cancelled task is waited for. */
   readonly settleMs?: number;
   /** The same where the worker does not have the task. */

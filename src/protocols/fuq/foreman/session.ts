@@ -2,7 +2,8 @@
  * A worker of fuq v2, at the broker: the foreman's end of one connection. Whose turn it is the conversation knows (its states are in
  * conversation-states.ts), what the worker has the desk; here is what is said.
  *
- *   greeting   nothing but HELLO counts; an UPDATE is recorded where the worker is known, and answered with the wish for a HELLO
+ *   greeting   nothing but HELLO counts; an UPDATE is recorded where the worker is known, and answered with the wish for a HELLO. An
+ *              original that comes back says neither while it has nothing to tell: it is asked for its numbers, which do as well
  *   joined     one JOB, CANCEL or STOP at a time; UPDATEs are recorded, then answered
  *   stopping   STOP was obeyed: the connection ends when the worker has nothing left
  *   closed     the broker knows; what comes late is dropped
@@ -14,11 +15,13 @@ import type { Job } from "../../../model/job.js";
 import { splitCounts } from "../codec.js";
 import { Conversation, type Effect } from "../conversation.js";
 import {
+  COUNTS_WANTED,
   ERRORS,
   errorName,
   type Hello,
   type Message,
   type Numbered,
+  type Ok,
   type Reply,
   type Request,
   SEND_HELLO,
@@ -28,6 +31,7 @@ import {
 } from "../messages.js";
 import type { HeldTask } from "./held-tasks.js";
 import type { ForemanOptions, ForemanParts } from "./parts.js";
+import { Silence } from "./silence.js";
 import { recordEarly } from "./task-ends.js";
 import { WorkerDesk } from "./worker-desk.js";
 
@@ -40,7 +44,9 @@ const AGAIN_MS = 1_000;
 type Wish =
   | { readonly kind: "job"; readonly held: HeldTask }
   | { readonly kind: "cancel"; readonly held: readonly HeldTask[] }
-  | { readonly kind: "stop"; readonly count: number };
+  | { readonly kind: "stop"; readonly count: number }
+  | { readonly kind: "counts" }
+  | { readonly kind: "sign of life" };
 
 export class ForemanSession implements WorkerPort {
   readonly #parts: ForemanParts;
@@ -48,23 +54,35 @@ export class ForemanSession implements WorkerPort {
   readonly #desk: WorkerDesk;
   readonly #settleMs: number;
   readonly #missingMs: number;
+  readonly #silence: Silence;
   readonly #effects: Effect<Wish>[] = [];
   #carrying = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #toStop: number | undefined;
   readonly #timers = new Set<NodeJS.Timeout>();
   #overflowed = false;
+  #joining: Promise<void> = Promise.resolve();
+  /** UPDATEs that are on their way to the disk. */
+  readonly #owed = new Set<number>();
+  /** Why it is closed as soon as those have their OK. */
+  #goodbye: string | undefined;
 
   constructor(parts: ForemanParts, { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: ForemanOptions) {
     this.#parts = parts;
     this.#settleMs = settleMs;
     this.#missingMs = missingMs;
+    this.#silence = new Silence({
+      ...options,
+      joined: () => this.joined,
+      ask: () => this.#carryOut(this.#talk.request(COUNTS_WANTED, { kind: "counts" })),
+    });
     this.#talk = new Conversation({ side: "foreman", ...options });
     this.#desk = new WorkerDesk({ core: parts.core, port: this, wake: () => this.#carryOut([]), missingMs });
   }
 
   start(): void {
     this.#carryOut(this.#talk.start());
+    this.#silence.begin();
   }
 
   /** The worker has said who it is. */
@@ -73,7 +91,9 @@ export class ForemanSession implements WorkerPort {
   }
 
   onMessage(message: Message | Unreadable): void {
-    if (this.#state !== "closed") this.#carryOut(this.#talk.receive(message));
+    if (this.#state === "closed") return;
+    if (!this.joined) this.#silence.begin();
+    this.#carryOut(this.#talk.receive(message));
   }
 
   /** The connection is gone. */
@@ -86,6 +106,7 @@ export class ForemanSession implements WorkerPort {
     this.#state = "closed";
     this.#talk.exit();
     for (const timer of this.#timers) clearTimeout(timer);
+    this.#silence.end();
     this.#desk.close();
   }
 
@@ -130,7 +151,7 @@ export class ForemanSession implements WorkerPort {
 
   /** One request, if there is something to ask for and it may be asked: what is to end before what is to begin. */
   #speak(): boolean {
-    if (this.#state === "closed" || !this.#talk.idle) return false;
+    if (this.#state === "closed" || this.#silence.helloWanted || !this.#talk.idle) return false;
     const gone = this.#desk.takeCancels();
     if (gone.length > 0)
       return this.#ask({ type: "CANCEL", pairs: this.#desk.pairsOf(gone) }, { kind: "cancel", held: gone });
@@ -157,6 +178,7 @@ export class ForemanSession implements WorkerPort {
   // What the worker says
 
   async #asked(request: Numbered<Request>): Promise<void> {
+    await this.#joining;
     if (request.type === "HELLO") await this.#onHello(request.seq, request.hello);
     else if (request.type === "UPDATE") await this.#onUpdate(request.seq, request.update);
   }
@@ -165,6 +187,7 @@ export class ForemanSession implements WorkerPort {
     const stopping = !this.#desk.joined && (await this.#join(hello));
     if (this.#isClosed) return;
     this.#desk.reconcile(hello);
+    this.#silence.helloCame();
     if (stopping) this.stop();
     // The original ends unless it hears its own numbers.
     const told = hello === undefined ? this.#desk.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
@@ -183,20 +206,43 @@ export class ForemanSession implements WorkerPort {
 
   async #onUpdate(seq: number, update: Update): Promise<void> {
     if (this.#desk.joined) {
+      this.#silence.heard();
+      this.#owed.add(seq);
       this.#desk.updated(update, () => this.#acknowledge(seq));
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
     const { core, known } = this.#parts;
     if (known !== undefined) await recordEarly(core, known, update);
-    if (!this.#isClosed) this.#answer(seq, SEND_HELLO);
+    if (!this.#isClosed) this.#wantHello(seq);
+  }
+
+  #wantHello(seq: number): void {
+    this.#silence.wantHello();
+    this.#answer(seq, SEND_HELLO);
   }
 
   #acknowledge(seq: number): void {
-    if (this.#isClosed) return;
+    this.#owed.delete(seq);
+    if (this.#isClosed) {
+      this.#acknowledgeLate(seq);
+      return;
+    }
+    if (this.#silence.unsure && this.#state === "joined") {
+      this.#wantHello(seq);
+      return;
+    }
     const { counts } = this.#desk;
     this.#answer(seq, { type: "OK", ...counts });
     if (this.#state === "stopping" && counts.nrun === 0) this.#parts.transport.close(1000, "closing");
+  }
+
+  #acknowledgeLate(seq: number): void {
+    if (this.#goodbye === undefined) return;
+    for (const effect of this.#talk.answer(seq, { type: "OK", nproc: 0, nrun: 0 })) {
+      if (effect.kind === "send") this.#parts.transport.send(effect.message);
+    }
+    if (this.#owed.size === 0) this.#parts.transport.close(1001, this.#goodbye);
   }
 
   // What the worker says to what it was asked
@@ -204,6 +250,8 @@ export class ForemanSession implements WorkerPort {
   #answered(wish: Wish, reply: Numbered<Reply>): void {
     if (wish.kind === "job") this.#onJobReply(wish.held, reply);
     else if (wish.kind === "stop") this.#onStopReply(wish.count, reply);
+    else if (wish.kind === "counts") this.#onCounts(reply);
+    else if (wish.kind === "sign of life") this.#silence.end();
     else {
       // Slots are not taken from this reply: the original counts in it what it has cancelled.
       for (const held of wish.held) this.#desk.settle(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
@@ -224,6 +272,36 @@ export class ForemanSession implements WorkerPort {
       const told = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#desk.counts;
       this.#desk.refused(held, told.nproc);
     }
+  }
+
+  #onCounts(reply: Numbered<Reply>): void {
+    if (reply.type === "ERROR") this.#parts.transport.close(1008, "it has not said HELLO");
+    else this.#joining = this.#joinByCounts(reply).catch((cause: unknown) => this.#fail(cause));
+  }
+
+  async #joinByCounts(counts: Ok): Promise<void> {
+    // A HELLO that came meanwhile says more.
+    if (this.joined && !this.#silence.unsure) return;
+    const stopping = !this.joined && (await this.#join(undefined));
+    if (this.#isClosed) return;
+    if (counts.nrun > 0) this.#askForLife();
+    this.#silence.unsure = !this.#desk.count(counts);
+    if (stopping) this.stop();
+  }
+
+  /**
+   * The original waits for ever for an OK to its UPDATE that was lost with its connection, and tells of nothing more. Below the number of
+   * that UPDATE it answers what it is asked, above it does not.
+   */
+  #askForLife(): void {
+    this.#carryOut(this.#talk.requestFromAbove(COUNTS_WANTED, { kind: "sign of life" }));
+    this.#silence.awaitLife(() => {
+      const { complain, hangs, transport } = this.#parts;
+      complain("it waits for an answer that was lost with its connection, and must be started anew");
+      hangs?.();
+      this.#desk.giveUp();
+      transport.close(1008, "it waits for an answer that was lost");
+    });
   }
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
@@ -279,9 +357,11 @@ export class ForemanSession implements WorkerPort {
     }
   }
 
+  /** The original waits for ever for an OK that is lost with its connection, so what it has told gets its OK first. */
   close(reason: string): void {
     this.#end();
-    this.#parts.transport.close(1001, reason);
+    this.#goodbye = reason;
+    if (this.#owed.size === 0) this.#parts.transport.close(1001, reason);
   }
 
   // It offers no services, so nobody calls it.

@@ -35,6 +35,8 @@ export function acceptFuqWebSocket(
 ): FuqLink {
   const { core, log, complaints, conversations, settings } = context;
   const { id, info } = node;
+  // The original ends when this has happened to it five times in a row.
+  if (node.hangs === true) webSocket.close(1008, "it waits for an answer that was lost");
   const conversation = conversations.begin(PROTOCOL, address);
   const complain = (why: string): void => complaints.about("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
   const transport: Transport = {
@@ -60,6 +62,9 @@ export function acceptFuqWebSocket(
         return { id, session: SessionId(name), name, tags, resumable: true, stopping: node.stopping };
       },
       profile: { protocol: PROTOCOL, pool: settings.pool ?? DEFAULT_POOL, address, graceMs: GRACE_MS },
+      hangs: () => {
+        node.hangs = true;
+      },
       named: (name) => conversation.named(name),
     },
     { greeting: "worker", original: true, ...options },

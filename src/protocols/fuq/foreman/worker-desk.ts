@@ -7,7 +7,7 @@ import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
-import { COUNT_LIMIT, type Hello, type TaskPair, type Update } from "../messages.js";
+import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
 import { describeTask } from "./description.js";
 import { type HeldTask, HeldTasks, indexOf, isIn, rangeOf } from "./held-tasks.js";
 import { Room } from "./room.js";
@@ -99,6 +99,12 @@ export class WorkerDesk {
   gone(): void {
     this.close();
     if (this.#profile !== undefined) this.#core.workerGone(this.#profile.id, this.#parts.port, this.#orderly);
+  }
+
+  /** Nothing more will be heard of its tasks: they wait for others. */
+  giveUp(): void {
+    this.room.pause();
+    this.#giveBack(this.#tasks.all().filter(({ state }) => state !== "foreign"));
   }
 
   /** It was told to stop: its end is no loss. */
@@ -219,9 +225,22 @@ export class WorkerDesk {
 
   /** What the worker lists against what it is known to have. Without a list nothing runs, and nothing is said of slots. */
   reconcile(hello: Hello | undefined): void {
-    const running = hello?.running ?? [];
-    const listed = new Set<HeldTask>();
-    for (const { task, job } of running) listed.add(this.#listed({ jobId: job.jobId, task }));
+    const running = (hello?.running ?? []).map(({ task, job }) => ({ jobId: job.jobId, task }));
+    if (hello !== undefined) this.room.slots = hello.numProcs + running.length;
+    else if (this.room.slots === 0) this.room.guess();
+    this.#compare(running);
+  }
+
+  /** The same where it says only how many it has. Whether that tells which: all that it is known to have, or none. */
+  count({ nproc, nrun }: Pick<Ok, "nproc" | "nrun">): boolean {
+    const known = this.#tasks.all().filter(({ state }) => state === "running" || state === "foreign");
+    this.room.slots = nproc + nrun;
+    this.#compare(nrun === 0 ? [] : known);
+    return nrun === 0 || nrun >= known.length;
+  }
+
+  #compare(running: readonly TaskPair[]): void {
+    const listed = new Set(running.map((pair) => this.#listed(pair)));
     this.#unsent = this.#unsent.filter(({ state }) => state === "unsent");
     for (const held of this.#tasks.all()) {
       if (listed.has(held)) continue;
@@ -231,8 +250,6 @@ export class WorkerDesk {
         this.settle(held, this.#parts.missingMs);
       }
     }
-    if (hello !== undefined) this.room.slots = hello.numProcs + running.length;
-    else if (this.room.slots === 0) this.room.guess();
     this.offer();
   }
 

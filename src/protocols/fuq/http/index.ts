@@ -65,6 +65,8 @@ export class FuqHttp {
       ["/node/reauth", (request, response) => this.#reauth(request, response)],
       ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.whole("nproc"), asking))],
       ["/job/update", this.#forWorker(update)],
+      // Where older workers tell it.
+      ["/job/status", this.#forWorker(update)],
       ["/client/job/new", this.#forClient(jobNew)],
       ["/client/job/list", this.#forClient(jobList)],
       ["/client/job/state", this.#forClient(jobState)],
@@ -164,8 +166,10 @@ export class FuqHttp {
 
   #forWorker(find: (worker: PollingWorker, given: Fields, asking: Asking) => Promise<Work>): Answer {
     return async (request, response) => {
-      const node = await this.#nodes.ofCookie(request.headers.cookie);
-      const given = await question(request);
+      const envelope = await question(request);
+      const node = await this.#nodes.ofCookie(request.headers.cookie, envelope.text("cookie"));
+      // Older workers put what they ask in an envelope, and some their cookie nowhere else.
+      const given = envelope.inner("msg") ?? envelope;
       const worker = this.#pollingWorker(node);
       // The door closes what is idle for long; this one is looked at to see whether the worker lives.
       response.once("finish", () => request.socket.setTimeout(0));
@@ -204,14 +208,16 @@ export class FuqHttp {
   }
 }
 
-function update(worker: PollingWorker, given: Fields, asking: Asking): Promise<Work> {
+async function update(worker: PollingWorker, given: Fields, asking: Asking): Promise<Work> {
   const told = {
     job: JobId(given.whole("job_id")),
     index: given.whole("task") - 1,
     success: given.flag("success"),
     status: given.text("status"),
   };
-  return worker.update(told, given.inner("newjob")?.whole("nproc"), asking);
+  const work = await worker.update(told, given.inner("newjob")?.whole("nproc"), asking);
+  // The original knows ::stop:: only where it has asked and told nothing; here it would run it. It asks when it is given nothing.
+  return work === "stop" ? [] : work;
 }
 
 function nodeInfo(given: Fields): NodeInfo {

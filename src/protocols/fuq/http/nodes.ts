@@ -22,6 +22,8 @@ export interface FuqNode {
   readonly info: NodeInfo;
   /** It was asked to stop, and is told so whenever it comes. */
   stopping: boolean;
+  /** It waits for ever for an answer that was lost: it is of no use until it is started anew, under another name. */
+  hangs?: boolean;
 }
 
 interface Known extends FuqNode {
@@ -105,9 +107,9 @@ export class Nodes {
     return { node: known, cookie: renewed };
   }
 
-  /** Whose cookie this is. Refuses with 401 where there is none, with 403 where it is not known. */
-  async ofCookie(header: string | undefined): Promise<FuqNode> {
-    const cookie = cookieIn(header);
+  /** Whose cookie this is, in a header or told otherwise. Refuses with 401 where there is none, with 403 where it is not known. */
+  async ofCookie(header: string | undefined, told = ""): Promise<FuqNode> {
+    const cookie = cookieIn(header) ?? (told === "" ? undefined : told);
     if (cookie === undefined) throw new Refused(401, "missing session cookie");
     if (cookie.length > LONGEST_COOKIE) throw new Refused(401, "cannot validate cookie");
     const known = await this.#find(cookie);

@@ -27,6 +27,8 @@ export class Upgrades {
     socket.on("error", () => socket.destroy());
     try {
       const node = await this.#nodeOf(request);
+      // The original comes back at once, and would wait for ever for the OK to what it says now.
+      if (this.#context.core.stopping) throw new Refused(503, "the broker is stopping");
       this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
         (request.socket as Socket).setNoDelay(true);
         acceptFuqWebSocket(this.#context, node, webSocket, request.socket.remoteAddress ?? "unknown");

@@ -14,7 +14,7 @@ import { ForemanHttp } from "./http-client.js";
 import { Persistent } from "./persistent.js";
 import { Poller } from "./poll.js";
 import { type Address, overStream } from "./raw.js";
-import { Shift } from "./shift.js";
+import { type Ending, Shift } from "./shift.js";
 import { Tasks } from "./tasks.js";
 import { ClientV1 } from "./v1.js";
 import type { Way, WayEvents } from "./way.js";
@@ -141,11 +141,15 @@ function wayTo(options: FuqWorkerOptions, tasks: Tasks, events: WayEvents, http:
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");
   if (place.by === "polling") return new Poller({ ...common, http, slots });
+  const ending: Ending = { begun: false };
   return new Persistent({
     ...common,
     connect: overWebSocket(place.foreman, http),
-    speak: (events) => new Shift({ ...shift, peer: "original", events }),
-    askToStop: () => http.leave(AbortSignal.timeout(ASK_MS)).catch(() => false),
+    speak: (events) => new Shift({ ...shift, peer: "original", ending, events }),
+    askToStop: () => {
+      ending.begun = true;
+      return http.leave(AbortSignal.timeout(ASK_MS)).catch(() => false);
+    },
   });
 }
 

@@ -4,6 +4,10 @@
  *
  * A foreman by the text and the original one want different answers to CANCEL, and the original closes on an ERROR where the text has
  * one. So who is on the other side decides: on a raw stream the text, on a WebSocket the original.
+ *
+ * The original foreman hears nothing while it waits for the OK to its STOP, and hangs for ever where an UPDATE has crossed that. It says
+ * STOP again after each UPDATE. So from the first sign of an end UPDATEs go out one at a time, a moment after its last word; and where one
+ * has crossed a STOP and stays without an answer, a new connection is made.
  */
 import type { Log } from "../../../broker/log.js";
 import { asLaboroError } from "../../../model/errors.js";
@@ -26,12 +30,19 @@ import type { Speaker, SpeakerEvents } from "./way.js";
 
 export type Peer = "text" | "original";
 
+/** Whether the foreman stops this worker, or is asked to. */
+export interface Ending {
+  begun: boolean;
+}
+
 export interface ShiftParts {
   readonly tasks: Tasks;
   readonly log: Log;
   /** The foreman has done something that it should not have done. */
   readonly complain: (why: string) => void;
   readonly peer: Peer;
+  /** For all connections of a worker, one after the other; absent where the foreman is not the original. */
+  readonly ending?: Ending;
   /** The greatest sequence number; tests set one that they can reach. */
   readonly maxSequence?: number;
   readonly events: SpeakerEvents;
@@ -40,6 +51,10 @@ export interface ShiftParts {
 /** How often an UPDATE is told that is refused, and how long after. */
 const TELLINGS = 4;
 const TELL_AGAIN_MS = 500;
+/** Longer than the original takes from an UPDATE to the STOP that follows it. */
+const MOMENT_MS = 200;
+/** How long an UPDATE that has crossed a STOP may be without an answer. */
+const CROSSED_MS = 5_000;
 
 interface Telling {
   readonly update: Update | undefined;
@@ -56,6 +71,8 @@ export class Shift implements Speaker {
   #joined = false;
   #over: "in order" | "at once" | undefined;
   #closed = false;
+  #moment: NodeJS.Timeout | undefined;
+  #crossed: NodeJS.Timeout | undefined;
 
   constructor(parts: ShiftParts) {
     const { peer, maxSequence } = parts;
@@ -75,7 +92,9 @@ export class Shift implements Speaker {
   received(bytes: Buffer): void {
     if (this.#closed) return;
     try {
-      this.#carryOut(this.#conversation.receive(decodeMessage(bytes)));
+      const message = decodeMessage(bytes);
+      if (message.type === "STOP") this.#seeStop();
+      this.#carryOut(this.#conversation.receive(message));
     } catch (cause) {
       this.#parts.events.onBroken(asLaboroError(cause).message);
     }
@@ -83,11 +102,29 @@ export class Shift implements Speaker {
 
   tell(): void {
     if (!this.#joined || this.#closed) return;
-    for (const update of this.#parts.tasks.updates) {
-      if (this.#told.has(update)) continue;
-      this.#told.add(update);
-      this.#ask({ type: "UPDATE", update }, { update, count: 1 });
-    }
+    const untold = this.#parts.tasks.updates.filter((update) => !this.#told.has(update));
+    if (this.#parts.ending?.begun) this.#tellLater(untold);
+    else for (const update of untold) this.#tell(update);
+  }
+
+  #tellLater([first]: readonly Update[]): void {
+    clearTimeout(this.#moment);
+    if (first === undefined || this.#conversation.unanswered.length > 0) return;
+    this.#moment = setTimeout(() => this.#tell(first), MOMENT_MS);
+  }
+
+  #tell(update: Update): void {
+    this.#told.add(update);
+    this.#ask({ type: "UPDATE", update }, { update, count: 1 });
+  }
+
+  #seeStop(): void {
+    const { ending, events } = this.#parts;
+    if (ending === undefined) return;
+    ending.begun = true;
+    if (this.#conversation.unanswered.length === 0) return;
+    clearTimeout(this.#crossed);
+    this.#crossed = setTimeout(() => events.onBroken("it has not answered since it said STOP"), CROSSED_MS);
   }
 
   lookWhetherOver(): void {
@@ -99,6 +136,8 @@ export class Shift implements Speaker {
   close(): void {
     this.#closed = true;
     for (const timer of this.#timers) clearTimeout(timer);
+    clearTimeout(this.#moment);
+    clearTimeout(this.#crossed);
   }
 
   #ask(request: Request, telling: Telling): void {
@@ -176,6 +215,7 @@ export class Shift implements Speaker {
         return;
       }
       tasks.acknowledged(update);
+      this.tell();
       this.lookWhetherOver();
     } else if (telling.count < TELLINGS) {
       const timer = setTimeout(() => {
@@ -227,10 +267,14 @@ export class Shift implements Speaker {
   }
 
   #onStop(request: Numbered<Extract<Request, { type: "STOP" }>>): void {
+    clearTimeout(this.#crossed);
     this.#parts.tasks.stop(request.count);
     this.#reply(request, this.#counts());
     if (request.count === STOP_AT_ONCE) this.#over = "at once";
-    else this.lookWhetherOver();
+    else {
+      this.tell();
+      this.lookWhetherOver();
+    }
   }
 
   #counts(): Reply {

@@ -1,6 +1,7 @@
 /** The foreman of the original programs: a WebSocket, a worker known by its cookie that speaks first and comes back. */
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
+import type { Core } from "../../../../src/broker/core.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { atEnd, nodeNamed, numbered, openWeb, openYard, webWorker } from "./kit.js";
@@ -176,6 +177,32 @@ describe("a worker on the WebSocket", () => {
     expect(await until("the first is closed", () => worker.closed)).toMatch(/^1001 another connection/);
     await yard.broker.stop();
     expect(await until("the second is closed", () => other.closed)).toMatch(/^1001 the broker is stopping/);
+  });
+
+  it("gets the OK to what is on its way to the disk before it is closed, because the original would wait for that for ever", async () => {
+    const yard = await openYard();
+    const { core } = yard.context;
+    const onItsWay: (() => void)[] = [];
+    const slow = new Proxy(core, {
+      get: (target, name) => {
+        if (name === "workerDone")
+          return (...done: Parameters<Core["workerDone"]>) => onItsWay.push(() => target.workerDone(...done));
+        const value: unknown = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const node = nodeNamed("vm:7:1");
+    const worker = await webWorker(await openWeb({ ...yard, context: { ...yard.context, core: slow } }, node));
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    const [taken] = await worker.take(1, 1);
+    worker.update(8, pairOf(taken?.task as TaskOf));
+    await until("it is on its way", () => onItsWay.length === 1);
+    core.portOf(node.id)?.close("the broker is stopping");
+    for (const arrive of onItsWay) arrive();
+    expect(await worker.expect(OK)).toMatchObject({ seq: 8 });
+    expect(await until("it is closed", () => worker.closed)).toBe("1001 the broker is stopping");
+    expect(await job.wait()).toBe("succeeded");
   });
 
   it("never has two requests of ours at a time, whatever is to be said", async () => {

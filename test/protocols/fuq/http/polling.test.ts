@@ -123,6 +123,48 @@ describe("a worker that asks over HTTP", () => {
     await until("it is gone", async () => (await workersOf(door)).length === 0);
   });
 
+  it("is not told to stop in the answer to its update, where the original would run that as a task", async () => {
+    const door = await openDoor();
+    const worker = door.asker();
+    const name = await worker.hello(door.password);
+    await door.job("two", 2, "/bin/true");
+    await ask(worker);
+    await door.client("job/state", { job_ids: [1], Action: "hold" });
+    const told = update(worker, 1, 1);
+    await until("its result is here", async () => (await (await door.own()).job(1).info()).counters.succeeded === 1);
+    await door.client("nodes/shutdown", { uniq_names: [name] });
+    expect((await told).text).toBe("[]\n");
+    expect((await worker.post("/job/request", { nproc: 1 })).text).toBe(STOP);
+  });
+
+  it("may put what it asks in an envelope with its cookie, and tell of its end at /job/status, as older ones do", async () => {
+    const door = await openDoor();
+    await door.job("two", 2, "/bin/true");
+    const [greeter, worker] = [door.asker(), door.asker()];
+    await greeter.hello(door.password);
+    const { cookie } = greeter;
+    const asked = await worker.post("/job/request", { cookie, msg: { nproc: 1 } });
+    expect(asked.json).toMatchObject([{ task: 1 }]);
+    const told = {
+      job_id: 1,
+      task: 1,
+      success: false,
+      status: "error encountered: exit status 3",
+      newjob: { nproc: 1 },
+    };
+    expect((await worker.post("/job/status", { cookie, msg: told })).json).toMatchObject([{ task: 2 }]);
+    await worker.post("/job/status", {
+      cookie,
+      msg: { ...told, task: 2, success: true, status: "done", newjob: null },
+    });
+    const own = await door.own();
+    expect(await own.job(1).wait()).toBe("failed");
+    expect((await own.job(1).info()).counters).toMatchObject({ succeeded: 1, failed: 1 });
+    const statusOf = async (body: object) => (await worker.post("/job/request", body)).status;
+    expect(await statusOf({ cookie: "nobody's", msg: { nproc: 1 } })).toBe(403);
+    expect(await statusOf({ msg: { nproc: 1 } })).toBe(401);
+  });
+
   it("lets its task go to another when it asks again without having told of it", async () => {
     const door = await openDoor();
     await door.job("one", 1, "/bin/true");

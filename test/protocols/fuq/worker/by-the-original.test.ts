@@ -71,6 +71,54 @@ describe("our worker and a foreman as the original is", () => {
     await until("it has ended", () => worker.outcome === "stopped" && caller.closed === "1000 closing");
   });
 
+  it("once it is to stop tells of one end at a time, so that the STOP after each finds it listening", async () => {
+    const yard = new Yard();
+    const foreman = await openWebForeman(PASSWORD);
+    const worker = yard.worker(web(foreman.port, PASSWORD));
+    const caller = await foreman.caller(1);
+    await caller.welcome(false);
+    const command = yard.script("wait.sh", `while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`);
+    caller.sayWith(
+      JOB,
+      3,
+      [1, 2].map((number) => task(number, { dir: yard.dir, command })),
+    );
+    await caller.next();
+    caller.say(STOP, 5, 2);
+    expect(await caller.next()).toMatchObject({ type: OK, seq: 5, arg0: counts(0, 2) });
+    writeFileSync(yard.path("go"), "");
+    const first = await caller.next();
+    expect(first.type).toBe(UPDATE);
+    caller.say(OK, first.seq, counts(0, 1));
+    caller.say(STOP, first.seq + 3, 1);
+    expect(await caller.next()).toMatchObject({ type: OK, seq: first.seq + 3, arg0: counts(0, 1) });
+    const second = await caller.next();
+    expect(second.type).toBe(UPDATE);
+    caller.say(OK, second.seq, counts(0, 0));
+    await until("it has ended", () => worker.outcome === "stopped" && caller.closed === "1000 closing");
+  });
+
+  it("leaves a foreman that hangs because STOP and UPDATE have crossed, and is stopped on a new connection", async () => {
+    const yard = new Yard();
+    const foreman = await openWebForeman(PASSWORD);
+    const worker = yard.worker(web(foreman.port, PASSWORD));
+    const first = await foreman.caller(1);
+    await first.welcome(false);
+    first.sayWith(JOB, 3, [task(1, { dir: yard.dir, command: "/bin/true" })]);
+    await first.next();
+    const told = await first.next();
+    expect(told.type).toBe(UPDATE);
+    first.say(STOP, told.seq + 1, 2);
+    const second = await foreman.caller(2);
+    expect((await second.welcome(false)).data).toMatchObject({ NumProcs: 1, Running: [{ Task: 1 }] });
+    second.say(STOP, 3, 2);
+    expect(await second.next()).toMatchObject({ type: OK, seq: 3, arg0: counts(0, 1) });
+    const again = await second.next();
+    expect(again).toMatchObject({ type: UPDATE, data: { Task: 1, Status: "done" } });
+    second.say(OK, again.seq, counts(0, 0));
+    await until("it has ended", () => worker.outcome === "stopped" && second.closed === "1000 closing");
+  }, 60_000);
+
   it("comes back with the same cookie and one HELLO, which lists what was not acknowledged", async () => {
     const yard = new Yard();
     const foreman = await openWebForeman(PASSWORD);
