@@ -71,7 +71,7 @@ function section(command) {
 
 /** What stands behind the list of options: words, and examples. */
 function afterOptions(text) {
-  const options = text.lastIndexOf("-h, --help");
+  const options = Math.max(text.lastIndexOf("-h, --help"), text.lastIndexOf("\n  --help") + 1);
   const rest = text.slice(text.indexOf("\n", options) + 1);
   const at = /^Examples?:$/m.exec(rest);
   if (at === null) return [rest.trim(), ""];

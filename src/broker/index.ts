@@ -163,7 +163,7 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
         doors: () => [{ name: "main", url }, ...listed(doors)],
       });
     }
-    const { port, moved } = await listen(door, host, options.port, log);
+    const { port, moved } = await listen(door, host, options.port);
     // At once: who waited for this broker may ask already where it is.
     url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
     const settings = options.doorSettings ?? {};
@@ -231,17 +231,12 @@ async function listen(
   door: MainDoor,
   host: string,
   port: number | undefined,
-  log: Log,
 ): Promise<{ port: number; moved: boolean }> {
   try {
     return { port: (await door.listen(host, port ?? DEFAULT_PORT)).port, moved: false };
   } catch (cause) {
     const taken = errnoOf(cause) === "EADDRINUSE";
-    if (taken && port === undefined) {
-      const moved = await door.listen(host, 0);
-      log.warn({ port: moved.port }, `port ${DEFAULT_PORT} is taken: listening on ${moved.port} instead`);
-      return { port: moved.port, moved: true };
-    }
+    if (taken && port === undefined) return { port: (await door.listen(host, 0)).port, moved: true };
     const why = taken ? "something else listens there" : String(cause);
     throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on ${host}:${port ?? DEFAULT_PORT}: ${why}`, { cause });
   }

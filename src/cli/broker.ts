@@ -24,7 +24,10 @@ const PAUSE_MS = 100;
 
 export function addBrokerOptions(command: Command): Command {
   return command
-    .option("--broker <url>", "the broker's join URL, or @FILE that holds it (default: $LABORO_BROKER)")
+    .option(
+      "--broker <url>",
+      "the broker's URL with a token, or @FILE that holds it, as its client.url (default: $LABORO_BROKER)",
+    )
     .option(
       "--data <dir>",
       "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",

@@ -30,7 +30,7 @@ export function brokers(): Command {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "BROKER", least: 10 },
+  { title: "BROKER", least: 32, endMatters: true },
   { title: "STATE" },
   { title: "WORKERS", align: "right" },
   { title: "SLOTS", align: "right" },

@@ -33,14 +33,14 @@ async function run(text: string, options: Options): Promise<void> {
       what: "to cancel: none is open",
       make: async (_, { id }) => {
         await client.ask("cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
-        return `${whatOf(id, tasks)} cancelled`;
+        return whatOf(id, tasks);
       },
     }),
   );
 }
 
 function whatOf(id: number, tasks: Ranges | undefined): string {
-  if (tasks === undefined) return `job ${id} is`;
+  if (tasks === undefined) return `job ${id} is cancelled`;
   const count = countOf(tasks);
-  return `${counted(count, "task")} of job ${id} ${count === 1 ? "is" : "are"}`;
+  return `${counted(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, unless ended before`;
 }

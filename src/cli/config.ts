@@ -53,7 +53,7 @@ const EXAMPLES = `
 Examples:
   laboro config
   laboro config set heartbeat_interval=5000 environment.OMP_NUM_THREADS=1
-  laboro config set workers.node17.slots=4 --unset tags
+  laboro config set workers.node17.slots=4
   laboro config set --file workers.zfl
   laboro config history`;
 

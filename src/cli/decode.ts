@@ -66,7 +66,8 @@ async function run(
   } catch (cause) {
     const errno = errnoOf(cause);
     if (cause instanceof LaboroError || errno === undefined) throw cause;
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${errno}`, { cause });
+    const why = errno === "ENOENT" ? "there is no such file" : errno;
+    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${why}`, { cause });
   }
   tell("", decoder.end());
   if (json) sayJson(all);

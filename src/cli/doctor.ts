@@ -28,7 +28,7 @@ export function doctor(): Command {
     .option("--store <url>", "look at this PostgreSQL database too, or @FILE (default: $LABORO_STORE)")
     .addHelpText(
       "after",
-      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @join.url\n  laboro doctor --store postgres://laboro@db/laboro",
+      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @client.url\n  laboro doctor --store postgres://laboro@db/laboro",
     )
     .action(run);
   return addBrokerOptions(command);

@@ -5,7 +5,7 @@ import { asLaboroError, type ErrorCode } from "../model/errors.js";
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
 
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
-  LABORO_BAD_TOKEN: "take the join URL that laboro serve printed, or the access.json of its data directory",
+  LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory anew",
   LABORO_BROKER_GONE: "it may have heard this or not: look with laboro status --wait 10s, then ask again",
   LABORO_BROKER_STOPPING: "laboro status --wait 30s waits until it is back",
   LABORO_BROKER_UNREACHABLE:
@@ -13,7 +13,7 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
   LABORO_DATA_CORRUPT: "nothing was changed; restore the file, or give another directory with --data",
   LABORO_DEADLINE: "laboro services and laboro workers show who could answer",
   LABORO_DISK_FULL: "make room, for example with laboro clean --older-than 7d; work goes on by itself",
-  LABORO_FORBIDDEN: "use a token of a role that may do this",
+  LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
   LABORO_INTERNAL: "this is a fault in laboro: please report it, with what --verbose shows",
   LABORO_NO_SUCH_JOB: "laboro status --all lists the jobs that there are",
   LABORO_VERSION: "bring both ends to the same version of laboro",

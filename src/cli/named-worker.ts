@@ -21,5 +21,5 @@ export async function workerNamed(client: Client, name: string): Promise<WorkerV
   }
   const names = workers.map((worker) => worker.name);
   const hint = suggestion(name, names) || (names.length === 0 ? "; no worker is known" : "; laboro workers lists them");
-  throw new LaboroError("LABORO_BAD_INPUT", `there is no worker ${name}${hint}`);
+  throw new LaboroError("LABORO_NO_SUCH_WORKER", `there is no worker ${name}${hint}`);
 }

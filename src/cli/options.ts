@@ -5,7 +5,12 @@ import type { Log } from "../broker/log.js";
 export { wholeNumber } from "./numbers.js";
 
 /** One JSON line a message, on standard error. */
-export const logger = (): Log => pino({ base: null }, pino.destination({ dest: 2, sync: true }));
+/** For a person who looks, lines; for whoever keeps them, JSON. */
+export const logger = (): Log =>
+  process.stderr.isTTY ? lines : pino({ base: null }, pino.destination({ dest: 2, sync: true }));
+
+const line = (_fields: object, text: string): void => void process.stderr.write(`laboro: ${text}\n`);
+const lines: Log = { info: line, warn: line, error: line };
 
 export function collect(text: string, before: readonly string[]): readonly string[] {
   return [...before, text];

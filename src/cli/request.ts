@@ -44,6 +44,8 @@ async function run(service: string, body: string | undefined, options: Options):
         throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
       });
     process.stdout.write(answer);
+    // Or the prompt would stand behind it.
+    if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
   });
 }
 

@@ -51,7 +51,7 @@ async function run(text: string, options: Options): Promise<void> {
       make: async (_, { id }) => {
         const { count } = await client.ask("rerun", { job: id, ...wish });
         if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
-        return `job ${id} has no task that has ${ends.join(" or ")}`;
+        return `job ${id} has no task that ${ends.map((end) => (end === "cancelled" ? "was cancelled" : `has ${end}`)).join(" or ")}`;
       },
     }),
   );

@@ -33,11 +33,11 @@ export function run(): Command {
     .passThroughOptions();
   addSubmissionOptions(command)
     .option(
-      "--jobs <n>",
+      "-j, --jobs <n>",
       "tasks at once (default: the cores of this machine, or what the broker's workers have)",
       wholeNumber,
     )
-    .option("--keep-order", "show output in the order of the entries")
+    .option("-k, --keep-order", "show output in the order of the entries")
     .option("--tag-output", "put the entry before each line of output")
     .option("--joblog <file>", "write a line a task: times, exit code, command")
     .option("--dry-run", "print what would run")

@@ -36,6 +36,7 @@ interface Address {
 
 /** What a worker needs to come in, for those that can read this file. */
 const JOIN_FILE = "join.url";
+const CLIENT_FILE = "client.url";
 
 export function serve(): Command {
   const command = new Command("serve")
@@ -121,6 +122,8 @@ function announce(broker: Broker, dir: string): void {
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
   writePrivate(file, `${url}\n`);
+  const clients = join(dir, CLIENT_FILE);
+  writePrivate(clients, `${broker.joinUrl("client")}\n`);
   // Not as an argument: those are for everyone on the machine to see.
   say(
     `listening on ${broker.url}`,
@@ -129,6 +132,8 @@ function announce(broker: Broker, dir: string): void {
     `  laboro worker --join @${quoted(file)}`,
     "where it can read that file, and otherwise with",
     `  LABORO_BROKER=${quoted(url)} laboro worker`,
+    `the other verbs find it by themselves here, and elsewhere with what is in ${clients}`,
+    "  laboro status --broker @client.url",
   );
 }
 

@@ -1,9 +1,9 @@
 /** `laboro worker`: a worker in the foreground. */
-import { mkdirSync } from "node:fs";
 import { availableParallelism, hostname } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { dataDirectory, type FoundBroker, findBroker } from "../client/find-broker.js";
+import { makeDirectory } from "../files/durable.js";
 import { LaboroError } from "../model/errors.js";
 import { SERVICE_MODES, type ServiceMode, type ServiceProgram, type StopReason, startWorker } from "../worker/index.js";
 import { formatDuration, parseDuration } from "./duration.js";
@@ -83,7 +83,7 @@ async function run(options: Options): Promise<void> {
   const dir = options.dir ?? join(dataDirectory(options), "workers", name);
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
     refuseBesideFuq(options);
-    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    makeDirectory(resolve(dir), 0o700);
     const { runFuqWorker } = await import("./fuq-worker.js");
     runFuqWorker({ ...options, name, dir });
     return;
@@ -91,7 +91,7 @@ async function run(options: Options): Promise<void> {
   const resources = resourcesOf(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
   const found = await brokerOf(options);
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  makeDirectory(resolve(dir), 0o700);
   const ends = (why: string, code: number): void => {
     console.log(`worker ${name} has stopped: ${why}`);
     process.exit(code);

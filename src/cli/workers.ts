@@ -24,7 +24,7 @@ export function workers(): Command {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "WORKER", least: 8 },
+  { title: "WORKER", least: 24, endMatters: true },
   { title: "STATE" },
   { title: "SLOTS", align: "right" },
   { title: "STOCK", align: "right", drop: 3 },

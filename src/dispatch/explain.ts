@@ -45,8 +45,10 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   if (fitting !== undefined && !mayUse(state, fitting, job))
     return `${fitting.profile.name} has room, but keeps it for a wider task`;
   if (fitting !== undefined) return "it is about to be handed out";
-  const busy = `${signature.capable.size} workers can take it, all are busy; ${job.ready} tasks of its job are ready`;
-  return [busy, ...remarks(signature.capable)].join("; ");
+  const { size } = signature.capable;
+  const able = size === 1 ? "1 worker can take it, and is busy" : `${size} workers can take it, all are busy`;
+  const ready = job.ready === 1 ? "1 task of its job is ready" : `${job.ready} tasks of its job are ready`;
+  return [able, ready, ...remarks(signature.capable)].join("; ");
 }
 
 /** What there is to say of workers that could take it; of a few. */

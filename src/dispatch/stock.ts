@@ -27,7 +27,9 @@ export function stockRoom(state: State, worker: WorkerState, job: JobState): num
   const byLength = (stockMs * atOnce) / Math.max(meanMs, 0.001);
   // A worker that was given little has shown little of its rate; tasks that are over at once need not wait for it to be known.
   const byRate = Math.max(stockMs * worker.rate, SHORT_RUN);
-  const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxStock);
+  // What is in stock runs, though the rest is cancelled: near the failures that are too many there is none.
+  const mayFail = Math.max(0, (job.job.limits.maxFails ?? Number.POSITIVE_INFINITY) - job.failed);
+  const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxStock, mayFail);
   // Filled up when half of it is gone: one by one, each task would be a claim of its own.
   return worker.stock > aim / 2 ? 0 : aim - worker.stock;
 }

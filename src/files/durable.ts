@@ -45,6 +45,24 @@ export function syncDirectory(path: string): void {
   }
 }
 
+/**
+ * As `mkdir -p`; gives the topmost that it made. Node's own goes round in circles where a folder answers that it is not there although it
+ * is, as /proc does.
+ */
+export function makeDirectory(path: string, mode: number): string | undefined {
+  try {
+    fs.mkdirSync(path, { mode });
+    return path;
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (errno === "EEXIST" && fs.statSync(path, { throwIfNoEntry: false })?.isDirectory()) return undefined;
+    if (errno !== "ENOENT" || fs.existsSync(dirname(path))) throw cause;
+  }
+  const topmost = makeDirectory(dirname(path), mode);
+  fs.mkdirSync(path, { mode });
+  return topmost ?? path;
+}
+
 /** Afterwards the file, which belongs to a data directory, holds either what it held before or all of these bytes, whatever happens in between. */
 export function writeFileAtomically(path: string, bytes: Uint8Array | string, mode = 0o600): void {
   const draft = `${path}.${process.pid}.new`;

@@ -24,8 +24,8 @@ export interface Lock {
 
 const TRIES = 20;
 
-/** Takes the lock at this path; `what` names what is locked in the error LABORO_DATA_IN_USE. */
-export function acquireLock(path: string, what: string): Lock {
+/** Takes the lock at this path; `what` names what is locked in the error LABORO_DATA_IN_USE, and `instead` what else could be done. */
+export function acquireLock(path: string, what: string, instead?: string): Lock {
   const text = `${JSON.stringify(thisProcess())}\n`;
   let before: string | undefined;
   for (let tries = 1; ; tries++) {
@@ -43,7 +43,7 @@ export function acquireLock(path: string, what: string): Lock {
     if (holder === undefined) return { path: own, release };
     release();
     // Each try has a new name, so one that is still there does not merely claim the lock.
-    if (holder.file === before || tries === TRIES) throw inUse(holder, what);
+    if (holder.file === before || tries === TRIES) throw inUse(holder, what, instead);
     before = holder.file;
     pause(1 + Math.random() * 10 * tries);
   }
@@ -75,9 +75,9 @@ function findHolder(path: string, own: string): Holder | undefined {
   return undefined;
 }
 
-function inUse({ file, process }: Holder, what: string): LaboroError {
+function inUse({ file, process }: Holder, what: string, instead: string | undefined): LaboroError {
   const who = process === undefined ? "an unknown process" : `process ${process.pid} on ${process.host}`;
-  const remedy = `Stop it first; if it is gone for certain, remove ${file}.`;
+  const remedy = `${instead === undefined ? "Stop it first" : `${instead}, or stop it first`}; if it is gone for certain, remove ${file}.`;
   return new LaboroError("LABORO_DATA_IN_USE", `${what} is in use by ${who}. ${remedy}`);
 }
 

@@ -14,8 +14,12 @@ describe("laboro cancel", () => {
   it("cancels some tasks of a job", async () => {
     const shop = await openCliShop();
     const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 5 });
-    expect((await shop.laboro(["cancel", "1.0-1,4"])).stdout).toBe("3 tasks of job 1 are cancelled\n");
-    expect((await shop.laboro(["cancel", "last.2"])).stdout).toBe("1 task of job 1 is cancelled\n");
+    expect((await shop.laboro(["cancel", "1.0-1,4"])).stdout).toBe(
+      "3 tasks of job 1 are cancelled, unless ended before\n",
+    );
+    expect((await shop.laboro(["cancel", "last.2"])).stdout).toBe(
+      "1 task of job 1 is cancelled, unless ended before\n",
+    );
     shop.worker();
     expect(await job.wait()).toBe("cancelled");
     expect((await job.info()).counters).toMatchObject({ succeeded: 1, cancelled: 4 });

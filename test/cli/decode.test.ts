@@ -115,7 +115,7 @@ describe("laboro decode", () => {
     });
     expect(await laboro(["decode", "fuq", join(dir, "nowhere")])).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/cannot read .*nowhere: ENOENT/),
+      stderr: expect.stringMatching(/cannot read .*nowhere: there is no such file/),
     });
   });
 });

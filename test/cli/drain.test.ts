@@ -19,6 +19,9 @@ describe("laboro drain", () => {
     shop.worker({ name: "node17" });
     await until(async () => (await shop.client.workers()).length === 1, "it has joined");
     const { code, stderr } = await shop.laboro(["drain", "noed17"]);
-    expect([code, stderr]).toEqual([2, "laboro: there is no worker noed17; did you mean node17? (LABORO_BAD_INPUT)\n"]);
+    expect([code, stderr]).toEqual([
+      1,
+      "laboro: there is no worker noed17; did you mean node17? (LABORO_NO_SUCH_WORKER)\n",
+    ]);
   });
 });

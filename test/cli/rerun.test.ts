@@ -18,7 +18,7 @@ describe("laboro rerun", () => {
     });
     expect((await shop.laboro(["wait", "last"])).code).toBe(0);
     expect(existsSync(join(shop.dir, "2"))).toBe(true);
-    expect((await shop.laboro(["rerun", "last"])).stdout).toBe("job 1 has no task that has failed or cancelled\n");
+    expect((await shop.laboro(["rerun", "last"])).stdout).toBe("job 1 has no task that has failed or was cancelled\n");
     expect((await shop.laboro(["rerun", "1.0", "--all"])).stdout).toBe("1 task of job 1 runs again\n");
     expect(await job.wait()).toBe("succeeded");
   });

@@ -14,7 +14,7 @@ describe("laboro serve", () => {
   it("says where it listens, and how a worker joins without the token in its arguments", async () => {
     const site = newSite();
     const broker = serve(site, "--listen", "127.0.0.1:0", "--heartbeat", "500ms", "--grace", "30s");
-    await broker.says("LABORO_BROKER=");
+    await broker.says("@client.url");
     const said = broker.said.split("\n").filter((line) => !line.startsWith("{"));
     expect(
       steady(
@@ -29,9 +29,16 @@ describe("laboro serve", () => {
       a worker joins with
         laboro worker --join @DIR/data/join.url
       where it can read that file, and otherwise with
-        LABORO_BROKER=http://TOKEN@127.0.0.1:PORT laboro worker"
+        LABORO_BROKER=http://TOKEN@127.0.0.1:PORT laboro worker
+      the other verbs find it by themselves here, and elsewhere with what is in DIR/data/client.url
+        laboro status --broker @client.url"
     `);
-    expect(statSync(join(site.data, "join.url")).mode & 0o777).toBe(0o600);
+    for (const name of ["join.url", "client.url"]) expect(statSync(join(site.data, name)).mode & 0o777).toBe(0o600);
+    const elsewhere = { env: { LABORO_DATA: site.path("nothing") } };
+    const asClient = await laboro(["status", "--broker", `@${join(site.data, "client.url")}`], elsewhere);
+    expect([asClient.code, asClient.stdout]).toEqual([0, expect.stringContaining("no worker is connected")]);
+    const asWorker = await laboro(["submit", "--broker", `@${join(site.data, "join.url")}`, "true"], elsewhere);
+    expect([asWorker.code, asWorker.stderr]).toEqual([1, expect.stringContaining("client.url for jobs and requests")]);
     const joined = site.launch("worker", [
       LABORO,
       "worker",

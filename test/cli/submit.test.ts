@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openCliShop } from "./support/cli.js";
@@ -101,8 +101,32 @@ command = ["touch", "ready"]
     expect(await shop.client.job(2).info()).toMatchObject({ name: "night/sum", count: 3, limits: { retries: 1 } });
   });
 
+  it("finds what a file of tasks names beside that file", async () => {
+    const shop = await openCliShop();
+    shop.worker();
+    const folder = join(shop.dir, "jobs");
+    mkdirSync(folder);
+    writeFileSync(join(folder, "work.sh"), "cat; echo $1\n");
+    writeFileSync(join(folder, "input"), "in\n");
+    writeFileSync(join(folder, "list"), "a\nb\n");
+    const table = "[[task]]\nname = 't'\nscript = 'work.sh'\nstdin = 'input'\neachLine = 'list'\n";
+    writeFileSync(join(folder, "night.toml"), table);
+    expect((await shop.laboro(["submit", "--file", join(folder, "night.toml")])).stderr).toBe("");
+    expect(await shop.client.job(1).wait()).toBe("succeeded");
+    expect(await shop.client.job(1).text(1)).toBe("in\nb\n");
+  });
+
+  it("calls a job by what a person typed, whatever is put around it", async () => {
+    const shop = await openCliShop();
+    writeFileSync(join(shop.dir, "prepare.sh"), "true\n");
+    await shop.laboro(["submit", "--output", "o{#}.txt", "echo {} there", ":::", "a"]);
+    await shop.laboro(["submit", "--script", join(shop.dir, "prepare.sh")]);
+    const { jobs } = await shop.client.jobs();
+    expect(jobs.map(({ name }) => name).sort()).toEqual(["echo {} there", "prepare.sh"]);
+  });
+
   it.each([
-    ["[[task]]\nname = 'a'\ncommand = 'true'\nafter = ['b']", "waits for b, which is not there"],
+    ["[[task]]\nname = 'a'\ncommand = 'true'\nafter = ['b']", "waits for b, which is not there (LABORO"],
     [
       "[[task]]\nname = 'a'\ncommand = 'x'\nafter = ['b']\n[[task]]\nname = 'b'\ncommand = 'x'\nafter = ['a']",
       "wait for each other",

@@ -28,6 +28,19 @@ describe("a table", () => {
     `);
   });
 
+  it("keeps the end of what is told apart by its end", () => {
+    const columns: readonly Column[] = [{ title: "WORKER", least: 10, endMatters: true }, { title: "STATE" }];
+    const rows = [
+      ["tcp://127.0.0.1:6714:1234", "ready"],
+      ["tcp://127.0.0.1:6714:5678", "ready"],
+    ];
+    expect(table(columns, rows, { ...plain, width: 20 })).toEqual([
+      "WORKER         STATE",
+      "tcp://…4:1234  ready",
+      "tcp://…4:5678  ready",
+    ]);
+  });
+
   it("cuts first, then leaves out, as the terminal gets narrower", () => {
     expect(table(COLUMNS, ROWS, { ...plain, width: 44 })).toMatchInlineSnapshot(`
       [

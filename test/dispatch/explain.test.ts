@@ -46,7 +46,7 @@ describe("explain", () => {
     const broker = new Workbench();
     broker.join("a");
     broker.submit({ count: 3 });
-    expect(broker.why("1.2")).toBe("1 workers can take it, all are busy; 2 tasks of its job are ready");
+    expect(broker.why("1.2")).toBe("1 worker can take it, and is busy; 2 tasks of its job are ready");
     broker.drain("a");
     expect(broker.why("1.2")).toBe("every worker is draining or banned");
     broker.away("a");
@@ -59,7 +59,7 @@ describe("explain", () => {
     const broker = new Workbench();
     broker.join("a", { slots: 1, remark: "leaves one of its slots alone" });
     broker.submit({ count: 2 });
-    expect(broker.why("1.1")).toMatch(/all are busy; .*; a leaves one of its slots alone$/);
+    expect(broker.why("1.1")).toMatch(/and is busy; .*; a leaves one of its slots alone$/);
     const other = new Workbench();
     other.join("a", { slots: 0, remark: "leaves its only slot alone" });
     other.submit({ count: 1 });

@@ -17,6 +17,21 @@ describe("max-fails", () => {
     });
   });
 
+  it("is not overrun by what workers have in stock", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2, stocks: true });
+    broker.submit({ count: 1_000, maxFails: 3 });
+    let failed = 0;
+    while (broker.job(1).reason === undefined && failed < 100) {
+      broker.now += 5;
+      const two = broker.at("a").slice(0, 2);
+      broker.fail("a", ...two);
+      failed += two.length;
+      expect(broker.at("a").length).toBeLessThanOrEqual(2 + 3);
+    }
+    expect(failed).toBe(4);
+  });
+
   it("counts a task after its last retry only", () => {
     const broker = new Workbench({ retryBackoffMs: 10 });
     broker.join("a", { slots: 2 });

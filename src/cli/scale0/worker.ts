@@ -97,7 +97,8 @@ async function run(options: Options): Promise<void> {
   };
   try {
     const started = await startScale0Worker({
-      ...(broker === undefined && remember !== undefined ? {} : { broker: broker ?? DEFAULT_BROKER }),
+      ...(broker === undefined ? {} : { broker }),
+      usual: DEFAULT_BROKER,
       identity: named,
       services: handlersOf(offered),
       slots,

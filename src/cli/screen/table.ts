@@ -10,6 +10,8 @@ export interface Column {
   readonly align?: "left" | "right";
   /** May be cut down to this many columns. */
   readonly least?: number;
+  /** Where it is cut, its end is what tells one from another. */
+  readonly endMatters?: boolean;
   /** May be left out; the higher goes first. */
   readonly drop?: number;
 }
@@ -35,7 +37,9 @@ export function table(columns: readonly Column[], rows: readonly (readonly Cell[
   );
   const body = texts.map((row, i) =>
     line((column) => {
-      const text = pad(cut(row[column.at] ?? "", column.width, terminal), column.width, column.align ?? "left");
+      const whole = row[column.at] ?? "";
+      const short = cut(whole, column.width, terminal, column.endMatters === true ? "middle" : "end");
+      const text = pad(short, column.width, column.align ?? "left");
       return paint(terminal, colourOfCell(rows[i]?.[column.at]), text);
     }),
   );

@@ -26,19 +26,24 @@ export function widthOf(text: string): number {
 }
 
 /** Cut to this many columns, with a sign that it was cut. */
-export function cut(text: string, width: number, terminal: Terminal): string {
+/** `middle` keeps the end too, of which about a half is left. */
+export function cut(text: string, width: number, terminal: Terminal, where: "end" | "middle" = "end"): string {
   if (widthOf(text) <= width) return text;
   const sign = terminal.unicode ? "…" : "..";
   const room = width - sign.length;
   if (room < 1) return sign.slice(0, Math.max(width, 0));
-  let kept = "";
+  const behind = where === "end" ? 0 : Math.floor(room / 2);
+  const end = [...within([...text].reverse(), behind)].reverse().join("");
+  return `${[...within(text, room - behind)].join("")}${sign}${end}`;
+}
+
+function* within(characters: Iterable<string>, room: number): Generator<string> {
   let used = 0;
-  for (const character of text) {
+  for (const character of characters) {
     used += widthOf(character);
-    if (used > room) break;
-    kept += character;
+    if (used > room) return;
+    yield character;
   }
-  return kept + sign;
 }
 
 export function pad(text: string, width: number, side: "left" | "right"): string {

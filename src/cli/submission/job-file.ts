@@ -98,9 +98,8 @@ function readTask(table: Table, where: string, prefix: string, here: string): Fi
     ),
     tag: table.tags === undefined ? [] : texts(table.tags, `${where}: tags`),
     after: [],
-    ...textual(table, ["array", "pool", "service", "script", "stdin", "log"], where),
-    ...(table.eachLine === undefined ? {} : { eachLine: resolve(here, text(table.eachLine, `${where}: eachLine`)) }),
-    ...(table.fromJson === undefined ? {} : { fromJson: resolve(here, text(table.fromJson, `${where}: fromJson`)) }),
+    ...textual(table, ["array", "pool", "service", "log"], where),
+    ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
     ...numeric(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
     ...(table.timeLimit === undefined
       ? {}
@@ -129,6 +128,7 @@ function wordsOf(table: Table, where: string): readonly string[] {
 function inOrder(tasks: readonly FileTask[], file: string): readonly FileTask[] {
   const byName = new Map(tasks.map((task) => [task.name, task]));
   if (byName.size < tasks.length) throw bad(`${file}: two tasks have the same name`);
+  const otherNames = (than: FileTask): readonly string[] => [...byName.keys()].filter((name) => name !== than.name);
   const placed = new Set<string>();
   const order: FileTask[] = [];
   const place = (task: FileTask, path: readonly string[]): void => {
@@ -137,7 +137,7 @@ function inOrder(tasks: readonly FileTask[], file: string): readonly FileTask[] 
     for (const { name } of task.after) {
       const other = byName.get(name);
       if (other === undefined) {
-        throw bad(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, byName.keys())}`);
+        throw bad(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`);
       }
       place(other, [...path, task.name]);
     }
@@ -168,6 +168,18 @@ function texts(value: unknown, where: string): readonly string[] {
 function textual<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: string } {
   const found: { [K in Name]?: string } = {};
   for (const name of names) if (table[name] !== undefined) found[name] = text(table[name], `${where}: ${name}`);
+  return found;
+}
+
+/** They begin at the folder of the file. */
+function paths<Name extends string>(
+  table: Table,
+  names: readonly Name[],
+  where: string,
+  here: string,
+): { [K in Name]?: string } {
+  const found = textual(table, names, where);
+  for (const name of names) if (found[name] !== undefined) found[name] = resolve(here, found[name]);
   return found;
 }
 

@@ -1,4 +1,5 @@
 /** What `run` and `submit` take, and the submission that comes of it. */
+import { basename } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { LaboroError } from "../../model/errors.js";
 import type { Submission } from "../../model/job-input.js";
@@ -126,7 +127,7 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
     ...(entries === undefined ? {} : { entries }),
     ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
     ...(needs === undefined ? {} : { needs }),
-    ...(options.name === undefined ? {} : { name: options.name }),
+    ...namedAs(command, options),
     ...(options.pool === undefined ? {} : { pool: options.pool }),
     ...(options.tag.length === 0 ? {} : { tags: options.tag }),
     ...(options.priority === undefined ? {} : { priority: options.priority }),
@@ -189,6 +190,14 @@ function recipeOf(command: readonly string[], filled: readonly string[], options
 /** A program whose output goes to a file, by way of a shell that does nothing else. */
 function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
   return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
+}
+
+/** What is put around a command, or that it is shipped, is not what a person calls it. */
+function namedAs(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
+  if (name !== undefined) return { name };
+  if (script !== undefined) return { name: basename(script) };
+  const [first] = command;
+  return output === undefined || first === undefined ? {} : { name: first.slice(0, 200) };
 }
 
 /** One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments. */

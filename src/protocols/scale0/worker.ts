@@ -38,6 +38,8 @@ export type { Scale0Call, Scale0Handler } from "./answering.js";
 export interface Scale0WorkerOptions {
   /** The worker port of its broker, tcp://HOST:PORT; the remembered one if absent. */
   readonly broker?: string;
+  /** Where no broker is named and none is remembered. */
+  readonly usual?: string;
   /** By which the broker knows it; the host's name and the process number if absent. */
   readonly identity?: string;
   readonly services: Readonly<Record<string, Scale0Handler>>;
@@ -111,7 +113,7 @@ class Worker implements Scale0Worker, Applicant {
       this.#config = known.config;
       this.#version = known.version;
     }
-    const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri;
+    const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.usual;
     if (preferred === undefined)
       throw new LaboroError("LABORO_BAD_INPUT", "no broker is named, and none is remembered");
     placeOf(preferred);

@@ -1,7 +1,7 @@
 /** The data directory: made if need be, on a disk that a database can trust, and held by this process alone. */
 import * as fs from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { syncDirectory } from "../../files/durable.js";
+import { makeDirectory, syncDirectory } from "../../files/durable.js";
 import { type FilesystemFacts, networkFilesystem } from "../../files/filesystem.js";
 import { acquireLock } from "../../files/lock.js";
 import { LaboroError } from "../../model/errors.js";
@@ -21,7 +21,7 @@ export interface DataDirectoryOptions {
 export function openDataDirectory({ dir, allowNetworkFilesystem, facts }: DataDirectoryOptions): DataDirectory {
   try {
     if (!allowNetworkFilesystem) refuseNetwork(dir, facts);
-    makeDirectory(resolve(dir));
+    makeDurable(resolve(dir));
     fs.accessSync(dir, fs.constants.R_OK | fs.constants.W_OK | fs.constants.X_OK);
     return acquireLock(join(dir, "lock"), `the data directory ${dir}`);
   } catch (cause) {
@@ -32,8 +32,8 @@ export function openDataDirectory({ dir, allowNetworkFilesystem, facts }: DataDi
 }
 
 /** What is synced inside a directory is found again only if its own name was synced, and those above it that are new. */
-function makeDirectory(dir: string): void {
-  const topmost = fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+function makeDurable(dir: string): void {
+  const topmost = makeDirectory(dir, 0o700);
   if (topmost === undefined) return;
   for (let made = dir; ; made = dirname(made)) {
     syncDirectory(dirname(made));

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { writeFileAtomically } from "../../files/durable.js";
+import { makeDirectory, writeFileAtomically } from "../../files/durable.js";
 import { acquireLock } from "../../files/lock.js";
 import { errnoOf, LaboroError } from "../../model/errors.js";
 import { WorkerId } from "../../model/ids.js";
@@ -26,8 +26,12 @@ export interface WorkerDirectory {
 export function openWorkerDirectory(directory: string): WorkerDirectory {
   const outputDirectory = join(directory, "out");
   try {
-    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const lock = acquireLock(join(directory, "lock"), `the worker directory ${directory}`);
+    makeDirectory(directory, 0o700);
+    const lock = acquireLock(
+      join(directory, "lock"),
+      `the worker directory ${directory}`,
+      "Give this one another --name",
+    );
     try {
       fs.mkdirSync(outputDirectory, { recursive: true, mode: 0o700 });
       const id = workerId(join(directory, "worker-id"));
