@@ -19,6 +19,7 @@ export const noop = {
     const worker = await laboro.worker(2);
     const processes = { broker: laboro.broker, worker };
     await laboro.run({ recipe: RECIPE, count: scale(50_000) });
+    for (let i = 0; i < scale(500); i++) await laboro.run({ recipe: RECIPE });
     const batch = (count) => ({
       about: `${count.toLocaleString("en")} tasks`,
       who: "laboro",
