@@ -24,10 +24,8 @@ export async function openTcpDoor(
   const peers = new Map<Socket, TcpPeer>();
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 }, (socket) => {
     const address = socket.remoteAddress ?? "unknown";
-    socket.on("error", (error) => {
-      log.info({ door: name, peer: address, error: error.message }, "a connection failed");
-      socket.destroy();
-    });
+    // That a connection broke is no news: whoever has something to lose by it hears of its end.
+    socket.on("error", () => socket.destroy());
     if (peers.size >= MOST_PEERS) {
       complaints.about(name, address, "LABORO_TOO_MANY_PEERS", `${MOST_PEERS} peers are connected already`);
       socket.destroy();

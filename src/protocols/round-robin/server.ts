@@ -85,7 +85,7 @@ export class RoundRobinServer {
     this.#context = context;
     this.#router = router;
     this.#options = options;
-    const { core, settings, log } = context;
+    const { core, settings, complaints } = context;
     this.#pool = settings.pool ?? DEFAULT_POOL;
     this.#services = new CommandServices(settings.services ?? {}, () => this.#table.offerAll());
     const around = {
@@ -99,7 +99,8 @@ export class RoundRobinServer {
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
     const send = (key: string, frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
-    this.#table = new WorkerTable(around, send, log, registered, options.patience);
+    const lost = (peer: Peer, why: string): void => complaints.about(DOOR, peer.address, "LABORO_WORKER_LOST", why);
+    this.#table = new WorkerTable(around, send, lost, registered, options.patience);
   }
 
   workers(): WorkerRow[] {

@@ -3,7 +3,6 @@
  * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back when it is heard of again.
  */
 import { now } from "../../broker/clock.js";
-import type { Log } from "../../broker/log.js";
 import type { Peer } from "../zeromq/index.js";
 import { type Message, shown } from "./frames.js";
 import { MOST_REMEMBERED, type RegisteredWorkers } from "./registered.js";
@@ -31,7 +30,7 @@ export interface WorkerRow {
 export class WorkerTable {
   readonly #around: WorkerSurroundings;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
-  readonly #log: Log;
+  readonly #lost: (peer: Peer, why: string) => void;
   readonly #lookMs: number;
   readonly #entries = new Map<string, Entry>();
   readonly #registered: RegisteredWorkers;
@@ -45,13 +44,13 @@ export class WorkerTable {
   constructor(
     around: WorkerSurroundings,
     send: (key: string, frames: readonly Uint8Array[]) => boolean,
-    log: Log,
+    lost: (peer: Peer, why: string) => void,
     registered: RegisteredWorkers,
     patience: Patience = PATIENCE,
   ) {
     this.#around = around;
     this.#send = send;
-    this.#log = log;
+    this.#lost = lost;
     this.#registered = registered;
     this.#aside = new Map(registered.before);
     this.#patience = patience;
@@ -123,7 +122,7 @@ export class WorkerTable {
       this.#aside.set(peer.key, session.slots);
       const [oldest] = this.#aside.keys();
       if (this.#aside.size > MOST_REMEMBERED && oldest !== undefined) this.#aside.delete(oldest);
-      this.#log.info({ door: "round-robin", worker: shown(peer.identity, 255) }, `a worker is set aside: ${why}`);
+      this.#lost(peer, `the worker ${shown(peer.identity, 255)} is set aside: ${why}`);
     }
     session.lost();
   }
