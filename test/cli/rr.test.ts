@@ -242,12 +242,15 @@ describe("a server that is told where to keep its workers", () => {
     timeout: 120_000,
   }, async () => {
     const at = await url();
-    const args = ["server", "-d", "1", "--bind", at, "--data", join(folder(), "data")];
+    const data = join(folder(), "data");
+    const args = ["server", "-d", "1", "--bind", at, "--data", data];
     const first = new Console(args);
     await first.says("listening on");
     const worker = await greeted(at);
     await worker.send(E, V, TRACKEXEC, "0x01000000", REGISTER, "10", E);
     await worker.next();
+    // It is kept a moment after the answer, and before anything that is written later.
+    expect((await laboro(["submit", "--data", data, "true"])).code).toBe(0);
     first.signal("SIGKILL");
     await first.exit();
     const second = new Console(args);

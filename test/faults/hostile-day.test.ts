@@ -123,8 +123,8 @@ it("a batch does not notice what comes to the other ports, and the log names eac
   );
   expect(doors).toHaveLength(7);
   const ports = [{ door: "main", port: Number(new URL(site.url).port) }, ...doors];
-  // What an allocator keeps for the next time it keeps after the first: ten thousand are compared with ten thousand.
-  await wave(ports, INPUTS > 1_000 ? INPUTS : Math.ceil(INPUTS / 4), random);
+  // What an allocator keeps for the next time it keeps after the first: as many are compared with as many.
+  await wave(ports, INPUTS, random);
   const before = memoryOf(broker.pid).now;
   const said = broker.said.length;
   await wave(ports, INPUTS, random);

@@ -85,7 +85,7 @@ export class RoundRobinServer {
     this.#context = context;
     this.#router = router;
     this.#options = options;
-    const { core, settings, complaints } = context;
+    const { core, settings } = context;
     this.#pool = settings.pool ?? DEFAULT_POOL;
     this.#services = new CommandServices(settings.services ?? {}, () => this.#table.offerAll());
     const around = {
@@ -99,8 +99,7 @@ export class RoundRobinServer {
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
     const send = (key: string, frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
-    const lost = (peer: Peer, why: string): void => complaints.about(DOOR, peer.address, "LABORO_WORKER_LOST", why);
-    this.#table = new WorkerTable(around, send, lost, registered, options.patience);
+    this.#table = new WorkerTable(around, send, registered, options.patience);
   }
 
   workers(): WorkerRow[] {
@@ -135,7 +134,7 @@ export class RoundRobinServer {
     if (present?.peer !== peer) return;
     clearTimeout(present.silence);
     this.#present.delete(peer.key);
-    this.#table.setAside(peer, "its connection is gone");
+    this.#table.setAside(peer);
     present.conversation.end();
   }
 

@@ -30,7 +30,6 @@ export interface WorkerRow {
 export class WorkerTable {
   readonly #around: WorkerSurroundings;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
-  readonly #lost: (peer: Peer, why: string) => void;
   readonly #lookMs: number;
   readonly #entries = new Map<string, Entry>();
   readonly #registered: RegisteredWorkers;
@@ -44,13 +43,11 @@ export class WorkerTable {
   constructor(
     around: WorkerSurroundings,
     send: (key: string, frames: readonly Uint8Array[]) => boolean,
-    lost: (peer: Peer, why: string) => void,
     registered: RegisteredWorkers,
     patience: Patience = PATIENCE,
   ) {
     this.#around = around;
     this.#send = send;
-    this.#lost = lost;
     this.#registered = registered;
     this.#aside = new Map(registered.before);
     this.#patience = patience;
@@ -113,7 +110,7 @@ export class WorkerTable {
     this.#enter(peer, slots, { ...this.#around, settleMs: 0 });
   }
 
-  setAside(peer: Peer, why: string): void {
+  setAside(peer: Peer): void {
     const entry = this.#entries.get(peer.key);
     if (entry === undefined) return;
     const { session } = entry;
@@ -122,7 +119,6 @@ export class WorkerTable {
       this.#aside.set(peer.key, session.slots);
       const [oldest] = this.#aside.keys();
       if (this.#aside.size > MOST_REMEMBERED && oldest !== undefined) this.#aside.delete(oldest);
-      this.#lost(peer, `the worker ${shown(peer.identity, 255)} is set aside: ${why}`);
     }
     session.lost();
   }
@@ -134,7 +130,7 @@ export class WorkerTable {
 
   close(): void {
     clearInterval(this.#sweep);
-    for (const { peer } of [...this.#entries.values()]) this.setAside(peer, "the door is closed");
+    for (const { peer } of [...this.#entries.values()]) this.setAside(peer);
   }
 
   #enter(peer: Peer, slots: number, around: WorkerSurroundings): void {
@@ -157,7 +153,7 @@ export class WorkerTable {
     this.#awake += Math.min(time - this.#swept, 2 * this.#lookMs);
     this.#swept = time;
     for (const { peer, rhythm } of this.#entries.values()) {
-      if (rhythm.stopped(this.#awake)) this.setAside(peer, "its heartbeats have stopped");
+      if (rhythm.stopped(this.#awake)) this.setAside(peer);
     }
   }
 }
