@@ -72,6 +72,7 @@ export class Core {
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskNews = new Watchers<string, undefined>();
   readonly started = now();
+  stopping = false;
   readonly tally = new Tally();
   /** What workers are told. */
   readonly config: WorkerConfig;
@@ -90,7 +91,6 @@ export class Core {
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #workersSeen = new Map<WorkerId, string>();
   readonly #alarm = new Alarm(() => this.decide((out) => onTime(this.state, out, now())));
-  #stopping = false;
   /** Why nothing is handed out, where that is so. */
   readonly #halts = new Map<Halt, LaboroError | undefined>();
   #takingOver: Promise<void> = Promise.resolve();
@@ -159,7 +159,7 @@ export class Core {
   // Workers
 
   async workerJoins(profile: WorkerProfile, held: readonly Holding[], port: WorkerPort): Promise<Welcomed> {
-    if (this.#stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
+    if (this.stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
     if (this.store.shared) await this.#adopt(profile.id);
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
@@ -258,7 +258,7 @@ export class Core {
   workerGone(id: WorkerId, port: WorkerPort, orderly: boolean): void {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
-    if (this.#stopping) return;
+    if (this.stopping) return;
     if (!orderly) this.tally.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
@@ -303,7 +303,7 @@ export class Core {
 
   /** A write of the operator's or a client's, with its answer. */
   ask(write: Write): Promise<Answer> {
-    if (this.#stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
+    if (this.stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
     return this.#commits.ask(write);
   }
 
@@ -322,10 +322,6 @@ export class Core {
         () => resolve(known),
       );
     });
-  }
-
-  get stopping(): boolean {
-    return this.#stopping;
   }
 
   /** Why nothing new is taken, if so. */
@@ -359,7 +355,7 @@ export class Core {
 
   /** No more hand-outs; what is on its way to the disk arrives. The store stays open. */
   async stop(): Promise<void> {
-    this.#stopping = true;
+    this.stopping = true;
     this.halt("stop");
     this.#alarm.clear();
     this.config.close();
@@ -399,6 +395,6 @@ export class Core {
 
   #setAlarm(): void {
     const at = nextAlarm(this.state);
-    if (at !== undefined && !this.#stopping) this.#alarm.set(at);
+    if (at !== undefined && !this.stopping) this.#alarm.set(at);
   }
 }

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Drafts, ResFile } from "../../src/cli/experiments/result-file.js";
 import { ResultLog, recoverResults } from "../../src/cli/experiments/result-log.js";
 import { thisProcess } from "../../src/files/process-name.js";
 import { encodeRecords, scanRecords } from "../../src/files/records.js";
@@ -38,7 +39,7 @@ function reboot(): void {
 
 describe("the log of results", () => {
   it("gives back what the machine had not written out when it stopped, and nothing else", async () => {
-    const log = new ResultLog(dir, outputs);
+    const log = await ResultLog.open(dir, outputs);
     for (const name of ["kept", "cut", "gone", "sub/gone"]) await log.add(name, Buffer.from(`text of ${name}`));
     writeFileSync(res("kept"), "text of kept");
     writeFileSync(res("cut"), "text of cut");
@@ -52,14 +53,14 @@ describe("the log of results", () => {
   });
 
   it("leaves a file removed that somebody has removed while the machine ran", async () => {
-    const log = new ResultLog(dir, outputs);
+    const log = await ResultLog.open(dir, outputs);
     await log.add("a", Buffer.from("text"));
     expect(recoverResults(dir, outputs)).toBe(0);
     expect(existsSync(res("a"))).toBe(false);
   });
 
   it("begins anew when it is full, once all have files of their own, and then tells old from new", async () => {
-    const log = new ResultLog(dir, outputs, 4_096);
+    const log = await ResultLog.open(dir, outputs, 4_096);
     for (let i = 0; i < 40; i++) {
       await log.add("same", Buffer.from(`version ${i} ${"x".repeat(300)}`));
       writeFileSync(res("same"), `version ${i}`);
@@ -71,8 +72,21 @@ describe("the log of results", () => {
     expect(text("same")).toMatch(/^version 39 x/);
   });
 
+  it("goes on where a result could not get a file of its own", async () => {
+    const log = await ResultLog.open(dir, outputs, 4_096);
+    const file = new ResFile("a", { outputs, drafts: new Drafts(join(dir, "nowhere")), log });
+    file.write(Buffer.from("text"));
+    await expect(file.sync()).rejects.toThrow(/cannot write/);
+    file.abandon();
+    for (let i = 0; i < 40; i++) {
+      await log.add(`b${i}`, Buffer.alloc(300));
+      log.published();
+    }
+    await log.close();
+  });
+
   it("takes many at once, and results of any bytes", async () => {
-    const log = new ResultLog(dir, outputs);
+    const log = await ResultLog.open(dir, outputs);
     const bytes = Buffer.from(Array.from({ length: 1_000 }, (_, i) => i % 256));
     const names = Array.from({ length: 200 }, (_, i) => `\xff ${i}`);
     await Promise.all(names.map((name) => log.add(name, bytes)));
@@ -82,7 +96,7 @@ describe("the log of results", () => {
   });
 
   it("survives a damaged record, and loses that one alone", async () => {
-    const log = new ResultLog(dir, outputs);
+    const log = await ResultLog.open(dir, outputs);
     for (const name of ["a", "b", "c"]) await log.add(name, Buffer.from(`text of ${name}`));
     reboot();
     const path = join(dir, "results.log");
@@ -95,7 +109,7 @@ describe("the log of results", () => {
   });
 
   it("is gone when it is closed, as all is in files then", async () => {
-    const log = new ResultLog(dir, outputs);
+    const log = await ResultLog.open(dir, outputs);
     await log.add("a", Buffer.from("text"));
     log.published();
     await log.close();

@@ -105,9 +105,9 @@ export class ResFile implements ResultFile {
     const { log } = this.#place;
     if (this.#draft === undefined && log?.takes(this.#waitingBytes)) {
       const text = Buffer.concat(this.#waiting);
-      const kept = log.add(this.#name, text);
+      // First: a result that cannot get a file of its own is not to be waited for by the log.
       this.#flush();
-      await kept;
+      await log.add(this.#name, text);
       this.#logged = log;
       return;
     }

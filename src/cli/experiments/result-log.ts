@@ -53,9 +53,18 @@ export class ResultLog {
   /** How long a sync takes, of late. */
   #tookMs = 0;
 
-  /** In the folder `home`, which is this process's alone, for results below `outputs`. What an earlier one has left is gone: see `recover`. */
-  constructor(home: string, outputs: string, room = ROOM) {
-    this.#path = `${home}/${FILE}`;
+  /**
+   * In the folder `home`, which is this process's alone, for results below `outputs`. The log of an earlier process gives way, after
+   * `recoverResults`; what it told of may still be on its way to the disk, and is waited for.
+   */
+  static async open(home: string, outputs: string, room = ROOM): Promise<ResultLog> {
+    const path = `${home}/${FILE}`;
+    if (fs.existsSync(path)) await writeOut(outputs);
+    return new ResultLog(path, outputs, room);
+  }
+
+  private constructor(path: string, outputs: string, room: number) {
+    this.#path = path;
     this.#outputs = outputs;
     this.#room = room;
     this.#boot = thisBoot();

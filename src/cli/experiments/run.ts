@@ -72,7 +72,7 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     // On the file system of the results.
     const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"), left.length);
     open.unshift(() => drafts.close());
-    const results = new ResultLog(home, outputs);
+    const results = await ResultLog.open(home, outputs);
     // When nothing writes to it any more. Where it fails the log stays, for the next start.
     const kept = (cause: unknown): void => {
       written = false;
