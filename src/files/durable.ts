@@ -36,7 +36,7 @@ export function readFully(fd: number, target: Uint8Array, position: number): num
   return done;
 }
 
-export function syncDirectory(path: string): void {
+export function syncDirectory(path: fs.PathLike): void {
   const fd = fs.openSync(path, "r");
   try {
     fs.fsyncSync(fd);

@@ -5,7 +5,7 @@
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import { writeFailure, writeFully } from "../../files/durable.js";
+import { syncDirectory, writeFailure, writeFully } from "../../files/durable.js";
 import { errnoOf } from "../../model/errors.js";
 import type { ResultFile } from "../../protocols/runexp/experiments.js";
 import { bytesOf, shown } from "./folder.js";
@@ -136,6 +136,8 @@ export class ResFile implements ResultFile {
       fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
       fs.renameSync(from, to);
     }
+    // Where no log has it, its name must be on disk too.
+    if (this.#logged === undefined) syncDirectory(bytesOf(dirname(this.#path)));
     this.#leaveLog();
   }
 

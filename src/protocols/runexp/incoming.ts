@@ -55,8 +55,8 @@ export class Incoming {
   }
 
   /**
-   * All of it is here; true where it is the task's result, false where the task has become another's. `kept` is called when it is on disk:
-   * an experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells
+   * All of it is here; true where it is the task's result, false where the task has become another's. `kept` is called when it is on disk
+   * and there: an experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells
    * dispatch, and resolves when that is recorded. Rejects where the file could not be written.
    */
   async record(settle: (done: Done) => Promise<void>, kept: () => void): Promise<boolean> {
@@ -65,12 +65,14 @@ export class Incoming {
     const { job, index, attempt, started } = this.task;
     const holder = this.#core.state.workers.get(this.worker);
     const counts = holder !== undefined && claimOf(holder, job, index)?.attempt === attempt;
-    if (this.#file !== undefined || !counts) kept();
     if (!counts) {
       this.abandon();
+      kept();
       return false;
     }
+    // Not after it: what a runner was told of would be lost with a process that is killed in between.
     this.#file?.publish();
+    if (this.#file !== undefined) kept();
     const recorded = settle({ job, index, attempt, started, ended: now(), outputEnd: this.#stored, ...how });
     if (this.#file !== undefined) return true;
     await recorded;
