@@ -11,10 +11,11 @@ export interface CommandSpec {
   /** A file as standard input; /dev/null where absent. */
   readonly stdinFile?: string;
   /**
-   * It has ended when nothing can write to its standard output any more, not when its process has; and what it leaves behind goes on,
-   * while the slot has a shell.
+   * As a shell would run it in a pipe: it has ended when nothing can write to its standard output any more, not when its process has; what
+   * it leaves behind goes on, while the slot has a shell; and a signal that ends it may be told as 128 and its number, in words on its
+   * standard error.
    */
-  readonly untilSilent?: boolean;
+  readonly asInPipe?: boolean;
 }
 
 /** How it ended: by exit (`code`), by signal (`signal`), or not run to its end for a reason of ours (`error`). */

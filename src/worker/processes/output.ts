@@ -4,7 +4,7 @@ import { OutputPipe, type PipeState } from "./pipe.js";
 import type { ShellPipes } from "./script.js";
 
 /** Output of a command younger than this waits in its pipes: most are over before it would pay to follow them. */
-const FOLLOW_AFTER_MS = 4;
+const FOLLOW_AFTER_MS = 10;
 
 /** Both output streams of the tasks of one shell. */
 export class TaskOutput {

@@ -11,6 +11,13 @@
  * `exec` never runs a builtin, function or keyword. Only a failed exec (or redirection) lives to run the EXIT trap,
  * so that `X127` tells a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
  * report pipe besides the marked lines is the shell's message about a child that a signal ended.
+ *
+ * A task as in a pipe that needs no directory and no environment of its own is a command of the shell itself, for which dash need not copy
+ * itself (it calls vfork):
+ *
+ *     trap : TERM
+ *     '/path/to/cmd' 'arg' </dev/null >out 2>err
+ *     echo "MARK E$?"
  */
 
 import { LaboroError } from "../../model/errors.js";
@@ -47,12 +54,27 @@ export function latin1(bytes: Bytes, what: string): string {
 
 /** The lines, as latin1 text, that run one command and report how it ended. `path` is the PATH of the base environment. */
 export function taskScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
+  if (isLight(spec)) return `trap : TERM\n${words(spec, path)} ${files(spec, pipes)}\necho "${mark} E$?"\n`;
   const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
-  const stdin = spec.stdinFile === undefined ? "/dev/null" : quote(spec.stdinFile, "name of the input file");
   return (
     `(trap - TERM;trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
-    `exec ${words(spec, path)} <${stdin} >${quote(pipes.stdout)} 2>${quote(pipes.stderr)}\n)2>/dev/null\necho "${mark} E$?"\n`
+    `exec ${words(spec, path)} ${files(spec, pipes)}\n)2>/dev/null\necho "${mark} E$?"\n`
   );
+}
+
+/** A name with a slash is no builtin, function or keyword. */
+function isLight({ asInPipe, argv, dir, env = {} }: CommandSpec): boolean {
+  const [command] = argv;
+  return (
+    asInPipe === true && typeof command === "string" && command.startsWith("/") && dir === undefined && isEmpty(env)
+  );
+}
+
+const isEmpty = (record: object): boolean => Object.keys(record).length === 0;
+
+function files({ stdinFile }: CommandSpec, { stdout, stderr }: ShellPipes): string {
+  const stdin = stdinFile === undefined ? "/dev/null" : quote(stdinFile, "name of the input file");
+  return `<${stdin} >${quote(stdout)} 2>${quote(stderr)}`;
 }
 
 function changeDirectory(dir: Bytes | undefined, mark: string): string {

@@ -173,7 +173,7 @@ export class SlotShell {
     const { task } = this;
     if (task === undefined || task.stage === "waiting" || task.stage === "cancelled") return;
     const how = this.outcome(report, task.spec);
-    if (task.spec.untilSilent === true) {
+    if (task.spec.asInPipe === true) {
       this.finishSilent(task, how);
       return;
     }
@@ -230,7 +230,8 @@ export class SlotShell {
   }
 
   private sendTerm(task: Task, againMs = TERM_AGAIN_MS): void {
-    if (task.stage === "begun" && this.output?.drain() === "held") task.stage = "open";
+    // As in a pipe, it may be the shell that has opened its output, and the command is yet to come.
+    if (task.stage === "begun" && this.output?.drain() === "held" && task.spec.asInPipe !== true) task.stage = "open";
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");

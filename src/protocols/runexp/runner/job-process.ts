@@ -62,7 +62,7 @@ export class JobProcesses {
       writeOver(script, job.content);
       if (isMatlab) writeOver(proxy, Buffer.from(matlabProxy(script)));
       const command = slot.run(
-        { argv: [this.#bash, isMatlab ? proxy : script], untilSilent: true },
+        { argv: [this.#bash, isMatlab ? proxy : script], asInPipe: true },
         {
           output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : complained?.(bytes)),
           ended: finish,
