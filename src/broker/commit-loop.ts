@@ -1,8 +1,10 @@
 /**
  * Group commit without a timer: while one commit runs, what is decided gathers; when it ends, all of that is the next one.
- * What is to be sent goes when the writes it rests on are durable, in the order it was decided.
+ * What is to be sent goes when the writes it rests on are durable, in the order it was decided. Where the store allows it, results that
+ * nothing is sent for gather for a while before they are a commit.
  *
  *   idle        nothing to write; sends go at once
+ *   gathering   there is nothing but results, which may wait
  *   committing  one batch is at the store, the next gathers
  *   waiting     the disk is full or the store cannot be reached: the same batch is tried again. Dispatch is halted, what can be
  *               refused was refused, everything else is kept. A store out of reach is mostly back in a moment, so for a
@@ -38,6 +40,8 @@ class Batch {
   readonly sends: Send[] = [];
   readonly after: (() => void)[] = [];
   readonly waiters = new Map<Write, Settle>();
+  /** There is something in it that is waited for. */
+  urgent = false;
 
   get empty(): boolean {
     return this.writes.length === 0 && this.sends.length === 0 && this.after.length === 0;
@@ -57,6 +61,7 @@ export class CommitLoop {
   #next = new Batch();
   #running = false;
   #scheduled = false;
+  #gathering: NodeJS.Timeout | undefined;
   #full: LaboroError | undefined;
   /** Tries in vain since the last commit, and when the first of them was. */
   #vain = { tries: 0, since: 0 };
@@ -81,6 +86,7 @@ export class CommitLoop {
     for (const write of decisions.writes) batch.writes.push(write);
     for (const send of decisions.sends) batch.sends.push(send);
     if (after !== undefined) batch.after.push(after);
+    batch.urgent ||= !this.#mayGather(decisions);
     this.#schedule();
   }
 
@@ -88,6 +94,7 @@ export class CommitLoop {
   write(write: Write, after: () => void): void {
     this.#next.writes.push(write);
     this.#next.after.push(after);
+    this.#next.urgent = true;
     this.#schedule();
   }
 
@@ -98,6 +105,7 @@ export class CommitLoop {
     return new Promise((resolve, reject) => {
       this.#next.writes.push(write);
       this.#next.waiters.set(write, { resolve, reject });
+      this.#next.urgent = true;
       this.#schedule();
     });
   }
@@ -105,28 +113,50 @@ export class CommitLoop {
   /** Resolves when nothing is left to write. */
   settled(): Promise<void> {
     if (!this.#running && this.#next.empty) return Promise.resolve();
+    this.#next.urgent = true;
+    this.#schedule();
     return new Promise((resolve) => this.#idle.push(resolve));
+  }
+
+  #mayGather({ writes, sends }: Decisions): boolean {
+    if ((this.#store.gatherMs ?? 0) === 0) return false;
+    return sends.length === 0 && writes.length > 0 && writes.every(({ op }) => op === "settle");
   }
 
   #schedule(): void {
     if (this.#running || this.#scheduled || this.#next.empty) return;
+    if (!this.#next.urgent) {
+      this.#gathering ??= setTimeout(() => {
+        this.#next.urgent = true;
+        this.#start();
+      }, this.#store.gatherMs);
+      return;
+    }
     this.#scheduled = true;
     // All that this turn of the event loop decides goes in one batch.
     queueMicrotask(() => {
       this.#scheduled = false;
-      if (!this.#running) void this.#run();
+      this.#start();
     });
+  }
+
+  #start(): void {
+    clearTimeout(this.#gathering);
+    this.#gathering = undefined;
+    if (!this.#running) void this.#run();
   }
 
   async #run(): Promise<void> {
     this.#running = true;
-    while (!this.#next.empty && this.#failed === undefined) {
+    while (!this.#next.empty && this.#next.urgent && this.#failed === undefined) {
       const batch = this.#next;
       this.#next = new Batch();
       await this.#commit(batch);
     }
     this.#running = false;
-    for (const resolve of this.#idle.splice(0)) resolve();
+    if (this.#idle.length > 0 && this.#failed === undefined) this.#next.urgent = true;
+    if (!this.#next.empty && this.#failed === undefined) this.#schedule();
+    else for (const resolve of this.#idle.splice(0)) resolve();
   }
 
   async #commit(batch: Batch): Promise<void> {

@@ -319,6 +319,8 @@ export interface Store {
   readonly group?: Group;
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
+  /** So many milliseconds results that nobody waits for may gather, to be one commit; none if absent. */
+  readonly gatherMs?: number;
   /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
   open(now: number): Promise<Held>;
   /**

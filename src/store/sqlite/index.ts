@@ -36,6 +36,8 @@ export interface SqliteOptions {
   readonly log?: (line: string) => void;
 }
 
+const RELAXED_GATHER_MS = 20;
+
 export function openSqliteStore(options: SqliteOptions): Store {
   return new SqliteStore(options);
 }
@@ -46,12 +48,14 @@ export function openSqliteStore(options: SqliteOptions): Store {
  */
 class SqliteStore implements Store {
   readonly shared = false;
+  readonly gatherMs: number;
   readonly #options: SqliteOptions;
   #directory: DataDirectory | undefined;
   #calls: ThreadCalls | undefined;
 
   constructor(options: SqliteOptions) {
     this.#options = options;
+    this.gatherMs = options.relaxed === true ? RELAXED_GATHER_MS : 0;
   }
 
   async open(): Promise<Held> {

@@ -1,0 +1,105 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { CommitLoop } from "../../src/broker/commit-loop.js";
+import { Decisions } from "../../src/dispatch/index.js";
+import type { Parcel, Store } from "../../src/store/contract.js";
+import { openSqliteStore } from "../../src/store/sqlite/index.js";
+import { Broker, result } from "../store/suite/kit.js";
+
+const open: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+interface Scene {
+  readonly loop: CommitLoop;
+  readonly parcel: Parcel;
+  /** How many writes each commit had. */
+  readonly commits: number[];
+  settle(index: number): void;
+  recorded(): Promise<number>;
+}
+
+/** Ten tasks that a worker has. */
+async function scene(relaxed: boolean): Promise<Scene> {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-commits-"));
+  open.push(() => rmSync(dir, { recursive: true }));
+  const store = openSqliteStore({ dir, relaxed });
+  const broker = await Broker.at(store);
+  open.push(() => store.close());
+  const { job, parcel: waiting } = await broker.submitAll(10);
+  const parcel = await broker.claim(waiting, 0, 9);
+  const commits: number[] = [];
+  const counting: Store = Object.create(store, {
+    gatherMs: { value: store.gatherMs },
+    commit: {
+      value: (...args: Parameters<Store["commit"]>) => {
+        commits.push(args[0].length);
+        return store.commit(...args);
+      },
+    },
+  });
+  const fail = (cause: unknown): never => {
+    throw cause;
+  };
+  const ports = { committed: () => new Set<never>(), deliver: () => {}, halted: fail, resumed: () => {}, failed: fail };
+  const loop = new CommitLoop(counting, ports);
+  return {
+    loop,
+    parcel,
+    commits,
+    settle: (index) => {
+      const decisions = new Decisions();
+      const results = [result(index)];
+      decisions.writes.push({ op: "settle", job: parcel.job, parcel: parcel.id, results, empty: index === 9 });
+      loop.add(decisions);
+    },
+    recorded: async () => (await store.results(job.id, { from: 0, limit: 100 })).results.length,
+  };
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+describe("results of a store that lets them gather", () => {
+  it("are one commit, which comes by itself", async () => {
+    const { loop, settle, commits, recorded } = await scene(true);
+    for (let index = 0; index < 9; index++) {
+      settle(index);
+      // Any other store would have a commit by then; no timer runs in between.
+      await Promise.resolve();
+    }
+    expect(commits).toEqual([]);
+    while (commits.length < 1) await turn();
+    expect(commits).toEqual([9]);
+    settle(9);
+    await loop.settled();
+    expect(await recorded()).toBe(10);
+  });
+
+  it("go at once with what somebody waits for, and before a stop", async () => {
+    const { loop, settle, commits, recorded } = await scene(true);
+    settle(0);
+    settle(1);
+    const answer = await loop.ask({ op: "keep", area: "a", key: "k", value: "v", version: 0 });
+    expect([answer.op, commits, await recorded()]).toEqual(["keep", [3], 2]);
+    settle(2);
+    await loop.settled();
+    expect([commits, await recorded()]).toEqual([[3, 1], 3]);
+  });
+});
+
+describe("results of any other store", () => {
+  it("are committed in the turn in which they come", async () => {
+    const { loop, settle, commits } = await scene(false);
+    settle(0);
+    await Promise.resolve();
+    expect(commits).toEqual([1]);
+    settle(1);
+    settle(2);
+    await loop.settled();
+    expect(commits).toEqual([1, 2]);
+  });
+});
