@@ -1,14 +1,5 @@
 /** What counts as an experiment, what is done already, and what is said about it. */
-import {
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -126,15 +117,13 @@ describe("a result", () => {
     other.write(Buffer.alloc(300_000, "b"));
     other.abandon();
     expect(() => readFileSync(join(dir, "b.res"))).toThrow();
-    await place.drafts.close();
-    for (const name of readdirSync(join(dir, "drafts"))) expect(statSync(join(dir, "drafts", name)).size).toBe(0);
+    expect(readdirSync(join(dir, "drafts"))).toEqual([]);
   });
 
   it("that is empty is there too", async () => {
     const place = { outputs: dir, drafts: drafts() };
     const file = new ResFile("empty", place);
     await file.finish();
-    await place.drafts.close();
     expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
   });
 });

@@ -12,8 +12,6 @@ import { bytesOf, shown } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
-/** So many new files lie ready; with half of them gone, more are made. */
-const READY = 256;
 const sync = promisify(fs.fsync);
 
 interface Draft {
@@ -21,53 +19,19 @@ interface Draft {
   readonly fd: number;
 }
 
-/** New files, made while nobody waits for them: to make one is the dearest part of a short result. */
+/** Where results are written before they get their names. */
 export class Drafts {
   readonly #folder: string;
-  readonly #ready: string[] = [];
   #number = 0;
-  #making: Promise<void> | undefined;
-  #closed = false;
 
-  /** A path of bytes, on the same file system as the results; `wanted` is how many there will be. */
-  constructor(folder: string, wanted = 0) {
+  /** A path of bytes, on the same file system as the results. */
+  constructor(folder: string) {
     this.#folder = folder;
-    this.#makeReady(Math.min(wanted, READY));
   }
 
   take(): Draft {
-    const path = this.#ready.pop() ?? this.#next();
-    if (this.#ready.length < READY / 2) this.#makeReady(READY);
-    return { path, fd: fs.openSync(bytesOf(path), fs.constants.O_WRONLY | fs.constants.O_CREAT, 0o666) };
-  }
-
-  /** Resolves when nothing is made there any more. */
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#making;
-  }
-
-  #next(): string {
-    return `${this.#folder}/${++this.#number}.res`;
-  }
-
-  #makeReady(count: number): void {
-    this.#making ??= this.#make(count).finally(() => {
-      this.#making = undefined;
-    });
-  }
-
-  /** One after the other, beside the work. Where it fails, who takes the next one is told why. */
-  async #make(count: number): Promise<void> {
-    while (this.#ready.length < count && !this.#closed) {
-      const path = this.#next();
-      const made = await fs.promises.writeFile(bytesOf(path), "", { mode: 0o666 }).then(
-        () => true,
-        () => false,
-      );
-      if (!made) return;
-      this.#ready.push(path);
-    }
+    const path = `${this.#folder}/${++this.#number}.res`;
+    return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
   }
 }
 

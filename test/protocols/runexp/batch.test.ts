@@ -54,7 +54,6 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
   const lines: string[] = [];
   const screen = new Screen({ progress: false, names: false, ends: "all" }, (text) => void lines.push(text));
   const drafts = new Drafts(join(dir, "drafts"));
-  open.push(() => drafts.close());
   const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts, log: await ResultLog.open(dir, dir) };
   open.push(() => place.log.close());
   const batch = new Batch(core, place, aftermath, screen, experiments, experiments);
