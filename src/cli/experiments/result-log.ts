@@ -50,8 +50,8 @@ export class ResultLog {
   /** In the log, and not yet in files of their own. */
   #unpublished = 0;
   #failed: LaboroError | undefined;
-  /** How long a sync takes, of late. */
-  #tookMs = 0;
+  /** About as many syncs take longer as do not; a few long ones, of a machine that is busy, tell nothing of the disk. */
+  #usualMs = 0;
 
   /**
    * In the folder `home`, which is this process's alone, for results below `outputs`. The log of an earlier process gives way, after
@@ -119,9 +119,10 @@ export class ResultLog {
     writeFully(this.#fd, records, this.#at);
     this.#at += records.length;
     const begun = performance.now();
-    if (this.#tookMs < QUICK_MS) fs.fdatasyncSync(this.#fd);
+    if (this.#usualMs < QUICK_MS) fs.fdatasyncSync(this.#fd);
     else await sync(this.#fd);
-    this.#tookMs += (performance.now() - begun - this.#tookMs) / 8;
+    const change = performance.now() - begun > this.#usualMs ? QUICK_MS / 10 : -QUICK_MS / 10;
+    this.#usualMs = Math.min(2 * QUICK_MS, this.#usualMs + change);
   }
 
   async #beginAnew(): Promise<void> {
