@@ -7,6 +7,7 @@ import { LaboroError } from "../model/errors.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP } from "../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "./abbreviations.js";
+import { compileLate } from "./compiling.js";
 import { Aftermath } from "./experiments/aftermath.js";
 import { runAtBroker } from "./experiments/at-broker.js";
 import { type FoundExperiment, findExperiments, latinOf, shown } from "./experiments/folder.js";
@@ -77,6 +78,7 @@ export function experiments(): Command {
 }
 
 async function perform(dir: string, options: Options): Promise<void> {
+  compileLate();
   const base = resolve(dir);
   const [runs, outputs] = [resolve(base, options.runs), resolve(base, options.outputs)];
   if (!existsSync(runs) || !statSync(runs).isDirectory()) {

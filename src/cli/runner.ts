@@ -16,6 +16,7 @@ import { shortDate } from "../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../protocols/runexp/runner/index.js";
 import type { Address } from "../protocols/runexp/runner/line.js";
 import { AbbreviatingCommand } from "./abbreviations.js";
+import { compileLate } from "./compiling.js";
 import { parseDuration } from "./duration.js";
 import { EXIT } from "./failures.js";
 import { wholeNumber } from "./numbers.js";
@@ -57,6 +58,7 @@ export function runner(): Command {
 }
 
 async function perform(threads: number, options: Options): Promise<void> {
+  compileLate();
   const { manager, host } = whereAndWho(options);
   const { group, mem, patience, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {

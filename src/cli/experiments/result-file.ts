@@ -59,6 +59,14 @@ export class ResFile implements ResultFile {
     this.#place = place;
   }
 
+  prepare(): void {
+    try {
+      this.#draft ??= this.#place.drafts.take();
+    } catch {
+      // It is tried again when there is something to write, and then told.
+    }
+  }
+
   write(bytes: Buffer): void {
     this.#waiting.push(bytes);
     this.#waitingBytes += bytes.length;
@@ -67,7 +75,7 @@ export class ResFile implements ResultFile {
 
   async sync(): Promise<void> {
     const { log } = this.#place;
-    if (this.#draft === undefined && log?.takes(this.#waitingBytes)) {
+    if (this.#written === 0 && log?.takes(this.#waitingBytes)) {
       const text = Buffer.concat(this.#waiting);
       // First: a result that cannot get a file of its own is not to be waited for by the log.
       this.#flush();

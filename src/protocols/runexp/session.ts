@@ -183,6 +183,7 @@ export class Session implements TcpPeer {
     });
     this.#side.accept();
     this.#watch();
+    file?.prepare();
   }
 
   #output(bytes: Buffer): void {

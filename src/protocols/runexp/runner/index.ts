@@ -210,8 +210,8 @@ class Running {
       this.#threads.finished(thread, { at: left, onDisk: true, refusals: 0 });
       return;
     }
-    this.#options.on?.running?.(shownName(job.name));
     this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
+    this.#options.on?.running?.(shownName(job.name));
   }
 
   #delivered(): void {
