@@ -14,6 +14,7 @@ import { type FoundExperiment, findExperiments, latinOf, shown } from "./experim
 import { recoverResults } from "./experiments/result-log.js";
 import { runExperiments } from "./experiments/run.js";
 import { Screen, screenOptions } from "./experiments/screen.js";
+import { Gathered } from "./gathered.js";
 import { wholeNumber } from "./numbers.js";
 import { ownData } from "./own-data.js";
 import { remark } from "./print.js";
@@ -90,7 +91,8 @@ async function perform(dir: string, options: Options): Promise<void> {
       `the protocol has no authentication, and other machines can reach ${options.listen}: --insecure allows it`,
     );
   }
-  const screen = new Screen(screenOptions(options));
+  const output = new Gathered();
+  const screen = new Screen(screenOptions(options), (text) => output.write(text));
   const { experiments: all, remarks } = findExperiments(latinOf(runs));
   remark(...remarks);
   if (all.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "There are no jobs here.");

@@ -19,6 +19,7 @@ import { AbbreviatingCommand } from "./abbreviations.js";
 import { compileLate } from "./compiling.js";
 import { parseDuration } from "./duration.js";
 import { EXIT } from "./failures.js";
+import { Gathered } from "./gathered.js";
 import { wholeNumber } from "./numbers.js";
 import { logger } from "./options.js";
 import { remark, say } from "./print.js";
@@ -68,6 +69,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     );
   }
   const place = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
+  const screen = new Gathered();
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
     dir: join(dataDirectory(options), "runners", place),
@@ -76,9 +78,9 @@ async function perform(threads: number, options: Options): Promise<void> {
     ...(patience === undefined ? {} : { patienceMs: patience }),
     ...(options.stay === true ? { insist: true, patienceMs: Number.POSITIVE_INFINITY } : {}),
     on: {
-      joined: () => say(`Joining the queue manager on the ${groupText(group)}`),
-      running: (name) => say(`${shortDate(Date.now())} [${host}] Running ${name}`),
-      memory: (enough, available) => say(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      joined: () => screen.line(`Joining the queue manager on the ${groupText(group)}`),
+      running: (name) => screen.line(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      memory: (enough, available) => screen.line(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       lost: (reason) => remark(`the manager is gone: ${reason}; it is tried again`),
       complained: (bytes) => void process.stderr.write(bytes),
       ...(verbose === true ? { message: sayMessage } : {}),
@@ -98,6 +100,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     current = startRunner(runnerOptions);
     end = await current.ended;
   }
+  if (end.how === "finished") screen.line("Done!");
   process.exit(conclude(end, manager, signals > 0));
 }
 
@@ -138,10 +141,7 @@ function sayMessage(from: "runner" | "manager", message: RunexpMessage): void {
 
 function conclude({ how, reason, kept }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
   if (kept > 0) remark(`${kept} results were not delivered; the next runner for ${host}:${port} delivers them`);
-  if (how === "finished") {
-    say("Done!");
-    return EXIT.ok;
-  }
+  if (how === "finished") return EXIT.ok;
   if (how === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
   if (how === "banned") remark("the manager gives this runner nothing more: too much of what it ran has failed");
   if (how === "refused") remark(`this is not the right manager: ${reason}`);

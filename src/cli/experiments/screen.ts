@@ -16,7 +16,7 @@ export class Screen {
   readonly #options: ScreenOptions;
   readonly #write: (text: string) => void;
 
-  constructor(options: ScreenOptions, write: (text: string) => void = (text) => void process.stdout.write(text)) {
+  constructor(options: ScreenOptions, write: (text: string) => void) {
     this.#options = options;
     this.#write = write;
   }

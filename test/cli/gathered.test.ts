@@ -1,0 +1,49 @@
+import { execFileSync, spawn } from "node:child_process";
+import { expect, it } from "vitest";
+import { Gathered } from "../../src/cli/gathered.js";
+
+const MODULE = new URL("../../dist/cli/gathered.js", import.meta.url).href;
+
+const inProcess = (code: string): readonly string[] => [
+  "--input-type=module",
+  "-e",
+  `import { Gathered } from ${JSON.stringify(MODULE)}; const out = new Gathered(); ${code}`,
+];
+
+it("writes the first text at once, and together what follows within a moment", async () => {
+  const writes: string[] = [];
+  const out = new Gathered((text) => void writes.push(text));
+  out.line("a");
+  expect(writes).toEqual(["a\n"]);
+  for (const text of ["b", "c", "d"]) out.line(text);
+  expect(writes).toEqual(["a\n"]);
+  while (writes.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  expect(writes).toEqual(["a\n", "b\nc\nd\n"]);
+});
+
+it("loses nothing at the end of the process, however that comes", () => {
+  for (const end of [
+    "",
+    "process.exit(0);",
+    "process.on('SIGTERM', () => process.exit(0)); process.kill(process.pid);",
+  ]) {
+    const said = execFileSync(
+      process.execPath,
+      inProcess(`for (let i = 0; i < 5_000; i++) out.line(String(i)); ${end}`),
+      {
+        encoding: "utf8",
+      },
+    );
+    expect(said.split("\n").slice(0, -1)).toEqual(Array.from({ length: 5_000 }, (_, i) => String(i)));
+  }
+});
+
+it("does not keep a process from its end, and waits for a reader that is slow", async () => {
+  const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20));"), {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  let bytes = 0;
+  for await (const piece of child.stdout) bytes += piece.length;
+  expect(bytes).toBe(40_000 * 21);
+});
