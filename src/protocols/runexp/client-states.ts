@@ -9,6 +9,9 @@
  *   5  WaitClose       FINO ANKAU was sent
  *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is the threads' matter (threads.ts)
  *
+ * A manager of ours is known by its LABORO, once it has heard by a REZULTO that this runner is one too: from then on PRETA is not said any more,
+ * neither by the one nor by the other, and script and output follow what announces them. That halves the messages of a short job.
+ *
  * `over` is no state of the text: the manager has said something that cannot be.
  * Pure: bytes, quiet and what the threads want go in, messages and news come out.
  */
@@ -67,14 +70,23 @@ export class ClientSide {
   readonly #ports: ClientPorts;
   readonly #reader = new MessageReader();
   #state: ClientState = { name: "Initialization", step: "hail" };
+  /** Whether the manager is one of ours: it was not asked yet, it was, or what its next LABORO has told. */
+  #kin: "unknown" | "asked" | "yes" | "no";
 
-  constructor(group: string, ports: ClientPorts) {
+  /** Without `asksForKin` each manager is taken for an original one. */
+  constructor(group: string, ports: ClientPorts, { asksForKin = false }: { readonly asksForKin?: boolean } = {}) {
     this.#group = group;
     this.#ports = ports;
+    this.#kin = asksForKin ? "unknown" : "no";
   }
 
   get state(): ClientState {
     return this.#state;
+  }
+
+  /** The manager is one of ours. */
+  get isKin(): boolean {
+    return this.#kin === "yes";
   }
 
   /** The connection is there. */
@@ -90,8 +102,16 @@ export class ClientSide {
 
   deliver(name: string, status: Status, size: number): void {
     this.#lock("REZULTO");
+    const result = { type: "REZULTO", name, status, size } as const;
+    if (this.#kin === "yes") {
+      this.#state = { name: "SendOutcome", step: "sending" };
+      this.#send({ ...result, follows: true });
+      this.#ports.outputWanted();
+      return;
+    }
     this.#state = { name: "SendOutcome", step: "announced" };
-    this.#send({ type: "REZULTO", name, status, size });
+    if (this.#kin === "unknown") this.#kin = "asked";
+    this.#send(this.#kin === "asked" ? { ...result, isKin: true } : result);
   }
 
   /** All of the output, in as many pieces as it takes; `last` with the last of them. */
@@ -175,13 +195,18 @@ export class ClientSide {
       this.#ports.noJob(message.type);
       return;
     }
-    const { name, kind, size } = message;
+    const { name, kind, size, follows = false } = message;
     if (size > LARGEST_SCRIPT) {
       this.#fail(`a script of ${size} bytes, ${LARGEST_SCRIPT} are the most`);
       return;
     }
+    if (follows && this.#kin !== "asked" && this.#kin !== "yes") {
+      this.#fail("a script that nobody has asked for follows its LABORO");
+      return;
+    }
+    if (this.#kin !== "unknown") this.#kin = follows ? "yes" : "no";
     this.#state = { name: "RunJob", step: "receiving", job: { name, kind, left: size }, got: [] };
-    this.#send({ type: "PRETA" }, size === 0);
+    if (!follows) this.#send({ type: "PRETA" }, size === 0);
   }
 
   #receiving(job: Announced, got: readonly Buffer[]): void {
@@ -209,7 +234,7 @@ export class ClientSide {
   }
 
   #take<T extends FromManager["type"]>(expected: readonly T[]): Extract<FromManager, { type: T }> | undefined {
-    const taken = this.#reader.take(expected) as Taken<Extract<FromManager, { type: T }>>;
+    const taken = this.#reader.take(expected, this.isKin) as Taken<Extract<FromManager, { type: T }>>;
     if (taken.is === "message") {
       this.#ports.heard(taken.message);
       return taken.message;

@@ -95,8 +95,10 @@ class RunexpDecoder implements Decoder {
   }
 
   #heard(message: RunexpMessage, from: Direction): void {
-    if (message.type === "LABORO") this.#announced = { by: "manager", size: message.size };
-    if (message.type === "REZULTO") this.#announced = { by: "runner", size: message.size };
+    if (message.type === "LABORO" || message.type === "REZULTO") {
+      if (message.follows) from.dataLeft = message.size;
+      else this.#announced = { by: message.type === "LABORO" ? "manager" : "runner", size: message.size };
+    }
     const announced = this.#announced;
     if (message.type !== "PRETA" || announced === undefined) return;
     this.#announced = undefined;

@@ -1,6 +1,13 @@
 /**
  * The messages of runexp 1.3. None has a terminator; the names and numbers in them are bytes, carried here as text with one
  * character a byte (latin1), so that a file name of any encoding comes back as it went.
+ *
+ * Between two of ours the script or output that a message announces may follow it at once, without PRETA; such a message ends with a
+ * newline. They know each other by a size with a zero in front, which is the same number to everybody else (see client-states.ts):
+ *
+ *   r  REZULTO a success 0212        as usual, and: a script may follow its LABORO
+ *   m  LABORO b .sh 14⏎script        and so may an output its REZULTO
+ *   r  REZULTO b success 212⏎output
  */
 
 export const PROTOCOL_VERSION = "1.3";
@@ -18,15 +25,23 @@ export type Status = "success" | "failure";
 /** Messages that are a word and nothing else. */
 type Plain<T> = T extends string ? { readonly type: T } : never;
 
+/** Its data is to follow, when the other side has said PRETA, or at once. */
+interface Announcing<T> {
+  readonly type: T;
+  readonly name: string;
+  readonly size: number;
+  readonly follows?: true;
+}
+
 export type FromRunner =
   | { readonly type: "SALUTON"; readonly host: string }
-  | { readonly type: "REZULTO"; readonly name: string; readonly status: Status; readonly size: number }
+  | (Announcing<"REZULTO"> & { readonly status: Status; readonly isKin?: true })
   | Plain<"KOMPRENAS" | "JES" | "PETO" | "PRETA" | "FINO ANKAU">;
 
 export type FromManager =
   | { readonly type: "VERSIO"; readonly version: string }
   | { readonly type: "ALIGI"; readonly group: string }
-  | { readonly type: "LABORO"; readonly name: string; readonly kind: string; readonly size: number }
+  | (Announcing<"LABORO"> & { readonly kind: string })
   | Plain<"FINO" | "ATENDI" | "ELIRI" | "PRETA" | "RICEVIS">;
 
 export type RunexpMessage = FromRunner | FromManager;
@@ -48,13 +63,15 @@ function textOf(message: RunexpMessage): string {
     case "ALIGI":
       return `ALIGI ${message.group}`;
     case "LABORO":
-      return `LABORO ${message.name} ${message.kind} ${message.size}`;
+      return `LABORO ${message.name} ${message.kind} ${message.size}${endOf(message)}`;
     case "REZULTO":
-      return `REZULTO ${message.name} ${message.status} ${message.size}`;
+      return `REZULTO ${message.name} ${message.status} ${message.isKin ? "0" : ""}${message.size}${endOf(message)}`;
     default:
       return message.type;
   }
 }
+
+const endOf = ({ follows }: { readonly follows?: true }): string => (follows ? "\n" : "");
 
 /** How a message with a variable tail is told: what it begins with, what may follow so far, and the whole of it. */
 interface Tailed {
@@ -62,6 +79,8 @@ interface Tailed {
   /** Whether more of the same could still make it a message. */
   readonly soFar: RegExp;
   readonly read: (text: string) => RunexpMessage | undefined;
+  /** Ended by a newline, its data follows. */
+  readonly announces?: true;
 }
 
 const SIZE = "(\\d{1,15})";
@@ -97,6 +116,7 @@ export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
   },
   LABORO: {
     head: "LABORO ",
+    announces: true,
     soFar: /^[^\n]*$/,
     read: (text) => {
       const [, name, kind, size] = LABORO.exec(text) ?? [];
@@ -106,11 +126,13 @@ export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
   },
   REZULTO: {
     head: "REZULTO ",
+    announces: true,
     soFar: /^[^\n]*$/,
     read: (text) => {
       const [, name, status, size] = REZULTO.exec(text) ?? [];
       if (name === undefined || (status !== "success" && status !== "failure")) return undefined;
-      return { type: "REZULTO", name, status, size: Number(size) };
+      const isKin = /^0\d/.test(size ?? "");
+      return { type: "REZULTO", name, status, size: Number(size), ...(isKin ? { isKin } : {}) };
     },
   },
 };

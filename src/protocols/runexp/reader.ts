@@ -5,6 +5,7 @@
  *
  *   at once            where all of it came in one piece and the grammar has it for a whole message
  *   after some quiet   where it came in several: another piece could still belong to it
+ *   at its newline     where it has one: its data follows
  *
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
  * No clock is in here: `quiet()` says that nothing has come for QUIET_MS.
@@ -46,8 +47,8 @@ export class MessageReader {
     this.#quiet = true;
   }
 
-  /** The next message, which can only be one of these. */
-  take<T extends MessageType>(expected: readonly T[]): Taken<Extract<RunexpMessage, { type: T }>> {
+  /** The next message, which can only be one of these. With `kin` the data of one that announces some follows for certain. */
+  take<T extends MessageType>(expected: readonly T[], kin = false): Taken<Extract<RunexpMessage, { type: T }>> {
     type M = Extract<RunexpMessage, { type: T }>;
     if (this.#buffer.length === 0) return PARTIAL;
     const text = this.#buffer.toString("latin1", 0, LONGEST_MESSAGE + 1);
@@ -59,6 +60,11 @@ export class MessageReader {
         if (type.startsWith(text)) possible = PARTIAL;
       } else if (tailed.head.startsWith(text)) {
         possible = PARTIAL;
+      } else if (tailed.announces && text.startsWith(tailed.head) && (kin || text.includes("\n"))) {
+        const end = text.indexOf("\n");
+        const message = end < 0 ? undefined : tailed.read(text.slice(0, end));
+        if (message !== undefined) return this.#taken({ ...message, follows: true } as M, end + 1);
+        if (end < 0 && text.length <= LONGEST_MESSAGE) possible = PARTIAL;
       } else if (text.startsWith(tailed.head) && tailed.soFar.test(text.slice(tailed.head.length))) {
         const message = text.length > LONGEST_MESSAGE ? undefined : (tailed.read(text) as M | undefined);
         if (message === undefined) possible = text.length > LONGEST_MESSAGE ? undefined : PARTIAL;

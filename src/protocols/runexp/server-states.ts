@@ -4,10 +4,11 @@
  *   1    Accept        hail: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
  *   2    Wait          PETO, REZULTO or FINO ANKAU may come
  *   3    SendJob       choosing: a PETO is open, until somebody says `hand`, `hold`, `ban` or `finish`. announced: LABORO was sent,
- *                      PRETA is awaited, then the script is sent, and back to Wait
+ *                      PRETA is awaited, then the script is sent, and back to Wait. To a runner of ours the script goes with LABORO
  *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
- *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, the output is counted. recording: it waits for
- *                      `recorded`, then RICEVIS is sent, and back to where it came from, Wait or WaitClose
+ *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, unless the output has followed at once; it is
+ *                      counted. recording: it waits for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or
+ *                      WaitClose
  *   5    WaitClose     FINO was sent; REZULTO or FINO ANKAU may come, and a PETO gets FINO again
  *
  * FINO ANKAU is taken in any state after JES. `over` is no state of the text: the runner has left, or what it said was wrong.
@@ -28,7 +29,13 @@ export type ServerState =
   | { readonly name: "Wait" }
   | { readonly name: "SendJob"; readonly step: "choosing" }
   | { readonly name: "SendJob"; readonly step: "announced"; readonly content: Uint8Array }
-  | { readonly name: "ProcessJob"; readonly step: "judging"; readonly size: number; readonly back: Source }
+  | {
+      readonly name: "ProcessJob";
+      readonly step: "judging";
+      readonly size: number;
+      readonly follows: boolean;
+      readonly back: Source;
+    }
   | { readonly name: "ProcessJob"; readonly step: "receiving"; readonly left: number; readonly back: Source }
   | { readonly name: "ProcessJob"; readonly step: "recording"; readonly back: Source }
   | { readonly name: "WaitClose" }
@@ -72,6 +79,8 @@ export class ServerSide {
   readonly #reader = new MessageReader();
   #state: ServerState = { name: "Accept", step: "hail" };
   #host = "";
+  /** Whether the runner is one of ours: it has said so, and it has heard that this manager is one too. */
+  #kin: "unknown" | "said" | "heard" = "unknown";
 
   constructor(group: string, ports: ServerPorts) {
     this.#group = group;
@@ -106,8 +115,16 @@ export class ServerSide {
 
   hand(name: string, kind: string, content: Uint8Array): void {
     this.#choose();
-    this.#state = { name: "SendJob", step: "announced", content };
-    this.#send({ type: "LABORO", name, kind, size: content.length });
+    const size = content.length;
+    if (this.#kin !== "unknown") {
+      this.#kin = "heard";
+      this.#state = { name: "Wait" };
+      this.#send({ type: "LABORO", name, kind, size, follows: true }, content);
+      this.#ports.handed();
+    } else {
+      this.#state = { name: "SendJob", step: "announced", content };
+      this.#send({ type: "LABORO", name, kind, size });
+    }
     this.#read();
   }
 
@@ -138,7 +155,7 @@ export class ServerSide {
     const state = this.#state;
     if (state.name !== "ProcessJob" || state.step !== "judging") throw new Error(`no result waits in ${state.name}`);
     this.#state = { name: "ProcessJob", step: "receiving", left: state.size, back: state.back };
-    this.#send({ type: "PRETA" });
+    if (!state.follows) this.#send({ type: "PRETA" });
     this.#read();
   }
 
@@ -162,10 +179,10 @@ export class ServerSide {
     if (state.name !== "SendJob" || state.step !== "choosing") throw new Error(`no PETO is open in ${state.name}`);
   }
 
-  #send(message: FromManager): void {
+  #send(message: FromManager, data?: Uint8Array): void {
     const bytes = encode(message);
     this.#ports.said(message, bytes.length);
-    this.#ports.write(bytes);
+    this.#ports.write(data === undefined ? bytes : Buffer.concat([bytes, data]));
   }
 
   /** Takes what has come as far as the state allows; each message may change it. */
@@ -208,8 +225,14 @@ export class ServerSide {
     if (message.type === "FINO ANKAU") {
       this.#leave();
     } else if (message.type === "REZULTO") {
-      this.#state = { name: "ProcessJob", step: "judging", size: message.size, back };
-      this.#ports.result({ name: message.name, status: message.status, size: message.size });
+      const { name, status, size, follows = false, isKin = false } = message;
+      if (follows && this.#kin !== "heard") {
+        this.#fail("an output that nobody has asked for follows its REZULTO");
+        return;
+      }
+      if (isKin && this.#kin === "unknown") this.#kin = "said";
+      this.#state = { name: "ProcessJob", step: "judging", size, follows, back };
+      this.#ports.result({ name, status, size });
     } else if (back === "WaitClose") {
       this.#send({ type: "FINO" });
       this.#state = { name: "WaitClose" };
@@ -238,6 +261,7 @@ export class ServerSide {
 
   #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
     if (state.step === "receiving") this.#receiving(state.left, state.back);
+    else if (state.step === "judging" && state.follows) return;
     else if (this.#reader.length > LONGEST_MESSAGE) this.#fail("it goes on speaking while its result is looked at");
   }
 
@@ -259,7 +283,7 @@ export class ServerSide {
   }
 
   #take<T extends FromRunner["type"]>(expected: readonly T[]): Extract<FromRunner, { type: T }> | undefined {
-    const taken = this.#reader.take(expected) as Taken<Extract<FromRunner, { type: T }>>;
+    const taken = this.#reader.take(expected, this.#kin === "heard") as Taken<Extract<FromRunner, { type: T }>>;
     if (taken.is === "message") {
       this.#ports.heard(taken.message, taken.bytes);
       return taken.message;

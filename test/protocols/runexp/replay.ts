@@ -35,9 +35,13 @@ export function server(group: string, over: Partial<ServerPorts> = {}): { side: 
   return { side, notes };
 }
 
-export function client(group: string, over: Partial<ClientPorts> = {}): { side: ClientSide; notes: Notes } {
+export function client(
+  group: string,
+  over: Partial<ClientPorts> = {},
+  asksForKin = false,
+): { side: ClientSide; notes: Notes } {
   const notes = newNotes();
-  const side = new ClientSide(group, {
+  const ports: ClientPorts = {
     write: (bytes, alone) => {
       notes.written.push(Buffer.from(bytes));
       if (alone) notes.news.push("alone");
@@ -55,7 +59,8 @@ export function client(group: string, over: Partial<ClientPorts> = {}): { side: 
       notes.quietWanted = true;
     },
     ...over,
-  });
+  };
+  const side = new ClientSide(group, ports, { asksForKin });
   return { side, notes };
 }
 

@@ -1,10 +1,10 @@
 /**
  * The connection of a runner to its manager. One message is one write and Nagle's algorithm stays on, because an original manager takes
  * whatever one read gives it for one message. Where a second message would follow at once (JES, PRETA for an empty script) it waits, so
- * that the two do not arrive as one.
+ * that the two do not arrive as one. A manager of ours has neither need.
  */
 import { connect, type Socket } from "node:net";
-import { ClientSide, type Job, type NoJob } from "../client-states.js";
+import { type ClientPorts, ClientSide, type Job, type NoJob } from "../client-states.js";
 import type { RunexpMessage } from "../messages.js";
 import { QUIET_MS } from "../reader.js";
 import type { Outcome } from "./outcome.js";
@@ -43,6 +43,8 @@ export class Line {
   readonly #events: LineEvents;
   readonly #side: ClientSide;
   #outcome: Outcome | undefined;
+  /** Nothing waits to be sent together with more. */
+  #isQuick = false;
   #queue: Uint8Array[] = [];
   #apart: NodeJS.Timeout | undefined;
   #quiet: NodeJS.Timeout | undefined;
@@ -51,7 +53,7 @@ export class Line {
 
   constructor(address: Address, host: string, group: string, events: LineEvents) {
     this.#events = events;
-    this.#side = new ClientSide(group, {
+    const ports: ClientPorts = {
       write: (bytes, alone) => this.#write(bytes, alone),
       heard: (message) => events.message?.("manager", message),
       said: (message) => events.message?.("runner", message),
@@ -71,7 +73,8 @@ export class Line {
           this.#side.quiet();
         }, QUIET_MS);
       },
-    });
+    };
+    this.#side = new ClientSide(group, ports, { asksForKin: true });
     this.#socket = connect({ ...address, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
     const silent = { reason: "the manager does not answer", refused: false };
     this.#hail = setTimeout(() => this.#close(silent), HAIL_MS);
@@ -89,7 +92,14 @@ export class Line {
 
   deliver(outcome: Outcome): void {
     this.#outcome = outcome;
+    if (this.#side.isKin && !this.#isQuick) {
+      this.#isQuick = true;
+      this.#socket.setNoDelay(true);
+    }
+    // Its output may follow at once, and goes in the same write.
+    this.#socket.cork();
     this.#side.deliver(outcome.name, outcome.status, outcome.size);
+    this.#socket.uncork();
   }
 
   /** FINO ANKAU, and the end. */
