@@ -12,8 +12,9 @@ import { submission } from "./submission.mjs";
 import { zeromq } from "./zeromq.mjs";
 
 export const TOPICS = [
-  commands,
+  // First: what others leave behind, when it is removed, makes new files slow for minutes.
   experiments,
+  commands,
   sleeps,
   noop,
   requests,

@@ -3,10 +3,12 @@
  * database can be damaged, in a folder of this user on this machine that is named after it.
  */
 import { createHash } from "node:crypto";
-import { lstatSync, mkdirSync } from "node:fs";
+import { lstatSync } from "node:fs";
 import { userInfo } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { makeDirectory } from "../files/durable.js";
 import { type FilesystemFacts, networkFilesystem } from "../files/filesystem.js";
+import { acquireLock, type Lock } from "../files/lock.js";
 import { LaboroError } from "../model/errors.js";
 
 export const OWN_DATA = ".laboro";
@@ -25,11 +27,22 @@ export function ownData(directory: string, { local = LOCAL, ...facts }: OwnDataO
   return join(ownFolder(local), `${name}-${hash}`);
 }
 
+/**
+ * The lock of the directory itself, where its data is elsewhere: a process on another machine has other data, and would do all of the work too.
+ * Where the data is in it, that has a lock of its own.
+ */
+export function lockDirectory(directory: string, data: string): Lock | undefined {
+  const folder = join(resolve(directory), OWN_DATA);
+  if (data === folder) return undefined;
+  makeDirectory(folder, 0o777);
+  return acquireLock(join(folder, "lock"), directory);
+}
+
 /** Others may write beside it, so whoever made it is looked at. */
 function ownFolder(local: string): string {
   const { uid } = userInfo();
   const folder = join(local, `laboro-${uid}`);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeDirectory(folder, 0o700);
   const found = lstatSync(folder);
   if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
     throw new LaboroError(

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlin
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ownData } from "../../src/cli/own-data.js";
+import { lockDirectory, ownData } from "../../src/cli/own-data.js";
 
 let dir: string;
 beforeEach(() => {
@@ -29,6 +29,14 @@ describe("the data of a broker of one's own", () => {
     expect(ownData(a, options)).toBe(place);
     expect(ownData(b, options)).not.toBe(place);
     expect(statSync(home).mode & 0o777).toBe(0o700);
+  });
+
+  it("that lies elsewhere leaves a lock in the directory, for those on other machines", () => {
+    const lock = lockDirectory(dir, "/elsewhere");
+    expect(() => lockDirectory(dir, "/elsewhere")).toThrow(`${dir} is in use by process ${process.pid}`);
+    lock?.release();
+    lockDirectory(dir, "/elsewhere")?.release();
+    expect(lockDirectory(dir, join(dir, ".laboro"))).toBeUndefined();
   });
 
   it("is not put into a folder that others can write to, or that is a link of somebody's", () => {

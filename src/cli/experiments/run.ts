@@ -22,7 +22,7 @@ import { DEFAULT_GROUP } from "../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../protocols/runexp/runner/index.js";
 import { EXIT } from "../failures.js";
 import { logger } from "../options.js";
-import { OWN_DATA, ownData } from "../own-data.js";
+import { lockDirectory, OWN_DATA, ownData } from "../own-data.js";
 import { remark } from "../print.js";
 import { type Interrupt, onInterrupt } from "../run/interrupt.js";
 import type { Aftermath } from "./aftermath.js";
@@ -58,11 +58,15 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const home = ownData(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : complaintsOnly();
+  const lock = lockDirectory(outputs, home);
   const broker = await startBroker({
     // A result that counts is in its file or in the log, whatever the broker's own record of it says.
     ...{ dir: home, port: 0, log, relaxed: true },
     settings: { standing: run.ban, graceMs: GRACE_MS },
     onFailed: () => process.exit(EXIT.failed),
+  }).catch((cause: unknown) => {
+    lock?.release();
+    throw cause;
   });
   const pool = group === DEFAULT_GROUP ? DEFAULT_POOL : group;
   let done = false;
@@ -107,6 +111,7 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
+    lock?.release();
     if (done && written)
       for (const folder of [home, join(outputs, OWN_DATA)]) rmSync(folder, { recursive: true, force: true });
   }
