@@ -120,6 +120,18 @@ describe("a result", () => {
     expect(readdirSync(join(dir, "drafts"))).toEqual([]);
   });
 
+  it("finds some new files ready, and makes its own where there is none", () => {
+    mkdirSync(join(dir, "drafts"));
+    const made = new Drafts(join(dir, "drafts"), 3);
+    expect(readdirSync(join(dir, "drafts"))).toHaveLength(3);
+    const taken = Array.from({ length: 5 }, () => made.take());
+    made.close();
+    expect(new Set(taken.map(({ path }) => path)).size).toBe(5);
+    expect(readdirSync(join(dir, "drafts"))).toHaveLength(5);
+    for (const { fd } of taken) closeSync(fd);
+    expect(() => new Drafts(join(dir, "nowhere"), 3).take()).toThrow(/ENOENT/);
+  });
+
   it("that is empty is there too", async () => {
     const place = { outputs: dir, drafts: drafts() };
     const file = new ResFile("empty", place);

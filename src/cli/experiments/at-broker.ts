@@ -46,6 +46,7 @@ export function runAtBroker(run: AtBroker, choice: BrokerChoice): Promise<number
       return await new Following(client, run, drafts).run();
     } finally {
       run.aftermath.save();
+      drafts.close();
       rmSync(folder, { recursive: true, force: true });
       if (readdirSync(home).length === 0) rmdirSync(home);
     }

@@ -12,6 +12,10 @@ import { bytesOf, shown } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
+/** So many new files lie ready; no longer than this is spent on them at a time, and so long nothing must have come. */
+const READY = 256;
+const MAKING_MS = 50;
+const QUIET_MS = 200;
 const sync = promisify(fs.fsync);
 
 interface Draft {
@@ -19,19 +23,53 @@ interface Draft {
   readonly fd: number;
 }
 
-/** Where results are written before they get their names. */
+/**
+ * Where results are written before they get their names. Some new files lie ready, made when there was time: at the start, and after a
+ * moment without a result. On some file systems to make one is the dearest part of a short result.
+ */
 export class Drafts {
   readonly #folder: string;
+  readonly #ready: string[] = [];
+  readonly #quiet: NodeJS.Timeout;
   #number = 0;
+  /** That will be needed, beside those that are ready. */
+  #wanted: number;
 
-  /** A path of bytes, on the same file system as the results. */
-  constructor(folder: string) {
+  /** A path of bytes, on the same file system as the results; `wanted` is how many there will be. */
+  constructor(folder: string, wanted = 0) {
     this.#folder = folder;
+    this.#wanted = wanted;
+    this.#makeReady();
+    this.#quiet = setTimeout(() => this.#makeReady(), QUIET_MS).unref();
   }
 
   take(): Draft {
-    const path = `${this.#folder}/${++this.#number}.res`;
+    const path = this.#ready.pop() ?? this.#next();
+    if (this.#wanted > 0) this.#quiet.refresh();
     return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
+  }
+
+  close(): void {
+    clearTimeout(this.#quiet);
+  }
+
+  #next(): string {
+    this.#wanted--;
+    return `${this.#folder}/${++this.#number}.res`;
+  }
+
+  #makeReady(): void {
+    const until = performance.now() + MAKING_MS;
+    while (this.#ready.length < READY && this.#wanted > 0 && performance.now() < until) {
+      const path = this.#next();
+      try {
+        fs.closeSync(fs.openSync(bytesOf(path), "w", 0o666));
+      } catch {
+        // Who takes the next one is told why.
+        return;
+      }
+      this.#ready.push(path);
+    }
   }
 }
 

@@ -74,7 +74,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     // On the file system of the results.
-    const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"));
+    const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"), left.length);
+    open.unshift(() => drafts.close());
     const results = await ResultLog.open(home, outputs);
     // When nothing writes to it any more. Where it fails the log stays, for the next start.
     const kept = (cause: unknown): void => {
@@ -118,10 +119,10 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
 }
 
 /** What an earlier run has left there are no results. */
-function draftsIn(folder: string): Drafts {
+function draftsIn(folder: string, wanted: number): Drafts {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  return new Drafts(latinOf(folder));
+  return new Drafts(latinOf(folder), wanted);
 }
 
 /** Without -v what concerns nobody but a person who looks for a fault is not said. */
