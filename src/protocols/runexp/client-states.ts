@@ -10,7 +10,8 @@
  *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is the threads' matter (threads.ts)
  *
  * A manager of ours is known by its LABORO, once it has heard by a REZULTO that this runner is one too: from then on PRETA is not said any more,
- * neither by the one nor by the other, and script and output follow what announces them. That halves the messages of a short job.
+ * neither by the one nor by the other, and script and output follow what announces them. That halves the messages of a short job. And such a
+ * manager takes back what was not begun.
  *
  * `over` is no state of the text: the manager has said something that cannot be.
  * Pure: bytes, quiet and what the threads want go in, messages and news come out.
@@ -120,6 +121,12 @@ export class ClientSide {
     if (!last) return;
     this.#state = { name: "SendOutcome", step: "sent" };
     this.#read();
+  }
+
+  /** To a manager of ours: this job has not begun, and somebody else may have it. */
+  giveBack(name: string): void {
+    this.#lock("REDONI");
+    this.#send({ type: "REDONI", name });
   }
 
   leave(): void {

@@ -7,7 +7,16 @@ import type { Decoded, Decoder } from "../decoders.js";
 import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
 import { MessageReader } from "./reader.js";
 
-const RUNNER: readonly FromRunner["type"][] = ["SALUTON", "KOMPRENAS", "JES", "PETO", "PRETA", "REZULTO", "FINO ANKAU"];
+const RUNNER: readonly FromRunner["type"][] = [
+  "SALUTON",
+  "KOMPRENAS",
+  "JES",
+  "PETO",
+  "PRETA",
+  "REZULTO",
+  "REDONI",
+  "FINO ANKAU",
+];
 const MANAGER: readonly FromManager["type"][] = [
   "VERSIO",
   "ALIGI",

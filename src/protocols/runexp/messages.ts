@@ -8,6 +8,7 @@
  *   r  REZULTO a success 0212        as usual, and: a script may follow its LABORO
  *   m  LABORO b .sh 14⏎script        and so may an output its REZULTO
  *   r  REZULTO b success 212⏎output
+ *   r  REDONI c⏎                     it has LABORO c and has not begun it: somebody else may
  */
 
 export const PROTOCOL_VERSION = "1.3";
@@ -36,6 +37,7 @@ interface Announcing<T> {
 export type FromRunner =
   | { readonly type: "SALUTON"; readonly host: string }
   | (Announcing<"REZULTO"> & { readonly status: Status; readonly isKin?: true })
+  | { readonly type: "REDONI"; readonly name: string }
   | Plain<"KOMPRENAS" | "JES" | "PETO" | "PRETA" | "FINO ANKAU">;
 
 export type FromManager =
@@ -66,6 +68,8 @@ function textOf(message: RunexpMessage): string {
       return `LABORO ${message.name} ${message.kind} ${message.size}${endOf(message)}`;
     case "REZULTO":
       return `REZULTO ${message.name} ${message.status} ${message.isKin ? "0" : ""}${message.size}${endOf(message)}`;
+    case "REDONI":
+      return `REDONI ${message.name}\n`;
     default:
       return message.type;
   }
@@ -79,8 +83,8 @@ interface Tailed {
   /** Whether more of the same could still make it a message. */
   readonly soFar: RegExp;
   readonly read: (text: string) => RunexpMessage | undefined;
-  /** Ended by a newline, its data follows. */
-  readonly announces?: true;
+  /** It may be, or is to be, ended by a newline. */
+  readonly line?: "optional" | "always";
 }
 
 const SIZE = "(\\d{1,15})";
@@ -116,7 +120,7 @@ export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
   },
   LABORO: {
     head: "LABORO ",
-    announces: true,
+    line: "optional",
     soFar: /^[^\n]*$/,
     read: (text) => {
       const [, name, kind, size] = LABORO.exec(text) ?? [];
@@ -124,9 +128,15 @@ export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
       return { type: "LABORO", name, kind, size: Number(size) };
     },
   },
+  REDONI: {
+    head: "REDONI ",
+    soFar: /^[^\n]*$/,
+    line: "always",
+    read: (text) => ({ type: "REDONI", name: text.slice("REDONI ".length) }),
+  },
   REZULTO: {
     head: "REZULTO ",
-    announces: true,
+    line: "optional",
     soFar: /^[^\n]*$/,
     read: (text) => {
       const [, name, status, size] = REZULTO.exec(text) ?? [];

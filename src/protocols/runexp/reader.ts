@@ -60,10 +60,11 @@ export class MessageReader {
         if (type.startsWith(text)) possible = PARTIAL;
       } else if (tailed.head.startsWith(text)) {
         possible = PARTIAL;
-      } else if (tailed.announces && text.startsWith(tailed.head) && (kin || text.includes("\n"))) {
+      } else if (tailed.line !== undefined && text.startsWith(tailed.head) && (kin || text.includes("\n"))) {
         const end = text.indexOf("\n");
         const message = end < 0 ? undefined : tailed.read(text.slice(0, end));
-        if (message !== undefined) return this.#taken({ ...message, follows: true } as M, end + 1);
+        const follows = tailed.line === "optional" ? { follows: true } : {};
+        if (message !== undefined) return this.#taken({ ...message, ...follows } as M, end + 1);
         if (end < 0 && text.length <= LONGEST_MESSAGE) possible = PARTIAL;
       } else if (text.startsWith(tailed.head) && tailed.soFar.test(text.slice(tailed.head.length))) {
         const message = text.length > LONGEST_MESSAGE ? undefined : (tailed.read(text) as M | undefined);

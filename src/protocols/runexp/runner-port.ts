@@ -124,6 +124,17 @@ export class RunnerPort implements WorkerPort, Member {
     this.#offer();
   }
 
+  /** It has not begun this one, and will not. */
+  returned(name: string): void {
+    const task = this.#sent.get(name);
+    if (task === undefined) return;
+    this.#sent.delete(name);
+    this.#offer();
+    const { job, index, attempt } = task;
+    this.#manager.core.workerRetracted(this.id, [{ job, first: index, last: index, attempt }]);
+    this.#manager.lookAgain();
+  }
+
   /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#sent.delete(name) && !this.#finishing) this.#expected++;

@@ -2,7 +2,7 @@
  * The manager's side of one conversation, in the states of the protocol text:
  *
  *   1    Accept        hail: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
- *   2    Wait          PETO, REZULTO or FINO ANKAU may come
+ *   2    Wait          PETO, REZULTO or FINO ANKAU may come; from a runner of ours also REDONI
  *   3    SendJob       choosing: a PETO is open, until somebody says `hand`, `hold`, `ban` or `finish`. announced: LABORO was sent,
  *                      PRETA is awaited, then the script is sent, and back to Wait. To a runner of ours the script goes with LABORO
  *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
@@ -62,6 +62,8 @@ export interface ServerPorts {
   handed(): void;
   /** REZULTO has come; `accept` is to follow, or `drop`. */
   result(result: Result): void;
+  /** REDONI has come: what LABORO had announced is not begun, and not this runner's any more. */
+  returned(name: string): void;
   output(bytes: Buffer): void;
   /** All of the output was given; `recorded` is to follow. */
   outputEnded(): void;
@@ -72,6 +74,9 @@ export interface ServerPorts {
   /** Say `quiet` if nothing comes for QUIET_MS. */
   wantsQuiet(): void;
 }
+
+const FROM_ANY = ["PETO", "REZULTO", "FINO ANKAU"] as const;
+const FROM_KIN = [...FROM_ANY, "REDONI"] as const;
 
 export class ServerSide {
   readonly #group: string;
@@ -220,10 +225,13 @@ export class ServerSide {
   }
 
   #waiting(back: Source): void {
-    const message = this.#take(["PETO", "REZULTO", "FINO ANKAU"]);
+    const message = this.#take(this.#kin === "heard" ? FROM_KIN : FROM_ANY);
     if (message === undefined) return;
     if (message.type === "FINO ANKAU") {
       this.#leave();
+    } else if (message.type === "REDONI") {
+      this.#state = { name: back };
+      this.#ports.returned(message.name);
     } else if (message.type === "REZULTO") {
       const { name, status, size, follows = false, isKin = false } = message;
       if (follows && this.#kin !== "heard") {

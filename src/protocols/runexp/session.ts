@@ -67,6 +67,7 @@ export class Session implements TcpPeer {
         this.#announced = undefined;
       },
       result: (result) => this.#result(result),
+      returned: (name) => this.#port?.returned(name),
       output: (bytes) => this.#output(bytes),
       outputEnded: () => {
         this.#recording = this.#record();

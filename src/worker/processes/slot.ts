@@ -2,7 +2,7 @@
  * One slot: runs one command at a time through a shell that it keeps.
  *
  *     empty      no shell: none was needed yet, or the last one is gone. A command starts one.
- *     starting   a shell is on its way; holds the command that waits for it
+ *     starting   a shell is on its way; holds the command that waits for it, if any
  *     idle       the shell waits for lines
  *     running    the shell runs the command, or one that is to be silent first has left something that may write; its output is delivered
  *     clearing   the command has ended and was reported, but something it left behind still holds its output pipes. It was
@@ -88,7 +88,7 @@ export class SlotShell {
     const task: Task = { spec, sink, started: this.options.now(), stage: "waiting" };
     this.task = task;
     if (this.state === "idle") this.begin(task, script);
-    else if (this.state === "empty") this.startShell(task);
+    else if (this.state === "empty") this.startShell();
     return {
       terminate: (graceMs) => {
         if (this.task === task) this.terminate(task, graceMs);
@@ -97,6 +97,11 @@ export class SlotShell {
         if (this.task === task) this.kill(task);
       },
     };
+  }
+
+  /** Starts the shell, so that the first command need not wait for it. */
+  prepare(): void {
+    if (this.state === "empty" && this.whenClosed.length === 0) this.startShell();
   }
 
   /** Ends what runs and the shell. Resolves when no process of the slot is left. */
@@ -116,7 +121,7 @@ export class SlotShell {
     return taskScript(spec, pipes, mark, this.options.env.PATH);
   }
 
-  private startShell(task: Task): void {
+  private startShell(): void {
     this.generation += 1;
     const dir = this.shellDir();
     const { shell, env, guardian } = this.options;
@@ -131,7 +136,8 @@ export class SlotShell {
         },
       );
     } catch (cause) {
-      this.cancel(task, `the slot's shell did not start: ${asLaboroError(cause).message}`);
+      const error = `the slot's shell did not start: ${asLaboroError(cause).message}`;
+      if (this.task !== undefined) this.cancel(this.task, error);
       return;
     }
     this.state = "starting";
@@ -271,7 +277,7 @@ export class SlotShell {
     this.state = this.whenClosed.length > 0 ? "closed" : "empty";
     if (task?.stage === "waiting") {
       if (state === "starting") this.finish(task, { error: `the slot's shell did not start: ${end.reason}` });
-      else this.startShell(task);
+      else this.startShell();
     } else if (task !== undefined && task.stage !== "cancelled") this.finish(task, cutShort(task, end));
     for (const resolve of this.whenClosed.splice(0)) resolve();
   }

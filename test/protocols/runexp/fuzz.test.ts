@@ -12,7 +12,9 @@ const words = fc.constantFrom(
     "|",
   ),
   ..."VERSIO 1.3|ALIGI g|LABORO x .sh 3|RICEVIS|REZULTO|SALUTON; MI |LABORO x .sh 99999999999999".split("|"),
-  ..."REZULTO x success 03|REZULTO x success 3\nabc|LABORO x .sh 3\nabc|LABORO x .sh 3\n|abc".split("|"),
+  ..."REZULTO x success 03|REZULTO x success 3\nabc|LABORO x .sh 3\nabc|LABORO x .sh 3\n|abc|REDONI x\n|REDONI".split(
+    "|",
+  ),
 );
 const piece = fc.oneof(
   words.map((text) => Buffer.from(text)),

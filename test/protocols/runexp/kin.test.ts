@@ -100,6 +100,13 @@ describe("a runner", () => {
     expect(side.isKin).toBe(false);
   });
 
+  it("gives back what it has not begun", () => {
+    const { side, notes } = kinClient();
+    side.giveBack("b c");
+    side.ask();
+    expect(text(notes.written).slice(-2)).toEqual(["REDONI b c\n", "PETO"]);
+  });
+
   it("leaves a manager whose script follows although it was not told that it may", () => {
     const { side, notes } = joinedClient();
     side.ask();
@@ -144,6 +151,19 @@ describe("a manager", () => {
     feed(side, notes, Buffer.from("REZULTO c failure 0\n"), cut);
     expect(text(notes.written)).toEqual(["RICEVIS", "LABORO b .sh 4\necho", "RICEVIS"]);
     expect(side.state.name).toBe("Wait");
+  });
+
+  it.each(CUTS)("takes back what one of ours has not begun: %s", (_how, cut) => {
+    const { side, notes } = kinServer();
+    notes.news.length = 0;
+    feed(side, notes, Buffer.from("REDONI b c .sh 14\nREDONI d\nPETO"), cut);
+    expect(notes.news).toEqual(["returned b c .sh 14", "returned d", "asked"]);
+  });
+
+  it("takes nothing back from any other", () => {
+    const { side, notes } = joinedServer();
+    side.push(Buffer.from("REDONI a\n"));
+    expect(notes.news[0]).toMatch(/^wrong: /);
   });
 
   it("sends a runner away whose output follows although nobody has asked for it", () => {

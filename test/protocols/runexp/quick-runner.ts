@@ -39,6 +39,9 @@ export class QuickRunner {
       ask: () => this.#side?.ask(),
       deliver: ({ name, status, text }) => this.#side?.deliver(name, status, text.length),
       start: (thread, job) => this.#start(thread, job),
+      mayAskAhead: () => false,
+      waitsAhead: () => {},
+      giveBack: () => {},
       leave: () => {
         this.#over = true;
         this.#side?.leave();

@@ -23,6 +23,7 @@ export function server(group: string, over: Partial<ServerPorts> = {}): { side: 
     asked: () => void notes.news.push("asked"),
     handed: () => void notes.news.push("handed"),
     result: ({ name, status, size }) => void notes.news.push(`result ${name} ${status} ${size}`),
+    returned: (name) => void notes.news.push(`returned ${name}`),
     output: (bytes) => void notes.news.push(`output ${bytes.length}`),
     outputEnded: () => void notes.news.push("ended"),
     left: () => void notes.news.push("left"),

@@ -4,13 +4,19 @@ import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 
 const job = (name: string, content = name): Job => ({ name, kind: ".sh", content: Buffer.from(content) });
 
-function threads(count: number, options: { readonly mayAsk?: () => boolean } = {}) {
+function threads(
+  count: number,
+  options: { readonly mayAsk?: () => boolean; readonly mayAskAhead?: () => boolean } = {},
+) {
   const said: string[] = [];
   const made = new Threads<string>(count, {
     mayAsk: options.mayAsk ?? (() => true),
     ask: () => void said.push("PETO"),
     deliver: (outcome) => void said.push(`REZULTO ${outcome}`),
     start: (thread, { name }) => void said.push(`start ${name} at ${thread}`),
+    mayAskAhead: options.mayAskAhead ?? (() => false),
+    waitsAhead: () => void said.push("waits"),
+    giveBack: (name) => void said.push(`REDONI ${name}`),
     leave: () => void said.push("FINO ANKAU"),
     holds: (thread) => void said.push(`hold ${thread}`),
   });
@@ -170,5 +176,113 @@ describe("the threads of a runner", () => {
     expect(next()).toEqual(["PETO"]);
     made.job(job("a", "another script"));
     expect(next()).toEqual(["start a at 1"]);
+  });
+
+  describe("while jobs are short", () => {
+    function busy() {
+      const made = threads(2, { mayAskAhead: () => true });
+      made.made.lineUp();
+      made.made.job(job("a"));
+      made.made.job(job("b"));
+      made.next();
+      return made;
+    }
+
+    it("ask for one more when all are busy, and the next to end takes it at once", () => {
+      const { made, next } = busy();
+      made.job(job("c"));
+      expect(next()).toEqual(["waits"]);
+      made.lookAgain();
+      expect(next()).toEqual([]);
+      made.finished(1, "b");
+      expect(next()).toEqual(["start c at 1", "REZULTO b"]);
+      made.delivered();
+      expect(next()).toEqual(["PETO"]);
+      expect(made.running).toBe(2);
+    });
+
+    it("start what comes ahead where a thread has ended meanwhile", () => {
+      const { made, next } = busy();
+      made.finished(0, "a");
+      expect(next()).toEqual([]);
+      made.job(job("c"));
+      expect(next()).toEqual(["start c at 0", "REZULTO a"]);
+    });
+
+    it("give back what waits too long, as soon as nothing else is being said", () => {
+      const { made, next } = busy();
+      made.job(job("c"));
+      made.returnAhead();
+      expect(next()).toEqual(["waits", "REDONI c"]);
+      made.lookAgain();
+      expect(next()).toEqual([]);
+      made.finished(0, "a");
+      made.job(job("c"));
+      made.returnAhead();
+      expect(next()).toEqual(["PETO", "start c at 0", "REZULTO a"]);
+      made.delivered();
+      made.job(job("d"));
+      made.finished(1, "b");
+      made.job(job("e"));
+      expect(next()).toEqual(["PETO", "waits", "start d at 1", "REZULTO b"]);
+      made.delivered();
+      made.job(job("e"));
+      made.finished(0, "c");
+      made.finished(1, "d");
+      made.returnAhead();
+      expect(next()).toEqual(["PETO", "waits", "start e at 0", "REZULTO c"]);
+    });
+
+    it("do not ask again for more than there is before a thread has had one", () => {
+      const { made, next } = busy();
+      made.noJob("ATENDI");
+      expect(made.states).toEqual(["RunJob", "RunJob"]);
+      made.lookAgain();
+      expect(next()).toEqual([]);
+      made.finished(0, "a");
+      made.job(job("c"));
+      expect(next()).toEqual(["PETO", "start c at 0", "REZULTO a"]);
+      made.delivered();
+      expect(next()).toEqual(["PETO"]);
+    });
+
+    it("end what runs after FINO, which may be the answer", () => {
+      const { made, next } = busy();
+      made.noJob("FINO");
+      made.finished(0, "a");
+      made.delivered();
+      made.finished(1, "b");
+      made.delivered();
+      expect(next()).toEqual(["REZULTO a", "REZULTO b", "FINO ANKAU"]);
+    });
+
+    it("give back what has not begun when they are stopped", () => {
+      const { made, next } = busy();
+      made.job(job("c"));
+      made.stop();
+      expect(next()).toEqual(["waits", "REDONI c"]);
+      made.finished(0, "a");
+      expect(next()).toEqual(["REZULTO a"]);
+      expect(made.running).toBe(1);
+    });
+
+    it("forget it with the connection, as the manager does", () => {
+      const { made, next } = busy();
+      made.job(job("c"));
+      made.lineDown();
+      made.finished(0, "a");
+      expect(next()).toEqual(["waits"]);
+      made.lineUp();
+      expect(next()).toEqual(["REZULTO a"]);
+    });
+
+    it("run no more results ahead of the manager than there are threads", () => {
+      const { made, next } = busy();
+      made.job(job("c"));
+      made.finished(0, "a");
+      made.finished(0, "c");
+      expect(next()).toEqual(["waits", "start c at 0", "REZULTO a"]);
+      expect(made.states).toEqual(["WorkerLoop", "RunJob"]);
+    });
   });
 });

@@ -10,6 +10,20 @@ const open = slotsForEachTest();
 const dir = temporaryFolder();
 
 describeEachShell((shell) => {
+  it("can have its shell ready before there is a command", async () => {
+    const slot = only(open(shell));
+    slot.prepare();
+    const { pid } = slot;
+    expect(pid).toBeGreaterThan(0);
+    slot.prepare();
+    expect(outcomeOf((await run(slot, sh("exit 3"))).end)).toEqual({ code: 3 });
+    slot.prepare();
+    expect(slot.pid).toBe(pid);
+    await slot.close();
+    slot.prepare();
+    expect(slot.pid).toBeUndefined();
+  });
+
   it("says that a command is missing, and tells this from a command that exits 127", async () => {
     const slot = only(open(shell));
     const { end } = await run(slot, { argv: ["no-such-command-here", "x"] });
@@ -203,3 +217,9 @@ function variables(zeroSeparated: Buffer): Map<string, string> {
     .filter((entry) => entry !== "");
   return new Map(entries.map((entry) => [entry.slice(0, entry.indexOf("=")), entry.slice(entry.indexOf("=") + 1)]));
 }
+
+it("says with the first command that there is no shell, not before", async () => {
+  const slot = only(open(["/no/such/shell"]));
+  slot.prepare();
+  expect(outcomeOf((await run(slot, sh("exit 0"))).end).error).toContain("shell did not start");
+});

@@ -34,6 +34,8 @@ export interface RunnerOptions {
   readonly insist?: boolean;
   /** Between an ATENDI and the next PETO: ten seconds, by the text. */
   readonly holdMs?: number;
+  /** While jobs take no longer than this, a manager of ours is asked for one more than there are threads; 20 ms if absent. */
+  readonly quickMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
 }
@@ -70,6 +72,9 @@ const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
 /** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
 const UNANSWERED_MS = 500;
+const QUICK_MS = 20;
+/** What was asked for ahead may wait so long for a thread. */
+const AHEAD_MS = 50;
 /** A result at which the manager has hung up so often is not wanted. */
 const REFUSALS = 3;
 
@@ -110,6 +115,9 @@ class Running {
   #pauseMs = FIRST_PAUSE_MS;
   #again: NodeJS.Timeout | undefined;
   #unanswered: NodeJS.Timeout | undefined;
+  #ahead: NodeJS.Timeout | undefined;
+  /** Jobs that were over at once, since one was not. */
+  #quickInARow = 0;
   /** Of each thread. */
   readonly #holds: (NodeJS.Timeout | undefined)[] = [];
   /** Results on their way to the disk. */
@@ -141,6 +149,13 @@ class Running {
       ask: () => this.#line?.ask(),
       deliver: (due) => this.#line?.deliver(due.at),
       start: (thread, job) => this.#start(thread, job),
+      mayAskAhead: () =>
+        this.#line?.isKin === true && this.#quickInARow >= 2 * threads && (this.#memory?.enough() ?? true),
+      waitsAhead: () => {
+        clearTimeout(this.#ahead);
+        this.#ahead = setTimeout(() => this.#threads.returnAhead(), AHEAD_MS);
+      },
+      giveBack: (name) => this.#line?.giveBack(name),
       leave: () => {
         this.#state = "leaving";
         this.#line?.leave();
@@ -198,6 +213,7 @@ class Running {
     this.#everJoined = true;
     this.#pauseMs = FIRST_PAUSE_MS;
     this.#options.on?.joined?.();
+    this.#processes.prepare();
     this.#threads.lineUp();
   }
 
@@ -210,7 +226,11 @@ class Running {
       this.#threads.finished(thread, { at: left, onDisk: true, refusals: 0 });
       return;
     }
-    this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
+    const begun = performance.now();
+    this.#processes.run(thread, job, (outcome) => {
+      this.#quickInARow = performance.now() - begun < (this.#options.quickMs ?? QUICK_MS) ? this.#quickInARow + 1 : 0;
+      this.#finished(thread, outcome);
+    });
     this.#options.on?.running?.(shownName(job.name));
   }
 
@@ -299,6 +319,7 @@ class Running {
     this.#state = "ended";
     clearTimeout(this.#again);
     clearTimeout(this.#unanswered);
+    clearTimeout(this.#ahead);
     for (const hold of this.#holds) clearTimeout(hold);
     this.#memory?.stop();
     this.#line?.destroy();

@@ -34,6 +34,11 @@ export class JobProcesses {
     this.#slots = openSlots({ count: options.threads });
   }
 
+  /** The first jobs are about to come. */
+  prepare(): void {
+    for (const slot of this.#slots.slots) slot.prepare();
+  }
+
   run(thread: number, job: Job, ended: (outcome: Outcome) => void): void {
     const { dir, complained } = this.#options;
     const id = this.#names[thread];

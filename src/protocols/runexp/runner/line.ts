@@ -102,6 +102,15 @@ export class Line {
     this.#socket.uncork();
   }
 
+  /** The manager is one of ours. */
+  get isKin(): boolean {
+    return this.#side.isKin;
+  }
+
+  giveBack(name: string): void {
+    this.#side.giveBack(name);
+  }
+
   /** FINO ANKAU, and the end. */
   leave(): void {
     this.#side.leave();

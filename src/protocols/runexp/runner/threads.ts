@@ -9,7 +9,8 @@
  *                     asked, it asks again when that is: it may have been for this that there was nothing
  *
  * A thread whose job has ended asks for the next one before its result goes out, because the manager answers a result only when that is
- * on its disk. While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out
+ * on its disk. While jobs are short and the manager is one of ours, one more is asked for when all threads are busy and nothing else is to be said,
+ * so that the next thread to end need not wait; one that waits too long for that goes back. While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out
  * before anything is asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
  */
 import type { Job, NoJob } from "../client-states.js";
@@ -22,6 +23,12 @@ export interface ThreadsPorts<Outcome> {
   ask(): void;
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
+  /** Whether one more may be asked for than there are threads. */
+  mayAskAhead(): boolean;
+  /** A job waits for a thread: say `returnAhead` if it still does in a moment. */
+  waitsAhead(): void;
+  /** This job was not begun. */
+  giveBack(name: string): void;
   leave(): void;
   /** Say `holdOver` of this thread in ten seconds. */
   holds(thread: number): void;
@@ -38,6 +45,7 @@ interface Thread {
 /** What the lock is held for. */
 type Exchange<Outcome> =
   | { readonly is: "question"; readonly thread: number }
+  | { readonly is: "question ahead" }
   | { readonly is: "result"; readonly waiting: Waiting<Outcome> };
 
 interface Waiting<Outcome> {
@@ -52,6 +60,12 @@ export class Threads<Outcome> {
   #up = false;
   #exchange: Exchange<Outcome> | undefined;
   #results: Waiting<Outcome>[] = [];
+  /** Asked for ahead, and waiting for a thread. */
+  #ahead: Job | undefined;
+  /** To be given back. */
+  #returning: string[] = [];
+  /** There was none ahead, or it went back: it is no use to ask again before a thread has had one. */
+  #noneAhead = false;
   /** MASTERSTOP: no thread asks any more. */
   #stopped = false;
   #left = false;
@@ -88,6 +102,9 @@ export class Threads<Outcome> {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     for (const waiting of this.#results) waiting.late = true;
+    // Whoever is there next hands it out anew.
+    this.#ahead = undefined;
+    this.#returning = [];
     if (exchange?.is === "question") this.#set(exchange.thread, "WorkerLoop");
     this.#wake(() => true);
   }
@@ -96,20 +113,56 @@ export class Threads<Outcome> {
     const thread = this.#answered();
     if (thread === undefined) return;
     this.#wake(() => true);
+    if (thread !== "ahead") this.#noneAhead = false;
     // After a reconnect the manager may hand out anew what runs here since before.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
-    if (same) {
+    if (thread === "ahead") {
+      if (!same) this.#keepAhead(job);
+    } else if (same) {
       this.#set(thread, "WorkerLoop");
     } else {
-      this.#threads[thread] = { state: "RunJob", job };
-      this.#ports.start(thread, job);
+      this.#start(thread, job);
     }
+    this.lookAgain();
+  }
+
+  #start(thread: number, job: Job): void {
+    this.#threads[thread] = { state: "RunJob", job };
+    this.#ports.start(thread, job);
+  }
+
+  #keepAhead(job: Job): void {
+    this.#ahead = job;
+    this.#startAhead();
+    if (this.#ahead !== undefined) this.#ports.waitsAhead();
+  }
+
+  #startAhead(): void {
+    const job = this.#ahead;
+    const thread = this.#asker();
+    if (job === undefined || thread === undefined || this.#stopped) return;
+    this.#ahead = undefined;
+    this.#start(thread, job);
+  }
+
+  /** What was asked for ahead has waited for a thread too long. */
+  returnAhead(): void {
+    if (this.#ahead === undefined) return;
+    this.#returning.push(this.#ahead.name);
+    this.#ahead = undefined;
+    this.#noneAhead = true;
     this.lookAgain();
   }
 
   noJob(answer: NoJob): void {
     const thread = this.#answered();
     if (thread === undefined) return;
+    if (thread === "ahead") {
+      if (answer === "ATENDI") this.#noneAhead = true;
+      else this.#stopped = true;
+      this.lookAgain();
+      return;
+    }
     if (answer === "ATENDI") {
       this.#threads[thread] = { state: "ClientOnHold", untilDelivered: this.#results.length > 0 };
       this.#ports.holds(thread);
@@ -156,11 +209,13 @@ export class Threads<Outcome> {
     if (this.#results.length > this.#threads.length) return;
     const at = this.#threads.findIndex(({ state }) => state === "SendOutcome");
     if (at >= 0) this.#set(at, "WorkerLoop");
+    this.#startAhead();
   }
 
   /** No thread asks any more; what runs may end. */
   stop(): void {
     this.#stopped = true;
+    this.returnAhead();
     this.lookAgain();
   }
 
@@ -168,6 +223,7 @@ export class Threads<Outcome> {
   lookAgain(): void {
     if (this.#stopped) this.#endIdle();
     if (!this.#up || this.#exchange !== undefined || this.#left) return;
+    for (const name of this.#returning.splice(0)) this.#ports.giveBack(name);
     const [waiting] = this.#results;
     if (waiting?.late !== true && this.#ask()) return;
     if (waiting !== undefined) {
@@ -175,6 +231,7 @@ export class Threads<Outcome> {
       this.#ports.deliver(waiting.outcome);
       return;
     }
+    if (this.#askAhead()) return;
     if (this.#threads.every(({ state }) => state === "WaitClose")) {
       this.#left = true;
       this.#ports.leave();
@@ -187,6 +244,14 @@ export class Threads<Outcome> {
     if (thread === undefined || !this.#ports.mayAsk()) return false;
     this.#set(thread, "RunJob");
     this.#exchange = { is: "question", thread };
+    this.#ports.ask();
+    return true;
+  }
+
+  #askAhead(): boolean {
+    if (this.#stopped || this.#ahead !== undefined || this.#noneAhead) return false;
+    if (this.#threads.some(({ job }) => job === undefined) || !this.#ports.mayAskAhead()) return false;
+    this.#exchange = { is: "question ahead" };
     this.#ports.ask();
     return true;
   }
@@ -208,11 +273,12 @@ export class Threads<Outcome> {
     }
   }
 
-  #answered(): number | undefined {
+  /** Who has asked. */
+  #answered(): number | "ahead" | undefined {
     const exchange = this.#exchange;
-    if (exchange?.is !== "question") return undefined;
+    if (exchange === undefined || exchange.is === "result") return undefined;
     this.#exchange = undefined;
-    return exchange.thread;
+    return exchange.is === "question" ? exchange.thread : "ahead";
   }
 
   #set(at: number, state: ThreadState): void {
