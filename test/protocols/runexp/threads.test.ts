@@ -266,6 +266,13 @@ describe("the threads of a runner", () => {
       expect(made.running).toBe(1);
     });
 
+    it("give back what comes when they were stopped meanwhile", () => {
+      const { made, next } = busy();
+      made.stop();
+      made.job(job("c"));
+      expect(next()).toEqual(["REDONI c"]);
+    });
+
     it("forget it with the connection, as the manager does", () => {
       const { made, next } = busy();
       made.job(job("c"));

@@ -9,9 +9,11 @@
  *                     asked, it asks again when that is: it may have been for this that there was nothing
  *
  * A thread whose job has ended asks for the next one before its result goes out, because the manager answers a result only when that is
- * on its disk. While jobs are short and the manager is one of ours, one more is asked for when all threads are busy and nothing else is to be said,
- * so that the next thread to end need not wait; one that waits too long for that goes back. While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out
- * before anything is asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
+ * on its disk. While jobs are short and the manager is one of ours, one more is asked for when all threads are busy and nothing else is to
+ * be said, so that the next thread to end need not wait; one that waits too long for that goes back.
+ *
+ * While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out before anything is
+ * asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
  */
 import type { Job, NoJob } from "../client-states.js";
 
@@ -133,14 +135,15 @@ export class Threads<Outcome> {
 
   #keepAhead(job: Job): void {
     this.#ahead = job;
-    this.#startAhead();
+    if (this.#stopped) this.returnAhead();
+    else this.#startAhead();
     if (this.#ahead !== undefined) this.#ports.waitsAhead();
   }
 
   #startAhead(): void {
     const job = this.#ahead;
     const thread = this.#asker();
-    if (job === undefined || thread === undefined || this.#stopped) return;
+    if (job === undefined || thread === undefined) return;
     this.#ahead = undefined;
     this.#start(thread, job);
   }
