@@ -1,6 +1,7 @@
 /**
  * Standard output for what may come by the hundred a second. The first text goes at once; what follows within a moment goes together:
- * a write for each would cost more than a short job does, here and at who reads it. Nothing is lost at the end of the process.
+ * a write for each would cost more than a short job does, here and at who reads it. Nothing is lost where a process ends by itself; one
+ * that is killed may lose the last moment.
  */
 
 const PAUSE_MS = 20;

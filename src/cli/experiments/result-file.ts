@@ -146,9 +146,17 @@ export class ResFile implements ResultFile {
       fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
       fs.renameSync(from, to);
     }
-    // Where no log has it, its name must be on disk too.
-    if (this.#logged === undefined) syncDirectory(bytesOf(dirname(this.#path)));
+    if (this.#logged === undefined) this.#syncNames();
     this.#leaveLog();
+  }
+
+  /** Where no log has it, its name must be on disk too, and those of the folders that it lies in. */
+  #syncNames(): void {
+    const { outputs } = this.#place;
+    for (let folder = dirname(this.#path); folder.length >= outputs.length; folder = dirname(folder)) {
+      syncDirectory(bytesOf(folder));
+      if (folder === dirname(folder)) return;
+    }
   }
 
   abandon(): void {

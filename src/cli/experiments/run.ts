@@ -6,7 +6,7 @@
  *   waiting      all have ended; runners are told FINO as they ask, and leave
  *   interrupted  Ctrl-C: nothing new is handed out, what runs may end; a second one ends it
  */
-import { mkdirSync, rmSync } from "node:fs";
+import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { Complaints } from "../../broker/doors/complaints.js";
@@ -58,6 +58,7 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const home = ownData(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : complaintsOnly();
+  const draftsFolder = join(outputs, OWN_DATA, "drafts");
   const lock = lockDirectory(outputs, home);
   const broker = await startBroker({
     // A result that counts is in its file or in the log, whatever the broker's own record of it says.
@@ -74,7 +75,7 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     // On the file system of the results.
-    const drafts = draftsIn(join(outputs, OWN_DATA, "drafts"), left.length);
+    const drafts = draftsIn(draftsFolder, left.length);
     open.unshift(() => drafts.close());
     const results = await ResultLog.open(home, outputs);
     // When nothing writes to it any more. Where it fails the log stays, for the next start.
@@ -112,9 +113,18 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
+    if (done && written) for (const folder of [home, draftsFolder]) rmSync(folder, { recursive: true, force: true });
+    // Not before: it would be another's folder by then.
     lock?.release();
-    if (done && written)
-      for (const folder of [home, join(outputs, OWN_DATA)]) rmSync(folder, { recursive: true, force: true });
+    if (done && written) removeEmpty(join(outputs, OWN_DATA));
+  }
+}
+
+function removeEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // It is gone already, or another's.
   }
 }
 

@@ -71,6 +71,7 @@ export class ClientSide {
   readonly #ports: ClientPorts;
   readonly #reader = new MessageReader();
   #state: ClientState = { name: "Initialization", step: "hail" };
+  #reading = false;
   /** Whether the manager is one of ours: it was not asked yet, it was, or what its next LABORO has told. */
   #kin: "unknown" | "asked" | "yes" | "no";
 
@@ -96,13 +97,13 @@ export class ClientSide {
   }
 
   ask(): void {
-    this.#lock("PETO");
+    if (!this.#lock("PETO")) return;
     this.#state = { name: "RunJob", step: "asked" };
     this.#send({ type: "PETO" });
   }
 
   deliver(name: string, status: Status, size: number): void {
-    this.#lock("REZULTO");
+    if (!this.#lock("REZULTO")) return;
     const result = { type: "REZULTO", name, status, size } as const;
     if (this.#kin === "yes") {
       this.#state = { name: "SendOutcome", step: "sending" };
@@ -125,12 +126,12 @@ export class ClientSide {
 
   /** To a manager of ours: this job has not begun, and somebody else may have it. */
   giveBack(name: string): void {
-    this.#lock("REDONI");
+    if (!this.#lock("REDONI")) return;
     this.#send({ type: "REDONI", name });
   }
 
   leave(): void {
-    this.#lock("FINO ANKAU");
+    if (!this.#lock("FINO ANKAU")) return;
     this.#state = { name: "WaitClose" };
     this.#send({ type: "FINO ANKAU" });
   }
@@ -147,8 +148,11 @@ export class ClientSide {
     this.#read();
   }
 
-  #lock(what: string): void {
+  /** False where the connection is to be ended: the threads may not have heard of it yet. */
+  #lock(what: string): boolean {
+    if (this.#state.name === "over") return false;
     if (this.#state.name !== "WorkerLoop") throw new Error(`${what} cannot be said in ${this.#state.name}`);
+    return true;
   }
 
   #send(message: FromRunner, alone = false): void {
@@ -156,10 +160,17 @@ export class ClientSide {
     this.#ports.write(encode(message), alone);
   }
 
+  /** What the threads say meanwhile comes back here, and is left to the one that reads already. */
   #read(): void {
-    for (let before: ClientState | undefined; before !== this.#state; ) {
-      before = this.#state;
-      this.#step();
+    if (this.#reading) return;
+    this.#reading = true;
+    try {
+      for (let before: ClientState | undefined; before !== this.#state; ) {
+        before = this.#state;
+        this.#step();
+      }
+    } finally {
+      this.#reading = false;
     }
   }
 

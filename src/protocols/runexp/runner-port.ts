@@ -129,6 +129,8 @@ export class RunnerPort implements WorkerPort, Member {
     const task = this.#sent.get(name);
     if (task === undefined) return;
     this.#sent.delete(name);
+    // It has no thread that is about to ask.
+    this.#expected = 0;
     this.#offer();
     const { job, index, attempt } = task;
     this.#manager.core.workerRetracted(this.id, [{ job, first: index, last: index, attempt }]);
@@ -252,6 +254,9 @@ export class RunnerPort implements WorkerPort, Member {
     }
     if (this.#finishing) this.#giveBack();
     else this.lookAgain();
+    // It may have been told ATENDI meanwhile.
+    if (this.#inHand.length > 0 && this.#state === "working")
+      this.#linger ??= setTimeout(() => this.#lingered(), LINGER_MS);
   }
 
   retract(tasks: readonly TasksOf[]): void {

@@ -83,6 +83,7 @@ export class ServerSide {
   readonly #ports: ServerPorts;
   readonly #reader = new MessageReader();
   #state: ServerState = { name: "Accept", step: "hail" };
+  #reading = false;
   #host = "";
   /** Whether the runner is one of ours: it has said so, and it has heard that this manager is one too. */
   #kin: "unknown" | "said" | "heard" = "unknown";
@@ -119,7 +120,7 @@ export class ServerSide {
   // What may be decided about an open PETO
 
   hand(name: string, kind: string, content: Uint8Array): void {
-    this.#choose();
+    if (!this.#mayChoose()) return;
     const size = content.length;
     if (this.#kin !== "unknown") {
       this.#kin = "heard";
@@ -134,21 +135,21 @@ export class ServerSide {
   }
 
   hold(): void {
-    this.#choose();
+    if (!this.#mayChoose()) return;
     this.#state = { name: "Wait" };
     this.#send({ type: "ATENDI" });
     this.#read();
   }
 
   ban(): void {
-    this.#choose();
+    if (!this.#mayChoose()) return;
     this.#state = { name: "Wait" };
     this.#send({ type: "ELIRI" });
     this.#read();
   }
 
   finish(): void {
-    this.#choose();
+    if (!this.#mayChoose()) return;
     this.#state = { name: "WaitClose" };
     this.#send({ type: "FINO" });
     this.#read();
@@ -179,9 +180,12 @@ export class ServerSide {
     this.#state = { name: "over" };
   }
 
-  #choose(): void {
+  /** False where the connection is to be ended: who decides may not have heard of it yet. */
+  #mayChoose(): boolean {
     const state = this.#state;
+    if (state.name === "over") return false;
     if (state.name !== "SendJob" || state.step !== "choosing") throw new Error(`no PETO is open in ${state.name}`);
+    return true;
   }
 
   #send(message: FromManager, data?: Uint8Array): void {
@@ -190,11 +194,20 @@ export class ServerSide {
     this.#ports.write(data === undefined ? bytes : Buffer.concat([bytes, data]));
   }
 
-  /** Takes what has come as far as the state allows; each message may change it. */
+  /**
+   * Takes what has come as far as the state allows; each message may change it. What is decided meanwhile comes back here, and is left to
+   * the one that reads already: a peer may say any number of things at once.
+   */
   #read(): void {
-    for (let before: ServerState | undefined; before !== this.#state; ) {
-      before = this.#state;
-      this.#step();
+    if (this.#reading) return;
+    this.#reading = true;
+    try {
+      for (let before: ServerState | undefined; before !== this.#state; ) {
+        before = this.#state;
+        this.#step();
+      }
+    } finally {
+      this.#reading = false;
     }
   }
 

@@ -52,6 +52,7 @@ interface Task {
 const LEFTOVER_GRACE_MS = 1_000;
 const TERM_AGAIN_MS = 20;
 const YOUNG_MS = 5_000;
+const JUST_BEGUN_MS = 100;
 /** Node takes a longer one for 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -237,7 +238,7 @@ export class SlotShell {
 
   private sendTerm(task: Task, againMs = TERM_AGAIN_MS): void {
     // As in a pipe, it may be the shell that has opened its output, and the command is yet to come.
-    if (task.stage === "begun" && this.output?.drain() === "held" && task.spec.asInPipe !== true) task.stage = "open";
+    if (task.stage === "begun" && this.output?.drain() === "held" && task.spec.asInPipe !== true) this.seenOpen(task);
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");
@@ -245,6 +246,13 @@ export class SlotShell {
     // sent its output elsewhere looks the same, and is not to be pestered.
     if (task.stage !== "begun" || this.options.now() - task.started > YOUNG_MS) return;
     task.termAgain = setTimeout(() => this.sendTerm(task, againMs * 2), againMs);
+  }
+
+  /** Its signals are at their defaults. But bash loses one that comes just before its exec, and then another is needed. */
+  private seenOpen(task: Task): void {
+    task.stage = "open";
+    if (this.options.now() - task.started > JUST_BEGUN_MS) return;
+    task.termAgain = setTimeout(() => this.helper?.signal("SIGTERM"), TERM_AGAIN_MS);
   }
 
   private kill(task: Task): void {

@@ -81,6 +81,14 @@ describe("the runner's states", () => {
     side.push(Buffer.from(last));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
     expect(side.state.name).toBe("over");
+    // Its threads may not have heard of it yet.
+    const before = notes.written.length;
+    side.ask();
+    side.deliver("a", "success", 1);
+    side.giveBack("a");
+    side.leave();
+    expect(notes.written).toHaveLength(before);
+    expect(side.state.name).toBe("over");
   });
 });
 

@@ -71,6 +71,18 @@ describe("the manager's door sends away", () => {
     expect(await job.wait()).toBe("succeeded");
   });
 
+  it("nobody who asks fifteen thousand times at once, which costs the manager nothing", async () => {
+    const { client, join, complaints } = await openPlace();
+    const job = await client.submit({ recipe: echo });
+    const eager = await join("eager");
+    const task = await eager.takes();
+    eager.say("PETO".repeat(15_000));
+    await eager.hears("ATENDI".repeat(15_000));
+    await eager.runs(task);
+    expect(await job.wait()).toBe("succeeded");
+    expect(complaints).toEqual([]);
+  });
+
   it("nobody who is silent for long while its job runs, or while it waits for one", async () => {
     const { client, join, complaints } = await openPlace({ limits: LIMITS });
     const idle = await join("idle");

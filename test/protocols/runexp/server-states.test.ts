@@ -135,6 +135,26 @@ describe("the manager's states", () => {
     for (let i = 0; i < 10; i++) side.push(Buffer.alloc(1_024));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
   });
+
+  it("says nothing more to one that was sent away, whatever is decided about it", () => {
+    const { side, notes } = server("g");
+    for (const piece of ["SALUTON; MI a", "KOMPRENAS", "JESPETO", "nonsense"]) side.push(Buffer.from(piece));
+    expect(notes.news.at(-1)).toMatch(/^wrong: /);
+    const before = notes.written.length;
+    side.hand("x", ".sh", Buffer.from("x"));
+    side.hold();
+    side.ban();
+    side.finish();
+    side.recorded();
+    expect(notes.written).toHaveLength(before);
+    expect(side.state.name).toBe("over");
+  });
+
+  it("answers one after the other what comes at once, however much it is", () => {
+    const { side, notes } = server("g", { asked: () => side.hold() });
+    for (const piece of ["SALUTON; MI a", "KOMPRENAS", `JES${"PETO".repeat(100_000)}`]) side.push(Buffer.from(piece));
+    expect(notes.written.filter((bytes) => bytes.toString() === "ATENDI")).toHaveLength(100_000);
+  });
 });
 
 function joined(): ReturnType<typeof server> {

@@ -67,6 +67,7 @@ export interface Runner {
 }
 
 const HOLD_MS = 10_000;
+const FIRST_HOLD_MS = 100;
 const PATIENCE_MS = 600_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
@@ -120,6 +121,8 @@ class Running {
   #quickInARow = 0;
   /** Of each thread. */
   readonly #holds: (NodeJS.Timeout | undefined)[] = [];
+  /** How often it was told ATENDI, since it had a job. */
+  readonly #held: number[] = [];
   /** Results on their way to the disk. */
   #keeping: Promise<void> = Promise.resolve();
 
@@ -162,7 +165,7 @@ class Running {
       },
       holds: (thread) => {
         clearTimeout(this.#holds[thread]);
-        this.#holds[thread] = setTimeout(() => this.#threads.holdOver(thread), options.holdMs ?? HOLD_MS);
+        this.#holds[thread] = setTimeout(() => this.#threads.holdOver(thread), this.#holdMs(thread));
       },
     });
     this.#left = new Map(this.#spool.left().map((at) => [workOf(at.name, at.script()), at]));
@@ -219,6 +222,7 @@ class Running {
 
   /** What an earlier process has run already is not run again. */
   #start(thread: number, job: Job): void {
+    this.#held[thread] = 0;
     const work = this.#left.size === 0 ? "" : workOf(job.name, hashOf(job));
     const left = this.#left.get(work);
     if (left !== undefined) {
@@ -232,6 +236,14 @@ class Running {
       this.#finished(thread, outcome);
     });
     this.#options.on?.running?.(shownName(job.name));
+  }
+
+  /** By the text ten seconds. To a manager of ours something may come back at any moment, so it is asked sooner, at first. */
+  #holdMs(thread: number): number {
+    const { holdMs = HOLD_MS } = this.#options;
+    const before = this.#held[thread] ?? 0;
+    this.#held[thread] = before + 1;
+    return this.#line?.isKin === true ? Math.min(holdMs, FIRST_HOLD_MS * 2 ** before) : holdMs;
   }
 
   #delivered(): void {
