@@ -376,6 +376,8 @@ describe("a worker that dies", () => {
     await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
     await until("it is out", () => place.door.server.workers().length === 0);
     worker.close();
+    // The socket closes when its own thread gets to it, and until then its name is taken.
+    await until("its connection is gone", () => [...place.conversations.all()].length === 0);
     await greeted(place.url, worker.identity);
     expect(place.door.server.workers()).toEqual([]);
   });
