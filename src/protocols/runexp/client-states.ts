@@ -17,6 +17,7 @@
  * Pure: bytes, quiet and what the threads want go in, messages and news come out.
  */
 import { encode, type FromManager, type FromRunner, PROTOCOL_VERSION, type Status } from "./messages.js";
+import { OneLoop } from "./one-loop.js";
 import { MessageReader, type Taken } from "./reader.js";
 
 export type ClientState =
@@ -71,7 +72,7 @@ export class ClientSide {
   readonly #ports: ClientPorts;
   readonly #reader = new MessageReader();
   #state: ClientState = { name: "Initialization", step: "hail" };
-  #reading = false;
+  readonly #loop = new OneLoop();
   /** Whether the manager is one of ours: it was not asked yet, it was, or what its next LABORO has told. */
   #kin: "unknown" | "asked" | "yes" | "no";
 
@@ -160,18 +161,11 @@ export class ClientSide {
     this.#ports.write(encode(message), alone);
   }
 
-  /** What the threads say meanwhile comes back here, and is left to the one that reads already. */
   #read(): void {
-    if (this.#reading) return;
-    this.#reading = true;
-    try {
-      for (let before: ClientState | undefined; before !== this.#state; ) {
-        before = this.#state;
-        this.#step();
-      }
-    } finally {
-      this.#reading = false;
-    }
+    this.#loop.run(
+      () => this.#state,
+      () => this.#step(),
+    );
   }
 
   #step(): void {

@@ -78,7 +78,7 @@ function textOf(message: RunexpMessage): string {
 const endOf = ({ follows }: { readonly follows?: true }): string => (follows ? "\n" : "");
 
 /** How a message with a variable tail is told: what it begins with, what may follow so far, and the whole of it. */
-interface Tailed {
+export interface Tailed {
   readonly head: string;
   /** Whether more of the same could still make it a message. */
   readonly soFar: RegExp;

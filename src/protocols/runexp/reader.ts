@@ -10,7 +10,7 @@
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
  * No clock is in here: `quiet()` says that nothing has come for QUIET_MS.
  */
-import { LONGEST_MESSAGE, type MessageType, type RunexpMessage, TAILED } from "./messages.js";
+import { LONGEST_MESSAGE, type MessageType, type RunexpMessage, TAILED, type Tailed } from "./messages.js";
 
 export const QUIET_MS = 20;
 
@@ -60,7 +60,7 @@ export class MessageReader {
         if (type.startsWith(text)) possible = PARTIAL;
       } else if (tailed.head.startsWith(text)) {
         possible = PARTIAL;
-      } else if (tailed.line !== undefined && text.startsWith(tailed.head) && (kin || text.includes("\n"))) {
+      } else if (text.startsWith(tailed.head) && hasLine(tailed, text, kin)) {
         const end = text.indexOf("\n");
         const message = end < 0 ? undefined : tailed.read(text.slice(0, end));
         const follows = tailed.line === "optional" ? { follows: true } : {};
@@ -93,6 +93,9 @@ export class MessageReader {
     this.#latest = Math.max(0, this.#latest - bytes);
   }
 }
+
+const hasLine = ({ line }: Tailed, text: string, kin: boolean): boolean =>
+  line === "always" || (line === "optional" && (kin || text.includes("\n")));
 
 /** The beginning of what came, as it can stand in a line of a log. */
 function shown(text: string): string {

@@ -22,6 +22,7 @@ import {
   PROTOCOL_VERSION,
   type Status,
 } from "./messages.js";
+import { OneLoop } from "./one-loop.js";
 import { MessageReader, type Taken } from "./reader.js";
 
 export type ServerState =
@@ -83,7 +84,7 @@ export class ServerSide {
   readonly #ports: ServerPorts;
   readonly #reader = new MessageReader();
   #state: ServerState = { name: "Accept", step: "hail" };
-  #reading = false;
+  readonly #loop = new OneLoop();
   #host = "";
   /** Whether the runner is one of ours: it has said so, and it has heard that this manager is one too. */
   #kin: "unknown" | "said" | "heard" = "unknown";
@@ -194,21 +195,12 @@ export class ServerSide {
     this.#ports.write(data === undefined ? bytes : Buffer.concat([bytes, data]));
   }
 
-  /**
-   * Takes what has come as far as the state allows; each message may change it. What is decided meanwhile comes back here, and is left to
-   * the one that reads already: a peer may say any number of things at once.
-   */
+  /** Takes what has come as far as the state allows; each message may change it. */
   #read(): void {
-    if (this.#reading) return;
-    this.#reading = true;
-    try {
-      for (let before: ServerState | undefined; before !== this.#state; ) {
-        before = this.#state;
-        this.#step();
-      }
-    } finally {
-      this.#reading = false;
-    }
+    this.#loop.run(
+      () => this.#state,
+      () => this.#step(),
+    );
   }
 
   #step(): void {
