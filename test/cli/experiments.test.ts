@@ -100,6 +100,67 @@ describe("laboro experiments", () => {
   );
 
   it(
+    "is asked again soon by a runner of ours that it had nothing for",
+    async () => {
+      const short = "echo RES:done\n";
+      const { site, dir, start } = study({ "a1.sh": short, "a2.sh": short, "a3.sh": short, "a4.sh": short });
+      const go = site.path("go");
+      for (const name of ["0.sh", "b.sh"])
+        fs.writeFileSync(join(dir, "runs", name), `while [ ! -e '${go}' ]; do sleep 0.05; done; echo RES:done\n`);
+      const port = await freePort();
+      const manager = start("--sort", "-v", "-q", "-p", String(port));
+      await until("it listens", () => manager.said.includes("come in"), LONG);
+      const said: string[] = [];
+      const runner = (host: string, threads: number): Runner =>
+        startRunner({
+          // By the text it would not ask again within this test.
+          ...{ manager: { host: "127.0.0.1", port }, host, threads, dir: site.path(host), holdMs: 10 * LONG },
+          on: { message: (_from, { type }) => void said.push(`${host} ${type}`) },
+        });
+      const two = runner("two", 1);
+      await until("it has the first", () => said.includes("two LABORO"), LONG);
+      const one = runner("one", 2);
+      const told = (): number => said.filter((line) => line === "one ATENDI").length;
+      await until("it has asked again and again", () => told() > 3, LONG);
+      fs.writeFileSync(go, "");
+      await ended(manager, "the manager");
+      expect((await Promise.all([one.ended, two.ended])).map(({ how }) => how)).toEqual(["finished", "finished"]);
+    },
+    LONG,
+  );
+
+  it(
+    "with --ban gives nothing more to a runner that fails at most of it",
+    async () => {
+      const names = Array.from({ length: 14 }, (_, i) => `e${i}.sh`);
+      const { start, outputs } = study(Object.fromEntries(names.map((name) => [name, "echo RES:failed\n"])));
+      const run = start("-p", "0", "--local", "1", "--ban", "-q");
+      await until("it is said", () => run.over || run.said.includes("is banned"), LONG);
+      expect(run.said).toContain("is banned: only 0 of 10 experiments succeeded");
+      // It may have had one or two more by then.
+      expect(run.over).toBe(false);
+      expect(outputs().filter((name) => name.endsWith(".res")).length).toBeLessThan(names.length);
+    },
+    LONG,
+  );
+
+  it(
+    "takes its scripts from where it is told and puts the results where it is told",
+    async () => {
+      const { dir } = study({ "a.sh": "echo RES:failed here\n" });
+      fs.mkdirSync(join(dir, "scripts"));
+      for (const name of ["x", "y"]) fs.writeFileSync(join(dir, "scripts", `${name}.sh`), "echo RES:done\n");
+      const folders = ["-r", "scripts", "-o", "results", "--sort"];
+      const { stdout, code } = await laboro(["experiments", dir, ...folders, "-p", "0", "--local", "1", "--shownames"]);
+      expect(code).toBe(0);
+      expect(stdout.match(/(?<=: )[xy]$/gm)).toEqual(["x", "y"]);
+      expect(fs.readdirSync(join(dir, "results")).sort()).toEqual(["runexp.am", "x.res", "y.res"]);
+      expect(fs.existsSync(join(dir, "outputs"))).toBe(false);
+    },
+    LONG,
+  );
+
+  it(
     "runs a folder on this machine, and skips what is done when it is started again",
     async () => {
       const { dir, start, outputs } = study({
