@@ -18,7 +18,7 @@ const ECHO = Buffer.from("echo");
 export async function asker(kind, url, body) {
   const args = body.length === 0 ? [PING] : [ECHO, body];
   if (kind === "plain") {
-    const { RoundRobinClient } = await import("../../dist/protocols/round-robin/client.js");
+    const { RoundRobinClient } = await import("../../dist/protocols/round-robin/worker/client.js");
     const client = await RoundRobinClient.open({ url });
     await client.whenReady();
     return async () => (await client.trackexec(...args)).args[0] ?? EMPTY;
@@ -42,7 +42,7 @@ export async function asker(kind, url, body) {
 
 async function worker(kind, url, slots) {
   if (kind === "plain") {
-    const { RoundRobinWorker } = await import("../../dist/protocols/round-robin/worker.js");
+    const { RoundRobinWorker } = await import("../../dist/protocols/round-robin/worker/worker.js");
     const one = await RoundRobinWorker.open({ url, slots, commands: { echo: (args) => args } });
     await one.register();
     return;

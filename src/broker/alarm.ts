@@ -1,5 +1,5 @@
 /** One timer for whatever falls due first. */
-import { now } from "./clock.js";
+import { now } from "../base/clock.js";
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 

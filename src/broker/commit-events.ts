@@ -3,7 +3,7 @@ import type { JobId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
 import { type Ranges, rangesOf } from "../model/ranges.js";
-import type { Answer, Write } from "../store/contract.js";
+import type { Answer, Write } from "../model/store.js";
 import type { EventBody } from "./events.js";
 
 /** Stretches listed in one event; beyond that only the counters tell. */

@@ -12,11 +12,11 @@
  *   failed      the store is broken, or this broker's lease on it has ended; the broker has been told
  */
 
+import { now } from "../base/clock.js";
+import { asLaboroError, type LaboroError } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";
-import { asLaboroError, type LaboroError } from "../model/errors.js";
 import type { ParcelId } from "../model/ids.js";
-import type { Answer, Store, Write } from "../store/contract.js";
-import { now } from "./clock.js";
+import type { Answer, Store, Write } from "../model/store.js";
 
 const RETRY_MS = 1_000;
 /** A store out of reach is asked again after this time at first, and those who wait are refused after the other. */

@@ -2,6 +2,10 @@
  * The broker without its doors: dispatch, store and the sessions' side of both. Sessions call in with what their peers said and
  * are called back through their port; none of them sees the store, dispatch, or another session.
  */
+
+import { now } from "../base/clock.js";
+import { type ErrorCode, LaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
 import {
   createState,
   Decisions,
@@ -32,12 +36,10 @@ import {
   type WorkerProfile,
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
-import { type ErrorCode, LaboroError } from "../model/errors.js";
 import { type Attempt, type JobId, type RequestId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import { rangesOf } from "../model/ranges.js";
-import type { Answer, HeldParcel, OutputChunk, Parcel, Store, Write } from "../store/contract.js";
+import type { Answer, HeldParcel, OutputChunk, Parcel, Store, Write } from "../model/store.js";
 import { Alarm } from "./alarm.js";
-import { now } from "./clock.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
 import type { BrokerGroup } from "./config/group.js";
@@ -47,16 +49,15 @@ import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
 import type { Moves } from "./group/moves.js";
 import type { Peers } from "./group/peers.js";
-import { History } from "./history.js";
 import { JobDesk } from "./job-desk.js";
-import type { Log } from "./log.js";
 import { Maintenance } from "./maintenance.js";
 import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
-import { Tally } from "./tally.js";
+import type { Welcomed, WorkerPort } from "./sessions/worker-port.js";
+import { History } from "./stats/history.js";
+import { Tally } from "./stats/tally.js";
 import { Watchers } from "./watchers.js";
-import type { Welcomed, WorkerPort } from "./worker-port.js";
 
-export type { Welcomed, WorkerPort } from "./worker-port.js";
+export type { Welcomed, WorkerPort } from "./sessions/worker-port.js";
 
 /** The disk is full or the store out of reach; the lease on it is about to end; the broker is drained; it stops. */
 export type Halt = "commits" | "lease" | "maintenance" | "stop";

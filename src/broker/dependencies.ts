@@ -2,11 +2,12 @@
  * How the jobs ended that a job waits for. Dispatch knows the open ones, and those that ended lately; the store knows all. Between a
  * question to the store and its answer a job may end, so the two are asked until every job is either open here or its end is known.
  */
+
+import { LaboroError } from "../base/errors.js";
 import type { State } from "../dispatch/index.js";
-import { LaboroError } from "../model/errors.js";
 import type { JobId } from "../model/ids.js";
 import type { After, Job, JobEnd } from "../model/job.js";
-import type { Store } from "../store/contract.js";
+import type { Store } from "../model/store.js";
 
 const ROUNDS = 100;
 

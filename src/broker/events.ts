@@ -4,10 +4,11 @@
  *
  * An event's number rises for ever: the broker's epoch, then a counter.
  */
+
+import { now } from "../base/clock.js";
 import type { JobId, WorkerId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { Ranges } from "../model/ranges.js";
-import { now } from "./clock.js";
 
 export type EventBody =
   | { readonly kind: "job-added"; readonly job: JobId; readonly name: string; readonly count: number }

@@ -1,10 +1,11 @@
 /** Open jobs, beyond what dispatch knows: how far they are, who waits for their end, and which are on their way from the store to dispatch. */
+
+import { now } from "../base/clock.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
 import { onRerun } from "../dispatch/rerun.js";
 import { JobId } from "../model/ids.js";
 import type { Counters, Job, JobEnd } from "../model/job.js";
-import type { Held, Parcel } from "../store/contract.js";
-import { now } from "./clock.js";
+import type { Held, Parcel } from "../model/store.js";
 import type { EventBody } from "./events.js";
 import type { Decide } from "./request-desk.js";
 import { Watchers } from "./watchers.js";

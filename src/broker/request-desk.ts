@@ -1,11 +1,12 @@
 /** Requests under way: what was asked, by whom, and where its answer goes. Dispatch knows them by number only. */
+
+import { now } from "../base/clock.js";
+import type { ErrorCode } from "../base/errors.js";
 import { type Call, type Decisions, isServed, onForget, onReply, onRequest, type State } from "../dispatch/index.js";
-import type { ErrorCode } from "../model/errors.js";
 import { RequestId, type WorkerId } from "../model/ids.js";
-import { now } from "./clock.js";
 import type { WorkerPort } from "./core.js";
-import { ServiceFigures } from "./service-figures.js";
-import type { Tally } from "./tally.js";
+import { ServiceFigures } from "./stats/service-figures.js";
+import type { Tally } from "./stats/tally.js";
 
 /** `attachment` is what a worker of the asker's own protocol has for it. */
 export type Reply = (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;

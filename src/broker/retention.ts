@@ -1,7 +1,7 @@
 /** Jobs that have ended are forgotten after a while, or when they take too much room: the oldest first. Open ones are never touched. */
-import { asLaboroError } from "../model/errors.js";
+import { asLaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
 import type { Core } from "./core.js";
-import type { Log } from "./log.js";
 import { endedJobs, removeJobs } from "./operations/job-list.js";
 
 export interface Retention {

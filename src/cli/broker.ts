@@ -2,10 +2,10 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
+import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import { type Client, connect } from "../client/client.js";
 import { type FoundBroker, findBroker } from "../client/find-broker.js";
-import { LaboroError } from "../model/errors.js";
 import { EXIT } from "./failures.js";
 import { OWN_DATA, ownData } from "./own-data.js";
 import { remark } from "./print.js";

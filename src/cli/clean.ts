@@ -1,6 +1,6 @@
 /** `laboro clean`: forget jobs that have ended. */
 import { Command } from "commander";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { TaskEnd } from "../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { parseDuration } from "./duration.js";

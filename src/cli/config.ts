@@ -2,9 +2,9 @@
 import { readFileSync } from "node:fs";
 import { extname } from "node:path";
 import { Argument, Command, Option } from "commander";
-import { type Config, type ConfigValue, isConfig } from "../broker/config/value.js";
+import { type Config, type ConfigValue, isConfig } from "../base/config-value.js";
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import {
   CONFIG_TYPES,
   type ConfigType,

@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { Command } from "commander";
-import { errnoOf, LaboroError } from "../model/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 import { DECODERS, type Decoded, type Decoder } from "../protocols/decoders.js";
 import { EXIT } from "./failures.js";
 import { say, sayJson } from "./print.js";

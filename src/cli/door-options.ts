@@ -1,9 +1,9 @@
 /** The options of `serve` about doors of old protocols. */
 import { type Command, InvalidArgumentError } from "commander";
-import { DOOR_NAMES, type DoorSettings } from "../broker/doors/door.js";
-import { type DoorRequest, parseDoor } from "../broker/doors/index.js";
-import type { BrokerOptions } from "../broker/index.js";
-import { asLaboroError, LaboroError } from "../model/errors.js";
+import { asLaboroError, LaboroError } from "../base/errors.js";
+import { DOOR_NAMES, type DoorSettings } from "../broker/listeners/door.js";
+import { type DoorRequest, parseDoor } from "../broker/listeners/requested.js";
+import type { BrokerOptions } from "../server.js";
 import { parseDuration } from "./duration.js";
 import { collect } from "./options.js";
 

@@ -1,6 +1,6 @@
 /** `laboro drain`: give a worker, or all who come to a broker, nothing new. */
 import { Command } from "commander";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { workerNamed } from "./named-worker.js";
 import { say } from "./print.js";

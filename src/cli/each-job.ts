@@ -1,6 +1,7 @@
 /** The same change to every job that a selector names; one that is refused does not keep the others from it. */
+
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import type { JobView } from "./answers.js";
 import { EXIT, reportFailure } from "./failures.js";
 import { say } from "./print.js";

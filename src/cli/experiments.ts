@@ -2,8 +2,8 @@
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
-import { isLoopback } from "../broker/loopback.js";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
+import { isLoopback } from "../base/loopback.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP } from "../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "./abbreviations.js";

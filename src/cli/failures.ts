@@ -1,6 +1,6 @@
 /** What a failure looks like on the command line: one line that says what, one that says what to do, and a truthful exit code. */
 import type { CommanderError } from "commander";
-import { asLaboroError, type ErrorCode } from "../model/errors.js";
+import { asLaboroError, type ErrorCode } from "../base/errors.js";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
 

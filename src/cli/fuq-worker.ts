@@ -1,5 +1,5 @@
 /** `laboro worker --fuq`, `--fuq-raw`, `--fuq1`: a worker for a foreman of fuq. */
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import { findForeman } from "../protocols/fuq/worker/foreman-url.js";
 import { type Place, startFuqWorker } from "../protocols/fuq/worker/index.js";
 import { parseAddress } from "../protocols/fuq/worker/raw.js";

@@ -2,10 +2,10 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Argument, Command } from "commander";
+import { LaboroError } from "../base/errors.js";
+import { writePrivate } from "../base/private-file.js";
 import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../broker/config/curve-keys.js";
-import { writePrivate } from "../broker/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { LaboroError } from "../model/errors.js";
 import { say, sayJson } from "./print.js";
 import { table } from "./screen/table.js";
 import { terminalOf } from "./screen/terminal.js";

@@ -1,7 +1,7 @@
 /** `laboro logs`: the output of tasks. */
 import { Command, Option } from "commander";
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import type { OutputStream } from "../model/outcome.js";
 import { countOf, type Ranges } from "../model/ranges.js";
 import type { JobView } from "./answers.js";

@@ -1,6 +1,7 @@
 /** The worker that a person means: by its name, or by the id that no other has. */
+
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import type { WorkerView } from "./answers.js";
 import { suggestion } from "./suggest.js";
 

@@ -1,6 +1,6 @@
 /** What the verbs share that run for long: a log, signals, options that may be repeated. */
 import { pino } from "pino";
-import type { Log } from "../broker/log.js";
+import type { Log } from "../base/log.js";
 
 export { wholeNumber } from "./numbers.js";
 

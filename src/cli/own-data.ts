@@ -6,10 +6,10 @@ import { createHash } from "node:crypto";
 import { lstatSync } from "node:fs";
 import { userInfo } from "node:os";
 import { basename, join, resolve } from "node:path";
-import { makeDirectory } from "../files/durable.js";
-import { type FilesystemFacts, networkFilesystem } from "../files/filesystem.js";
-import { acquireLock, type Lock } from "../files/lock.js";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
+import { makeDirectory } from "../base/files/durable.js";
+import { type FilesystemFacts, networkFilesystem } from "../base/files/filesystem.js";
+import { acquireLock, type Lock } from "../base/files/lock.js";
 
 export const OWN_DATA = ".laboro";
 /** On a local disk, for everybody to write, and kept over a boot. */

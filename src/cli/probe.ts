@@ -1,6 +1,6 @@
 /** Whether anything listens where a broker should be: a link tries for seconds, a closed port is known at once. */
 import { connect } from "node:net";
-import { errnoOf, LaboroError } from "../model/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",

@@ -1,6 +1,6 @@
 /** `laboro request`: ask a service. */
 import { Command, Option } from "commander";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { parseDuration } from "./duration.js";
 

@@ -1,7 +1,7 @@
 /** `laboro rr`: the three programs of the round-robin queue, each with its console. */
 import { readFileSync } from "node:fs";
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { CurveClient } from "../protocols/zeromq/index.js";
 import { collect } from "./options.js";
 

@@ -1,8 +1,8 @@
 /** `laboro run`: submit, show progress and output, wait, exit truthfully. Without a broker it brings its own. */
 import { availableParallelism } from "node:os";
 import { Command } from "commander";
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "./broker.js";
 import { wholeNumber } from "./options.js";
 import { ownData } from "./own-data.js";

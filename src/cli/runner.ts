@@ -2,8 +2,8 @@
 import { hostname, totalmem } from "node:os";
 import { join } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
+import { LaboroError } from "../base/errors.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { LaboroError } from "../model/errors.js";
 import {
   DEFAULT_GROUP,
   DEFAULT_RUNEXP_PORT,

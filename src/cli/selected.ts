@@ -1,6 +1,7 @@
 /** The jobs that a selector names, as the broker has them. */
+
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import type { Range } from "../model/ranges.js";
 import type { JobView } from "./answers.js";
 import { type JobSelector, namesOne, shownRanges } from "./selectors.js";

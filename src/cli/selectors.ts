@@ -7,7 +7,7 @@
  *
  * Numbers may be grouped with _ as in 1_000. Tasks are counted from 0.
  */
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import { normalize, type Ranges } from "../model/ranges.js";
 
 export type JobSelector =

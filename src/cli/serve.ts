@@ -2,10 +2,10 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { type Broker, type BrokerOptions, DEFAULT_PORT, startBroker } from "../broker/index.js";
-import { writePrivate } from "../broker/private-file.js";
+import { LaboroError } from "../base/errors.js";
+import { writePrivate } from "../base/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { LaboroError } from "../model/errors.js";
+import { type Broker, type BrokerOptions, DEFAULT_PORT, startBroker } from "../server.js";
 import { addDoorOptions, type DoorOptions, doorsOf } from "./door-options.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";

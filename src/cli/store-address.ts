@@ -6,7 +6,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../model/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 

@@ -1,7 +1,7 @@
 /** `laboro submit`: as run, but returns the job's number at once. */
 import { Command } from "commander";
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "./broker.js";
 import { say, sayJson } from "./print.js";
 import { readJobFile } from "./submission/job-file.js";

@@ -1,7 +1,7 @@
 /** `laboro wait`: until jobs have ended. */
 import { Command } from "commander";
+import { LaboroError } from "../base/errors.js";
 import type { Client } from "../client/client.js";
-import { LaboroError } from "../model/errors.js";
 import { addBrokerOptions, askPatiently, type BrokerChoice, withBroker } from "./broker.js";
 import { formatDuration, parseDuration } from "./duration.js";
 import { EXIT } from "./failures.js";

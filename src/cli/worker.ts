@@ -2,9 +2,9 @@
 import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "commander";
+import { LaboroError } from "../base/errors.js";
+import { makeDirectory } from "../base/files/durable.js";
 import { dataDirectory, type FoundBroker, findBroker } from "../client/find-broker.js";
-import { makeDirectory } from "../files/durable.js";
-import { LaboroError } from "../model/errors.js";
 import { SERVICE_MODES, type ServiceMode, type ServiceProgram, type StopReason, startWorker } from "../worker/index.js";
 import { formatDuration, parseDuration } from "./duration.js";
 import type { FuqOptions } from "./fuq-worker.js";

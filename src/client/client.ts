@@ -1,13 +1,13 @@
 /** What a program asks a broker: jobs, their results and output, and services. */
 
+import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
-import { LaboroError } from "../model/errors.js";
 import type { JobEnd } from "../model/job.js";
 import type { Submission } from "../model/job-input.js";
 import type { OutputStream, TaskResult } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
-import type { OutputPiece } from "../store/contract.js";
+import type { OutputPiece } from "../model/store.js";
 import { ClientLink } from "./link.js";
 
 export interface ConnectOptions {

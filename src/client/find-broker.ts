@@ -10,7 +10,7 @@
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../model/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
 import { plainFingerprint } from "../protocols/laboro/dial-tls.js";
 
 export interface FoundBroker {

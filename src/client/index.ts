@@ -1,11 +1,12 @@
 /** The SDK: embed a broker or a worker, or be a client of one that runs. */
-export { type Broker, type BrokerOptions, startBroker } from "../broker/index.js";
-export type { Log } from "../broker/log.js";
-export { type ErrorCode, LaboroError } from "../model/errors.js";
+
+export { type ErrorCode, LaboroError } from "../base/errors.js";
+export type { Log } from "../base/log.js";
 export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
 export type { TaskResult } from "../model/outcome.js";
 export type { Recipe } from "../model/recipe.js";
+export { type Broker, type BrokerOptions, startBroker } from "../server.js";
 export {
   type CallContext,
   type Handler,

@@ -8,7 +8,7 @@
  * When an open link goes down, the questions under way are refused with LABORO_BROKER_GONE: whether the broker heard them is
  * not known here, so asking again is the asker's decision. The link itself comes back.
  */
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { type FromClient, LINK_VERSION, type ToClient } from "../protocols/laboro/messages.js";
 

@@ -1,6 +1,6 @@
 /** What the store said to a batch of writes. */
 import type { ParcelId } from "../model/ids.js";
-import type { Answer, Write } from "../store/contract.js";
+import type { Answer, Write } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { onGranted, onMore, onParcelLost, onProgress } from "./jobs.js";
 import { placeWork } from "./place.js";

@@ -1,7 +1,7 @@
 /** Claims: tasks at workers. Making them, finding them, and giving tasks back from them. */
 import type { TaskResult } from "../model/outcome.js";
 import { type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
-import type { Parcel } from "../store/contract.js";
+import type { Parcel } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, requeue } from "./queue.js";
 import { fitCount, occupy } from "./signature.js";

@@ -2,10 +2,10 @@
  * What the heart wants done. `writes` go to the store in order; `sends` follow when those writes are durable, and only
  * where the parcel they speak of was not lost; `calls` need no disk and go at once.
  */
-import type { ErrorCode } from "../model/errors.js";
+import type { ErrorCode } from "../base/errors.js";
 import type { Attempt, JobId, ParcelId, RequestId, WorkerId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
-import type { Write } from "../store/contract.js";
+import type { Write } from "../model/store.js";
 
 export interface TasksOf extends Range {
   readonly job: JobId;

@@ -3,7 +3,7 @@ import type { JobId, ParcelId } from "../model/ids.js";
 import type { After, Job, JobEnd } from "../model/job.js";
 import { countOf } from "../model/ranges.js";
 import { kindOf } from "../model/recipe.js";
-import type { Held, Parcel, Progress } from "../store/contract.js";
+import type { Held, Parcel, Progress } from "../model/store.js";
 import { onCancel, workersOf } from "./cancel.js";
 import { dropClaim } from "./claims.js";
 import type { Decisions } from "./decisions.js";

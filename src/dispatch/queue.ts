@@ -1,6 +1,6 @@
 /** A job's own line: what waits, what waits for its time, and whether the job stands in its signature's order. */
 import { type Range, sizeOf, within, without } from "../model/ranges.js";
-import type { Parcel } from "../store/contract.js";
+import type { Parcel } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { forage, forageAhead, markHunger, stuckJobs } from "./forage.js";
 import { joinLevel } from "./share.js";

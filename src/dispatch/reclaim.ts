@@ -4,7 +4,7 @@
  */
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
-import type { Parcel } from "../store/contract.js";
+import type { Parcel } from "../model/store.js";
 import { enterClaim, placeFromStock } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, replaceWaiting, requeue } from "./queue.js";

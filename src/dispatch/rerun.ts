@@ -2,7 +2,7 @@
 import type { JobId, ParcelId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
 import { normalize, without } from "../model/ranges.js";
-import type { Parcel } from "../store/contract.js";
+import type { Parcel } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { onJobAdded } from "./jobs.js";
 import { placeWork } from "./place.js";

@@ -6,7 +6,7 @@ import type { Attempt, JobId, ParcelId, RequestId, SessionId, TaskIndex, WorkerI
 import type { Job, JobEnd } from "../model/job.js";
 import type { Range, Ranges } from "../model/ranges.js";
 import type { Amounts, Requirement, TaskKind } from "../model/recipe.js";
-import type { Epoch } from "../store/contract.js";
+import type { Epoch } from "../model/store.js";
 import { IndexedHeap } from "./heap.js";
 import type { Line } from "./line.js";
 import type { Settings } from "./settings.js";

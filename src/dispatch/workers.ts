@@ -8,7 +8,7 @@
 import type { WorkerId } from "../model/ids.js";
 import { contains, sizeOf } from "../model/ranges.js";
 import { ONE_SLOT } from "../model/recipe.js";
-import type { HeldParcel } from "../store/contract.js";
+import type { HeldParcel } from "../model/store.js";
 import { cancelAt } from "./cancel.js";
 import { dropClaim, enterClaim, openTasks, placeFromStock, unplace } from "./claims.js";
 import type { Decisions } from "./decisions.js";

@@ -1,5 +1,5 @@
 /** Reading values that somebody else wrote. Each throws LABORO_BAD_INPUT with what was expected and what came. */
-import { LaboroError } from "./errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { Bytes } from "./recipe.js";
 
 export type Fields = Readonly<Record<string, unknown>>;

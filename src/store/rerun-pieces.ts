@@ -1,7 +1,7 @@
 /** How tasks that run again are divided into parcels; the same for every engine. */
 import { type Attempt, type JobId, ParcelId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
-import type { Parcel } from "./contract.js";
+import type { Parcel } from "../model/store.js";
 
 /** Neighbours with the same attempt. */
 export interface Run extends Range {

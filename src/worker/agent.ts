@@ -6,7 +6,7 @@
  *   leaving   LEAVING was sent: stock was given back, what runs is stopped or awaited, then the link is closed
  *   ended     nothing runs, nothing is kept open
  */
-import type { LaboroError } from "../model/errors.js";
+import type { LaboroError } from "../base/errors.js";
 import type { SessionId } from "../model/ids.js";
 import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";

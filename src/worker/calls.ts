@@ -1,5 +1,5 @@
 /** Requests that this worker is answering. They belong to one connection: when it ends, nobody waits for them. */
-import type { ErrorCode } from "../model/errors.js";
+import type { ErrorCode } from "../base/errors.js";
 import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
 import { AbortableCall, type Services } from "./services.js";

@@ -1,9 +1,9 @@
 /** The process that a task of a recipe is. Scripts and inputs are written to files once a job. */
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { expandLine, expandWords } from "../model/expand.js";
 import type { JobId } from "../model/ids.js";
 import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
-import { expandLine, expandWords } from "./expand.js";
 import type { StockedTask } from "./ledger.js";
 import { matlabLine } from "./matlab.js";
 import type { CommandSpec } from "./processes/index.js";

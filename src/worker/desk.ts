@@ -4,7 +4,7 @@
  * A task passes through the ledger (stock, running, finished). Between the end of its process and its DONE stands its output:
  * DONE follows the last OUTPUT, so until that is sent the task counts as running.
  */
-import type { Log } from "../broker/log.js";
+import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import {
   type DoneTask,

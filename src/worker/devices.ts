@@ -2,7 +2,7 @@
  * The single devices behind a resource: `gpu=2` is two of them, and a task that needs one is told which. A need below 1 is
  * a share of one device, which others may share; of a need such as 1.5 the whole part is whole devices.
  */
-import { LaboroError } from "../model/errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { Amounts } from "../model/recipe.js";
 
 /** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */

@@ -2,8 +2,9 @@
  * Results from the end of a task to the acknowledgement: spooled when the task ends, sent when its output is, forgotten when the
  * broker has them. Those of an earlier life of this worker come in half-way.
  */
-import type { Log } from "../broker/log.js";
-import { asLaboroError } from "../model/errors.js";
+
+import { asLaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
 import type { DoneTask, TaskRef } from "../protocols/laboro/messages.js";
 import { attemptKey, type Deliveries } from "./deliveries.js";
 import type { Ledger } from "./ledger.js";

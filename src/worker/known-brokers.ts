@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
-import { writeFileAtomically } from "../files/durable.js";
+import { writeFileAtomically } from "../base/files/durable.js";
 
 const MOST = 1_000;
 /** Brokers that were told of once and are not any more. */

@@ -1,7 +1,7 @@
 /** The file at the worker that gets a task's output too, where its recipe names one. It is always a new one. */
 import { closeSync, openSync } from "node:fs";
-import { writeFully } from "../files/durable.js";
-import { errnoOf, LaboroError } from "../model/errors.js";
+import { errnoOf, LaboroError } from "../base/errors.js";
+import { writeFully } from "../base/files/durable.js";
 import type { Bytes } from "../model/recipe.js";
 
 /** Earlier logs of the same task that are stepped over. */

@@ -1,5 +1,5 @@
 /** The services that a worker offers, as functions of this process. */
-import { asLaboroError, type ErrorCode, LaboroError } from "../model/errors.js";
+import { asLaboroError, type ErrorCode, LaboroError } from "../base/errors.js";
 
 export interface CallContext {
   /** Aborted when the asker no longer waits. */

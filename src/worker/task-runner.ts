@@ -1,6 +1,7 @@
 /** Runs one task of any recipe and says how it went. */
-import type { Log } from "../broker/log.js";
-import { asLaboroError } from "../model/errors.js";
+
+import { asLaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
 import type { Outcome, OutputStream } from "../model/outcome.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { JobFiles } from "./command-of.js";

@@ -1,6 +1,7 @@
 /** What the operator has the broker tell this worker, under a version number: it comes on top of what the worker was started with. */
-import { readSettings, type Settings } from "../broker/config/settings.js";
-import { readConfig } from "../broker/config/value.js";
+
+import { readConfig } from "../base/config-value.js";
+import { readSettings, type Settings } from "../model/worker-settings.js";
 
 export interface Told {
   readonly version: number;

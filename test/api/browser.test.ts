@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { COOKIE_MS, Entry } from "../../src/broker/entry.js";
+import { COOKIE_MS, Entry } from "../../src/broker/access/entry.js";
 import { apiOf, ask, openDoor, post } from "./kit.js";
 
 describe("a browser", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { Looks } from "../../src/api/dashboard-looks.js";
+import { LaboroError } from "../../src/base/errors.js";
+import { Looks } from "../../src/broker/api/dashboard-looks.js";
 import { TABLE } from "../../src/broker/operations/index.js";
-import { LaboroError } from "../../src/model/errors.js";
 import { ROUTES } from "../../web/src/routes.js";
 import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
 

@@ -1,6 +1,6 @@
 /** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
 import { describe, expect, it } from "vitest";
-import { AREA, FIGURES, KEPT_MS } from "../../src/broker/history.js";
+import { AREA, FIGURES, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Broker, Client } from "../../src/client/index.js";
 import { openShop, until } from "./kit.js";
 

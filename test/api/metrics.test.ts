@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { METRICS } from "../../src/api/metrics.js";
-import { Spread } from "../../src/broker/spread.js";
-import { LaboroError } from "../../src/model/errors.js";
+import { LaboroError } from "../../src/base/errors.js";
+import { METRICS } from "../../src/broker/api/metrics.js";
+import { Spread } from "../../src/broker/stats/spread.js";
 import { ask, openDoor, openShop } from "./kit.js";
 
 /** The value of each series, as `name{labels}`. */

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
-import { STATUS } from "../../src/api/errors.js";
+import { STATUS } from "../../src/broker/api/errors.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { apiOf, openDoor } from "./kit.js";
 

@@ -1,7 +1,7 @@
 /** Every operation, through both doors: the same scenario over HTTP and over the link, and each answer as its schema says. */
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
-import { plain } from "../../src/api/json.js";
+import { plain } from "../../src/broker/api/json.js";
 import { OPERATIONS, type OperationName } from "../../src/broker/operations/index.js";
 import { apiOf, openShop, until } from "./kit.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerRange } from "../../src/api/range.js";
+import { answerRange } from "../../src/broker/api/range.js";
 import { apiOf, codeOf, openShop, until } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });

@@ -1,7 +1,7 @@
 /** Who may do what: every operation with every role, over HTTP and over the link; JOIN and requests too. */
 import { describe, expect, it } from "vitest";
+import { ROLES, type Role } from "../../src/broker/access/roles.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
-import { ROLES, type Role } from "../../src/broker/roles.js";
 import { connect, startWorker } from "../../src/client/index.js";
 import { apiOf, ask, codeOf, openShop, until } from "./kit.js";
 

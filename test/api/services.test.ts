@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ServiceFigures } from "../../src/broker/service-figures.js";
+import { ServiceFigures } from "../../src/broker/stats/service-figures.js";
 import { apiOf, codeOf, messageOf, openShop, until } from "./kit.js";
 
 const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({

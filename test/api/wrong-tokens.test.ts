@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { SlowDown } from "../../src/broker/slow-down.js";
-import { Tokens } from "../../src/broker/tokens.js";
+import { SlowDown } from "../../src/broker/access/slow-down.js";
+import { Tokens } from "../../src/broker/access/tokens.js";
 import { apiOf, ask, openShop } from "./kit.js";
 
 describe("wrong tokens", () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { CommitLoop } from "../../src/broker/commit-loop.js";
 import { Decisions } from "../../src/dispatch/index.js";
-import type { Parcel, Store } from "../../src/store/contract.js";
+import type { Parcel, Store } from "../../src/model/store.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { Broker, result } from "../store/suite/kit.js";
 

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { connect, startBroker, startWorker } from "../../src/client/index.js";
 import { type JobId, ParcelId, WorkerId } from "../../src/model/ids.js";
 import { readSubmission } from "../../src/model/job-input.js";
-import type { Write } from "../../src/store/contract.js";
+import type { Write } from "../../src/model/store.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { openShop, until } from "../client/shop.js";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseDoor, refuseOpenDoors } from "../../src/broker/doors/index.js";
+import { parseDoor, refuseOpenDoors } from "../../src/broker/listeners/requested.js";
 
 describe("--door", () => {
   it("has its own ports on this machine unless told otherwise", () => {

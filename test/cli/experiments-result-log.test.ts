@@ -4,10 +4,10 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { thisProcess } from "../../src/base/files/process-name.js";
+import { encodeRecords, scanRecords } from "../../src/base/files/records.js";
 import { Drafts, ResFile } from "../../src/cli/experiments/result-file.js";
 import { ResultLog, recoverResults } from "../../src/cli/experiments/result-log.js";
-import { thisProcess } from "../../src/files/process-name.js";
-import { encodeRecords, scanRecords } from "../../src/files/records.js";
 
 let dir: string;
 let outputs: string;

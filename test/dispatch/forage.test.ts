@@ -16,7 +16,7 @@ import {
 import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { type Job, newJob } from "../../src/model/job.js";
 import { jobRequest } from "../../src/model/job-input.js";
-import type { Write } from "../../src/store/contract.js";
+import type { Write } from "../../src/model/store.js";
 import { ModelWorld } from "../store/model-store.js";
 
 type Lease = Extract<Write, { op: "lease" }>;

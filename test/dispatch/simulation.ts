@@ -37,8 +37,8 @@ import {
 import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
 import type { JobRequest } from "../../src/model/job.js";
 import type { Range } from "../../src/model/ranges.js";
+import type { Epoch, Write } from "../../src/model/store.js";
 import type { DoneTask, FromWorker, HeldTasks, TaskRange, TaskRef } from "../../src/protocols/laboro/messages.js";
-import type { Epoch, Write } from "../../src/store/contract.js";
 import { Ledger } from "../../src/worker/ledger.js";
 import { ModelWorld } from "../store/model-store.js";
 

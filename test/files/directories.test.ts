@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { makeDirectory } from "../../src/files/durable.js";
+import { makeDirectory } from "../../src/base/files/durable.js";
 import { scratch } from "./scratch.js";
 
 describe("making a directory", () => {

@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { networkFilesystem } from "../../src/files/filesystem.js";
+import { networkFilesystem } from "../../src/base/files/filesystem.js";
 import { scratch } from "./scratch.js";
 
 const MOUNTS = `22 28 0:20 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

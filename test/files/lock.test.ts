@@ -3,8 +3,8 @@ import { once } from "node:events";
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { acquireLock } from "../../src/files/lock.js";
-import { isAlive, thisProcess } from "../../src/files/process-name.js";
+import { acquireLock } from "../../src/base/files/lock.js";
+import { isAlive, thisProcess } from "../../src/base/files/process-name.js";
 import { scratch } from "./scratch.js";
 
 const leaveBehind = (path: string, content: object | string): void =>
@@ -118,7 +118,7 @@ function compiledLock(directory: string): string {
     " ",
   );
   fs.writeFileSync(join(directory, "package.json"), '{"type":"module"}');
-  execFileSync(join(root, "node_modules/.bin/tsc"), [...options, "--outDir", directory, "src/files/lock.ts"], {
+  execFileSync(join(root, "node_modules/.bin/tsc"), [...options, "--outDir", directory, "src/base/files/lock.ts"], {
     cwd: root,
   });
   return join(directory, "files/lock.js");

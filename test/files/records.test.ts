@@ -2,8 +2,14 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { crc32, crc32ByTable } from "../../src/files/crc32.js";
-import { type Damage, encodeRecords, RECORD_HEADER, type ScanOptions, scanRecords } from "../../src/files/records.js";
+import { crc32, crc32ByTable } from "../../src/base/files/crc32.js";
+import {
+  type Damage,
+  encodeRecords,
+  RECORD_HEADER,
+  type ScanOptions,
+  scanRecords,
+} from "../../src/base/files/records.js";
 import { scratch } from "./scratch.js";
 
 interface Scanned {

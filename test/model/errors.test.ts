@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { asLaboroError, ERROR_CODES, LaboroError } from "../../src/model/errors.js";
+import { asLaboroError, ERROR_CODES, LaboroError } from "../../src/base/errors.js";
 
 const page = readFileSync(new URL("../../docs/reference/errors.md", import.meta.url), "utf8");
 const documented = new Map(

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LaboroError } from "../../src/model/errors.js";
+import { LaboroError } from "../../src/base/errors.js";
 import { MAX_TASKS, readSubmission } from "../../src/model/job-input.js";
 
 const COMMAND = { kind: "command", argv: ["echo", "{}"] };

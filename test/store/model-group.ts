@@ -1,7 +1,7 @@
 /** Brokers that share a world: their leases, and what they hear of each other. The world's clock is this process's. */
-import { LaboroError } from "../../src/model/errors.js";
+import { LaboroError } from "../../src/base/errors.js";
 import type { JobId } from "../../src/model/ids.js";
-import type { Epoch, Group, HeldParcel, JobMark, Member } from "../../src/store/contract.js";
+import type { Epoch, Group, HeldParcel, JobMark, Member } from "../../src/model/store.js";
 import type { ModelWorld } from "./model-store.js";
 
 interface Row {

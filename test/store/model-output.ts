@@ -1,6 +1,6 @@
 import type { Attempt, JobId, TaskIndex } from "../../src/model/ids.js";
 import type { OutputStream } from "../../src/model/outcome.js";
-import type { OutputChunk, OutputPage, OutputPiece } from "../../src/store/contract.js";
+import type { OutputChunk, OutputPage, OutputPiece } from "../../src/model/store.js";
 
 export interface OutputOptions {
   readonly attempt?: Attempt;

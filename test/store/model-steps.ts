@@ -8,7 +8,7 @@ import { finishedCount } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
-import type { Parcel, Write } from "../../src/store/contract.js";
+import type { Parcel, Write } from "../../src/model/store.js";
 import type { ModelJob, ModelWorld, OwnedParcel } from "./model-store.js";
 import { newParcel, newParcels, request } from "./suite/kit.js";
 

@@ -5,7 +5,7 @@
  * A batch that could not come from a right broker (LABORO_INTERNAL) breaks the world: it is not undone, and every later
  * call is refused with the same error.
  */
-import { LaboroError } from "../../src/model/errors.js";
+import { LaboroError } from "../../src/base/errors.js";
 import { type Attempt, JobId, ParcelId, type TaskIndex } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
@@ -35,7 +35,7 @@ import type {
   ResultPage,
   Store,
   Write,
-} from "../../src/store/contract.js";
+} from "../../src/model/store.js";
 import { type Run, tooManyPieces } from "../../src/store/rerun-pieces.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";

@@ -4,9 +4,9 @@
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../model/errors.js";
-import type { CurveKeys } from "../doors/door.js";
-import { writePrivate } from "../private-file.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writePrivate } from "../../base/private-file.js";
+import type { CurveKeys } from "../listeners/door.js";
 
 export interface KeyPair {
   /** 40 characters of Z85. */

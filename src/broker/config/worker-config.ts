@@ -2,11 +2,12 @@
  * What workers are told: one set of settings, in numbered versions. Each version is kept under its number, so that two brokers of a
  * group that set one at the same time get two numbers. Version 0 is the empty one that every broker begins with.
  */
-import { LaboroError } from "../../model/errors.js";
-import type { Store } from "../../store/contract.js";
-import type { Log } from "../log.js";
-import { checkSettings } from "./settings.js";
-import { type Config, isConfig } from "./value.js";
+
+import { type Config, isConfig } from "../../base/config-value.js";
+import { LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import type { Store } from "../../model/store.js";
+import { checkSettings } from "../../model/worker-settings.js";
 
 export interface ConfigVersion {
   readonly version: number;

@@ -2,7 +2,7 @@
 import { hostname } from "node:os";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { workersIn } from "../load.js";
+import { workersIn } from "../stats/load.js";
 
 const MOST = 100_000;
 

@@ -5,9 +5,9 @@
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writePrivate } from "../../base/private-file.js";
 import { openDataDirectory } from "../../store/sqlite/data-directory.js";
-import { writePrivate } from "../private-file.js";
 
 const FILE = "group.json";
 

@@ -1,5 +1,5 @@
 /** Requests for services that only workers of other brokers offer. What comes from another broker is not sent on again. */
-import { asLaboroError } from "../../model/errors.js";
+import { asLaboroError } from "../../base/errors.js";
 import type { Asking, Elsewhere, Reply } from "../request-desk.js";
 import type { Peer, Peers } from "./peers.js";
 

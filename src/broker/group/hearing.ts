@@ -5,14 +5,15 @@
  * What the store says is older than what this broker does meanwhile. So a job is read again where it was changed here during the
  * question; and counters count only where none came from a commit of our own in between.
  */
+
+import { now } from "../../base/clock.js";
+import { asLaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
 import { onMore } from "../../dispatch/index.js";
-import { asLaboroError } from "../../model/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { Group, JobMark } from "../../store/contract.js";
-import { now } from "../clock.js";
+import type { Group, JobMark } from "../../model/store.js";
 import type { Core } from "../core.js";
-import type { Log } from "../log.js";
 import { enterJob, heedJob, heedProgress } from "./job-news.js";
 
 /** How often all open jobs are looked at; where they are many, a tenth of the time goes into it at most. */

@@ -1,10 +1,11 @@
 /** A broker as one of several on one store: its heartbeat, what it hears of the others, and what it asks them. */
+
+import { asLaboroError, type LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
 import { onIdleElsewhere, relinquishAll, STANDING_AREA } from "../../dispatch/index.js";
-import { asLaboroError, type LaboroError } from "../../model/errors.js";
-import type { Group } from "../../store/contract.js";
+import type { Group } from "../../model/store.js";
 import type { BrokerGroup, GroupBroker } from "../config/group.js";
 import type { Core } from "../core.js";
-import type { Log } from "../log.js";
 import type { Self } from "./about.js";
 import { Forwarding } from "./forwarding.js";
 import { Hearing } from "./hearing.js";

@@ -1,9 +1,10 @@
 /** What another broker has done to a job, made known here: to dispatch, to those who wait for its end, to those who follow events. */
+
+import { now } from "../../base/clock.js";
 import { onCancelHeard, onHoldHeard, onMore, onProgress } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type Job, type JobEnd } from "../../model/job.js";
 import { countOf, type Ranges, without } from "../../model/ranges.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
 import { endsOf } from "../dependencies.js";
 import type { EventBody } from "../events.js";

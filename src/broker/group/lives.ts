@@ -10,10 +10,10 @@
  * With its lease a broker loses all that it had, but not its workers' work: they come back to its next life, or to another broker, and
  * bring it along.
  */
-import { asLaboroError, LaboroError } from "../../model/errors.js";
-import type { Store } from "../../store/contract.js";
-import type { Broker, BrokerOptions, House } from "../index.js";
-import { SILENT } from "../log.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { SILENT } from "../../base/log.js";
+import type { Store } from "../../model/store.js";
+import type { Broker, BrokerOptions, House } from "../../server.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
 import { DEFAULT_LEASE_MS } from "./membership.js";
 import { standBy } from "./standby.js";

@@ -1,8 +1,9 @@
 /** How much there is to do and who is there to do it, at all brokers together. */
+
+import { now } from "../../base/clock.js";
 import type { JobId } from "../../model/ids.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
-import { requestsIn, workersIn, workIn } from "../load.js";
+import { requestsIn, workersIn, workIn } from "../stats/load.js";
 import type { Peers } from "./peers.js";
 
 interface Load extends ReturnType<typeof workersIn> {

@@ -8,11 +8,11 @@
  * The store counts the lease from when a heartbeat arrives there, this broker from when it was sent: so it stops before the lease ends.
  */
 import { performance } from "node:perf_hooks";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
-import type { Group, Member } from "../../store/contract.js";
-import { now } from "../clock.js";
+import { now } from "../../base/clock.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import type { Group, Member } from "../../model/store.js";
 import type { Core } from "../core.js";
-import type { Log } from "../log.js";
 import { type About, aboutSelf, readAbout, type Self } from "./about.js";
 
 export const DEFAULT_LEASE_MS = 10_000;

@@ -2,10 +2,11 @@
  * The other brokers of the group, as a client of theirs: over our own link, with the admin's token, at their main door. A link is closed when
  * its broker is no longer among the living.
  */
+
+import { now } from "../../base/clock.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
 import { ClientLink } from "../../client/link.js";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
-import { now } from "../clock.js";
-import type { Log } from "../log.js";
 import type { About } from "./about.js";
 
 /** Who asks as a broker is known by this beginning of its name. */

@@ -4,13 +4,13 @@
  * theirs for the tools on their machine.
  */
 import { X509Certificate } from "node:crypto";
-import { LaboroError } from "../../model/errors.js";
-import type { Store } from "../../store/contract.js";
-import { keptToken } from "../access.js";
-import type { Agree, Pair } from "../certificates.js";
+import { LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import type { Store } from "../../model/store.js";
+import { keptToken } from "../access/access-file.js";
+import type { Agree, Pair } from "../access/certificates.js";
+import { areTokens, type Token, Tokens, tokensIn, writeTokens } from "../access/tokens.js";
 import type { Core } from "../core.js";
-import type { Log } from "../log.js";
-import { areTokens, type Token, Tokens, tokensIn, writeTokens } from "../tokens.js";
 
 const AREA = "access";
 

@@ -3,13 +3,13 @@
  * are closed and it owns nothing. When no broker with open doors is left, the fallback that has stood by longest opens.
  */
 import { hostname } from "node:os";
-import { asLaboroError } from "../../model/errors.js";
-import type { Store } from "../../store/contract.js";
-import { now } from "../clock.js";
-import { type BrokerOptions, DEFAULT_PORT, versionOf } from "../index.js";
-import { inUrl } from "../join-url.js";
-import type { Log } from "../log.js";
-import { isLoopback } from "../loopback.js";
+import { now } from "../../base/clock.js";
+import { asLaboroError } from "../../base/errors.js";
+import { inUrl } from "../../base/join-url.js";
+import type { Log } from "../../base/log.js";
+import { isLoopback } from "../../base/loopback.js";
+import type { Store } from "../../model/store.js";
+import { type BrokerOptions, DEFAULT_PORT, versionOf } from "../../server.js";
 import { type About, nameOf, readAbout } from "./about.js";
 
 export interface StandbyOptions {

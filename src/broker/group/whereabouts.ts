@@ -1,8 +1,9 @@
 /** Where a task is and why it does not run, by what all brokers of the group know. */
+
+import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";
 import { claimOf } from "../../dispatch/state.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
 
 /** The one who knows most speaks: a worker there has the task; it waits there; a worker there could take it; there are workers. */

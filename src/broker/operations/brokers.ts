@@ -1,6 +1,6 @@
 /** The brokers of a group: who there is, and sending a fallback back to its place. */
 import { hostname } from "node:os";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { aboutSelf, nameOf } from "../group/about.js";

@@ -1,7 +1,8 @@
 /** What workers are told: looking at it, and setting it. And the word that a broker is to be taken down. */
-import { LaboroError } from "../../model/errors.js";
+
+import { type Config, readConfig } from "../../base/config-value.js";
+import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import { type Config, readConfig } from "../config/value.js";
 import { CONFIG_HISTORY } from "../config/worker-config.js";
 import { limit, nothing } from "./members.js";
 import { operation } from "./operation.js";

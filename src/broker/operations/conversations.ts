@@ -1,7 +1,8 @@
 /** What is said on a connection, for who wants to see it. */
-import { LaboroError } from "../../model/errors.js";
+
+import type { Conversation } from "../../base/conversations.js";
+import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import type { Conversation } from "../doors/conversations.js";
 import { limit } from "./members.js";
 import { operation } from "./operation.js";
 

@@ -1,6 +1,6 @@
 /** How things were. */
 import * as s from "../../model/schema.js";
-import { FIGURES, type Figure, type Point, TICK_MS } from "../history.js";
+import { FIGURES, type Figure, type Point, TICK_MS } from "../stats/history.js";
 import { operation } from "./operation.js";
 
 const MOST = 2_000;

@@ -2,10 +2,10 @@
  * What can be asked of the broker itself, by name: one table for every door. The link carries these as ASK, HTTP has them below /api/v1,
  * and the types of the SDK, the OpenAPI document and the table in docs/reference/api.md are made from it.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { ReadBy, Schema, WrittenFor } from "../../model/schema.js";
+import { mayDo, type Needed, type Role } from "../access/roles.js";
 import type { Core } from "../core.js";
-import { mayDo, type Needed, type Role } from "../roles.js";
 import { brokers, stepBack } from "./brokers.js";
 import { config, configHistory, configSet, drainBroker } from "./config.js";
 import { conversation, conversations } from "./conversations.js";

@@ -1,9 +1,10 @@
 /** Lists of jobs, and putting away those that have ended. */
-import { LaboroError } from "../../model/errors.js";
+
+import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
-import type { JobFilter } from "../../store/contract.js";
-import { now } from "../clock.js";
+import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { tasksElsewhere } from "../group/load.js";
 import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";

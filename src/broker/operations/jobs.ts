@@ -1,12 +1,13 @@
 /** Operations on jobs: submit, look, wait, hold, cancel, run again, remove. */
+
+import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import { firstLease, newParcelId, onCancelHeard, onHoldHeard, signatureOfJob } from "../../dispatch/index.js";
-import { LaboroError } from "../../model/errors.js";
 import type { JobId } from "../../model/ids.js";
 import { type Entries, type JobEnd, type JobRequest, newJob } from "../../model/job.js";
 import { jobRequest, submission } from "../../model/job-input.js";
 import * as s from "../../model/schema.js";
-import type { Answer, Write } from "../../store/contract.js";
-import { now } from "../clock.js";
+import type { Answer, Write } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseUnwanted } from "../dependencies.js";
 import { tasksElsewhere } from "../group/load.js";

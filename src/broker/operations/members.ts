@@ -1,5 +1,5 @@
 /** Members that several operations share. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import { normalize, type Ranges } from "../../model/ranges.js";

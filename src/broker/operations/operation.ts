@@ -1,8 +1,9 @@
 /** What an operation is: its name, who may, where it lies in the HTTP API, what goes in and out, and what it does. */
+
+import type { Conversations } from "../../base/conversations.js";
 import type { ObjectSchema, ReadBy, Schema, Shape } from "../../model/schema.js";
+import type { Needed, Role } from "../access/roles.js";
 import type { Core } from "../core.js";
-import type { Conversations } from "../doors/conversations.js";
-import type { Needed, Role } from "../roles.js";
 
 /** What an operation may know of the broker beyond its core. */
 export interface BrokerFace {

@@ -1,8 +1,9 @@
 /** A task's output: page by page, or followed while it comes. */
+
+import { now } from "../../base/clock.js";
 import { type JobId, taskKey } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
-import type { OutputPage } from "../../store/contract.js";
-import { now } from "../clock.js";
+import type { OutputPage } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { placeOf, whereIsIt } from "../group/whereabouts.js";
 import { nextNews } from "../watchers.js";

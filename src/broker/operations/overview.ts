@@ -1,12 +1,13 @@
 /** How everything is, for who looks at one page: the broker, its pace, and what is wrong. Also what the asker may do. */
-import { LaboroError } from "../../model/errors.js";
+
+import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import { now } from "../clock.js";
+import { mayDo } from "../access/roles.js";
 import type { Core } from "../core.js";
-import { TICK_MS } from "../history.js";
-import { oldestWait } from "../load.js";
-import { mayDo } from "../roles.js";
-import { LATELY_KEPT } from "../tally.js";
+import { TICK_MS } from "../stats/history.js";
+import { oldestWait } from "../stats/load.js";
+import { LATELY_KEPT } from "../stats/tally.js";
 import { eventView } from "./events.js";
 import { nothing } from "./members.js";
 import { type AnyOperation, operation } from "./operation.js";

@@ -1,10 +1,11 @@
 /** What is wrong, in words for a person, each with where to look. Of one kind a few are told, and how many more there are. */
+
+import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";
 import type { JobState } from "../../dispatch/state.js";
 import * as s from "../../model/schema.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
-import { stageOf } from "../load.js";
+import { stageOf } from "../stats/load.js";
 
 const KINDS = [
   "refusing",

@@ -1,6 +1,7 @@
 /** Letting ended tasks run again. */
+
+import { LaboroError } from "../../base/errors.js";
 import { reserveParcels } from "../../dispatch/rerun.js";
-import { LaboroError } from "../../model/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job, JobEnd } from "../../model/job.js";
 import * as s from "../../model/schema.js";

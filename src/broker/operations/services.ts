@@ -1,9 +1,10 @@
 /** Operations on services: what there is, and asking one. */
-import { LaboroError } from "../../model/errors.js";
+
+import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import type { RequestId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
-import { now } from "../clock.js";
 import type { Core } from "../core.js";
 import { nothing } from "./members.js";
 import { operation } from "./operation.js";

@@ -1,6 +1,7 @@
 /** How the broker is, and a link for a browser. */
+
+import { now } from "../../base/clock.js";
 import * as s from "../../model/schema.js";
-import { now } from "../clock.js";
 import { loadEverywhere } from "../group/load.js";
 import { nothing } from "./members.js";
 import { operation } from "./operation.js";

@@ -1,6 +1,7 @@
 /** Operations on workers. */
+
+import { LaboroError } from "../../base/errors.js";
 import { figuresOf, type WorkerState } from "../../dispatch/index.js";
-import { LaboroError } from "../../model/errors.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";

@@ -1,7 +1,7 @@
 /** The way to the broker, and the broker itself. */
 
 import { statSync } from "node:fs";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { OperationOutput } from "../answers.js";
 import { type BrokerChoice, brokerOf, reach } from "../broker.js";
 import { packageVersion } from "../program.js";

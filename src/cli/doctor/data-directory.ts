@@ -1,9 +1,9 @@
 /** The data directory of a broker on this machine. */
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { networkFilesystem } from "../../files/filesystem.js";
-import { acquireLock } from "../../files/lock.js";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
+import { networkFilesystem } from "../../base/files/filesystem.js";
+import { acquireLock } from "../../base/files/lock.js";
 import { inspectDatabase } from "../../store/sqlite/inspect.js";
 import { shownSize } from "../screen/figures.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";

@@ -4,8 +4,8 @@
  * with `RES:`.
  */
 import * as fs from "node:fs";
-import { writeFileAtomically } from "../../files/durable.js";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { summaryOf, Verdict } from "../../protocols/runexp/res-text.js";
 import { bytesOf } from "./folder.js";
 

@@ -7,7 +7,7 @@ import { JobId, type TaskIndex, type WorkerId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import { type Range, rangesOf } from "../../model/ranges.js";
 import type { Bytes } from "../../model/recipe.js";
-import type { Experiment, Experiments, ResultFile } from "../../protocols/runexp/experiments.js";
+import type { Experiment, Experiments, ResultFile } from "../../protocols/runexp/broker/experiments.js";
 import type { Status } from "../../protocols/runexp/messages.js";
 import type { OperationOutput } from "../answers.js";
 import type { Aftermath } from "./aftermath.js";

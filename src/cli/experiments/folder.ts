@@ -3,7 +3,7 @@
  * (latin1), as file names need not be UTF-8.
  */
 import * as fs from "node:fs";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 export interface FoundExperiment {
   /** The path below `runs/` without its extension. */

@@ -5,9 +5,9 @@
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import { syncDirectory, writeFailure, writeFully } from "../../files/durable.js";
-import { errnoOf } from "../../model/errors.js";
-import type { ResultFile } from "../../protocols/runexp/experiments.js";
+import { errnoOf } from "../../base/errors.js";
+import { syncDirectory, writeFailure, writeFully } from "../../base/files/durable.js";
+import type { ResultFile } from "../../protocols/runexp/broker/experiments.js";
 import { bytesOf, shown } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 

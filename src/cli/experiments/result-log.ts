@@ -12,10 +12,10 @@ import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import { writeFailure, writeFully } from "../../files/durable.js";
-import { thisProcess } from "../../files/process-name.js";
-import { encodeRecords, scanRecords } from "../../files/records.js";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writeFailure, writeFully } from "../../base/files/durable.js";
+import { thisProcess } from "../../base/files/process-name.js";
+import { encodeRecords, scanRecords } from "../../base/files/records.js";
 import { bytesOf } from "./folder.js";
 
 const FILE = "results.log";

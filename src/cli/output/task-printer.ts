@@ -1,7 +1,7 @@
 /** Puts the output of one attempt where it belongs: each stream to its own, gaps marked on standard error. */
 import { isUtf8 } from "node:buffer";
 import type { OutputStream } from "../../model/outcome.js";
-import type { OutputPiece } from "../../store/contract.js";
+import type { OutputPiece } from "../../model/store.js";
 import { remark } from "../print.js";
 import { shownSize } from "../screen/figures.js";
 import { LineWriter, type Sink } from "./line-writer.js";

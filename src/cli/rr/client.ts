@@ -1,7 +1,7 @@
 /** `laboro rr client`: a console that asks, once or in bulk. */
-import { asLaboroError, LaboroError } from "../../model/errors.js";
-import { RoundRobinClient } from "../../protocols/round-robin/client.js";
-import { faultOfTestData } from "../../protocols/round-robin/test-data.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { RoundRobinClient } from "../../protocols/round-robin/worker/client.js";
+import { faultOfTestData } from "../../protocols/round-robin/worker/test-data.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
 import { listOf, runConsole, Voice } from "./console.js";
 

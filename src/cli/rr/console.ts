@@ -4,7 +4,7 @@
  */
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
-import { asLaboroError, errnoOf } from "../../model/errors.js";
+import { asLaboroError, errnoOf } from "../../base/errors.js";
 import { onSignals } from "../options.js";
 
 export interface ConsoleCommand {

@@ -1,6 +1,6 @@
 /** `laboro rr worker`: a console with one worker, and nine more for bulk tests. */
 import { nameOf } from "../../protocols/round-robin/describe.js";
-import { RoundRobinWorker } from "../../protocols/round-robin/worker.js";
+import { RoundRobinWorker } from "../../protocols/round-robin/worker/worker.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
 import { listOf, runConsole, Voice } from "./console.js";
 

@@ -6,8 +6,9 @@
  *   interrupted  Ctrl-C: the job is held, what runs may end; a second one stops it
  *   ended        all tasks have ended, or an interrupted one has none left that run
  */
+
+import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { LaboroError } from "../../model/errors.js";
 import type { TaskView } from "../answers.js";
 import { EXIT } from "../failures.js";
 import { shownDuration } from "../screen/figures.js";

@@ -3,10 +3,10 @@
  * run in the same directory has one already, that one is joined; when it goes away, this process takes over from the data.
  */
 import { join } from "node:path";
-import { type Broker, startBroker } from "../../broker/index.js";
+import { LaboroError } from "../../base/errors.js";
 import { type Client, connect } from "../../client/client.js";
 import { findBroker } from "../../client/find-broker.js";
-import { LaboroError } from "../../model/errors.js";
+import { type Broker, startBroker } from "../../server.js";
 import { startWorker, type Worker } from "../../worker/index.js";
 
 export interface Home {

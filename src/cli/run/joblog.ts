@@ -1,6 +1,6 @@
 /** `--joblog FILE`: one line a task that ended, with the columns that GNU parallel users know. */
 import { closeSync, openSync, writeSync } from "node:fs";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { TaskResult } from "../../model/outcome.js";
 
 const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";

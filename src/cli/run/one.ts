@@ -1,6 +1,7 @@
 /** The output of a single task as it comes, each stream to its own. */
+
+import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { LaboroError } from "../../model/errors.js";
 import type { OperationOutput } from "../answers.js";
 
 const WAIT_MS = 5_000;

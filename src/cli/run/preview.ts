@@ -1,6 +1,7 @@
 /** What a task runs, as it could be typed. */
+
+import { expandLine, expandWords } from "../../model/expand.js";
 import { type Bytes, numberAt } from "../../model/recipe.js";
-import { expandLine, expandWords } from "../../worker/expand.js";
 import type { OwnSubmission } from "../submission/options.js";
 
 export function commandLine({ recipe, entries }: OwnSubmission, index: number): string {

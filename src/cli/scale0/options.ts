@@ -1,6 +1,7 @@
 /** What the verbs of Scale0 share. */
+
+import { LaboroError } from "../../base/errors.js";
 import { readPeerKeys } from "../../broker/config/curve-keys.js";
-import { LaboroError } from "../../model/errors.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
 
 export const CURVE_HELP = "the file that laboro keys new NAME wrote, for a broker that asks for CURVE";

@@ -1,7 +1,7 @@
 /** `laboro scale0 request`: ask a service of a Scale0 broker. */
 import { Command, Option } from "commander";
-import { LaboroError } from "../../model/errors.js";
-import { openScale0Client } from "../../protocols/scale0/client.js";
+import { LaboroError } from "../../base/errors.js";
+import { openScale0Client } from "../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../duration.js";
 import { collect } from "../options.js";
 import { CURVE_HELP, curveOf, explained } from "./options.js";

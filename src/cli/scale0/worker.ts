@@ -3,12 +3,12 @@ import { mkdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { Command, Option } from "commander";
-import { now } from "../../broker/clock.js";
+import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import { dataDirectory } from "../../client/find-broker.js";
-import { LaboroError } from "../../model/errors.js";
+import { joined } from "../../protocols/scale0/broker/parts.js";
 import { CONFIG_TYPES, configTypeOf } from "../../protocols/scale0/config-formats.js";
-import { joined } from "../../protocols/scale0/parts.js";
-import { type Scale0Handler, startScale0Worker } from "../../protocols/scale0/worker.js";
+import { type Scale0Handler, startScale0Worker } from "../../protocols/scale0/worker/worker.js";
 import {
   openPrograms,
   type Programs,

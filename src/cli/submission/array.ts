@@ -1,5 +1,5 @@
 /** `--array 1-100:2,500`: numbers, each the entry of one task. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Stride } from "../../model/recipe.js";
 
 const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;

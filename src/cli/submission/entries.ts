@@ -8,9 +8,9 @@
  *   --from-json FILE       one entry an item of a JSON array; what is not text stays JSON
  */
 import { readFileSync } from "node:fs";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { COLUMN } from "../../model/expand.js";
 import type { Bytes } from "../../model/recipe.js";
-import { COLUMN } from "../../worker/expand.js";
 
 export interface ParsedWords {
   readonly command: readonly string[];

@@ -17,7 +17,7 @@
  */
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { parseDuration } from "../duration.js";
 import { suggestion } from "../suggest.js";
 import { readInput } from "./entries.js";

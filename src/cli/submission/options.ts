@@ -1,7 +1,7 @@
 /** What `run` and `submit` take, and the submission that comes of it. */
 import { basename } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Submission } from "../../model/job-input.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import { strideLength } from "../../model/recipe.js";

@@ -3,7 +3,7 @@
  *   magic u16, type u16, padding u32, arg0 u32
  * and for JOB and UPDATE arg0 bytes of msgpack. There are no sequence numbers, no HELLO, no CANCEL and no RESET; the code of an ERROR is its arg0.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
 import { MAGIC, type Task, TYPES, type Update } from "./messages.js";
 import { decodeTask, decodeUpdate, encodeTask, encodeUpdate } from "./payloads.js";

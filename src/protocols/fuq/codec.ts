@@ -3,7 +3,7 @@
  *   magic u16, type u8, subtype u8, seq u32, padding u32, arg0 u32
  * and for HELLO, JOB, UPDATE and CANCEL arg0 bytes of msgpack. Padding, the subtype of what is no ERROR, and trailing bytes are ignored.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
 import { type Body, MAGIC, type Message, type Numbered, TYPES, type TypeName, type Unreadable } from "./messages.js";
 import {

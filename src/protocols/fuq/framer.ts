@@ -1,5 +1,5 @@
 /** Cuts a stream into messages by their headers. A length past the limit is refused before a byte of it is kept. */
-import { asLaboroError, LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
 
 export interface Layout {
   readonly headerSize: number;

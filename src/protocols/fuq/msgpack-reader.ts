@@ -3,7 +3,7 @@
  * came, what nobody asked for is walked over without recursion, and text that is not UTF-8 stays bytes. What follows the value is not looked at.
  */
 import { isUtf8 } from "node:buffer";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 
 const NIL = 0xc0;

@@ -2,7 +2,7 @@
  * What follows a header: Go structs as msgpack maps, keyed by their field names, in their order. Unknown keys are passed over, missing
  * ones are zero. A Task is written with its JobDescription nested; one version of the original writes it flat, so both are read.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import { COUNT_LIMIT, type Hello, type JobDescription, type Task, type TaskPair, type Update } from "./messages.js";
 import { MsgpackReader } from "./msgpack-reader.js";

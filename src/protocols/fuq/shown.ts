@@ -1,5 +1,5 @@
 /** Messages as a person reads them, with the field names that are on the wire. */
-import type { Message as ShownMessage } from "../../broker/doors/conversations.js";
+import type { Message as ShownMessage } from "../../base/conversations.js";
 import type { Bytes } from "../../model/recipe.js";
 import { splitCounts } from "./codec.js";
 import type { MessageV1, UnreadableV1 } from "./codec-v1.js";

@@ -1,5 +1,5 @@
 /** Readers of one field: they take whatever came and give what the message needs, or say what was received and expected. */
-import { ERROR_CODES, type ErrorCode, LaboroError } from "../../model/errors.js";
+import { ERROR_CODES, type ErrorCode, LaboroError } from "../../base/errors.js";
 import { type Attempt, JobId } from "../../model/ids.js";
 import type { Amounts, Bytes } from "../../model/recipe.js";
 import { NAME_LIMIT, NAMES_LIMIT, ROWS_LIMIT, TEXT_LIMIT } from "./codec-limits.js";

@@ -4,7 +4,7 @@
  * integers are safe, and there are no extension types. What passes can be handed to a lenient decoder.
  */
 import { isUtf8 } from "node:buffer";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 export interface ScanLimits {
   readonly depth: number;

@@ -7,7 +7,7 @@
  * undefined is left out.
  */
 import { type Options, Packr, Unpackr } from "msgpackr";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
 import { type Form, type Row, shown, unlike } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";

@@ -9,8 +9,8 @@
  * underneath; that concerns nobody here. Messages of one frame are delivered as one batch.
  */
 import type { RawData, ServerOptions, WebSocket } from "ws";
-import type { Conversation } from "../../broker/doors/conversations.js";
-import { asLaboroError, errnoOf, LaboroError } from "../../model/errors.js";
+import type { Conversation } from "../../base/conversations.js";
+import { asLaboroError, errnoOf, LaboroError } from "../../base/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";

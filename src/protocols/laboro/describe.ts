@@ -1,6 +1,6 @@
 /** A message of the link as a person would read it: bytes as text where they are text, long things cut. */
 import { isUtf8 } from "node:buffer";
-import type { Message } from "../../broker/doors/conversations.js";
+import type { Message } from "../../base/conversations.js";
 import type { LinkMessage } from "./messages.js";
 
 const LONGEST_TEXT = 200;

@@ -1,6 +1,6 @@
 /** What it means that a broker will not have us, as an error with a code. */
 import type { IncomingMessage } from "node:http";
-import { type ErrorCode, LaboroError } from "../../model/errors.js";
+import { type ErrorCode, LaboroError } from "../../base/errors.js";
 
 const TEXT_LIMIT = 2048;
 

@@ -8,7 +8,7 @@
 import { isIP } from "node:net";
 import { connect, type DetailedPeerCertificate } from "node:tls";
 import type { ClientOptions } from "ws";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
 
 /** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
 const known = new Map<string, string>();

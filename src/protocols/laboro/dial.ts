@@ -11,7 +11,7 @@
  * does not reset the delay.
  */
 import { type ClientOptions, WebSocket } from "ws";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
 import { certificateError, learnCa, pinnedTo, plainFingerprint } from "./dial-tls.js";

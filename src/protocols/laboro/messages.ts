@@ -5,7 +5,7 @@
  *
  * A worker link starts with JOIN, a client link with HELLO. The token travels in the upgrade request.
  */
-import type { ErrorCode } from "../../model/errors.js";
+import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex, WorkerId } from "../../model/ids.js";
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";

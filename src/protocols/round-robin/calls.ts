@@ -1,5 +1,5 @@
 /** What a request carries with it between a client and a worker of this protocol, and how it looks to everyone else. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { EMPTY, FAILURE, isArgument, type Message, MQS_MORE, STREAM } from "./frames.js";
 import { makePacket } from "./stream.js";
 

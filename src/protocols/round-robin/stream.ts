@@ -3,7 +3,7 @@
  * packets; byte 2 is the length of the handle, 08; the handle follows, by which the next packet is asked for (mqs_more); the rest is data.
  */
 import { constants, deflateSync, inflateSync } from "node:zlib";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 const MORE = 0x30;
 const ABORT = 0x31;

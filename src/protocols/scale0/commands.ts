@@ -1,5 +1,5 @@
 /** The commands of Scale0, their parameters, and the codes with which a broker disconnects. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import * as input from "../../model/input.js";
 import { type ConfigType, configTypeOf } from "./config-formats.js";
 

@@ -1,5 +1,5 @@
 /** The three formats in which a worker may ask for its config. Each holds what the others hold, without loss. */
-import { badConfig, type Config, checkSize, readConfig } from "../../broker/config/value.js";
+import { badConfig, type Config, checkSize, readConfig } from "../../base/config-value.js";
 
 export const CONFIG_TYPES = ["JSON", "XML", "ZFL"] as const;
 export type ConfigType = (typeof CONFIG_TYPES)[number];

@@ -22,7 +22,7 @@ import {
   isWhole,
   plainValue,
   readConfig,
-} from "../../broker/config/value.js";
+} from "../../base/config-value.js";
 
 const TEXT = "#text";
 const CDATA = "#cdata";

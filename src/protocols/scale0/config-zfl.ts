@@ -20,7 +20,7 @@ import {
   isWhole,
   plainValue,
   readConfig,
-} from "../../broker/config/value.js";
+} from "../../base/config-value.js";
 
 const INDENT = "    ";
 const ITEM = "$item";

@@ -1,7 +1,7 @@
 /** `laboro decode scale0`: messages in their frames, with or without ZeroMQ's routing frame in front. */
 import type { Decoded, Decoder } from "../decoders.js";
+import { shownHeard, shownIdentity } from "./broker/voice.js";
 import { readFrames } from "./frames.js";
-import { shownHeard, shownIdentity } from "./voice.js";
 
 export function decoder(): Decoder {
   return { push: (_direction, frames) => [decoded(frames)], end: () => [] };

@@ -3,7 +3,7 @@
  * business but those of its two ends. A REQ socket puts an envelope before it and wants the same before the answer: an empty frame, and
  * before that a number of four bytes where it was told to match answers to what it asked.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { COMMANDS, type Command, type Parameters } from "./commands.js";
 
 export interface Message {

@@ -3,8 +3,8 @@
  * `mandatory` and no wait, one to a peer that is gone fails at once, and that is how it is noticed.
  */
 import { Context, Router as ZmqRouter } from "zeromq";
-import { inUrl } from "../../broker/join-url.js";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
+import { inUrl } from "../../base/join-url.js";
 import { openGate } from "./curve-keys.js";
 import {
   type CurveServer,

@@ -2,7 +2,7 @@
  * All of ZeroMQ that laboro has. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve-*.ts),
  * which is loaded only then.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type {
   BindOptions,
   ConnectOptions,

@@ -1,5 +1,5 @@
 /** What laboro wants of ZeroMQ. Whether a socket is plain TypeScript or of the `zeromq` package is decided in index.ts, and nobody else knows. */
-import type { ErrorCode } from "../../model/errors.js";
+import type { ErrorCode } from "../../base/errors.js";
 
 export interface Limits {
   /** Frames of one message; one with more is dropped. */

@@ -1,5 +1,5 @@
 /** Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time to live and a context. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Plain } from "./types.js";
 
 export interface Command {

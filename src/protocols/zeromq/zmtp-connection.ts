@@ -12,8 +12,8 @@
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
-import { inUrl } from "../../broker/join-url.js";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { inUrl } from "../../base/join-url.js";
 import type { Limits, Plain } from "./types.js";
 import {
   makeCommand,

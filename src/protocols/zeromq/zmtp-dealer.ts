@@ -7,7 +7,7 @@
  *   closed       for good
  */
 import { connect } from "node:net";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerEars } from "./types.js";
 import { ZmtpConnection } from "./zmtp-connection.js";
 

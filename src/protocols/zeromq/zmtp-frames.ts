@@ -2,7 +2,7 @@
  * Frames of ZMTP 3: one byte of flags, the length in one byte or in eight, the body. Pure: bytes in, bytes out. A message is frames with
  * MORE up to one without; a command is one frame of its own.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Limits } from "./types.js";
 
 const MORE = 1;

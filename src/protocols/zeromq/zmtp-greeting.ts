@@ -2,7 +2,7 @@
  * The 64 bytes with which both ends of a ZMTP 3 connection begin: signature, version, mechanism. Pure. Versions before 3 have no such
  * greeting and are refused by name.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 export const GREETING_SIZE = 64;
 /** Where the version is known, and a peer of an older one would wait for ever for more. */

@@ -5,9 +5,10 @@
  * The offset counts the attempt's output with both streams in one, in order of arrival. So one number says how much of
  * an attempt is stored, and reading by offset gives the streams interleaved as they came.
  */
-import { RECORD_HEADER, sealRecord } from "../../files/records.js";
-import { VarintReader, varintSize, writeVarint } from "../../files/varint.js";
-import { LaboroError } from "../../model/errors.js";
+
+import { LaboroError } from "../../base/errors.js";
+import { RECORD_HEADER, sealRecord } from "../../base/files/records.js";
+import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
 

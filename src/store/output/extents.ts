@@ -11,8 +11,9 @@
  * The reference is varints: a form number, then for each extent: segment (as a difference), position (as a difference
  * within one segment), length, offsets left out before it, offsets covered.
  */
-import { encodeVarints, VarintReader } from "../../files/varint.js";
-import { LaboroError } from "../../model/errors.js";
+
+import { LaboroError } from "../../base/errors.js";
+import { encodeVarints, VarintReader } from "../../base/files/varint.js";
 
 export interface Extent {
   readonly segment: number;

@@ -8,7 +8,7 @@
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { type Damage, RECORD_HEADER, scanRecords } from "../../files/records.js";
+import { type Damage, RECORD_HEADER, scanRecords } from "../../base/files/records.js";
 import { attemptKey, MAX_CHUNK, MAX_CHUNK_PAYLOAD, readChunk, type StoredChunk, trimmed } from "./chunk.js";
 import { type Extent, Extents } from "./extents.js";
 

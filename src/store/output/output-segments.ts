@@ -12,9 +12,9 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { syncDirectory, writeFailure, writeFully } from "../../files/durable.js";
-import { OpenFiles } from "../../files/open-files.js";
-import { errnoOf, type LaboroError } from "../../model/errors.js";
+import { errnoOf, type LaboroError } from "../../base/errors.js";
+import { syncDirectory, writeFailure, writeFully } from "../../base/files/durable.js";
+import { OpenFiles } from "../../base/files/open-files.js";
 import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
 import { attemptKey, checkChunk, type OutputChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
 import { decodeReference, type Extents } from "./extents.js";

@@ -3,7 +3,7 @@
  * of one stream joined. Every offset passed over is named in a gap: `not kept` where it was never stored (past the cap),
  * `damaged` where it was and cannot be read any more.
  */
-import { scanRecords } from "../../files/records.js";
+import { scanRecords } from "../../base/files/records.js";
 import type { Attempt, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { MAX_CHUNK_PAYLOAD, readChunk, trimmed } from "./chunk.js";

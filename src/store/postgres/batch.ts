@@ -1,6 +1,6 @@
 /** What the operations of one batch share while it is on its way. */
 import type { JobId } from "../../model/ids.js";
-import type { Answer } from "../contract.js";
+import type { Answer } from "../../model/store.js";
 import type { Session } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
 import type { Op } from "./stages.js";

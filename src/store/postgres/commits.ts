@@ -9,8 +9,8 @@
  * not known, it is tried until it is. A statement that a broken connection leaves behind may be sent on the next one, where there is no
  * transaction: none of them does anything without the setting that its transaction made (statements.ts).
  */
-import { LaboroError } from "../../model/errors.js";
-import type { Epoch } from "../contract.js";
+import { LaboroError } from "../../base/errors.js";
+import type { Epoch } from "../../model/store.js";
 import { MustGoApart } from "./batch.js";
 import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
 import { isKnownBatch, isTooSlow, isUnheard, storeFailure } from "./failures.js";

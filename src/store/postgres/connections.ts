@@ -3,7 +3,7 @@
  * must not wait behind a batch, nor a batch behind a page that somebody reads.
  */
 import postgres from "postgres";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { storeFailure } from "./failures.js";
 
 export type Client = postgres.Sql<{ bigint: number }>;

@@ -2,7 +2,7 @@
  * What went wrong between a broker and its PostgreSQL, as coded errors. The codes of the server are those of
  * https://www.postgresql.org/docs/current/errcodes-appendix.html
  */
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
 
 /** Passes by itself, or when somebody sees to the server: trying again is right, and nothing was changed. */
 const PASSING_CLASSES = new Set([

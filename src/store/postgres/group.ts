@@ -3,10 +3,10 @@
  * found dead by another: in that transaction what waited there becomes anybody's, and nothing that it writes afterwards is taken. What its
  * workers hold stays under its epoch until they join another broker, or until one takes it over.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId, ParcelId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { Epoch, Group, HeldParcel, JobMark, Member } from "../contract.js";
+import type { Epoch, Group, HeldParcel, JobMark, Member } from "../../model/store.js";
 import { numbers, plain } from "./arrays.js";
 import type { Commits, Work } from "./commits.js";
 import type { Connections, Session } from "./connections.js";

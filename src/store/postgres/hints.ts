@@ -3,7 +3,7 @@
  * by the next. NOTIFY says that it is time to look, once for many changes; what it carries are the numbers of jobs that are there no more.
  */
 import { JobId } from "../../model/ids.js";
-import type { Epoch, Group } from "../contract.js";
+import type { Epoch, Group } from "../../model/store.js";
 import type { Client, Connections } from "./connections.js";
 
 export type Heard = Parameters<Group["listen"]>[0];

@@ -1,5 +1,5 @@
 /** The engine for a group of brokers: PostgreSQL, which all of them write to. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
@@ -18,7 +18,7 @@ import type {
   ResultPage,
   Store,
   Write,
-} from "../contract.js";
+} from "../../model/store.js";
 import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
 import { numbers, plain } from "./arrays.js";
 import { Commits } from "./commits.js";

@@ -1,6 +1,6 @@
 /** The conditions that a filter on jobs stands for, with their values. */
-import { LaboroError } from "../../model/errors.js";
-import type { JobFilter } from "../contract.js";
+import { LaboroError } from "../../base/errors.js";
+import type { JobFilter } from "../../model/store.js";
 import { numbers, plain } from "./arrays.js";
 import type { Value } from "./connections.js";
 import { jobEndNumber } from "./job-rows.js";

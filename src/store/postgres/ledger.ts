@@ -4,7 +4,7 @@
  */
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, jobEnd } from "../../model/job.js";
-import type { Progress } from "../contract.js";
+import type { Progress } from "../../model/store.js";
 
 export interface Totals extends Counters {
   readonly job: JobId;

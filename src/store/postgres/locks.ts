@@ -9,7 +9,7 @@
  * A batch that holds one job more tightly holds all of its jobs so.
  */
 import type { JobId, ParcelId } from "../../model/ids.js";
-import type { Write } from "../contract.js";
+import type { Write } from "../../model/store.js";
 import { numbers } from "./arrays.js";
 import type { Session } from "./connections.js";
 import { OWN } from "./statements.js";

@@ -3,7 +3,7 @@
  * whose batch is refused is given to nobody.
  */
 import { JobId } from "../../model/ids.js";
-import type { Write } from "../contract.js";
+import type { Write } from "../../model/store.js";
 import { plain, texts } from "./arrays.js";
 import { type Client, send } from "./connections.js";
 import type { Op } from "./stages.js";

@@ -1,5 +1,5 @@
 /** A broker comes: the schema is brought up to date, it gets its epoch, and finds what there is. */
-import type { Epoch, Held } from "../contract.js";
+import type { Epoch, Held } from "../../model/store.js";
 import type { Client, Connections } from "./connections.js";
 import { send } from "./connections.js";
 import { storeFailure } from "./failures.js";

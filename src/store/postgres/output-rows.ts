@@ -1,7 +1,7 @@
 /** Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
-import type { OutputPage, OutputPiece } from "../contract.js";
+import type { OutputPage, OutputPiece } from "../../model/store.js";
 import type { Session } from "./connections.js";
 import { STREAMS } from "./operations/output.js";
 

@@ -1,6 +1,6 @@
 /** Rows of parcels. */
 import type { JobId, ParcelId, WorkerId } from "../../model/ids.js";
-import type { HeldParcel, Parcel } from "../contract.js";
+import type { HeldParcel, Parcel } from "../../model/store.js";
 import { rangesFrom } from "./arrays.js";
 
 export const PARCEL_COLUMNS = "id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch";

@@ -1,7 +1,7 @@
 /** Reading results, page by page. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import type { ResultFilter, ResultPage } from "../contract.js";
+import type { ResultFilter, ResultPage } from "../../model/store.js";
 import { plain } from "./arrays.js";
 import type { Session } from "./connections.js";
 import { RESULT_FIELDS, type ResultRow, resultFrom, STATES, stateNumber } from "./result-columns.js";

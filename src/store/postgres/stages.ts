@@ -5,7 +5,7 @@
  * Most batches of a busy broker are one stage: results of some claims, tasks that go back, new claims.
  */
 import type { JobId, ParcelId } from "../../model/ids.js";
-import type { Write } from "../contract.js";
+import type { Write } from "../../model/store.js";
 
 export type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
 

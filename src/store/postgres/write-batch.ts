@@ -1,7 +1,7 @@
 /** The writes of a broker as one transaction: what is taken hold of first, output, then stage after stage. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import type { Answer, Write } from "../contract.js";
+import type { Answer, Write } from "../../model/store.js";
 import { numbers } from "./arrays.js";
 import type { Batch } from "./batch.js";
 import type { Work } from "./commits.js";

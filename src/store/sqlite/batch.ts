@@ -1,4 +1,4 @@
-import type { Epoch } from "../contract.js";
+import type { Epoch } from "../../model/store.js";
 import type { AnswerRow, WriteRow } from "./messages.js";
 
 /** What every write of one batch shares. */

@@ -1,10 +1,10 @@
 /** The data directory: made if need be, on a disk that a database can trust, and held by this process alone. */
 import * as fs from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { makeDirectory, syncDirectory } from "../../files/durable.js";
-import { type FilesystemFacts, networkFilesystem } from "../../files/filesystem.js";
-import { acquireLock } from "../../files/lock.js";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
+import { makeDirectory, syncDirectory } from "../../base/files/durable.js";
+import { type FilesystemFacts, networkFilesystem } from "../../base/files/filesystem.js";
+import { acquireLock } from "../../base/files/lock.js";
 import { storeFailure, unusable } from "./failures.js";
 
 export interface DataDirectory {

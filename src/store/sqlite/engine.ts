@@ -2,8 +2,8 @@
  * The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open.
  */
 import { join } from "node:path";
-import { LaboroError } from "../../model/errors.js";
-import type { Epoch, Kept } from "../contract.js";
+import { LaboroError } from "../../base/errors.js";
+import type { Epoch, Kept } from "../../model/store.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { Batch } from "./batch.js";
 import { type Database, openDatabase, type Statement } from "./database.js";

@@ -1,4 +1,4 @@
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
 
 /** The primary result codes of SQLite that mean something to a person; https://sqlite.org/rescode.html */
 const SQLITE_PERM = 3;

@@ -1,5 +1,5 @@
 /** The embedded engine: SQLite in the data directory, in a thread of its own. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
@@ -16,7 +16,7 @@ import type {
   ResultPage,
   Store,
   Write,
-} from "../contract.js";
+} from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import type { AnswerRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";

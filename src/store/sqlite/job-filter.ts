@@ -1,6 +1,6 @@
 /** The conditions that a filter on jobs stands for, with their values. */
-import { LaboroError } from "../../model/errors.js";
-import type { JobFilter } from "../contract.js";
+import { LaboroError } from "../../base/errors.js";
+import type { JobFilter } from "../../model/store.js";
 
 export interface Condition {
   readonly sql: string;

@@ -5,7 +5,7 @@
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, type JobEnd, jobEnd } from "../../model/job.js";
 import { NO_RANGES, type Ranges } from "../../model/ranges.js";
-import type { Progress } from "../contract.js";
+import type { Progress } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
 
 const READ = "SELECT count, succeeded, failed, cancelled, ended_state AS ended, cancels FROM job WHERE id = ?";

@@ -6,8 +6,8 @@
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
-import { writeFully } from "../../files/durable.js";
-import { errnoOf } from "../../model/errors.js";
+import { errnoOf } from "../../base/errors.js";
+import { writeFully } from "../../base/files/durable.js";
 
 /** 4,096 pages with their frame headers, and a little more. */
 const WANTED = 17 * 1024 * 1024;

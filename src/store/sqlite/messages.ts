@@ -2,7 +2,7 @@
  * What passes between the broker's event loop and the database's thread. Everything here is plain data, cheap to clone;
  * the writes and answers that come by the thousand travel as numbers (pack-writes.ts, pack-answers.ts).
  */
-import type { ErrorCode } from "../../model/errors.js";
+import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, ParcelId, TaskIndex } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
 import type { OutputStream, TaskResult } from "../../model/outcome.js";
@@ -18,7 +18,7 @@ import type {
   Parcel,
   ResultFilter,
   Write,
-} from "../contract.js";
+} from "../../model/store.js";
 import type { EntryChunk } from "../entry-chunks.js";
 import type { PackedAnswers } from "./pack-answers.js";
 import type { PackedWrites } from "./pack-writes.js";

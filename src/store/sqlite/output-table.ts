@@ -4,7 +4,7 @@
  */
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputStream, TaskResult } from "../../model/outcome.js";
-import type { OutputPage } from "../contract.js";
+import type { OutputPage } from "../../model/store.js";
 import type { OutputSegments } from "../output/output-segments.js";
 import type { Database, Statement } from "./database.js";
 import type { TaskAttempt } from "./messages.js";

@@ -1,6 +1,6 @@
 /** The answers to a batch on their way back: those that come by the thousand as numbers, the others as they are. */
 import type { JobEnd } from "../../model/job.js";
-import type { Progress } from "../contract.js";
+import type { Progress } from "../../model/store.js";
 import type { AnswerRow } from "./messages.js";
 
 type Frequent = Extract<AnswerRow, { op: "claim" | "settle" | "replace" }>;

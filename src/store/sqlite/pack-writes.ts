@@ -8,7 +8,7 @@
  */
 import { JobId, ParcelId, WorkerId } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import type { OutputChunk, Write } from "../contract.js";
+import type { OutputChunk, Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
 import type { SubmitRow, WriteRow } from "./messages.js";
 import { encodeRequest } from "./request.js";

@@ -1,6 +1,6 @@
 import type { JobId, ParcelId, WorkerId } from "../../model/ids.js";
 import { rangesOf } from "../../model/ranges.js";
-import type { Epoch, HeldParcel, Parcel } from "../contract.js";
+import type { Epoch, HeldParcel, Parcel } from "../../model/store.js";
 import type { Database } from "./database.js";
 
 export const PARCEL_COLUMNS =

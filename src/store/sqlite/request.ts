@@ -1,7 +1,7 @@
 /** A job's request as stored: one MessagePack value, which may hold bytes where JSON could not. */
 import { pack, unpack } from "msgpackr";
 import { type Job, type JobRequest, newJob } from "../../model/job.js";
-import type { Write } from "../contract.js";
+import type { Write } from "../../model/store.js";
 import type { JobRow, SubmittedRow } from "./messages.js";
 
 export function encodeRequest(request: JobRequest): Uint8Array {

@@ -3,7 +3,7 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCell, ResultFilter } from "../contract.js";
+import type { EndCell, ResultFilter } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
 import { ANY_STATE, type OfState, ofState, STATES, stateNumber } from "./task-states.js";
 import type { WorkerNames } from "./worker-names.js";

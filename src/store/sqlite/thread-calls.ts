@@ -4,7 +4,7 @@
  */
 import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { CallName, Calls, Reply, ThreadData } from "./messages.js";
 
 interface Waiting {

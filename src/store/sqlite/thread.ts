@@ -1,6 +1,6 @@
 /** The database's thread: answers calls one after the other, in the order in which they came. */
 import { parentPort, workerData } from "node:worker_threads";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
 import { lengthenLog } from "./log-file.js";

@@ -1,5 +1,5 @@
 import { accessSync, constants, statSync } from "node:fs";
-import { errnoOf } from "../../model/errors.js";
+import { errnoOf } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { errnoOf } from "../../model/errors.js";
+import { errnoOf } from "../../base/errors.js";
 
 /** Signals every process of a group. One that is gone, or runs as another user, is left alone. */
 export function signalGroup(group: number, name: NodeJS.Signals): void {

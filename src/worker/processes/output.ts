@@ -1,4 +1,4 @@
-import { errnoOf } from "../../model/errors.js";
+import { errnoOf } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { OutputPipe, type PipeState } from "./pipe.js";
 import type { ShellPipes } from "./script.js";

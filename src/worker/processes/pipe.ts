@@ -9,7 +9,7 @@
 
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from "node:net";
-import { errnoOf } from "../../model/errors.js";
+import { errnoOf } from "../../base/errors.js";
 
 const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Shared by all pipes: it is filled and emptied within one call. */

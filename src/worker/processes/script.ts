@@ -20,7 +20,7 @@
  *     echo "MARK E$?"
  */
 
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";

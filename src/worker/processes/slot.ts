@@ -17,7 +17,7 @@
  */
 
 import { rmSync } from "node:fs";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
 import { neverStarted, startError } from "./explain.js";

@@ -4,7 +4,7 @@
  *   length   four bytes, big-endian, how many follow; then these. Both ways
  * Pure functions on bytes.
  */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 export type FramingName = "lines" | "length";
 

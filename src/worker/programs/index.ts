@@ -1,6 +1,6 @@
 /** Any program as a service. */
 import { mkdirSync, rmSync } from "node:fs";
-import type { Log } from "../../broker/log.js";
+import type { Log } from "../../base/log.js";
 import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
 import type { Handler } from "../services.js";
 import { FRAMINGS, type FramingName } from "./framing.js";

@@ -10,8 +10,8 @@
  * It leads a process group, which the guardian knows.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import type { Log } from "../../broker/log.js";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
 import { REPLY_LIMIT } from "../calls.js";
 import { signalGroup, whenVanished } from "../processes/group.js";
 import type { Guardian } from "../processes/index.js";

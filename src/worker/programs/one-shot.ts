@@ -4,7 +4,7 @@
  */
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { REPLY_LIMIT } from "../calls.js";
 import type { SlotShell } from "../processes/index.js";
 import type { Handler } from "../services.js";

@@ -1,5 +1,5 @@
 /** Things lent to one borrower at a time; the one returned last goes first. More of them are made when needed, up to a number. */
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
 
 export class Pool<Thing> {
   #most: number;

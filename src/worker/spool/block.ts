@@ -6,8 +6,8 @@
  * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints, then the
  * bytes.
  */
-import { RECORD_HEADER, sealRecord } from "../../files/records.js";
-import { VarintReader, varintSize, writeVarint } from "../../files/varint.js";
+import { RECORD_HEADER, sealRecord } from "../../base/files/records.js";
+import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { OutputStream } from "../../model/outcome.js";
 
 export const MOST_RUNS = 4096;

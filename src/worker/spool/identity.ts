@@ -5,9 +5,9 @@
 import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { makeDirectory, writeFileAtomically } from "../../files/durable.js";
-import { acquireLock } from "../../files/lock.js";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { makeDirectory, writeFileAtomically } from "../../base/files/durable.js";
+import { acquireLock } from "../../base/files/lock.js";
 import { WorkerId } from "../../model/ids.js";
 
 export interface WorkerDirectory {

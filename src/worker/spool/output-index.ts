@@ -5,9 +5,9 @@
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { encodeRecords, scanRecords } from "../../files/records.js";
-import { encodeVarints, VarintReader } from "../../files/varint.js";
-import { errnoOf, LaboroError } from "../../model/errors.js";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { encodeRecords, scanRecords } from "../../base/files/records.js";
+import { encodeVarints, VarintReader } from "../../base/files/varint.js";
 
 export interface OutputIndex {
   readonly cap: number;

@@ -2,9 +2,10 @@
  * A small ended output as bytes that travel inside a spooled result: varints (form, cap, length written, bytes lost), then each
  * block as its size and its record.
  */
-import { RECORD_HEADER } from "../../files/records.js";
-import { encodeVarints, VarintReader } from "../../files/varint.js";
-import { LaboroError } from "../../model/errors.js";
+
+import { LaboroError } from "../../base/errors.js";
+import { RECORD_HEADER } from "../../base/files/records.js";
+import { encodeVarints, VarintReader } from "../../base/files/varint.js";
 import { Block } from "./block.js";
 
 export interface PackedOutput {

@@ -16,8 +16,8 @@
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import { syncDirectory, writeFailure } from "../../files/durable.js";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
+import { syncDirectory, writeFailure } from "../../base/files/durable.js";
 import { type Entry, encodeBatch, entrySize, readSpool, type SpoolDamage } from "./spooled-result.js";
 
 export interface ResultSpoolSettings {

@@ -4,9 +4,9 @@
  * needed: the output of most tasks never touches the disk.
  */
 import * as fs from "node:fs";
-import { writeFully } from "../../files/durable.js";
-import { scanRecords } from "../../files/records.js";
-import { LaboroError } from "../../model/errors.js";
+import { LaboroError } from "../../base/errors.js";
+import { writeFully } from "../../base/files/durable.js";
+import { scanRecords } from "../../base/files/records.js";
 import { Block, slotBytes } from "./block.js";
 
 /** Every record is made here and written at once: a busy task would otherwise leave much to collect. */

@@ -6,9 +6,10 @@
  *
  * All numbers are varints. Entry numbers rise and are never used twice.
  */
-import { RECORD_HEADER, scanRecords, sealRecord } from "../../files/records.js";
-import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../files/varint.js";
-import { LaboroError } from "../../model/errors.js";
+
+import { LaboroError } from "../../base/errors.js";
+import { RECORD_HEADER, scanRecords, sealRecord } from "../../base/files/records.js";
+import { encodeVarints, VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 
 export interface SpooledResult {
   readonly number: number;

@@ -15,8 +15,8 @@
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
-import { writeFailure } from "../../files/durable.js";
-import { asLaboroError, LaboroError } from "../../model/errors.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { writeFailure } from "../../base/files/durable.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { Block } from "./block.js";
 import { Keep } from "./keep.js";

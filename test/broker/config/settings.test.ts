@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readSettings } from "../../../src/broker/config/settings.js";
+import { readSettings } from "../../../src/model/worker-settings.js";
 
 describe("the settings in a config", () => {
   it("take one value for a list of one, as a format without lists has it", () => {

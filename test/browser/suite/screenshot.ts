@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
 import { it } from "vitest";
-import type { Point } from "../../../src/broker/history.js";
+import type { Point } from "../../../src/broker/stats/history.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { until } from "../../support/wait.js";
 import { joins, profile, quick } from "../crowd.js";

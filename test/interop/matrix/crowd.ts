@@ -2,8 +2,8 @@
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
-import { openScale0Client } from "../../../src/protocols/scale0/client.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { openScale0Client } from "../../../src/protocols/scale0/worker/client.js";
 import type { CliShop } from "../../cli/support/cli.js";
 import { resultsOf } from "../../client/shop.js";
 import type { Asker, Work } from "./definition.js";

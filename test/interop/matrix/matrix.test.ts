@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseDoor } from "../../../src/broker/doors/index.js";
+import { parseDoor } from "../../../src/broker/listeners/requested.js";
 import { openCliShop } from "../../cli/support/cli.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { gather } from "./crowd.js";

@@ -1,7 +1,7 @@
 /** Version 1, byte by byte as its text has it. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_V1 } from "../../../src/protocols/fuq/codec-v1.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 

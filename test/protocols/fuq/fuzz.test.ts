@@ -1,7 +1,7 @@
 /** Whatever comes: a message, a reason, or the end of the stream; nothing is thrown, and little is kept. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import { decodeMessage, encodeMessage, MESSAGE_LIMIT, STREAM } from "../../../src/protocols/fuq/codec.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 import type { Message, Task } from "../../../src/protocols/fuq/messages.js";

@@ -1,6 +1,6 @@
 /** Random valid messages of the link. */
 import fc from "fast-check";
-import { ERROR_CODES, type ErrorCode } from "../../../src/model/errors.js";
+import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
 import type { Amounts, Recipe } from "../../../src/model/recipe.js";
 import type {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import { decodeFrame, encodeFrame, type Sender } from "../../../src/protocols/laboro/codec.js";
 import type { LinkMessage } from "../../../src/protocols/laboro/messages.js";
 import { fromClient, fromWorker, toClient, toWorker } from "./codec-arbitraries.js";

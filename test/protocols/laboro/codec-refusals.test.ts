@@ -1,6 +1,6 @@
 import { Packr } from "msgpackr";
 import { describe, expect, test } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import { JobId } from "../../../src/model/ids.js";
 import { decodeFrame, encodeFrame, type Sender } from "../../../src/protocols/laboro/codec.js";
 import type { LinkMessage } from "../../../src/protocols/laboro/messages.js";

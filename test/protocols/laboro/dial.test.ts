@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { createServer } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import type { LaboroError } from "../../../src/model/errors.js";
+import type { LaboroError } from "../../../src/base/errors.js";
 import { type CloseReason, Connection } from "../../../src/protocols/laboro/connection.js";
 import { type Dial, type DialOptions, delayAfter, dial, type LinkOf } from "../../../src/protocols/laboro/dial.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "../../../src/protocols/laboro/messages.js";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import { decodeFrame } from "../../../src/protocols/laboro/codec.js";
 import { FRAME_TARGET, Outbox } from "../../../src/protocols/laboro/outbox.js";
 

@@ -2,13 +2,13 @@ import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
 import * as fc from "fast-check";
 import { expect, describe as group, it } from "vitest";
+import { CommandServices, OTHER } from "../../../src/protocols/round-robin/broker/services.js";
 import { decoder } from "../../../src/protocols/round-robin/decode.js";
 import { describe } from "../../../src/protocols/round-robin/describe.js";
 import { makeMessage, readMessage, readNumber } from "../../../src/protocols/round-robin/frames.js";
-import { CommandServices, OTHER } from "../../../src/protocols/round-robin/services.js";
 import { makePacket, packetsOf, readPacket, StreamReader } from "../../../src/protocols/round-robin/stream.js";
-import { StreamSources } from "../../../src/protocols/round-robin/stream-source.js";
-import { faultOfTestData, testData } from "../../../src/protocols/round-robin/test-data.js";
+import { StreamSources } from "../../../src/protocols/round-robin/worker/stream-source.js";
+import { faultOfTestData, testData } from "../../../src/protocols/round-robin/worker/test-data.js";
 
 interface Recorded {
   readonly kind: string;

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterEach, expect, it } from "vitest";
 import { check } from "../../../src/dispatch/check.js";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
 import { LABORO } from "../../support/launched.js";
 import { until } from "../zeromq/support.js";
 import { atEnd, openPlace } from "./place.js";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer } from "zeromq";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
-import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js";
-import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { faultOfTestData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { until } from "../zeromq/support.js";
 import {
   ABORTED,

@@ -2,13 +2,13 @@
 
 import { afterEach } from "vitest";
 import { Context, Router as ZmqRouter } from "zeromq";
-import { Complaints } from "../../../src/broker/doors/complaints.js";
-import { Conversations } from "../../../src/broker/doors/conversations.js";
-import type { DoorSettings } from "../../../src/broker/doors/door.js";
-import type { Log } from "../../../src/broker/log.js";
+import { Complaints } from "../../../src/base/complaints.js";
+import { Conversations } from "../../../src/base/conversations.js";
+import type { Log } from "../../../src/base/log.js";
+import type { DoorSettings } from "../../../src/broker/listeners/door.js";
 import type { BrokerOptions } from "../../../src/client/index.js";
-import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/door.js";
-import type { Patience } from "../../../src/protocols/round-robin/rhythm.js";
+import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/broker/door.js";
+import type { Patience } from "../../../src/protocols/round-robin/broker/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../zeromq/support.js";

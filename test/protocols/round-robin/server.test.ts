@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { Rhythm } from "../../../src/protocols/round-robin/rhythm.js";
+import { Rhythm } from "../../../src/protocols/round-robin/broker/rhythm.js";
 import { until } from "../zeromq/support.js";
 import {
   ABORTED,
@@ -504,7 +504,7 @@ describe("names", () => {
   it("or by the names that were given, the first where none fits", async () => {
     const place = await openPlace({ settings: { identities: ["tcp://queue:6714", "tcp://other:6714"] } });
     const port = Number(place.url.split(":").at(-1));
-    const { nameFor } = await import("../../../src/protocols/round-robin/door.js");
+    const { nameFor } = await import("../../../src/protocols/round-robin/broker/door.js");
     const names = ["tcp://queue:6714", "tcp://other:6714"];
     expect(nameFor(Buffer.from("tcp://other:6714:12"), names, place.url)).toBe("tcp://other:6714");
     expect(nameFor(Buffer.from(`tcp://127.0.0.1:${port}:12`), names, place.url)).toBe("tcp://queue:6714");

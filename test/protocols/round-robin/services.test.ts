@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
-import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js";
-import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
+import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
+import { faultOfTestData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { resultsOf } from "../../client/shop.js";
 import { until } from "../zeromq/support.js";
 import {

@@ -1,10 +1,10 @@
 /** A broker with the manager's door open, in this process. */
 import { afterEach } from "vitest";
-import { Complaints } from "../../../src/broker/doors/complaints.js";
-import { Conversations } from "../../../src/broker/doors/conversations.js";
-import type { Door } from "../../../src/broker/doors/door.js";
+import { Complaints } from "../../../src/base/complaints.js";
+import { Conversations } from "../../../src/base/conversations.js";
+import type { Door } from "../../../src/broker/listeners/door.js";
 import { check } from "../../../src/dispatch/check.js";
-import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/door.js";
+import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/door.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { LiteralRunner } from "./peers.js";
 

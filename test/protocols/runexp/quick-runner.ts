@@ -1,7 +1,7 @@
 /** A runner without processes: what a job would say is said for it, at once. For batches of thousands. */
 import { connect, type Socket } from "node:net";
-import { ClientSide, type Job } from "../../../src/protocols/runexp/client-states.js";
 import { type Status, shownName } from "../../../src/protocols/runexp/messages.js";
+import { ClientSide, type Job } from "../../../src/protocols/runexp/runner/client-states.js";
 import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 
 interface Result {

@@ -1,8 +1,9 @@
 /** Machines under test, with everything that they say and hear noted down. */
-import type { ClientPorts } from "../../../src/protocols/runexp/client-states.js";
-import { ClientSide } from "../../../src/protocols/runexp/client-states.js";
+
+import { type ServerPorts, ServerSide } from "../../../src/protocols/runexp/broker/server-states.js";
 import { TAILED } from "../../../src/protocols/runexp/messages.js";
-import { type ServerPorts, ServerSide } from "../../../src/protocols/runexp/server-states.js";
+import type { ClientPorts } from "../../../src/protocols/runexp/runner/client-states.js";
+import { ClientSide } from "../../../src/protocols/runexp/runner/client-states.js";
 
 export interface Notes {
   readonly written: Buffer[];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ServerSide } from "../../../src/protocols/runexp/server-states.js";
+import type { ServerSide } from "../../../src/protocols/runexp/broker/server-states.js";
 import { RECORDINGS, recording, type Send } from "./recordings.js";
 import { bytewise, type Cut, cutAt, feed, server, whole } from "./replay.js";
 

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Recipe } from "../../../src/model/recipe.js";
+import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/broker/task-report.js";
+import { type HandedTask, shippedTask } from "../../../src/protocols/runexp/broker/task-script.js";
 import { resHeader, verdictOf } from "../../../src/protocols/runexp/res-text.js";
-import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/task-report.js";
-import { type HandedTask, shippedTask } from "../../../src/protocols/runexp/task-script.js";
 
 const MARK = "0123456789abcdef";
 let dir: string;

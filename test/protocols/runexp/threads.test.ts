@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Job } from "../../../src/protocols/runexp/client-states.js";
+import type { Job } from "../../../src/protocols/runexp/runner/client-states.js";
 import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 
 const job = (name: string, content = name): Job => ({ name, kind: ".sh", content: Buffer.from(content) });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { openScale0Client, type Scale0ClientOptions } from "../../../src/protocols/scale0/client.js";
+import { openScale0Client, type Scale0ClientOptions } from "../../../src/protocols/scale0/worker/client.js";
 import { freePort } from "../../support/site.js";
 import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";

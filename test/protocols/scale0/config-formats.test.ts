@@ -1,7 +1,7 @@
 import { deepStrictEqual } from "node:assert/strict";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { CONFIG_BYTES, CONFIG_DEPTH, type Config, type ConfigValue } from "../../../src/broker/config/value.js";
+import { CONFIG_BYTES, CONFIG_DEPTH, type Config, type ConfigValue } from "../../../src/base/config-value.js";
 import {
   CONFIG_TYPES,
   type ConfigType,

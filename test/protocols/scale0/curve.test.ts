@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer, Request, Subscriber } from "zeromq";
-import { openScale0Client } from "../../../src/protocols/scale0/client.js";
-import { startScale0Worker } from "../../../src/protocols/scale0/worker.js";
+import { openScale0Client } from "../../../src/protocols/scale0/worker/client.js";
+import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
 import { until } from "../../support/wait.js";
 import { atEnd, Literal, openScale0, type Scale0Shop } from "./kit.js";
 

@@ -6,7 +6,7 @@ import {
   type Scale0Worker,
   type Scale0WorkerOptions,
   startScale0Worker,
-} from "../../../src/protocols/scale0/worker.js";
+} from "../../../src/protocols/scale0/worker/worker.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";

@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net";
 import { afterEach } from "vitest";
 import { Context, Dealer, Request, Router as ZmqRouter, type Socket as ZmqSocket } from "zeromq";
-import type { ErrorCode } from "../../../src/model/errors.js";
+import type { ErrorCode } from "../../../src/base/errors.js";
 import { openRouter, type Peer, type Router, type RouterOptions } from "../../../src/protocols/zeromq/index.js";
 import { until as waitUntil } from "../../support/wait.js";
 

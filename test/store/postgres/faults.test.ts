@@ -1,9 +1,9 @@
 /** The database goes away in every way it can, while a broker writes. What was acknowledged is there, once. */
 import postgres from "postgres";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import type { Job } from "../../../src/model/job.js";
-import type { Answer, Parcel, Write } from "../../../src/store/contract.js";
+import type { Answer, Parcel, Write } from "../../../src/model/store.js";
 import { sleep, until } from "../../support/wait.js";
 import { ANN, Broker, chunk, NOW, newParcel, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";

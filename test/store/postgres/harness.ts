@@ -1,7 +1,7 @@
 /** One server and one database a test file; each test finds it empty. */
 import postgres, { type Sql } from "postgres";
 import { afterAll } from "vitest";
-import type { Store } from "../../../src/store/contract.js";
+import type { Store } from "../../../src/model/store.js";
 import { openPostgresStore, type PostgresOptions } from "../../../src/store/postgres/index.js";
 import { type PostgresServer, startPostgres } from "../../support/postgres.js";
 import type { StoreHarness } from "../suite/kit.js";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { JobId, ParcelId } from "../../../src/model/ids.js";
-import type { Write } from "../../../src/store/contract.js";
+import type { Write } from "../../../src/model/store.js";
 import { type Stage, stagesOf } from "../../../src/store/postgres/stages.js";
 import { ANN, request } from "../suite/kit.js";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import type { Job } from "../../../src/model/job.js";
-import type { Parcel, Write } from "../../../src/store/contract.js";
+import type { Parcel, Write } from "../../../src/model/store.js";
 import { openSqliteStore } from "../../../src/store/sqlite/index.js";
 import { Broker, chunk, NOW, results } from "../suite/kit.js";
 

@@ -4,7 +4,7 @@ import { type JobId, ParcelId, type TaskIndex, WorkerId } from "../../../src/mod
 import { DEFAULT_LIMITS, type Entries, type Job, type JobRequest } from "../../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../../src/model/outcome.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
-import type { Answer, Held, OutputChunk, Parcel, Store, Write } from "../../../src/store/contract.js";
+import type { Answer, Held, OutputChunk, Parcel, Store, Write } from "../../../src/model/store.js";
 
 export interface StoreHarness {
   /** A handle that is not opened yet. Where the engine is not shared, the former one has to be closed first. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { JobId, TaskIndex } from "../../../src/model/ids.js";
-import type { OutputPage, Store } from "../../../src/store/contract.js";
+import type { OutputPage, Store } from "../../../src/model/store.js";
 import { type Broker, chunk, result, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 1_000_000 };

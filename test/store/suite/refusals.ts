@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Parcel, Write } from "../../../src/store/contract.js";
+import type { Parcel, Write } from "../../../src/model/store.js";
 import { ANN, Broker, type MakeStore, newParcel, request } from "./kit.js";
 
 type Wrong = (waiting: Parcel, out: Parcel) => Write;

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
 import type { Job } from "../../../src/model/job.js";
-import type { Parcel } from "../../../src/store/contract.js";
+import type { Parcel } from "../../../src/model/store.js";
 import { type Broker, chunk, NOW, newParcels, result, results, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 999 };

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { LaboroError } from "../../../src/model/errors.js";
+import { LaboroError } from "../../../src/base/errors.js";
 import type { CommandSpec } from "../../../src/worker/processes/index.js";
 import { describeEachShell, only, outcomeOf, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
 

@@ -8,8 +8,9 @@
  *
  * After a connection that had joined, the next try is made at once, as the original makes it.
  */
-import type { Log } from "../../../broker/log.js";
-import { asLaboroError, type LaboroError } from "../../../model/errors.js";
+
+import { asLaboroError, type LaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
 import type { Connect, Wire } from "./wire.js";
 
 export interface Visit {

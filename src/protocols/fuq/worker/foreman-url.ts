@@ -5,8 +5,8 @@
  */
 import { readFileSync } from "node:fs";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
-import { isLoopback } from "../../../broker/loopback.js";
-import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { isLoopback } from "../../../base/loopback.js";
 import { learnCa, pinnedTo, plainFingerprint } from "../../laboro/dial-tls.js";
 
 export interface ForemanUrl {

@@ -1,7 +1,7 @@
 /** Questions to a foreman over HTTP: who we are, a cookie for it, and all else that is asked with one. */
 import { Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
-import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { certificateError } from "../../laboro/dial-tls.js";
 import { type ForemanUrl, tlsTo } from "./foreman-url.js";
 

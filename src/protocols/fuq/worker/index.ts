@@ -1,10 +1,10 @@
 /** A worker for a foreman of fuq: the original program, one by the text, or another broker of ours. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { now } from "../../../broker/clock.js";
-import { Complaints } from "../../../broker/doors/complaints.js";
-import type { Log } from "../../../broker/log.js";
-import { LaboroError } from "../../../model/errors.js";
+import { now } from "../../../base/clock.js";
+import { Complaints } from "../../../base/complaints.js";
+import { LaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
 import { openSlots } from "../../../worker/processes/index.js";
 import { MESSAGE_LIMIT, STREAM } from "../codec.js";
 import { STREAM_V1 } from "../codec-v1.js";

@@ -1,5 +1,5 @@
 /** In touch with a foreman by a connection that stays, and is made anew when it breaks. */
-import type { Log } from "../../../broker/log.js";
+import type { Log } from "../../../base/log.js";
 import { Attendance } from "./attendance.js";
 import type { Tasks } from "./tasks.js";
 import type { Speaker, SpeakerEvents, Way, WayEvents } from "./way.js";

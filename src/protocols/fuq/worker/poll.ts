@@ -6,8 +6,9 @@
  *   telling    /job/update is on its way, again and again until it is answered; it asks for the next task, too
  *   ended      ::stop:: came, or the worker leaves
  */
-import type { Log } from "../../../broker/log.js";
-import { asLaboroError } from "../../../model/errors.js";
+
+import { asLaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
 import type { Task, Update } from "../messages.js";
 import { RUNNING } from "../messages.js";
 import type { Answer, ForemanHttp } from "./http-client.js";

@@ -1,6 +1,6 @@
 /** A foreman on a raw stream. */
 import { connect, type Socket } from "node:net";
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import { Framer, type Layout } from "../framer.js";
 import type { Connect } from "./wire.js";
 

@@ -9,8 +9,9 @@
  * STOP again after each UPDATE. So from the first sign of an end UPDATEs go out one at a time, a moment after its last word; and where one
  * has crossed a STOP and stays without an answer, a new connection is made.
  */
-import type { Log } from "../../../broker/log.js";
-import { asLaboroError } from "../../../model/errors.js";
+
+import { asLaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
 import { decodeMessage, encodeMessage, joinCounts } from "../codec.js";
 import { Conversation, type Effect } from "../conversation.js";
 import {

@@ -7,12 +7,13 @@
  * Both count as running towards the foreman, because to it they do until it has the UPDATE: the original ends at an UPDATE for a task that
  * it does not count. So a slot is free again when its UPDATE is acknowledged.
  */
-import type { Log } from "../../../broker/log.js";
-import { asLaboroError } from "../../../model/errors.js";
+
+import { asLaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
 import { LogFile } from "../../../worker/log-file.js";
 import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../worker/processes/index.js";
-import { statusText } from "../http/outcome.js";
 import { ALL_TASKS, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
+import { statusText } from "../outcome.js";
 
 export interface TasksParts {
   readonly slots: Slots;

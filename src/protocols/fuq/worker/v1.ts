@@ -10,7 +10,7 @@
  *
  * Nothing is numbered and nothing can be resumed: what a connection that broke leaves here is another's by then, and is ended.
  */
-import { asLaboroError } from "../../../model/errors.js";
+import { asLaboroError } from "../../../base/errors.js";
 import { decodeMessageV1, encodeMessageV1, type MessageV1 } from "../codec-v1.js";
 import { ERRORS, errorName, STOP_AT_ONCE, type Task, type Update } from "../messages.js";
 import type { Tasks } from "./tasks.js";

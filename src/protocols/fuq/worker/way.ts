@@ -1,5 +1,5 @@
 /** How a worker and its foreman are in touch: a connection that stays, or questions one by one. */
-import type { LaboroError } from "../../../model/errors.js";
+import type { LaboroError } from "../../../base/errors.js";
 
 export interface Way {
   readonly joined: boolean;

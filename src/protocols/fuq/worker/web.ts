@@ -1,6 +1,6 @@
 /** A foreman on its WebSocket, as the original program has it. */
 import { WebSocket } from "ws";
-import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { certificateError } from "../../laboro/dial-tls.js";
 import { MESSAGE_LIMIT } from "../codec.js";
 import { type ForemanUrl, tlsTo } from "./foreman-url.js";

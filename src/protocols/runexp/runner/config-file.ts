@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../../model/errors.js";
+import { errnoOf, LaboroError } from "../../../base/errors.js";
 
 export interface RunexpConfig {
   readonly port?: number;

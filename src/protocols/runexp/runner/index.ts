@@ -6,11 +6,11 @@
  *   leaving      FINO ANKAU was said
  *   ended        nothing runs and nothing is open; what could not be delivered is on disk
  */
-import type { Log } from "../../../broker/log.js";
-import { SILENT } from "../../../broker/log.js";
+import type { Log } from "../../../base/log.js";
+import { SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
-import type { Job, NoJob } from "../client-states.js";
 import { DEFAULT_GROUP, type RunexpMessage, shownName } from "../messages.js";
+import type { Job, NoJob } from "./client-states.js";
 import { JobProcesses } from "./job-process.js";
 import { type Address, Line, type LineEnd } from "./line.js";
 import { hashOf, type Outcome } from "./outcome.js";

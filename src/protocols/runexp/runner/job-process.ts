@@ -2,12 +2,12 @@
 import { closeSync, ftruncateSync, constants as mode, openSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { writeFully } from "../../../files/durable.js";
+import { writeFully } from "../../../base/files/durable.js";
 import { matlabLine } from "../../../worker/matlab.js";
 import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
 import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
-import type { Job } from "../client-states.js";
 import { resHeader, waitStatus } from "../res-text.js";
+import type { Job } from "./client-states.js";
 import { dateLine } from "./dates.js";
 import { JobOutput, type Outcome } from "./outcome.js";
 

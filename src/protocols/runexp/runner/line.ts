@@ -4,9 +4,9 @@
  * that the two do not arrive as one. A manager of ours has neither need.
  */
 import { connect, type Socket } from "node:net";
-import { type ClientPorts, ClientSide, type Job, type NoJob } from "../client-states.js";
 import type { RunexpMessage } from "../messages.js";
 import { QUIET_MS } from "../reader.js";
+import { type ClientPorts, ClientSide, type Job, type NoJob } from "./client-states.js";
 import type { Outcome } from "./outcome.js";
 
 export interface Address {

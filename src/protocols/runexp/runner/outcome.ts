@@ -2,10 +2,10 @@
 
 import { createHash } from "node:crypto";
 import { closeSync, createReadStream, openSync, readFileSync, rmSync, statSync } from "node:fs";
-import { writeFully } from "../../../files/durable.js";
-import type { Job } from "../client-states.js";
+import { writeFully } from "../../../base/files/durable.js";
 import type { Status } from "../messages.js";
 import { Verdict } from "../res-text.js";
+import type { Job } from "./client-states.js";
 
 /** More output than this goes to a file. */
 const IN_MEMORY = 1024 * 1024;

@@ -6,9 +6,9 @@
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { syncDirectory, writeFully } from "../../../files/durable.js";
-import { acquireLock, type Lock } from "../../../files/lock.js";
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
+import { syncDirectory, writeFully } from "../../../base/files/durable.js";
+import { acquireLock, type Lock } from "../../../base/files/lock.js";
 import { type Outcome, outcomeInFile } from "./outcome.js";
 
 const LONGEST_LINE = 65_536;

@@ -15,7 +15,7 @@
  * While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out before anything is
  * asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
  */
-import type { Job, NoJob } from "../client-states.js";
+import type { Job, NoJob } from "./client-states.js";
 
 export type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
 

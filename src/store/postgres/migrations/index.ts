@@ -2,7 +2,7 @@
  * The schema's history: migration n brings a database from version n - 1 to n. Each is one transaction with the change of the number.
  * Brokers that start at the same time take turns by an advisory lock; one that is older than the schema is refused.
  */
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
 import { first } from "./001-first.js";
 

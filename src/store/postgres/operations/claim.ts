@@ -1,7 +1,7 @@
 /**
  * Tasks handed to workers. Claims that follow on from one parcel are one cut off its front; a claim alone may also take from its end.
  */
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import type { JobId, ParcelId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
 import { flags, numbers, texts } from "../arrays.js";

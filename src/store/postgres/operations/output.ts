@@ -1,6 +1,6 @@
 /** Bytes of output, as rows. What comes again is stored once. */
 import type { OutputStream } from "../../../model/outcome.js";
-import type { OutputChunk, Write } from "../../contract.js";
+import type { OutputChunk, Write } from "../../../model/store.js";
 import { Joined, numbers } from "../arrays.js";
 import type { Value } from "../connections.js";
 import { addToTally } from "../statements.js";

@@ -5,7 +5,7 @@
  */
 import type { JobId } from "../../../model/ids.js";
 import { contains, countOf, normalize, type Range, type Ranges, within, without } from "../../../model/ranges.js";
-import type { Parcel } from "../../contract.js";
+import type { Parcel } from "../../../model/store.js";
 import { joinRuns, piecesOf, type Run, tooManyPieces } from "../../rerun-pieces.js";
 import { multirange, numbers, rangesFrom } from "../arrays.js";
 import type { Batch } from "../batch.js";

@@ -1,8 +1,8 @@
 /** New jobs, each one row however many tasks it has. */
 import { pack } from "msgpackr";
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import { type Job, newJob } from "../../../model/job.js";
-import type { Parcel } from "../../contract.js";
+import type { Parcel } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
 import { flags, Joined, numbers, plain, texts } from "../arrays.js";
 import type { Batch } from "../batch.js";

@@ -2,7 +2,7 @@
  * The schema's history: migration n brings a file from version n - 1 to n, `user_version` says where a file stands. Each
  * runs in one transaction with the change of its number, so a broker that dies in one finds the former version whole.
  */
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import type { Database } from "../database.js";
 import { first } from "./001-first.js";
 import { filters } from "./002-filters.js";

@@ -1,4 +1,4 @@
-import { LaboroError } from "../../../model/errors.js";
+import { LaboroError } from "../../../base/errors.js";
 import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
 import type { Range } from "../../../model/ranges.js";

@@ -1,5 +1,5 @@
 import { sizeOf } from "../../../model/ranges.js";
-import type { Parcel } from "../../contract.js";
+import type { Parcel } from "../../../model/store.js";
 import type { Operation } from "../batch.js";
 import type { Database } from "../database.js";
 import { freshParcel, type InsertParcel, PARCEL_COLUMNS, type ParcelRow, parcelFrom } from "../parcel-table.js";

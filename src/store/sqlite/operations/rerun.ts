@@ -5,7 +5,7 @@
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { contains, countOf, normalize, type Range, type Ranges, within, without } from "../../../model/ranges.js";
-import type { Write } from "../../contract.js";
+import type { Write } from "../../../model/store.js";
 import { joinRuns, piecesOf, type Run, tooManyPieces } from "../../rerun-pieces.js";
 import type { Operation } from "../batch.js";
 import type { Database } from "../database.js";

@@ -1,6 +1,6 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
-import { ForemanSession } from "../../../../src/protocols/fuq/foreman/session.js";
+import { ForemanSession } from "../../../../src/protocols/fuq/broker/session.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker } from "./kit.js";

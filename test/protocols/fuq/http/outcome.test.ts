@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { endOf, statusText } from "../../../../src/protocols/fuq/http/outcome.js";
+import { endOf, statusText } from "../../../../src/protocols/fuq/outcome.js";
 
 describe("the status of a task", () => {
   it.each([

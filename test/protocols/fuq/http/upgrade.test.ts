@@ -2,8 +2,8 @@ import type { IncomingMessage } from "node:http";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { expect, it } from "vitest";
-import type { DoorContext } from "../../../../src/broker/doors/door.js";
-import { Upgrades } from "../../../../src/protocols/fuq/http/upgrade.js";
+import type { DoorContext } from "../../../../src/broker/listeners/door.js";
+import { Upgrades } from "../../../../src/protocols/fuq/broker/http/upgrade.js";
 import { nodeNamed } from "../foreman/kit.js";
 
 it("a broker that is stopping lets no worker in: it would wait for ever for an OK", async () => {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { SILENT } from "../../../../src/broker/log.js";
+import { SILENT } from "../../../../src/base/log.js";
 import {
   type FuqWorker,
   type FuqWorkerOptions,

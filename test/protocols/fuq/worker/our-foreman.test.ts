@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { DoorRequest } from "../../../../src/broker/doors/index.js";
+import type { DoorRequest } from "../../../../src/broker/listeners/requested.js";
 import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
 import { freePort } from "../../../support/site.js";
 import { until } from "../../../support/wait.js";

@@ -1,0 +1,65 @@
+/** What workers are told, as a value: names with texts, numbers, flags, lists and more names in them. The same in every format. */
+import { LaboroError } from "./errors.js";
+
+export type ConfigValue = null | boolean | number | string | readonly ConfigValue[] | Config;
+export interface Config {
+  readonly [name: string]: ConfigValue;
+}
+
+/** Bytes of a config in any of its formats. */
+export const CONFIG_BYTES = 256 * 1024;
+/** How deep names may lie in names. */
+export const CONFIG_DEPTH = 32;
+/** Names and items in all. */
+export const CONFIG_VALUES = 10_000;
+
+export const isConfig = (value: ConfigValue | undefined): value is Config =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+export const badConfig = (why: string, cause?: unknown): LaboroError =>
+  new LaboroError("LABORO_BAD_INPUT", `config: ${why}`, cause === undefined ? undefined : { cause });
+
+/** Throws LABORO_BAD_INPUT with the place of what is no config. */
+export function readConfig(value: unknown): Config {
+  const config = read(value, "", 0, { values: 0 });
+  if (!isConfig(config)) throw badConfig("expected names and their values");
+  checkSize(JSON.stringify(config));
+  return config;
+}
+
+export function checkSize(text: string): void {
+  const bytes = Buffer.byteLength(text);
+  if (bytes > CONFIG_BYTES) throw badConfig(`it has ${bytes} bytes, the limit is ${CONFIG_BYTES}`);
+}
+
+function read(value: unknown, at: string, depth: number, count: { values: number }): ConfigValue {
+  if (++count.values > CONFIG_VALUES) throw badConfig(`more than ${CONFIG_VALUES} values`);
+  if (depth > CONFIG_DEPTH) throw badConfig(`${at}: more than ${CONFIG_DEPTH} levels`);
+  if (value === null || typeof value === "boolean" || typeof value === "string") return value;
+  // JSON has one zero.
+  if (typeof value === "number" && Number.isFinite(value)) return value === 0 ? 0 : value;
+  if (Array.isArray(value)) return value.map((item, i) => read(item, `${at}[${i}]`, depth + 1, count));
+  if (typeof value === "object") {
+    // Not by assignment: a name may be __proto__.
+    return Object.fromEntries(
+      Object.entries(value).map(([name, one]) => [
+        name,
+        read(one, at === "" ? name : `${at}.${name}`, depth + 1, count),
+      ]),
+    );
+  }
+  throw badConfig(`${at}: expected text, a number, true, false, null, a list or names`);
+}
+
+/** What an unquoted text in XML and ZFL stands for; undefined where it is just text. */
+export function plainValue(text: string): null | boolean | number | undefined {
+  if (text === "null") return null;
+  if (text === "true") return true;
+  if (text === "false") return false;
+  if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return undefined;
+  const number = Number(text);
+  return Number.isFinite(number) ? (number === 0 ? 0 : number) : undefined;
+}
+
+/** No half of a character that takes two: UTF-8 has none. */
+export const isWhole = (text: string): boolean => !/\p{Surrogate}/u.test(text);

@@ -1,0 +1,85 @@
+/**
+ * Writes that are whole or fail, and names that survive a power cut: a new file or a rename is durable only once its
+ * directory is synced too.
+ */
+import * as fs from "node:fs";
+import { dirname } from "node:path";
+import { errnoOf, LaboroError } from "../errors.js";
+
+/** The coded error for a failed write: a full disk or quota has its own code, as it can pass by itself. */
+export function writeFailure(cause: unknown, doing: string): LaboroError {
+  if (cause instanceof LaboroError) return cause;
+  const errno = errnoOf(cause);
+  const text = cause instanceof Error ? cause.message : String(cause);
+  const full = errno === "ENOSPC" || errno === "EDQUOT";
+  return new LaboroError(full ? "LABORO_DISK_FULL" : "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
+}
+
+/** Writes all of the bytes at the position; a short write goes on until the system says why it stopped. */
+export function writeFully(fd: number, bytes: Uint8Array, position: number): void {
+  let done = 0;
+  while (done < bytes.length) {
+    const written = fs.writeSync(fd, bytes, done, bytes.length - done, position + done);
+    if (written === 0) throw new LaboroError("LABORO_STORE_FAILED", "the system wrote nothing and gave no reason");
+    done += written;
+  }
+}
+
+/** Reads until the target is full or the file ends; says how many bytes came. */
+export function readFully(fd: number, target: Uint8Array, position: number): number {
+  let done = 0;
+  while (done < target.length) {
+    const got = fs.readSync(fd, target, done, target.length - done, position + done);
+    if (got === 0) break;
+    done += got;
+  }
+  return done;
+}
+
+export function syncDirectory(path: fs.PathLike): void {
+  const fd = fs.openSync(path, "r");
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+/**
+ * As `mkdir -p`; gives the topmost that it made. Node's own goes round in circles where a folder answers that it is not there although it
+ * is, as /proc does.
+ */
+export function makeDirectory(path: string, mode: number): string | undefined {
+  try {
+    fs.mkdirSync(path, { mode });
+    return path;
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (errno === "EEXIST" && fs.statSync(path, { throwIfNoEntry: false })?.isDirectory()) return undefined;
+    if (errno !== "ENOENT" || fs.existsSync(dirname(path))) throw cause;
+  }
+  const topmost = makeDirectory(dirname(path), mode);
+  fs.mkdirSync(path, { mode });
+  return topmost ?? path;
+}
+
+/** Afterwards the file, which belongs to a data directory, holds either what it held before or all of these bytes, whatever happens in between. */
+export function writeFileAtomically(path: string, bytes: Uint8Array | string, mode = 0o600): void {
+  const draft = `${path}.${process.pid}.new`;
+  try {
+    const fd = fs.openSync(draft, "w", mode);
+    try {
+      writeFully(fd, typeof bytes === "string" ? Buffer.from(bytes) : bytes, 0);
+      fs.fsyncSync(fd);
+    } finally {
+      fs.closeSync(fd);
+    }
+    fs.renameSync(draft, path);
+    syncDirectory(dirname(path));
+  } catch (cause) {
+    fs.rmSync(draft, { force: true });
+    const failure = writeFailure(cause, `cannot write ${path}`);
+    if (failure.code === "LABORO_DISK_FULL") throw failure;
+    throw new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
+  }
+}

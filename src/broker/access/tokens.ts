@@ -1,0 +1,79 @@
+/** Who is let in, as what: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { writePrivate } from "../../base/private-file.js";
+import { isRole, type Role } from "./roles.js";
+
+export interface Token {
+  readonly role: Role;
+  readonly token: string;
+}
+
+const FILE = "tokens.json";
+const MADE: readonly Role[] = ["client", "worker", "read", "fuq"];
+const SHORTEST = 16;
+
+export const newToken = (): string => randomBytes(24).toString("base64url");
+
+export class Tokens {
+  readonly #known: readonly (Token & { readonly digest: Buffer })[];
+
+  constructor(tokens: readonly Token[]) {
+    this.#known = tokens.map((one) => ({ ...one, digest: digestOf(one.token) }));
+  }
+
+  /** Takes the same time whichever it is, and whether it is known. */
+  roleOf(given: string): Role | undefined {
+    const digest = digestOf(given);
+    let found: Role | undefined;
+    for (const one of this.#known) if (timingSafeEqual(one.digest, digest)) found ??= one.role;
+    return found;
+  }
+
+  ofRole(role: Role): string | undefined {
+    return this.#known.find((one) => one.role === role)?.token;
+  }
+}
+
+const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest();
+
+/** Those of earlier starts, so that workers that outlive a broker are let in by the next; made where there are none. */
+export const keptTokens = (dir: string, admin: string): Tokens =>
+  new Tokens([{ role: "admin", token: admin }, ...tokensIn(dir)]);
+
+/** All but the admin's. */
+export const tokensIn = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
+
+function makeTokens(dir: string): readonly Token[] {
+  const tokens = MADE.map((role) => ({ role, token: newToken() }));
+  writeTokens(dir, tokens);
+  return tokens;
+}
+
+export const writeTokens = (dir: string, tokens: readonly Token[]): void =>
+  writePrivate(join(dir, FILE), `${JSON.stringify(tokens, null, 2)}\n`);
+
+function readTokens(path: string): readonly Token[] | undefined {
+  let tokens: unknown;
+  try {
+    tokens = JSON.parse(readFileSync(path, "utf8"));
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw new LaboroError("LABORO_DATA_CORRUPT", `${path} cannot be read: ${String(cause)}`, { cause });
+  }
+  if (areTokens(tokens)) return tokens;
+  throw new LaboroError(
+    "LABORO_DATA_CORRUPT",
+    `${path}: expected a list of {"role", "token"}, tokens of ${SHORTEST} characters or more`,
+  );
+}
+
+export const areTokens = (value: unknown): value is readonly Token[] => Array.isArray(value) && value.every(isToken);
+
+function isToken(value: unknown): value is Token {
+  if (typeof value !== "object" || value === null) return false;
+  const { role, token } = value as Partial<Token>;
+  return isRole(role) && typeof token === "string" && token.length >= SHORTEST;
+}

@@ -1,0 +1,105 @@
+/**
+ * The dashboard's files, as the build has put them into dist/web. They are read once. Every path below /ui/ that is no file is a page
+ * of the dashboard, which is one document; its script looks at the address.
+ */
+import * as fs from "node:fs/promises";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { extname } from "node:path";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+
+export const UI = "/ui/";
+const ASSETS = `${UI}assets/`;
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".json": "application/json",
+};
+
+/** Nothing from anywhere else, nothing inline, and nobody may put it into a frame. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const HEADERS = {
+  "content-security-policy": POLICY,
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy": "camera=(), geolocation=(), microphone=()",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+} as const;
+
+interface File {
+  readonly bytes: Uint8Array;
+  readonly type: string;
+}
+
+type Files = ReadonlyMap<string, File>;
+
+/** Beside the compiled API, or where the sources run from. */
+const FOLDERS = [new URL("../web/", import.meta.url), new URL("../../dist/web/", import.meta.url)];
+
+let read: Promise<Files> | undefined;
+
+/** By their path in the build; none where it has not been built. */
+function files(): Promise<Files> {
+  read ??= readFiles().catch((cause: unknown) => {
+    read = undefined;
+    throw cause;
+  });
+  return read;
+}
+
+async function readFiles(): Promise<Files> {
+  for (const folder of FOLDERS) {
+    const found = new Map<string, File>();
+    for (const path of await listed(folder)) {
+      const type = TYPES[extname(path)];
+      if (type !== undefined) found.set(path, { bytes: await fs.readFile(new URL(path, folder)), type });
+    }
+    if (found.has("index.html")) return found;
+  }
+  return new Map();
+}
+
+async function listed(folder: URL): Promise<string[]> {
+  try {
+    return await fs.readdir(folder, { recursive: true });
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return [];
+    throw new LaboroError("LABORO_INTERNAL", `the dashboard cannot be read: ${String(cause)}`, { cause });
+  }
+}
+
+/** True where it has answered; false where this is no address of the dashboard, or it was not built. */
+export async function answerDashboard(
+  request: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+): Promise<boolean> {
+  if (path !== "/" && !path.startsWith(UI)) return false;
+  const all = await files();
+  const asset = all.get(path.slice(UI.length));
+  const page = path.startsWith(ASSETS) || extname(path) !== "" ? undefined : all.get("index.html");
+  const file = path.startsWith(UI) && asset !== undefined && asset.type !== TYPES[".html"] ? asset : page;
+  if (file === undefined) return false;
+  response.writeHead(200, {
+    ...HEADERS,
+    "content-type": file.type,
+    "content-length": file.bytes.length,
+    // The names of assets change with their content.
+    "cache-control": path.startsWith(ASSETS) ? "private, max-age=31536000, immutable" : "no-store",
+  });
+  response.end(request.method === "HEAD" ? undefined : file.bytes);
+  return true;
+}

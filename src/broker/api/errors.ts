@@ -1,0 +1,60 @@
+/** Refusals over HTTP: a status that fits, and `{"error": {"code", "message"}}`. */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { asLaboroError, type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+
+/** Any other is a fault on this side: 500. */
+export const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
+  LABORO_BAD_INPUT: 400,
+  LABORO_BAD_TOKEN: 401,
+  LABORO_FORBIDDEN: 403,
+  LABORO_NO_SUCH_JOB: 404,
+  LABORO_NO_SUCH_TASK: 404,
+  LABORO_NO_SUCH_WORKER: 404,
+  LABORO_JOB_ENDED: 409,
+  LABORO_JOB_OPEN: 409,
+  LABORO_BODY_TOO_LARGE: 413,
+  LABORO_SERVICE_FAILED: 502,
+  LABORO_WORKER_LOST: 502,
+  LABORO_BROKER_STOPPING: 503,
+  LABORO_QUEUE_FULL: 503,
+  LABORO_DEADLINE: 504,
+  LABORO_DISK_FULL: 507,
+};
+
+export function answerError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
+  const { error, status: found } = understood(cause);
+  if (error.code === "LABORO_INTERNAL") log.error({ error: error.message }, "a request to the API failed");
+  return reply
+    .code(status ?? found)
+    .type("application/json")
+    .send(JSON.stringify({ error: { code: error.code, message: error.message } }));
+}
+
+/** What Fastify itself refuses has no code of ours yet. */
+function understood(cause: unknown): { error: LaboroError; status: number } {
+  const status = statusIn(cause);
+  if (cause instanceof LaboroError || status === undefined) {
+    const error = asLaboroError(cause);
+    return { error, status: STATUS[error.code] ?? 500 };
+  }
+  const text = cause instanceof Error ? cause.message : String(cause);
+  if (status === 413) {
+    return { error: new LaboroError("LABORO_BODY_TOO_LARGE", "the body is larger than what is taken here"), status };
+  }
+  if (errnoOf(cause) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
+    return { error: new LaboroError("LABORO_BAD_INPUT", "content-type: expected application/json"), status: 415 };
+  }
+  return { error: new LaboroError(status < 500 ? "LABORO_BAD_INPUT" : "LABORO_INTERNAL", text, { cause }), status };
+}
+
+function statusIn(cause: unknown): number | undefined {
+  if (typeof cause !== "object" || cause === null || !("statusCode" in cause)) return undefined;
+  return typeof cause.statusCode === "number" && cause.statusCode >= 400 ? cause.statusCode : undefined;
+}
+
+export const notFound = ({ method, url }: FastifyRequest): LaboroError =>
+  new LaboroError(
+    "LABORO_BAD_INPUT",
+    `there is no ${method} ${url.split("?", 1)[0]?.slice(0, 200)}; /api/v1/openapi.json lists what there is`,
+  );

@@ -1,0 +1,119 @@
+/**
+ * The HTTP API: every operation of the table below /api/v1. Fastify finds the route and reads the body; who may come in was decided at the door,
+ * what may go in and out is the table's affair.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { Log } from "../../base/log.js";
+import type { Role } from "../access/roles.js";
+import type { Core } from "../core.js";
+import { perform, readFor, TABLE } from "../operations/index.js";
+import type { AnyOperation, BrokerFace, Context } from "../operations/operation.js";
+import { Looks } from "./dashboard-looks.js";
+import { answerError, notFound } from "./errors.js";
+import { inputOf, readJson } from "./input.js";
+import { jsonOf } from "./json.js";
+import { openApi } from "./openapi.js";
+import { answerRawOutput } from "./raw-output.js";
+import { askRaw } from "./raw-request.js";
+import { streamEvents } from "./stream.js";
+
+export const BASE = "/api/v1";
+const BODY_LIMIT = 1024 * 1024;
+/** `shared`: an answer up to a second old will do, the same that others get. */
+const LOOK_HEADER = "laboro-look";
+
+export type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
+
+export function createApi(core: Core, broker: BrokerFace, log: Log): Api {
+  const roles = new WeakMap<IncomingMessage, Role>();
+  const contextOf = (request: FastifyRequest, reply: FastifyReply): Context => {
+    const gone = new AbortController();
+    reply.raw.once("close", () => gone.abort());
+    return { role: roles.get(request.raw) ?? "worker", gone: gone.signal, broker };
+  };
+  const app = build(core, log, contextOf);
+  const ready = app.ready();
+  return async (request, response, role) => {
+    roles.set(request, role);
+    await ready;
+    app.routing(request, response);
+  };
+}
+
+type ContextOf = (request: FastifyRequest, reply: FastifyReply) => Context;
+
+function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
+  const app = fastify({
+    // The door has its own server; this one is never opened.
+    serverFactory: (handler) => createServer(handler),
+    bodyLimit: BODY_LIMIT,
+    routerOptions: { maxParamLength: 4096 },
+    frameworkErrors: (error, _request, reply) => void answerError(error, reply, log),
+  });
+  app.setErrorHandler((error, _request, reply) => answerError(error, reply, log));
+  app.setNotFoundHandler((request, reply) => answerError(notFound(request), reply, log, 404));
+  app.addHook("onRequest", async (_request, reply) => {
+    reply.header("cache-control", "no-store").header("x-content-type-options", "nosniff");
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => readJson(body, done));
+  const looks = new Looks();
+  let document: string | undefined;
+  app.get(`${BASE}/openapi.json`, async (_request, reply) => {
+    document ??= JSON.stringify(openApi(contextOf(_request, reply).broker.version));
+    return reply.type("application/json").send(document);
+  });
+  for (const one of TABLE.values()) if (one.name !== "request") addRoute(app, core, one, contextOf, looks);
+  app.register(async (raw) => {
+    // A message for a service may be anything.
+    raw.removeAllContentTypeParsers();
+    raw.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+    raw.post(routeOf("/services/{service}"), { bodyLimit: 64 * BODY_LIMIT }, (request, reply) =>
+      askRaw(core, request, reply, contextOf(request, reply)),
+    );
+  });
+  return app;
+}
+
+function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf, looks: Looks): void {
+  const shared = mayBeShared(one);
+  app.route({
+    method: one.method,
+    url: routeOf(one.path),
+    bodyLimit: one.bodyLimit ?? BODY_LIMIT,
+    handler: async (request, reply) => {
+      const context = contextOf(request, reply);
+      const input = inputOf(one, request);
+      const accepts = request.headers.accept ?? "";
+      if (one.name === "events" && accepts.includes("text/event-stream")) {
+        return streamEvents(core, request, reply, input, context);
+      }
+      if (one.name === "output" && accepts.includes("application/octet-stream")) {
+        return answerRawOutput(core, request, reply, input, context);
+      }
+      if (shared && request.headers[LOOK_HEADER] === "shared") {
+        readFor(one, input, context.role);
+        const { text, tag } = await looks.look(`${one.name} ${JSON.stringify(input)}`, async () =>
+          jsonOf(await perform(core, one.name, input, { ...context, gone: NOBODY_LEAVES })),
+        );
+        reply.header("etag", tag);
+        if (request.headers["if-none-match"] === tag) return reply.code(304).send();
+        return reply.type("application/json").send(text);
+      }
+      const value = await perform(core, one.name, input, context);
+      return reply.type("application/json").send(jsonOf(value));
+    },
+  });
+}
+
+/** A look is made for all who share it. */
+const NOBODY_LEAVES = new AbortController().signal;
+
+/** Questions that are answered at once, and to everybody alike. */
+function mayBeShared({ method, input, name }: AnyOperation): boolean {
+  const waits = "waitMs" in input.shape || "timeoutMs" in input.shape;
+  return method === "GET" && !waits && name !== "access" && name !== "conversation";
+}
+
+const routeOf = (path: string): string => BASE + path.replaceAll(/\{(\w+)\}/g, ":$1");

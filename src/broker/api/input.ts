@@ -1,0 +1,43 @@
+/** The input of an operation out of a request: its path, its query and its body together. */
+import type { FastifyRequest } from "fastify";
+import { LaboroError } from "../../base/errors.js";
+import { bad, type Fields, fields } from "../../model/input.js";
+import type { Schema } from "../../model/schema.js";
+import type { AnyOperation } from "../operations/operation.js";
+
+export function inputOf(asked: Pick<AnyOperation, "input">, request: FastifyRequest): Fields {
+  const { shape } = asked.input;
+  const input: Record<string, unknown> = {};
+  const put = (name: string, value: unknown): void => {
+    if (Object.hasOwn(input, name)) throw new LaboroError("LABORO_BAD_INPUT", `${name}: given twice`);
+    // Not by assignment: a name may be __proto__.
+    Object.defineProperty(input, name, { value, enumerable: true, configurable: true, writable: true });
+  };
+  for (const texts of [request.params, request.query]) {
+    for (const [name, text] of Object.entries(texts as Record<string, string | string[]>)) {
+      put(name, fromTexts(Object.hasOwn(shape, name) ? shape[name] : undefined, text));
+    }
+  }
+  const { body } = request;
+  if (body === undefined || body === null) return input;
+  for (const [name, value] of Object.entries(fields(body, "body"))) put(name, value);
+  return input;
+}
+
+/** A member that is given several times is a list. */
+function fromTexts(schema: Schema<unknown, unknown> | undefined, given: string | readonly string[]): unknown {
+  const convert = (text: string): unknown => (schema?.fromText === undefined ? text : schema.fromText(text));
+  return typeof given === "string" ? convert(given) : given.flatMap(convert);
+}
+
+export function readJson(body: string | Buffer, done: (error: Error | null, value?: unknown) => void): void {
+  if (body.length === 0) {
+    done(null, undefined);
+    return;
+  }
+  try {
+    done(null, JSON.parse(body.toString()));
+  } catch {
+    done(bad("body", "JSON", body.toString().slice(0, 40)));
+  }
+}

@@ -1,0 +1,127 @@
+/** Pages for people: the dashboard; how the broker is, in HTML without a script; and how to get in, for who is not. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { mayDo, type Role } from "../access/roles.js";
+import type { Core } from "../core.js";
+import { type OperationOutput, perform } from "../operations/index.js";
+import type { BrokerFace } from "../operations/operation.js";
+import { answerDashboard, UI } from "./dashboard.js";
+import { html, type Markup, page, STYLE_HASH, table } from "./html.js";
+
+export interface Visit {
+  readonly core: Core;
+  readonly face: BrokerFace;
+  /** Absent for who has not come in. */
+  readonly role: Role | undefined;
+  /** The cookie for a code, where it is good. */
+  enter(code: string): string | undefined;
+}
+
+const JOBS = 50;
+const HEADERS = {
+  "content-type": "text/html; charset=utf-8",
+  "cache-control": "no-store",
+  "content-security-policy": `default-src 'none'; style-src '${STYLE_HASH}'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'`,
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+} as const;
+
+export async function answerPage(
+  request: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+  visit: Visit,
+): Promise<void> {
+  if (request.method !== "GET" && request.method !== "HEAD") {
+    show(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
+  } else if (path === "/enter") {
+    enter(request, response, visit);
+  } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI)) {
+    show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
+  } else if (visit.role === undefined || !mayDo(visit.role, "read")) {
+    show(response, 401, howToGetIn());
+  } else if (wantsDashboard(request, path) && (await answerDashboard(request, response, path))) {
+    return;
+  } else if (path.startsWith(UI)) {
+    show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
+  } else {
+    show(response, 200, await statusPage(visit, visit.role));
+  }
+}
+
+/** A browser says that it wants HTML; what says nothing of the kind gets the page that needs no script. */
+const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
+  path.startsWith(UI) || (path === "/" && headers.accept?.includes("text/html") === true);
+
+/** The code is in the address, so nothing of this page is kept, and the next address has none. */
+function enter(request: IncomingMessage, response: ServerResponse, visit: Visit): void {
+  const code = new URLSearchParams(request.url?.split("?")[1] ?? "").get("code") ?? "";
+  // A browser that looks ahead must not use up the code.
+  const cookie = request.method === "GET" ? visit.enter(code) : undefined;
+  if (cookie === undefined) {
+    show(response, 401, howToGetIn("This link is not good any more: it works once, and for five minutes."));
+    return;
+  }
+  response.writeHead(303, { ...HEADERS, location: "/", "set-cookie": cookie });
+  response.end();
+}
+
+function howToGetIn(why = "This is a laboro broker. Its jobs are shown to who comes in."): Markup {
+  return page(
+    "Come in",
+    html`<p>${why}</p>
+      <p>On the machine of the broker, or wherever its address and token are set, run</p>
+      <pre>laboro open</pre>
+      <p>and open the link that it prints: it lets this browser in, once, with the rights of who asked for it.</p>
+      <p>If this browser has come in before, <a href="/">go on</a>: a link from another page does not bring its pass along.</p>
+      <p>Programs send <code>Authorization: Bearer TOKEN</code> to <code>/api/v1/</code>.</p>`,
+  );
+}
+
+async function statusPage({ core, face }: Visit, role: Role): Promise<Markup> {
+  const context = { role, broker: face, gone: AbortSignal.timeout(10_000) };
+  const status = (await perform(core, "status", {}, context)) as OperationOutput<"status">;
+  const { jobs } = (await perform(core, "jobs", { limit: JOBS }, context)) as OperationOutput<"jobs">;
+  const { workers } = (await perform(core, "workers", {}, context)) as OperationOutput<"workers">;
+  return page(
+    "laboro",
+    html`<p>
+        laboro ${status.version}: ${status.tasks.running} tasks run, ${status.tasks.waiting} wait; ${status.workers.connected} workers with
+        ${status.slots.free} of ${status.slots.total} slots free; ${status.requests.waiting} requests wait.
+      </p>
+      ${status.refusing === undefined ? html`` : html`<p><strong>${status.refusing.code}: ${status.refusing.message}</strong></p>`}
+      <h2>Jobs</h2>
+      ${table(
+        ["job", "name", "state", "tasks", "done", "failed", "cancelled", "created", "recipe"],
+        jobs.map((job) => [
+          job.id,
+          job.name,
+          job.state,
+          job.count,
+          job.counters.succeeded,
+          job.counters.failed,
+          job.counters.cancelled,
+          new Date(job.created).toISOString(),
+          job.recipe.summary,
+        ]),
+      )}
+      <h2>Workers</h2>
+      ${table(
+        ["name", "state", "pool", "slots", "free", "tasks", "services", "tags"],
+        workers.map((worker) => [
+          worker.name,
+          worker.connected ? (worker.draining ? "draining" : worker.standing) : "away",
+          worker.pool,
+          worker.total.slots ?? 0,
+          worker.free.slots ?? 0,
+          worker.tasks,
+          worker.services.join(", "),
+          worker.tags.join(", "),
+        ]),
+      )}`,
+  );
+}
+
+function show(response: ServerResponse, status: number, content: Markup): void {
+  response.writeHead(status, HEADERS);
+  response.end(content.text);
+}

@@ -1,0 +1,75 @@
+/**
+ * A task's output as it was written: the stored pieces one after the other, without offsets. A Range counts the bytes of that. What is there
+ * when it is asked for is measured first and then sent in pieces, so that no output need fit into memory.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Fields } from "../../model/input.js";
+import type { Core } from "../core.js";
+import { readFor } from "../operations/index.js";
+import type { Context } from "../operations/operation.js";
+import { output } from "../operations/output.js";
+import { answerRange, type ByteRange } from "./range.js";
+
+export async function answerRawOutput(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  input: Fields,
+  context: Context,
+): Promise<FastifyReply> {
+  const given = readFor(output, { ...input, limit: undefined, waitMs: undefined }, context.role);
+  const first = await output.perform(core, { ...given, limit: 1 }, context);
+  const attempt = given.attempt ?? first.attempt;
+  const asked = { ...given, ...(attempt === undefined ? {} : { attempt }) };
+  let total = 0;
+  for await (const bytes of piecesOf(core, asked, context)) total += bytes.length;
+  const range = answerRange(request.headers.range, total);
+  reply.type("application/octet-stream").header("accept-ranges", "bytes");
+  if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
+  if (range === "outside") {
+    const error = { code: "LABORO_BAD_INPUT", message: `range: there are ${total} bytes` };
+    return reply
+      .code(416)
+      .header("content-range", `bytes */${total}`)
+      .type("application/json")
+      .send(JSON.stringify({ error }));
+  }
+  const { first: from, last } = range ?? { first: 0, last: total - 1 };
+  if (range !== undefined) reply.code(206).header("content-range", `bytes ${from}-${last}/${total}`);
+  reply.header("content-length", String(last - from + 1));
+  if (last < from) return reply.send("");
+  return reply.send(cut(piecesOf(core, asked, context), { first: from, last }));
+}
+
+type Asked = Parameters<typeof output.perform>[1];
+
+async function* piecesOf(core: Core, asked: Asked, context: Context): AsyncGenerator<Uint8Array> {
+  let from: number | undefined = asked.from;
+  while (from !== undefined && !context.gone.aborted) {
+    const page: Awaited<ReturnType<typeof output.perform>> = await output.perform(core, { ...asked, from }, context);
+    for (const { bytes } of page.pieces) yield bytes;
+    from = page.next;
+  }
+}
+
+function cut(pieces: AsyncGenerator<Uint8Array>, { first, last }: ByteRange): ReadableStream<Uint8Array> {
+  let at = 0;
+  return new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      for (;;) {
+        const { value, done } = at > last ? { value: undefined, done: true } : await pieces.next();
+        if (done === true || value === undefined) {
+          controller.close();
+          return;
+        }
+        const start = Math.max(0, first - at);
+        const end = Math.min(value.length, last + 1 - at);
+        at += value.length;
+        if (end <= start) continue;
+        controller.enqueue(value.subarray(start, end));
+        return;
+      }
+    },
+    cancel: () => void pieces.return(undefined),
+  });
+}

@@ -1,0 +1,27 @@
+/** A request to a service: the body is the message, the answer's body the answer. */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Core } from "../core.js";
+import { perform } from "../operations/index.js";
+import type { Context } from "../operations/operation.js";
+import { request as operation } from "../operations/services.js";
+import { inputOf } from "./input.js";
+
+const TIMEOUT_HEADER = "laboro-timeout-ms";
+
+export async function askRaw(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  context: Context,
+): Promise<FastifyReply> {
+  const { params, query, body } = request;
+  const given = inputOf(operation, { params, query } as FastifyRequest);
+  const header = request.headers[TIMEOUT_HEADER];
+  const timeout = typeof header === "string" && given.timeoutMs === undefined ? { timeoutMs: Number(header) } : {};
+  const message = body instanceof Uint8Array ? { body } : {};
+  const answer = (await perform(core, "request", { ...given, ...timeout, ...message }, context)) as {
+    body: Uint8Array;
+  };
+  const { buffer, byteOffset, length } = answer.body;
+  return reply.type("application/octet-stream").send(Buffer.from(buffer, byteOffset, length));
+}

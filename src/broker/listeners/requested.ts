@@ -1,0 +1,104 @@
+/** The doors of the old protocols: which there are, where they open, and opening those that were named. */
+import { LaboroError } from "../../base/errors.js";
+import { isLoopback } from "../../base/loopback.js";
+import { DOOR_NAMES, type Door, type DoorContext, type DoorName, type DoorPlace, type OpenDoor } from "./door.js";
+
+interface Kind {
+  /** Where it opens unless told otherwise. */
+  readonly ports: readonly number[];
+  readonly load: () => Promise<OpenDoor>;
+}
+
+const KINDS: Readonly<Record<DoorName, Kind>> = {
+  fuq: { ports: [5430], load: async () => (await import("../../protocols/fuq/broker/door.js")).openFuqDoor },
+  fuq1: { ports: [5431], load: async () => (await import("../../protocols/fuq/broker/door.js")).openFuq1Door },
+  runexp: { ports: [5433], load: async () => (await import("../../protocols/runexp/broker/door.js")).openRunexpDoor },
+  "round-robin": {
+    ports: [6714],
+    load: async () => (await import("../../protocols/round-robin/broker/door.js")).openRoundRobinDoor,
+  },
+  scale0: {
+    ports: [8080, 8081, 8082],
+    load: async () => (await import("../../protocols/scale0/broker/door.js")).openScale0Door,
+  },
+};
+
+/** A door that was asked for. */
+export interface DoorRequest extends DoorPlace {
+  readonly name: DoorName;
+  /** Of its workers, where not that of all doors. */
+  readonly pool?: string;
+}
+
+export interface OpenedDoor extends Door {
+  readonly name: DoorName;
+}
+
+const LOOPBACK = "127.0.0.1";
+
+/** `NAME`, `all`, `NAME=HOST`, `NAME=HOST:PORT`, `NAME=HOST:PORT,PORT,PORT` or `NAME=PORT`. */
+export function parseDoor(text: string): readonly DoorRequest[] {
+  const [name = "", place] = splitOnce(text, "=");
+  if (name === "all" && place === undefined) return DOOR_NAMES.map((one) => ({ name: one, ...usual(one) }));
+  const known = DOOR_NAMES.find((one) => one === name);
+  if (known === undefined) {
+    throw new LaboroError("LABORO_BAD_INPUT", `there is no door ${name}: ${DOOR_NAMES.join(", ")} or all`);
+  }
+  return [{ name: known, ...(place === undefined ? usual(known) : placeOf(known, place)) }];
+}
+
+const usual = (name: DoorName): DoorPlace => ({ host: LOOPBACK, ports: KINDS[name].ports });
+
+function placeOf(name: DoorName, text: string): DoorPlace {
+  const found = /^(?:(?:\[(?<v6>[^\]]+)\]|(?<host>[^:,[\]]*[^:,[\]\d][^:,[\]]*))(?::(?=\d)|$))?(?<ports>[\d,]+)?$/.exec(
+    text,
+  );
+  const host = found?.groups?.v6 ?? found?.groups?.host ?? LOOPBACK;
+  const ports = found?.groups?.ports?.split(",").map(Number);
+  const wanted = KINDS[name].ports.length;
+  if (found === null || ports?.some((port) => Number.isNaN(port) || port > 65_535) || text === "") {
+    throw new LaboroError("LABORO_BAD_INPUT", `--door ${name}=${text}: expected ADDRESS, PORT or ADDRESS:PORT`);
+  }
+  if (ports !== undefined && ports.length !== wanted) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `--door ${name}=${text}: this door has ${wanted} ports, not ${ports.length}`,
+    );
+  }
+  return { host, ports: ports ?? KINDS[name].ports };
+}
+
+function splitOnce(text: string, by: string): [string, string | undefined] {
+  const at = text.indexOf(by);
+  return at < 0 ? [text, undefined] : [text.slice(0, at), text.slice(at + by.length)];
+}
+
+/** Those who reach one of these doors are let in without a word: so only this machine does, unless it was said in so many words. */
+export function refuseOpenDoors(doors: readonly DoorRequest[], insecure: boolean): void {
+  for (const { name, host } of doors) {
+    if (insecure || isLoopback(host)) continue;
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `door ${name} has no authentication, and other machines can reach ${host}: --insecure opens it all the same`,
+    );
+  }
+  const twice = doors.find(({ name }, at) => doors.findIndex((other) => other.name === name) !== at);
+  if (twice !== undefined) throw new LaboroError("LABORO_BAD_INPUT", `door ${twice.name} is named twice`);
+}
+
+/** All or none: where one cannot be opened, the others are closed again. */
+export async function openDoors(doors: readonly DoorRequest[], context: DoorContext): Promise<readonly OpenedDoor[]> {
+  const open: OpenedDoor[] = [];
+  try {
+    for (const { name, pool, ...place } of doors) {
+      const openDoor = await KINDS[name].load();
+      const settings = pool === undefined ? context.settings : { ...context.settings, pool };
+      const door = await openDoor({ ...context, settings }, place);
+      open.push({ name, urls: door.urls, close: () => door.close() });
+    }
+    return open;
+  } catch (cause) {
+    await Promise.all(open.map((door) => door.close()));
+    throw cause;
+  }
+}

@@ -1,0 +1,111 @@
+/** Tasks that are calls, at a worker that knows only requests: each is asked of it as one, and the answer is the output and end of the task. */
+import { now } from "../../base/clock.js";
+import type { ErrorCode } from "../../base/errors.js";
+import type { TasksOf } from "../../dispatch/index.js";
+import type { WorkerId } from "../../model/ids.js";
+import type { Entries, Job } from "../../model/job.js";
+import type { Core } from "../core.js";
+
+export interface TaskCall {
+  readonly name: string;
+  readonly service: string;
+  readonly body: Uint8Array;
+  readonly done: (body: Uint8Array, error: ErrorCode | undefined) => void;
+}
+
+const OUTPUT_CHUNK = 32 * 1024;
+const EMPTY = new Uint8Array(0);
+
+interface Task {
+  readonly job: Job["id"];
+  readonly index: number;
+  readonly attempt: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+export class CallTasks {
+  readonly #core: Core;
+  readonly #worker: WorkerId;
+  readonly #timeoutMs: number;
+  readonly #running = new Map<string, Task>();
+
+  /** `timeoutMs` is for jobs without a time limit of their own. */
+  constructor(core: Core, worker: WorkerId, timeoutMs: number) {
+    this.#core = core;
+    this.#worker = worker;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** `give` sends each to the worker, `expired` is told of one that took too long. */
+  begin(
+    { id, recipe, limits }: Job,
+    { first, last, attempt }: TasksOf,
+    entries: Entries | undefined,
+    give: (call: TaskCall) => void,
+    expired: (name: string) => void,
+  ): void {
+    if (recipe.kind !== "call") return;
+    const limit = Math.min(limits.timeLimitMs ?? this.#timeoutMs, 2 ** 31 - 1);
+    for (let index = first; index <= last; index++) {
+      const entry = entries?.[index - first];
+      const name = nameOf(id, index);
+      const started = now();
+      const timer = setTimeout(() => expired(name), limit);
+      this.#running.set(name, { job: id, index, attempt, timer });
+      this.#core.workerStarted(this.#worker, [{ job: id, index, attempt }]);
+      const body =
+        entry === undefined ? (recipe.body ?? EMPTY) : typeof entry === "string" ? Buffer.from(entry) : entry;
+      give({ name, service: recipe.service, body, done: (answer, error) => this.#ended(name, started, answer, error) });
+    }
+  }
+
+  /** Those of these that are running, by name. */
+  among(tasks: readonly TasksOf[]): string[] {
+    const found: string[] = [];
+    for (const { job, first, last } of tasks) {
+      for (const [name, task] of this.#running) {
+        if (task.job === job && task.index >= first && task.index <= last) found.push(name);
+      }
+    }
+    return found;
+  }
+
+  /** It was cancelled: the worker may still be at it, but nobody waits. */
+  giveBack(name: string): void {
+    const task = this.#forget(name);
+    if (task === undefined) return;
+    const { job, index, attempt } = task;
+    this.#core.workerRetracted(this.#worker, [{ job, first: index, last: index, attempt }]);
+  }
+
+  clear(): void {
+    for (const name of [...this.#running.keys()]) this.#forget(name);
+  }
+
+  #ended(name: string, started: number, answer: Uint8Array, error: ErrorCode | undefined): void {
+    const task = this.#forget(name);
+    if (task === undefined) return;
+    const { job, index, attempt } = task;
+    const end = { job, index, attempt, started, ended: now() };
+    if (error !== undefined) {
+      const why = Buffer.from(answer).toString() || error;
+      const timedOut = error === "LABORO_DEADLINE" ? { timedOut: true } : {};
+      this.#core.workerDone(this.#worker, [{ ...end, code: 1, error: why, outputEnd: 0, ...timedOut }], () => {});
+      return;
+    }
+    for (let offset = 0; offset < answer.length; offset += OUTPUT_CHUNK) {
+      const bytes = answer.subarray(offset, offset + OUTPUT_CHUNK);
+      this.#core.workerOutput(this.#worker, { job, index, attempt, stream: "stdout", offset, bytes }, () => {});
+    }
+    this.#core.workerDone(this.#worker, [{ ...end, code: 0, outputEnd: answer.length }], () => {});
+  }
+
+  #forget(name: string): Task | undefined {
+    const task = this.#running.get(name);
+    this.#running.delete(name);
+    clearTimeout(task?.timer);
+    return task;
+  }
+}
+
+const nameOf = (job: Job["id"], index: number): string => `task ${job}.${index}`;

@@ -1,0 +1,201 @@
+/**
+ * How things were, for charts: every five seconds of the last hour in memory, every minute of the last day in the store. A broker keeps an hour of
+ * minutes as one small text under a key of its own, so that brokers of a group add theirs beside each other; what is older than a day is forgotten.
+ */
+
+import { now } from "../../base/clock.js";
+import { asLaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import type { Core } from "../core.js";
+import { oldestWait, workersIn, workIn } from "./load.js";
+import type { Spread } from "./spread.js";
+import type { Tally } from "./tally.js";
+
+/** What a point tells. The first are counts over its time, the others how it was. */
+export const COUNTED = ["succeeded", "failed", "cancelled", "handedOut", "answered", "refused"] as const;
+export const MEASURED = [
+  "waitP50",
+  "waitP95",
+  "oldestWait",
+  "answerP50",
+  "answerP95",
+  "slots",
+  "slotsUsed",
+  "tasksWaiting",
+  "tasksRunning",
+  "workers",
+] as const;
+/** In a group, what every broker has of its own is added up; of the rest the largest is told. */
+const ADDED_UP: readonly Figure[] = [...COUNTED, "slots", "slotsUsed", "tasksRunning", "workers"];
+export const FIGURES = [...COUNTED, ...MEASURED] as const;
+export type Figure = (typeof FIGURES)[number];
+export type Point = { readonly [Name in Figure | "at"]: number };
+
+export const AREA = "history";
+export const TICK_MS = 5_000;
+const TICKS = 720;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+export const KEPT_MS = 24 * HOUR_MS;
+
+/** What has been counted up to the beginning of a point. */
+class Mark {
+  readonly counted: Readonly<Record<(typeof COUNTED)[number], number>>;
+  readonly waits: Spread;
+  readonly answers: Spread;
+
+  constructor(tally: Tally) {
+    this.counted = countedBy(tally);
+    this.waits = tally.waits.copy();
+    this.answers = tally.answers.copy();
+  }
+}
+
+export class History {
+  readonly #core: Core;
+  readonly #log: Log;
+  readonly #ticks: Point[] = [];
+  /** The minutes of this hour, as they stand in the store. */
+  #hour: { readonly start: number; readonly minutes: Point[] };
+  #minute: number;
+  #sinceTick: Mark;
+  #sinceMinute: Mark;
+  #timer: NodeJS.Timeout | undefined;
+  #read: { readonly until: number; readonly points: Promise<readonly Point[]> } | undefined;
+
+  constructor(core: Core, log: Log) {
+    this.#core = core;
+    this.#log = log;
+    this.#sinceTick = new Mark(core.tally);
+    this.#sinceMinute = this.#sinceTick;
+    this.#minute = Math.floor(now() / MINUTE_MS);
+    this.#hour = { start: hourOf(now()), minutes: [] };
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.tick(now()), TICK_MS).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** The last hour, as far as this broker has lived. */
+  recent(): readonly Point[] {
+    return this.#ticks;
+  }
+
+  /** The last day, of all brokers together. Changes once a minute, and is not read more often. */
+  minutes(): Promise<readonly Point[]> {
+    if (this.#read === undefined || this.#read.until <= now()) {
+      const points = this.#readAll();
+      points.catch(() => {
+        this.#read = undefined;
+      });
+      this.#read = { until: now() + MINUTE_MS / 2, points };
+    }
+    return this.#read.points;
+  }
+
+  /** Takes a point; at the end of a minute, resolves when that is stored. */
+  async tick(at: number): Promise<void> {
+    const mark = new Mark(this.#core.tally);
+    this.#ticks.push(pointOf(this.#core, at, this.#sinceTick, mark));
+    if (this.#ticks.length > TICKS) this.#ticks.shift();
+    this.#sinceTick = mark;
+    const minute = Math.floor(at / MINUTE_MS);
+    if (minute === this.#minute) return;
+    const point = pointOf(this.#core, minute * MINUTE_MS, this.#sinceMinute, mark);
+    this.#minute = minute;
+    this.#sinceMinute = mark;
+    try {
+      await this.#keep(point);
+    } catch (cause) {
+      // Work comes before charts: a minute that cannot be written is missing from them.
+      this.#log.info({ code: asLaboroError(cause).code }, "a minute is missing from the history");
+    }
+  }
+
+  async #keep(point: Point): Promise<void> {
+    const start = hourOf(point.at - 1);
+    const begun = start !== this.#hour.start;
+    if (begun) this.#hour = { start, minutes: [] };
+    this.#hour.minutes.push(point);
+    const rows = this.#hour.minutes.map((one) => [one.at, ...FIGURES.map((name) => rounded(one[name]))]);
+    await this.#core.keep(AREA, `${start}.${this.#core.state.epoch}`, JSON.stringify({ figures: FIGURES, rows }));
+    this.#read = undefined;
+    if (begun || this.#hour.minutes.length === 1) await this.#forgetOld(point.at);
+  }
+
+  async #forgetOld(at: number): Promise<void> {
+    for (const { key } of await this.#core.store.kept(AREA)) {
+      if (!(Number(key.split(".", 1)[0]) > at - KEPT_MS - HOUR_MS)) await this.#core.keep(AREA, key, null);
+    }
+  }
+
+  async #readAll(): Promise<readonly Point[]> {
+    const points = new Map<number, Point>();
+    for (const { value } of await this.#core.store.kept(AREA)) {
+      for (const point of pointsIn(value)) {
+        const other = points.get(point.at);
+        points.set(point.at, other === undefined ? point : together(other, point));
+      }
+    }
+    const oldest = now() - KEPT_MS;
+    return [...points.values()].filter(({ at }) => at > oldest).sort((a, b) => a.at - b.at);
+  }
+}
+
+const hourOf = (at: number): number => Math.floor(at / HOUR_MS) * HOUR_MS;
+const rounded = (value: number): number => Math.round(value * 10) / 10;
+
+const countedBy = ({ ended, handedOut, answered, refused }: Tally) => ({ ...ended, handedOut, answered, refused });
+
+function pointOf(core: Core, at: number, before: Mark, after: Mark): Point {
+  const waits = after.waits.since(before.waits);
+  const answers = after.answers.since(before.answers);
+  const { workers, slots } = workersIn(core);
+  const { tasks } = workIn(core);
+  const counts = COUNTED.map((name) => [name, after.counted[name] - before.counted[name]]);
+  return {
+    ...(Object.fromEntries(counts) as Record<(typeof COUNTED)[number], number>),
+    at,
+    waitP50: waits.quantile(0.5),
+    waitP95: waits.quantile(0.95),
+    oldestWait: oldestWait(core, now()),
+    answerP50: answers.quantile(0.5),
+    answerP95: answers.quantile(0.95),
+    slots: slots.total,
+    slotsUsed: slots.total - slots.free,
+    tasksWaiting: tasks.waiting,
+    tasksRunning: tasks.running,
+    workers: workers.connected,
+  };
+}
+
+/** What another version has written may have other figures; a text that is none of ours has no points. */
+function pointsIn(value: string): Point[] {
+  let kept: { readonly figures?: readonly string[]; readonly rows?: readonly (readonly number[])[] };
+  try {
+    kept = JSON.parse(value) as typeof kept;
+  } catch {
+    return [];
+  }
+  const { figures = [], rows = [] } = kept;
+  const places = FIGURES.map((name) => [name, figures.indexOf(name) + 1] as const);
+  return rows.map((row) => ({
+    ...(Object.fromEntries(places.map(([name, at]) => [name, at === 0 ? 0 : (row[at] ?? 0)])) as Record<
+      Figure,
+      number
+    >),
+    at: row[0] ?? 0,
+  }));
+}
+
+function together(a: Point, b: Point): Point {
+  const both = FIGURES.map((name) => [
+    name,
+    ADDED_UP.includes(name) ? a[name] + b[name] : Math.max(a[name], b[name]),
+  ]) as [Figure, number][];
+  return { ...(Object.fromEntries(both) as Record<Figure, number>), at: a.at };
+}

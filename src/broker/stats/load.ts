@@ -1,0 +1,59 @@
+/** How much there is to do and who is there to do it, counted now. A walk over open jobs and workers: for who asks once in a while. */
+import type { JobState } from "../../dispatch/state.js";
+import { finishedCount } from "../../model/job.js";
+import type { Core } from "../core.js";
+
+/** `elsewhere`: tasks of jobs at workers of other brokers. */
+export function workIn(core: Core, elsewhere: ReadonlyMap<number, number> = new Map()) {
+  const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
+  const tasks = { waiting: 0, running: 0 };
+  for (const open of core.state.jobs.values()) {
+    const { id, job } = open;
+    const out = open.out + (elsewhere.get(id) ?? 0);
+    jobs[stageOf({ held: open.held, blockedBy: open.blockedBy, out })]++;
+    const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
+    tasks.running += Math.min(out, left);
+    tasks.waiting += Math.max(0, left - out);
+  }
+  return { jobs, tasks };
+}
+
+export const stageOf = ({
+  held,
+  blockedBy,
+  out,
+}: Pick<JobState, "held" | "blockedBy" | "out">): "held" | "blocked" | "waiting" | "running" =>
+  held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting";
+
+export function workersIn(core: Core) {
+  const workers = { connected: 0, away: 0, draining: 0 };
+  const slots = { total: 0, free: 0 };
+  for (const { connected, draining, profile, free } of core.state.workers.values()) {
+    workers[connected ? "connected" : "away"]++;
+    if (draining) workers.draining++;
+    if (!connected) continue;
+    slots.total += profile.total.slots;
+    slots.free += Math.max(0, free.slots ?? 0);
+  }
+  return { workers, slots };
+}
+
+export function requestsIn(core: Core): { waiting: number; running: number } {
+  let waiting = 0;
+  for (const { forRequests, requests } of core.state.signatures.values()) if (forRequests) waiting += requests.size;
+  return { waiting, running: core.state.requests.size - waiting };
+}
+
+/**
+ * For how long the work has been waiting that waits longest, of what could be handed out; 0 where none does. What is held or waits for
+ * another job begins to wait when that is over: it is remembered here, so that this is to be asked often enough.
+ */
+export function oldestWait(core: Core, now: number): number {
+  let oldest = now;
+  for (const open of core.state.jobs.values()) {
+    const stage = stageOf(open);
+    if (stage === "held" || stage === "blocked") core.tally.notBefore(open.id, now);
+    else if (open.ready > 0 || open.more) oldest = Math.min(oldest, core.tally.readySince(open.job));
+  }
+  return Math.max(0, now - oldest);
+}

@@ -1,0 +1,78 @@
+/** What fuq's client asks about workers: those that speak fuq, through whichever door. */
+import type { Core } from "../../../../broker/core.js";
+import type { WorkerState } from "../../../../dispatch/state.js";
+import type { Fields } from "./exchange.js";
+import type { NodeInfo, Nodes } from "./nodes.js";
+
+interface NodeEntry {
+  readonly node: string;
+  readonly pid: number;
+  readonly session: string;
+  readonly unique_name: string;
+  readonly tags?: readonly string[];
+  readonly nproc: number;
+}
+
+/** Those that are connected, or with `cookie_list` all whose cookie is good. The original's empty list is null. */
+export async function nodesList(core: Core, nodes: Nodes, given: Fields): Promise<NodeEntry[] | null> {
+  const session = await nodes.session();
+  const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
+  const connected = fuqWorkers(core).filter(({ connected }) => connected);
+  const entries = given.flag("cookie_list")
+    ? Array.from(known.values(), (info) => entryOf(info, session))
+    : connected.map((worker) => entryOf(known.get(worker.profile.id) ?? infoOf(worker), session));
+  return entries.length === 0 ? null : entries;
+}
+
+const fuqWorkers = (core: Core): WorkerState[] =>
+  [...core.state.workers.values()].filter(({ profile }) => profile.protocol.startsWith("fuq"));
+
+const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: string): NodeEntry => ({
+  node,
+  pid,
+  session,
+  unique_name: uniqueName,
+  ...(tags.length === 0 ? {} : { tags }),
+  nproc,
+});
+
+/** One that came by another door has said no more of itself than its slots. */
+const infoOf = ({ profile: { name, tags, total, address = name } }: WorkerState): NodeInfo => ({
+  node: address,
+  pid: 0,
+  uniqueName: name,
+  tags,
+  nproc: total.slots,
+});
+
+/** They end what they run, and go. A name that is not known is no mistake: it may be gone already. */
+export async function nodesShutdown(core: Core, nodes: Nodes, given: Fields): Promise<object> {
+  const names = new Set(given.texts("uniq_names"));
+  for (const name of names) {
+    const node = await nodes.named(name);
+    // One that is away is told when it comes back.
+    if (node !== undefined) node.stopping = true;
+  }
+  stop(
+    core,
+    fuqWorkers(core).filter(({ profile }) => names.has(profile.name)),
+  );
+  return {};
+}
+
+/**
+ * All workers that speak fuq are stopped. The broker goes on: it may have work of others, and who has fuq's password is not its
+ * operator.
+ */
+export async function shutdown(core: Core, nodes: Nodes): Promise<object> {
+  for (const node of await nodes.all()) node.stopping = true;
+  stop(core, fuqWorkers(core));
+  return {};
+}
+
+function stop(core: Core, workers: readonly WorkerState[]): void {
+  for (const { profile } of workers) {
+    core.workerDrains(profile.id);
+    core.portOf(profile.id)?.stop();
+  }
+}

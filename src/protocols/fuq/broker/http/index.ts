@@ -1,0 +1,242 @@
+/**
+ * fuq over HTTP: /hello and cookies for workers, work for those that ask for it question by question, and all that fuq's client asks. The
+ * password of it all is a token of this broker, commonly the one of role `fuq`.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { asLaboroError, type ErrorCode } from "../../../../base/errors.js";
+import { type Gate, isRefusal } from "../../../../broker/access/gate.js";
+import { mayDo, type Role } from "../../../../broker/access/roles.js";
+import type { DoorContext } from "../../../../broker/listeners/door.js";
+import { type OperationOutput, perform } from "../../../../broker/operations/index.js";
+import type { BrokerFace } from "../../../../broker/operations/operation.js";
+import { JobId } from "../../../../model/ids.js";
+import { type Ask, jobClear, jobList, jobNew, jobState } from "./client-jobs.js";
+import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
+import { answerJson, answerText, badRequest, Fields, question, Refused } from "./exchange.js";
+import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
+import { PollingWorker } from "./polling.js";
+import type { Asking, Work } from "./questions.js";
+import { Upgrades } from "./upgrade.js";
+
+export interface FuqHttpParts extends DoorContext {
+  readonly gate: Gate;
+  readonly face: BrokerFace;
+}
+
+const PERSISTENT = "/node/persistent";
+const LONGEST_NAME = 256;
+const MOST_TAGS = 100;
+/** More processors than the wire of fuq can count. */
+const MOST_PROCESSORS = 65_535;
+
+/** What a polling worker is answered when it is to stop. */
+const STOP = [
+  {
+    task: -1,
+    job_id: 0,
+    name: "::stop::",
+    num_tasks: 0,
+    working_dir: "",
+    logging_dir: "",
+    command: "",
+    status: "waiting",
+  },
+] as const;
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+export class FuqHttp {
+  readonly #parts: FuqHttpParts;
+  readonly #nodes: Nodes;
+  /** For as long as the node is known. */
+  readonly #polling = new WeakMap<FuqNode, PollingWorker>();
+  readonly #posts: ReadonlyMap<string, Answer>;
+  readonly #upgrades: Upgrades;
+
+  constructor(parts: FuqHttpParts) {
+    const { core } = parts;
+    const nodes = new Nodes(core);
+    this.#parts = parts;
+    this.#nodes = nodes;
+    this.#upgrades = new Upgrades(parts, (request) => this.#nodeOf(request));
+    this.#posts = new Map<string, Answer>([
+      ["/hello", (request, response) => this.#hello(request, response)],
+      ["/node/reauth", (request, response) => this.#reauth(request, response)],
+      ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.whole("nproc"), asking))],
+      ["/job/update", this.#forWorker(update)],
+      // Where older workers tell it.
+      ["/job/status", this.#forWorker(update)],
+      ["/client/job/new", this.#forClient(jobNew)],
+      ["/client/job/list", this.#forClient(jobList)],
+      ["/client/job/state", this.#forClient(jobState)],
+      ["/client/job/clear", this.#forClient(jobClear)],
+      ["/client/nodes/list", this.#forClient((_ask, given) => nodesList(core, nodes, given))],
+      ["/client/nodes/shutdown", this.#forClient((_ask, given) => nodesShutdown(core, nodes, given))],
+      ["/client/shutdown", this.#forClient(() => shutdown(core, nodes))],
+    ]);
+  }
+
+  /** A WebSocket without a subprotocol, on its path. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    return this.#upgrades.upgrade(request, socket, head);
+  }
+
+  /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
+  async #nodeOf(request: IncomingMessage): Promise<FuqNode> {
+    await this.#refuseMisplaced(request);
+    return this.#nodes.ofCookie(request.headers.cookie);
+  }
+
+  async answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+    try {
+      await this.#refuseMisplaced(request);
+      const answering = path === PERSISTENT ? this.#persistent : this.#posts.get(path);
+      if (answering === undefined) throw new Refused(404, "404 page not found");
+      const { method } = request;
+      if (method !== (path === PERSISTENT ? "GET" : "POST")) throw new Refused(405, `405 method ${method} not allowed`);
+      await answering(request, response);
+    } catch (cause) {
+      this.#refuse(request, response, path, cause);
+    }
+  }
+
+  #refuse(request: IncomingMessage, response: ServerResponse, path: string, cause: unknown): void {
+    const refused = cause instanceof Refused ? cause : this.#refusal(request, path, cause);
+    if (response.headersSent) response.destroy();
+    else answerText(response, refused);
+  }
+
+  #refusal(request: IncomingMessage, path: string, cause: unknown): Refused {
+    const { code, message } = asLaboroError(cause);
+    this.#complain(request, code, `${path}: ${message}`);
+    if (code === "LABORO_NO_SUCH_JOB" || code === "LABORO_BAD_INPUT") return new Refused(400);
+    return new Refused(code === "LABORO_FORBIDDEN" ? 403 : 500);
+  }
+
+  #complain(request: IncomingMessage, code: ErrorCode, why: string): void {
+    this.#parts.complaints.about("main", request.socket.remoteAddress ?? "unknown", code, why);
+  }
+
+  async #refuseMisplaced(request: IncomingMessage): Promise<void> {
+    const misplaced = this.#parts.gate.refusalOfPlace(request);
+    if (misplaced === undefined) return;
+    await misplaced.after;
+    throw new Refused(misplaced.status, misplaced.why);
+  }
+
+  /** The role of the token that was given as a password. */
+  async #admit(request: IncomingMessage, password: string, needed: "worker" | "client"): Promise<Role> {
+    const admitted = this.#parts.gate.admitToken(request, password);
+    if (isRefusal(admitted)) {
+      await admitted.after;
+      this.#complain(request, admitted.code, "the password is not a token of this broker");
+      if (admitted.status === 429) throw new Refused(429, admitted.why);
+    } else if (mayDo(admitted.role, needed)) return admitted.role;
+    throw new Refused(403);
+  }
+
+  async #hello(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const given = await question(request);
+    const info = nodeInfo(given);
+    await this.#admit(request, given.text("auth"), "worker");
+    const { node, cookie } = await this.#nodes.welcome(info);
+    await this.#greet(response, node, cookie);
+  }
+
+  async #reauth(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const given = await question(request);
+    const hello = given.inner("msg") ?? new Fields({});
+    const info = nodeInfo(hello);
+    await this.#admit(request, hello.text("auth"), "worker");
+    const { node, cookie } = await this.#nodes.renew(given.text("cookie"), info);
+    await this.#greet(response, node, cookie);
+  }
+
+  async #greet(response: ServerResponse, { info }: FuqNode, cookie: string): Promise<void> {
+    const Session = await this.#nodes.session();
+    answerJson(response, { Name: info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
+  }
+
+  /** A WebSocket comes by another way: this is a plain question, and there is no answer to it. */
+  readonly #persistent: Answer = async (request) => {
+    await this.#nodes.ofCookie(request.headers.cookie);
+    throw badRequest();
+  };
+
+  #forWorker(find: (worker: PollingWorker, given: Fields, asking: Asking) => Promise<Work>): Answer {
+    return async (request, response) => {
+      const envelope = await question(request);
+      const node = await this.#nodes.ofCookie(request.headers.cookie, envelope.text("cookie"));
+      // Older workers put what they ask in an envelope, and some their cookie nowhere else.
+      const given = envelope.inner("msg") ?? envelope;
+      const worker = this.#pollingWorker(node);
+      // The door closes what is idle for long; this one is looked at to see whether the worker lives.
+      response.once("finish", () => request.socket.setTimeout(0));
+      const work = await find(worker, given, { socket: request.socket, gone: goneSignal(response) });
+      if (response.destroyed) worker.notSent(work);
+      else {
+        response.once("close", () => {
+          if (!response.writableFinished) worker.notSent(work);
+        });
+        answerJson(response, work === "stop" ? STOP : work);
+      }
+    };
+  }
+
+  #pollingWorker(node: FuqNode): PollingWorker {
+    const { core, settings } = this.#parts;
+    const known = this.#polling.get(node);
+    if (known !== undefined) return known;
+    const worker = new PollingWorker(core, node, settings.pool);
+    this.#polling.set(node, worker);
+    return worker;
+  }
+
+  #forClient(act: (ask: Ask, given: Fields) => Promise<unknown>): Answer {
+    return async (request, response) => {
+      const given = await question(request);
+      const role = await this.#admit(request, given.inner("auth")?.text("password") ?? "", "client");
+      answerJson(response, await act(this.#asking(role, response), given.inner("msg") ?? new Fields({})));
+    };
+  }
+
+  #asking(role: Role, response: ServerResponse): Ask {
+    const { core, face: broker } = this.#parts;
+    const context = { role, broker, gone: goneSignal(response) };
+    return async (name, input) => (await perform(core, name, input, context)) as OperationOutput<typeof name>;
+  }
+}
+
+async function update(worker: PollingWorker, given: Fields, asking: Asking): Promise<Work> {
+  const told = {
+    job: JobId(given.whole("job_id")),
+    index: given.whole("task") - 1,
+    success: given.flag("success"),
+    status: given.text("status"),
+  };
+  const work = await worker.update(told, given.inner("newjob")?.whole("nproc"), asking);
+  // The original knows ::stop:: only where it has asked and told nothing; here it would run it. It asks when it is given nothing.
+  return work === "stop" ? [] : work;
+}
+
+function nodeInfo(given: Fields): NodeInfo {
+  const info = {
+    node: given.text("node"),
+    pid: given.whole("pid"),
+    uniqueName: given.text("unique_name"),
+    tags: given.texts("tags"),
+    nproc: given.whole("nproc"),
+  };
+  const names = [info.node, info.uniqueName, ...info.tags];
+  if (info.node === "" || names.some((name) => name.length > LONGEST_NAME)) throw badRequest();
+  if (info.tags.length > MOST_TAGS || info.nproc < 0 || info.nproc > MOST_PROCESSORS) throw badRequest();
+  return info;
+}
+
+/** Aborted when nobody waits for the answer any more. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once("close", () => gone.abort());
+  return gone.signal;
+}

@@ -1,0 +1,208 @@
+/**
+ * Workers that have said /hello: their names, and the cookies by which they are known again. Both outlive the broker. Of a cookie only its
+ * digest is kept, so that who reads the store cannot pass for a worker.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { now } from "../../../../base/clock.js";
+import type { Core } from "../../../../broker/core.js";
+import { WorkerId } from "../../../../model/ids.js";
+import { Refused } from "./exchange.js";
+
+/** What a worker says of itself; `uniqueName` is what the foreman calls it. */
+export interface NodeInfo {
+  readonly node: string;
+  readonly pid: number;
+  readonly uniqueName: string;
+  readonly tags: readonly string[];
+  readonly nproc: number;
+}
+
+export interface FuqNode {
+  readonly id: WorkerId;
+  readonly info: NodeInfo;
+  /** It was asked to stop, and is told so whenever it comes. */
+  stopping: boolean;
+  /** It waits for ever for an answer that was lost: it is of no use until it is started anew, under another name. */
+  hangs?: boolean;
+}
+
+interface Known extends FuqNode {
+  info: NodeInfo;
+  digest: string;
+  expires: number;
+}
+
+type Kept = Pick<Known, "info" | "digest" | "expires">;
+
+const AREA = "fuq-cookie";
+const SESSION_AREA = "fuq-session";
+const COOKIE = "fuq_foreman_auth";
+const DAY = 86_400_000;
+const COOKIE_MS = 14 * DAY;
+const LONGEST_COOKIE = 128;
+/** Nodes that are remembered. Beyond it the one that would expire first goes, unless it is at work. */
+const MOST_NODES = 10_000;
+/** How often the store is asked about cookies that are not known here: another broker may have given them. */
+const LOOK_AGAIN_MS = 1_000;
+
+export class Nodes {
+  readonly #core: Core;
+  readonly #byName = new Map<string, Known>();
+  readonly #byDigest = new Map<string, Known>();
+  #loading: Promise<void> | undefined;
+  #loadedAt = Number.NEGATIVE_INFINITY;
+  #session: Promise<string> | undefined;
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /** A name for the foreman as such, the same for as long as its data lasts. */
+  session(): Promise<string> {
+    this.#session ??= this.#findSession();
+    return this.#session;
+  }
+
+  async #findSession(): Promise<string> {
+    const { kept } = await this.#core.keep(SESSION_AREA, "session", newSecret(), 0);
+    const [found] = await this.#core.store.kept(SESSION_AREA);
+    if (found === undefined) throw new Error(`no session was kept (${kept})`);
+    return found.value;
+  }
+
+  async all(): Promise<readonly FuqNode[]> {
+    await this.#load();
+    return [...this.#byName.values()].filter(({ expires }) => expires > now());
+  }
+
+  async named(uniqueName: string): Promise<FuqNode | undefined> {
+    await this.#load();
+    return this.#byName.get(uniqueName);
+  }
+
+  /** A worker's first word. Its name is made unique where it brings none of its own. */
+  async welcome(given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
+    await this.#load();
+    await this.#makeRoom();
+    const base = `${given.node}:${given.pid}`;
+    const own = given.uniqueName !== "" && given.uniqueName !== given.node;
+    const cookie = newSecret();
+    for (let number = own ? 0 : 1; ; number++) {
+      const uniqueName = number === 0 ? given.uniqueName : `${base}:${number}`;
+      const known: Known = newlyKnown({ ...given, uniqueName }, digestOf(cookie));
+      // Kept only if nobody has the name: another broker may have given it a moment ago.
+      if (!this.#byName.has(uniqueName) && (await this.#keep(known, 0))) return { node: known, cookie };
+    }
+  }
+
+  /** A new cookie for a worker that has one. */
+  async renew(cookie: string, given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
+    const known = await this.#find(cookie);
+    const same = known?.info.node === given.node && known.info.uniqueName === given.uniqueName;
+    if (known === undefined || !same) throw new Refused(403);
+    const renewed = newSecret();
+    this.#byDigest.delete(known.digest);
+    Object.assign(known, { info: given, digest: digestOf(renewed), expires: now() + COOKIE_MS });
+    await this.#keep(known);
+    return { node: known, cookie: renewed };
+  }
+
+  /** Whose cookie this is, in a header or told otherwise. Refuses with 401 where there is none, with 403 where it is not known. */
+  async ofCookie(header: string | undefined, told = ""): Promise<FuqNode> {
+    const cookie = cookieIn(header) ?? (told === "" ? undefined : told);
+    if (cookie === undefined) throw new Refused(401, "missing session cookie");
+    if (cookie.length > LONGEST_COOKIE) throw new Refused(401, "cannot validate cookie");
+    const known = await this.#find(cookie);
+    if (known === undefined) throw new Refused(403, "cannot validate cookie");
+    // A worker asks for no new one while it works; the day it is cut off the old one must still do.
+    if (known.expires - now() < COOKIE_MS - DAY) {
+      known.expires = now() + COOKIE_MS;
+      await this.#keep(known);
+    }
+    return known;
+  }
+
+  async #find(cookie: string): Promise<Known | undefined> {
+    const digest = digestOf(cookie);
+    if (!this.#byDigest.has(digest)) await this.#load(true);
+    const known = this.#byDigest.get(digest);
+    return known !== undefined && known.expires > now() ? known : undefined;
+  }
+
+  async #keep(known: Known, version?: number): Promise<boolean> {
+    const { info, digest, expires } = known;
+    const value = JSON.stringify({ info, digest, expires } satisfies Kept);
+    const { kept } = await this.#core.keep(AREA, info.uniqueName, value, version);
+    if (kept) this.#remember(known);
+    return kept;
+  }
+
+  #remember(known: Known): void {
+    const before = this.#byName.get(known.info.uniqueName);
+    if (before !== undefined) this.#byDigest.delete(before.digest);
+    this.#byName.set(known.info.uniqueName, known);
+    this.#byDigest.set(known.digest, known);
+  }
+
+  /** Once; with `again`, once more where the store is shared and was not asked just now. */
+  async #load(again = false): Promise<void> {
+    const stale = again && this.#core.store.shared && now() - this.#loadedAt > LOOK_AGAIN_MS;
+    if (this.#loading === undefined || stale) {
+      this.#loadedAt = now();
+      this.#loading = this.#read();
+    }
+    await this.#loading;
+  }
+
+  async #read(): Promise<void> {
+    for (const { key, value } of await this.#core.store.kept(AREA)) {
+      const { info, digest, expires } = JSON.parse(value) as Kept;
+      const known = this.#byName.get(key) ?? newlyKnown(info, digest);
+      this.#byDigest.delete(known.digest);
+      this.#remember(Object.assign(known, { info, digest, expires }));
+    }
+  }
+
+  async #makeRoom(): Promise<void> {
+    const ended = [...this.#byName.values()].filter(({ expires }) => expires <= now());
+    for (const known of ended) await this.#forget(known);
+    if (this.#byName.size < MOST_NODES) return;
+    const { workers } = this.#core.state;
+    const idle = [...this.#byName.values()].filter(({ id }) => !workers.has(id));
+    const [oldest] = idle.sort((a, b) => a.expires - b.expires);
+    if (oldest === undefined) throw new Refused(500);
+    await this.#forget(oldest);
+  }
+
+  async #forget(known: Known): Promise<void> {
+    this.#byName.delete(known.info.uniqueName);
+    this.#byDigest.delete(known.digest);
+    await this.#core.keep(AREA, known.info.uniqueName, null);
+  }
+}
+
+const newlyKnown = (info: NodeInfo, digest: string): Known => ({
+  id: WorkerId(`fuq:${info.uniqueName}`),
+  info,
+  digest,
+  expires: now() + COOKIE_MS,
+  stopping: false,
+});
+
+/** 22 characters of base64, as the original's cookies have. */
+const newSecret = (): string => randomBytes(16).toString("base64").slice(0, 22);
+
+const digestOf = (cookie: string): string => createHash("sha256").update(cookie).digest("base64");
+
+export function setCookie(cookie: string): string {
+  const expires = new Date(now() + COOKIE_MS).toUTCString();
+  return `${COOKIE}=${cookie}; Path=/; Expires=${expires}; HttpOnly`;
+}
+
+function cookieIn(header: string | undefined): string | undefined {
+  for (const one of header?.split(";") ?? []) {
+    const [name, ...rest] = one.trim().split("=");
+    if (name === COOKIE) return rest.join("=").replace(/^"(.*)"$/, "$1");
+  }
+  return undefined;
+}

@@ -1,0 +1,113 @@
+/** A worker on a WebSocket, as the original programs speak: it is known by its cookie, it speaks first, and it comes back. */
+import type { WebSocket } from "ws";
+import { asLaboroError } from "../../../base/errors.js";
+import type { DoorContext } from "../../../broker/listeners/door.js";
+import { SessionId } from "../../../model/ids.js";
+import { DEFAULT_POOL } from "../../../model/recipe.js";
+import { decodeMessage, encodeMessage } from "../codec.js";
+import { shown } from "../shown.js";
+import type { FuqNode } from "./http/nodes.js";
+import { GRACE_MS } from "./http/polling.js";
+import type { ForemanOptions, Transport } from "./parts.js";
+import { ForemanSession } from "./session.js";
+import { FIRST_WORD_MS, UNREAD_LIMIT } from "./stream.js";
+
+const PROTOCOL = "fuq 2 (WebSocket)";
+/** How often the worker is asked whether it is there, and how often it may not answer. */
+const PING_MS = 60_000;
+const PINGS_MISSED = 2;
+
+export interface FuqLink {
+  close(code: number, reason: string): void;
+}
+
+export interface FuqLinkOptions extends Partial<ForemanOptions> {
+  readonly pingMs?: number;
+}
+
+/** `node` is the worker whose cookie came with the upgrade. */
+export function acceptFuqWebSocket(
+  context: DoorContext,
+  node: FuqNode,
+  webSocket: WebSocket,
+  address: string,
+  { pingMs = PING_MS, ...options }: FuqLinkOptions = {},
+): FuqLink {
+  const { core, log, complaints, conversations, settings } = context;
+  const { id, info } = node;
+  // The original ends when this has happened to it five times in a row.
+  if (node.hangs === true) webSocket.close(1008, "it waits for an answer that was lost");
+  const conversation = conversations.begin(PROTOCOL, address);
+  const complain = (why: string): void => complaints.about("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
+  const transport: Transport = {
+    send: (message) => {
+      if (webSocket.readyState !== webSocket.OPEN) return;
+      conversation.said(() => shown(message));
+      webSocket.send(encodeMessage(message));
+      if (webSocket.bufferedAmount <= UNREAD_LIMIT) return;
+      complain(`it does not read: ${webSocket.bufferedAmount} bytes wait for it`);
+      webSocket.terminate();
+    },
+    close: (code, reason) => webSocket.close(code, reason.slice(0, 100)),
+  };
+  const session = new ForemanSession(
+    {
+      core,
+      log,
+      transport,
+      complain,
+      known: id,
+      identify: () => {
+        const { uniqueName: name, tags } = info;
+        return { id, session: SessionId(name), name, tags, resumable: true, stopping: node.stopping };
+      },
+      profile: { protocol: PROTOCOL, pool: settings.pool ?? DEFAULT_POOL, address, graceMs: GRACE_MS },
+      hangs: () => {
+        node.hangs = true;
+      },
+      named: (name) => conversation.named(name),
+    },
+    { greeting: "worker", original: true, ...options },
+  );
+  const silent = setTimeout(() => {
+    if (!session.joined) webSocket.close(1008, "it has not said HELLO");
+  }, FIRST_WORD_MS);
+  const stopPinging = ping(webSocket, `f2w_${info.uniqueName}`, pingMs);
+  webSocket.on("message", (data, isBinary) => {
+    if (!isBinary) {
+      complain("a message of text");
+      webSocket.close(1003, "binary messages only");
+      return;
+    }
+    try {
+      const message = decodeMessage(data as Buffer);
+      conversation.heard(() => shown(message));
+      session.onMessage(message);
+    } catch (cause) {
+      complain(asLaboroError(cause).message);
+      webSocket.close(1002, "not a message of fuq");
+    }
+  });
+  webSocket.on("error", (error) => log.info({ peer: address, error: error.message }, "a connection failed"));
+  webSocket.once("close", () => {
+    clearTimeout(silent);
+    stopPinging();
+    conversation.end();
+    session.onClose();
+  });
+  session.start();
+  return transport;
+}
+
+function ping(webSocket: WebSocket, tag: string, everyMs: number): () => void {
+  let count = 0;
+  let missed = 0;
+  webSocket.on("pong", () => {
+    missed = 0;
+  });
+  const timer = setInterval(() => {
+    if (++missed > PINGS_MISSED) webSocket.close(1001, "two pings were not answered");
+    else webSocket.ping(`PING:${tag}:${++count}`);
+  }, everyMs);
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,158 @@
+/** WebSockets at the main door: our own link, on which workers JOIN and clients say HELLO. */
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { WebSocketServer } from "ws";
+import { LaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
+import { type Gate, isRefusal } from "../../../broker/access/gate.js";
+import { mayDo, type Role } from "../../../broker/access/roles.js";
+import type { Core } from "../../../broker/core.js";
+import type { BrokerFace } from "../../../broker/operations/operation.js";
+import { type CloseReason, Connection, SERVER_OPTIONS } from "../connection.js";
+import {
+  type FromClient,
+  type FromWorker,
+  LINK_VERSION,
+  SUBPROTOCOL,
+  type ToClient,
+  type ToWorker,
+} from "../messages.js";
+import { ClientSession } from "./client-session.js";
+import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
+
+export const LINK_PATH = "/node/persistent";
+/** Who opens a link says who it is within this time. */
+const FIRST_WORD_MS = 10_000;
+
+type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
+
+export interface LinkOptions extends WorkerSessionOptions {
+  readonly log: Log;
+}
+
+export class Links {
+  readonly #core: Core;
+  readonly #gate: Gate;
+  readonly #face: BrokerFace;
+  readonly #options: LinkOptions;
+  readonly #sockets = new WebSocketServer(SERVER_OPTIONS);
+  readonly #open = new Set<Caller>();
+
+  constructor(core: Core, gate: Gate, face: BrokerFace, options: LinkOptions) {
+    this.#core = core;
+    this.#gate = gate;
+    this.#face = face;
+    this.#options = options;
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on("error", () => socket.destroy());
+    const offered = request.headers["sec-websocket-protocol"]?.split(",").map((name) => name.trim()) ?? [];
+    if (request.url !== LINK_PATH) {
+      refuse(socket, "404 Not Found", "there is nothing here");
+    } else if (!offered.includes(SUBPROTOCOL)) {
+      refuse(socket, "426 Upgrade Required", `this door speaks ${SUBPROTOCOL}`);
+    } else {
+      const admitted = this.#gate.admit(request, false);
+      if (isRefusal(admitted)) void admitted.after.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
+      else this.#accept(request, socket, head, admitted.role);
+    }
+  }
+
+  #accept(request: IncomingMessage, socket: Duplex, head: Buffer, role: Role): void {
+    this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
+      const { log } = this.#options;
+      const transport = request.socket as Socket;
+      transport.setNoDelay(true);
+      const address = transport.remoteAddress ?? "unknown";
+      const conversation = this.#face.conversations.begin(SUBPROTOCOL, address);
+      const silent = setTimeout(
+        () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
+        FIRST_WORD_MS,
+      );
+      const connection: Caller = new Connection(
+        webSocket,
+        { from: "caller", transport, log, conversation },
+        {
+          onMessages: (batch) => {
+            clearTimeout(silent);
+            const [first] = batch;
+            if (first?.type === "JOIN" || first?.type === "HELLO") conversation.named(first.name);
+            this.#firstFrame(connection, batch, role, address);
+          },
+          onClose: () => {
+            clearTimeout(silent);
+            this.#open.delete(connection);
+          },
+        },
+      );
+      this.#open.add(connection);
+    });
+  }
+
+  /** The first message says who calls; the session takes the connection from there. */
+  #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role, address: string): void {
+    const [first, ...rest] = batch;
+    if (first?.type === "JOIN") {
+      if (!mayDo(role, "worker"))
+        throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
+      const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
+      const session = new WorkerSession(this.#core, link, first, { ...this.#options, address });
+      session.onMessages(rest as FromWorker[]);
+    } else if (first?.type === "HELLO") {
+      const { broker, heartbeatMs } = this.#options;
+      const link = connection.handOver<FromClient, ToClient>(this.#listener(connection, () => session));
+      const session = new ClientSession(this.#core, this.#face, { role, name: first.name }, link);
+      if (first.version !== LINK_VERSION) {
+        throw new LaboroError(
+          "LABORO_VERSION",
+          `the client speaks link version ${first.version}, this broker ${LINK_VERSION}`,
+        );
+      }
+      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs });
+      session.tellGroup();
+      link.startHeartbeat(heartbeatMs);
+      session.onMessages(rest as FromClient[]);
+    } else {
+      throw new LaboroError("LABORO_BAD_MESSAGE", `${first?.type ?? "nothing"} came first, expected JOIN or HELLO`);
+    }
+  }
+
+  #listener<In>(
+    connection: Caller,
+    session: () => { onMessages(batch: readonly In[]): void; onClose(reason: CloseReason): void },
+  ): { onMessages: (batch: readonly In[]) => void; onClose: (reason: CloseReason) => void } {
+    return {
+      onMessages: (batch) => session().onMessages(batch),
+      onClose: (reason) => {
+        this.#open.delete(connection);
+        session().onClose(reason);
+      },
+    };
+  }
+
+  /** Says goodbye to all. */
+  close(): void {
+    for (const connection of this.#open) connection.close(1001, "the broker is stopping");
+  }
+
+  /** Leaves those that did not say goodbye. */
+  terminate(): void {
+    for (const socket of this.#sockets.clients) socket.terminate();
+  }
+}
+
+const STATUS = {
+  401: "401 Unauthorized",
+  403: "403 Forbidden",
+  421: "421 Misdirected Request",
+  429: "429 Too Many Requests",
+} as const;
+
+function refuse(socket: Duplex, status: string, why: string): void {
+  const body = `${why}\n`;
+  const length = Buffer.byteLength(body);
+  const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
+  socket.end(head + body);
+}

@@ -1,0 +1,232 @@
+/**
+ * A worker of ours, at the broker.
+ *
+ *   joining   JOIN has come; its claims are being put right with what it says it holds
+ *   working   WELCOME was sent: tasks, calls and results flow, none waits for another
+ *   leaving   the worker has said LEAVING: nothing new goes to it, its close is an orderly stop
+ *   closed    the core has been told; late messages are dropped
+ */
+import { now } from "../../../base/clock.js";
+import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import type { Core, WorkerPort } from "../../../broker/core.js";
+import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import { type JobId, RequestId } from "../../../model/ids.js";
+import type { Entries, Job } from "../../../model/job.js";
+import { configFor, readSettings } from "../../../model/worker-settings.js";
+import type { CloseReason, Connection } from "../connection.js";
+import { type FromWorker, type Join, LINK_VERSION, RECIPES_REMEMBERED, type ToWorker } from "../messages.js";
+
+export interface WorkerSessionOptions {
+  readonly broker: string;
+  readonly heartbeatMs: number;
+  /** Bytes of output under way per worker. */
+  readonly outputWindow: number;
+  /** Where the worker connects from. */
+  readonly address?: string;
+}
+
+export class WorkerSession implements WorkerPort {
+  readonly #core: Core;
+  readonly #connection: Connection<FromWorker, ToWorker>;
+  readonly #options: WorkerSessionOptions;
+  readonly #recipesSent = new Set<JobId>();
+  #profile: WorkerProfile;
+  #state: "joining" | "working" | "leaving" | "closed" = "joining";
+  #unlisten: readonly (() => void)[] = [];
+  #urlsTold = "";
+  /** What came while the claims were put right. */
+  #early: FromWorker[] = [];
+  /** Hand-outs decided while WELCOME was not yet sent. */
+  #held: ToWorker[] = [];
+
+  constructor(core: Core, connection: Connection<FromWorker, ToWorker>, join: Join, options: WorkerSessionOptions) {
+    this.#core = core;
+    this.#connection = connection;
+    this.#options = options;
+    this.#profile = profileOf(join, options.address);
+    this.#join(join).catch((cause: unknown) => this.#fail(cause));
+  }
+
+  async #join(join: Join): Promise<void> {
+    if (join.version !== LINK_VERSION && join.version !== LINK_VERSION - 1) {
+      throw new LaboroError(
+        "LABORO_VERSION",
+        `the worker speaks link version ${join.version}, this broker ${LINK_VERSION}`,
+      );
+    }
+    const { keep, drop } = await this.#core.workerJoins(this.#profile, join.held, this);
+    if (this.#state !== "joining") return;
+    const config = this.#config();
+    this.#connection.send({
+      type: "WELCOME",
+      version: LINK_VERSION,
+      broker: this.#options.broker,
+      keep,
+      drop,
+      heartbeatMs: config.heartbeatMs,
+      config,
+      window: this.#options.outputWindow,
+    });
+    this.#connection.startHeartbeat(config.heartbeatMs);
+    this.#state = "working";
+    this.#unlisten = [
+      this.#core.config.onChanged(() => this.#configure()),
+      this.#core.group?.onChanged?.(() => this.#tellGroup()) ?? (() => {}),
+    ];
+    for (const message of this.#held.splice(0)) this.#connection.send(message);
+    this.#tellGroup();
+    this.onMessages(this.#early.splice(0));
+  }
+
+  /** What this worker is told, under the number of its version. */
+  #config(): { readonly version: number; readonly settings: object; readonly heartbeatMs: number } {
+    const { version, settings } = this.#core.config.current;
+    const own = configFor(settings, this.#profile);
+    return { version, settings: own, heartbeatMs: readSettings(own).heartbeatMs ?? this.#options.heartbeatMs };
+  }
+
+  #configure(): void {
+    const config = this.#config();
+    this.#send({ type: "CONFIG", config });
+    this.#connection.startHeartbeat(config.heartbeatMs);
+  }
+
+  /** Where it finds the others. A broker that is drained sends it there, once: it may find none of them. */
+  #tellGroup(): void {
+    const urls = this.#core.group?.urls?.() ?? [];
+    if (urls.length > 0 && urls.join() !== this.#urlsTold) this.#send({ type: "BROKERS", urls });
+    this.#urlsTold = urls.join();
+    if (urls.length > 0 && this.#core.moves?.sendsAway(this.#profile.id) === true) {
+      this.#connection.close(1001, "this broker is drained: there are others");
+    }
+  }
+
+  onMessages(batch: readonly FromWorker[]): void {
+    if (this.#state === "closed") return;
+    if (this.#state === "joining") {
+      this.#early.push(...batch);
+      return;
+    }
+    for (const message of batch) this.#receive(message);
+  }
+
+  onClose(_reason: CloseReason): void {
+    const orderly = this.#state === "leaving";
+    this.#state = "closed";
+    for (const forget of this.#unlisten) forget();
+    this.#core.workerGone(this.#profile.id, this, orderly);
+  }
+
+  #receive(message: FromWorker): void {
+    const { id } = this.#profile;
+    switch (message.type) {
+      case "STARTED":
+        this.#core.workerStarted(id, message.tasks);
+        return;
+      case "DONE":
+        this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
+        return;
+      case "OUTPUT": {
+        const credit = (): void => this.#send({ type: "CREDIT", bytes: message.bytes.length });
+        // Credit is given for bytes that are nobody's too: they are no longer under way.
+        if (!this.#core.workerOutput(id, message, credit)) credit();
+        return;
+      }
+      case "RETRACTED":
+      case "CANCELLED":
+        this.#core.workerRetracted(id, message.tasks);
+        return;
+      case "REPLY":
+        this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
+        return;
+      case "SERVICES":
+        this.#profile = {
+          ...this.#profile,
+          services: message.services,
+          ...(message.tags === undefined ? {} : { tags: message.tags }),
+          ...(message.total === undefined ? {} : { total: message.total }),
+        };
+        this.#core.workerChanged(this.#profile);
+        return;
+      case "LEAVING":
+        this.#state = "leaving";
+        this.#core.workerDrains(id);
+        return;
+      case "BEAT":
+        return;
+      case "JOIN":
+        throw new LaboroError("LABORO_BAD_MESSAGE", "a second JOIN on one connection");
+    }
+  }
+
+  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+    if (!this.#recipesSent.has(job.id)) {
+      this.#recipesSent.add(job.id);
+      const [oldest] = this.#recipesSent;
+      if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
+      const { recipe, requirement, limits } = job;
+      const { timeLimitMs, outputCap } = limits;
+      const limited = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };
+      this.#send({ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: limited });
+    }
+    const { first, last, attempt } = tasks;
+    this.#send({ type: "TASKS", job: job.id, first, last, attempt, ...(entries === undefined ? {} : { entries }) });
+  }
+
+  retract(tasks: readonly TasksOf[]): void {
+    this.#send({ type: "RETRACT", tasks });
+  }
+
+  cancel(tasks: readonly TasksOf[]): void {
+    this.#send({ type: "CANCEL", tasks });
+  }
+
+  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number): void {
+    this.#send({ type: "CALL", id: request, service, body, timeoutMs });
+  }
+
+  uncall(request: RequestId): void {
+    this.#send({ type: "UNCALL", id: request });
+  }
+
+  drain(): void {
+    this.#send({ type: "DRAIN" });
+  }
+
+  stop(): void {
+    this.#send({ type: "STOP" });
+  }
+
+  close(reason: string): void {
+    this.#connection.close(1001, reason);
+  }
+
+  #send(message: ToWorker): void {
+    if (this.#state === "joining") this.#held.push(message);
+    else if (this.#state !== "closed") this.#connection.send(message);
+  }
+
+  #fail(cause: unknown): void {
+    const { code, message } = asLaboroError(cause);
+    this.#connection.close(1008, `${code}: ${message}`);
+  }
+}
+
+function profileOf(join: Join, address: string | undefined): WorkerProfile {
+  const { worker, session, name, total, tags, pool, services, reserveRequests, lifetimeMs } = join;
+  return {
+    id: worker,
+    session,
+    name,
+    protocol: "laboro",
+    pool,
+    tags,
+    services,
+    total,
+    reserveRequests,
+    resumable: true,
+    stocks: true,
+    ...(address === undefined ? {} : { address }),
+    ...(lifetimeMs === undefined ? {} : { until: now() + lifetimeMs }),
+  };
+}

@@ -1,0 +1,187 @@
+/**
+ * A worker of a round-robin server: ours or an original.
+ *
+ *   idle         connected or not, nobody sends it anything
+ *   registered   REGISTER was answered; said again by itself whenever the server has been away
+ *   closed       for good
+ */
+import { LaboroError } from "../../../base/errors.js";
+import { isRefusal, refusalOf } from "../calls.js";
+import {
+  DEREGISTER,
+  FAILURE,
+  INCREMENT,
+  id4,
+  isArgument,
+  type Message,
+  MQS_MORE,
+  ONGOING,
+  PING_ARGUMENT,
+  REGISTER,
+  readNumber,
+  STREAM,
+  SUCCESS,
+} from "../frames.js";
+import { type LinkOptions, RoundRobinLink } from "./link.js";
+import { StreamSources } from "./stream-source.js";
+import { testData } from "./test-data.js";
+
+/** Gets the arguments after the command, gives those of the RESPONSE. What it throws is answered with a refusal. */
+export type CommandHandler = (
+  args: readonly Buffer[],
+  message: Message,
+) => readonly Uint8Array[] | Promise<readonly Uint8Array[]>;
+
+export interface RoundRobinWorkerOptions extends LinkOptions {
+  readonly slots?: number;
+  /** More commands, by name; those of the library itself are always there. */
+  readonly commands?: Readonly<Record<string, CommandHandler>>;
+  readonly zlib?: boolean;
+  /** An answer that takes longer is announced with TRACKADDRESS. */
+  readonly trackMs?: number;
+  readonly timeoutMs?: number;
+  /** Told of each message, and of the server's absence. */
+  readonly heard?: (message: Message) => void;
+  readonly lost?: (why: string) => void;
+  readonly registeredAgain?: () => void;
+  readonly failed?: (error: unknown) => void;
+}
+
+const SLOTS = 10;
+const TIMEOUT_MS = 5_000;
+const TRACK_MS = 2_000;
+const MOST_STREAM_BYTES = 64 * 1024 * 1024;
+
+export class RoundRobinWorker {
+  readonly #options: RoundRobinWorkerOptions;
+  readonly #sources = new StreamSources();
+  readonly #handlers = new Map<string, CommandHandler>();
+  readonly #counts = { messages: 0, answered: 0, failed: 0 };
+  #link: RoundRobinLink | undefined;
+  #state: "idle" | "registered" | "closed" = "idle";
+
+  private constructor(options: RoundRobinWorkerOptions) {
+    this.#options = options;
+    const set = (command: Buffer, handler: CommandHandler) => this.#handlers.set(command.toString("latin1"), handler);
+    set(PING_ARGUMENT, () => []);
+    set(STREAM, ([host = Buffer.alloc(0), size]) => [this.#stream(host, size)]);
+    set(MQS_MORE, ([host, handle]) => [this.#sources.more(host, handle) ?? refusalOf(MQS_MORE)]);
+    set(ONGOING, ([host]) => [this.#sources.ongoing(host) ? SUCCESS : FAILURE]);
+    for (const [name, handler] of Object.entries(options.commands ?? {})) set(Buffer.from(name, "latin1"), handler);
+  }
+
+  static async open(options: RoundRobinWorkerOptions): Promise<RoundRobinWorker> {
+    const worker = new RoundRobinWorker(options);
+    worker.#link = await RoundRobinLink.open(options, {
+      asked: (message) => worker.#asked(message),
+      ready: () => worker.#again(),
+      lost: (why) => options.lost?.(why),
+    });
+    return worker;
+  }
+
+  get identity(): string {
+    return this.#open().identity;
+  }
+
+  get registered(): boolean {
+    return this.#state === "registered";
+  }
+
+  /** Of its whole life. */
+  get counts(): { readonly messages: number; readonly answered: number; readonly failed: number } {
+    return this.#counts;
+  }
+
+  /** Resolves when the server has answered. */
+  async register(): Promise<void> {
+    const { timeoutMs = TIMEOUT_MS } = this.#options;
+    await this.#open().whenReady(timeoutMs);
+    await this.#register();
+    this.#state = "registered";
+  }
+
+  /** Fire and forget, as the text has it. */
+  async deregister(): Promise<void> {
+    if (this.#state === "registered") this.#state = "idle";
+    const sent = this.#open().send({ command: "EXEC", id: Buffer.from("WORKER"), args: [DEREGISTER] });
+    if (!sent) throw new LaboroError("LABORO_BROKER_GONE", "the server is not there");
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === "registered") await this.deregister().catch(() => {});
+    this.#state = "closed";
+    await this.#link?.close();
+  }
+
+  #open(): RoundRobinLink {
+    if (this.#link === undefined) throw new Error("the link is not open yet");
+    return this.#link;
+  }
+
+  async #register(): Promise<void> {
+    const { slots = SLOTS, timeoutMs = TIMEOUT_MS } = this.#options;
+    const link = this.#open();
+    const args = [REGISTER, Buffer.from(String(slots))];
+    await link.track({ id: id4(link.nextId()), args }, timeoutMs);
+  }
+
+  /** The server has been away: it knows nothing of this worker any more. */
+  #again(): void {
+    if (this.#state !== "registered") return;
+    this.#register().then(
+      () => this.#options.registeredAgain?.(),
+      (cause: unknown) => this.#options.failed?.(cause),
+    );
+  }
+
+  #asked(message: Message): void {
+    if (this.#state === "closed") return;
+    this.#options.heard?.(message);
+    const { command, args } = message;
+    const [what, ...rest] = args;
+    this.#counts.messages++;
+    const handler = this.#handlers.get(what?.toString("latin1") ?? "");
+    let announced: NodeJS.Timeout | undefined;
+    const answer = (frames: readonly Uint8Array[]): void => {
+      clearTimeout(announced);
+      if (isRefusal(frames[0])) this.#counts.failed++;
+      else this.#counts.answered++;
+      if (command === "TRACKEXEC") this.#reply(message, "RESPONSE", frames);
+      // A slot is free again. What the library itself answers took none.
+      if (isArgument(what, MQS_MORE) || isArgument(what, ONGOING)) return;
+      const link = this.#open();
+      link.send({ command: "EXEC", id: id4(link.nextId()), args: [INCREMENT] });
+    };
+    const fail = (cause: unknown): void => {
+      this.#options.failed?.(cause);
+      answer([refusalOf(what)]);
+    };
+    try {
+      if (handler === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "an unknown command");
+      const answered = handler(rest, message);
+      if (!(answered instanceof Promise)) {
+        answer(answered);
+        return;
+      }
+      if (command === "TRACKEXEC") {
+        const { url, trackMs = TRACK_MS } = this.#options;
+        const place = [Buffer.from(url), Buffer.from(this.identity)];
+        announced = setTimeout(() => this.#reply(message, "TRACKADDRESS", place), trackMs);
+      }
+      answered.then(answer, fail);
+    } catch (cause) {
+      fail(cause);
+    }
+  }
+
+  #reply({ id, back }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
+    this.#open().send({ command, to: [...back].reverse(), id, args });
+  }
+
+  #stream(host: Buffer, size: Buffer | undefined): Buffer {
+    const bytes = readNumber(size, MOST_STREAM_BYTES);
+    if (bytes === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "a stream of no size");
+    return this.#sources.begin(testData(bytes), host, this.#options.zlib);
+  }
+}

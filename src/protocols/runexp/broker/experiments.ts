@@ -1,0 +1,52 @@
+/** A folder of experiments, as the manager's door sees it: what is shipped for a task, where its result goes, and when all is over. */
+import type { Attempt, JobId, TaskIndex, WorkerId } from "../../../model/ids.js";
+import type { Job } from "../../../model/job.js";
+import type { Bytes } from "../../../model/recipe.js";
+import type { Status } from "../messages.js";
+
+export interface Experiment {
+  /** One character a byte. */
+  readonly name: string;
+  readonly kind: ".sh" | ".m";
+  /** Where its script lies, below the folder of scripts. */
+  readonly path: string;
+}
+
+/** Where the text of one result goes. Nothing of it is to be seen before its end. */
+export interface ResultFile {
+  /** It is about to be written, and there is time. */
+  prepare(): void;
+  /** Throws where it cannot be written. */
+  write(bytes: Buffer): void;
+  /** Resolves when all of it is on disk, still out of sight. */
+  sync(): Promise<void>;
+  /** It is the result: now it is there. */
+  publish(): void;
+  abandon(): void;
+}
+
+export interface Experiments {
+  /** What this task is, if its job is one of experiments. */
+  of(job: Pick<Job, "id" | "key">, index: TaskIndex, entry: Bytes | undefined): Experiment | undefined;
+  /** The script as it is now. Throws LABORO_BAD_INPUT where it is gone. */
+  content(experiment: Experiment): Buffer;
+  find(name: string): { readonly job: JobId; readonly index: TaskIndex } | undefined;
+  openResult(name: string): ResultFile;
+  handed(host: string, name: string): void;
+  ended(host: string, name: string, status: Status): void;
+  /** Nothing is left that this worker could be given, now or later: what is outstanding runs there, and only there. */
+  overFor(worker: WorkerId): boolean;
+}
+
+/** A task that was sent to a runner. */
+export interface SentTask {
+  readonly job: JobId;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+  /** By the name that it has on the wire. */
+  readonly name: string;
+  readonly experiment: boolean;
+  /** What its last line begins with, where it reports its end. */
+  readonly mark?: string;
+  started: number;
+}

@@ -1,0 +1,132 @@
+/** What the conversations of one door share: who is there, who was handed what, and the folder of experiments if there is one. */
+import { randomBytes } from "node:crypto";
+import type { Core } from "../../../broker/core.js";
+import type { DoorContext } from "../../../broker/listeners/door.js";
+import { claimOf, claimsOf, GONE } from "../../../dispatch/state.js";
+import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
+import { DEFAULT_POOL } from "../../../model/recipe.js";
+import { DEFAULT_GROUP } from "../messages.js";
+import type { Experiments } from "./experiments.js";
+import { OnceHanded } from "./once-handed.js";
+
+/** A runner that is there. */
+export interface Member {
+  readonly id: WorkerId;
+  /** Something has ended, or come back: the answer to an open PETO may be another now. */
+  lookAgain(): void;
+  /** The result of this task came by another connection of the same host. */
+  taken(name: string): void;
+}
+
+/** Who has a task. */
+export interface Holder {
+  readonly worker: WorkerId;
+  readonly attempt: Attempt;
+}
+
+const PREFIX = "runexp:";
+const AREA = "runexp";
+const SECRET = "mark-secret";
+
+export class Manager {
+  readonly core: Core;
+  readonly context: DoorContext;
+  readonly pool: string;
+  /** What it says of itself: the pool, by runexp's name for the usual one. */
+  readonly group: string;
+  readonly experiments: Experiments | undefined;
+  readonly secret: string;
+  readonly #once = new OnceHanded();
+  readonly #members = new Map<WorkerId, Member>();
+  /** Ids of those that are about to join. */
+  readonly #joining = new Set<WorkerId>();
+
+  private constructor(context: DoorContext, experiments: Experiments | undefined, secret: string) {
+    this.context = context;
+    this.core = context.core;
+    this.pool = context.settings.pool ?? DEFAULT_POOL;
+    this.group = this.pool === DEFAULT_POOL ? DEFAULT_GROUP : this.pool;
+    this.experiments = experiments;
+    this.secret = secret;
+    this.#recall();
+  }
+
+  static async open(context: DoorContext, experiments: Experiments | undefined): Promise<Manager> {
+    return new Manager(context, experiments, await secretOf(context.core));
+  }
+
+  /** What runners have had since before this broker was started. */
+  #recall(): void {
+    for (const worker of this.core.state.workers.values()) {
+      const host = hostOf(worker.profile.id);
+      if (host === undefined) continue;
+      for (const { job, first, tasks } of claimsOf(worker)) {
+        for (let at = 0; at < tasks.length; at++) {
+          if (tasks[at] !== GONE) this.#once.add(host, taskKey(job.id, first + at));
+        }
+      }
+    }
+  }
+
+  /**
+   * A name for a runner of this host. What is known of an earlier one, from before a restart of this broker, is left as it is: its
+   * tasks are kept for the grace period, and their results may come by the new connection.
+   */
+  newId(host: string): WorkerId {
+    for (let number = 1; ; number++) {
+      const id = WorkerId(number === 1 ? `${PREFIX}${host}` : `${PREFIX}${host}#${number}`);
+      if (this.core.state.workers.has(id) || this.#joining.has(id)) continue;
+      this.#joining.add(id);
+      return id;
+    }
+  }
+
+  joined(member: Member): void {
+    this.#joining.delete(member.id);
+    this.#members.set(member.id, member);
+  }
+
+  gone(member: Member): void {
+    this.#joining.delete(member.id);
+    if (this.#members.get(member.id) === member) this.#members.delete(member.id);
+    this.lookAgain();
+  }
+
+  lookAgain(): void {
+    for (const member of this.#members.values()) member.lookAgain();
+  }
+
+  handed(host: string, job: JobId, index: TaskIndex): void {
+    this.#once.add(host, taskKey(job, index));
+  }
+
+  wasHanded(host: string, job: JobId, index: TaskIndex): boolean {
+    return this.#once.has(host, taskKey(job, index));
+  }
+
+  /** A runner of this host that is down as having the task: one whose connection hangs, or one from before a restart. */
+  holderAt(host: string, job: JobId, index: TaskIndex, name: string): Holder | undefined {
+    for (const [id, worker] of this.core.state.workers) {
+      if (hostOf(id) !== host) continue;
+      const claim = claimOf(worker, job, index);
+      if (claim === undefined) continue;
+      this.#members.get(id)?.taken(name);
+      return { worker: id, attempt: claim.attempt };
+    }
+    return undefined;
+  }
+}
+
+function hostOf(id: WorkerId): string | undefined {
+  return id.startsWith(PREFIX) ? id.slice(PREFIX.length).replace(/#\d+$/, "") : undefined;
+}
+
+/** Kept with the jobs: results may come after a restart. */
+async function secretOf(core: Core): Promise<string> {
+  for (;;) {
+    const kept = (await core.store.kept(AREA)).find(({ key }) => key === SECRET);
+    if (kept !== undefined) return kept.value;
+    // Another broker of the group may be just as quick.
+    await core.keep(AREA, SECRET, randomBytes(16).toString("hex"), 0);
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * A task of laboro as a script for a runner, which knows nothing but scripts. It runs what the recipe says and then says how that went,
+ * in a last line that both a runner and this broker understand:
+ *
+ *     [laboro 3f9c0d2e…] RES: done 0
+ *     [laboro 3f9c0d2e…] RES: failed 3
+ *     [laboro 3f9c0d2e…] RES: failed 143 timeout
+ *
+ * The number is the exit status, as a shell gives it; a word after it says what became of the task where that was not its own doing. The
+ * mark in the brackets is the task's own, and nobody can guess it. It stands in the script in two halves, so that a task that prints its
+ * own script does not print the line.
+ */
+
+import { LaboroError } from "../../../base/errors.js";
+import { expandLine, expandWords } from "../../../model/expand.js";
+import { type Bytes, numberAt, type Recipe } from "../../../model/recipe.js";
+import { latin1, quote } from "../../../worker/processes/script.js";
+
+type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
+
+export interface HandedTask {
+  readonly job: number;
+  readonly index: number;
+  readonly attempt: number;
+  readonly entry?: Bytes | undefined;
+  readonly timeLimitMs?: number | undefined;
+}
+
+export interface Shipped {
+  readonly kind: ".sh" | ".m";
+  readonly content: Buffer;
+  /** The task says at its end how it went; a script for MATLAB cannot. */
+  readonly reports: boolean;
+}
+
+/** A task that has had SIGTERM gets this long, as at a worker of ours. */
+const GRACE_S = 5;
+
+/** Throws LABORO_BAD_INPUT for what no runner can do. */
+export function shippedTask(recipe: ProcessRecipe, given: HandedTask, mark: string): Shipped {
+  const task = withEntry(recipe, given);
+  if (recipe.kind === "script" && recipe.type === ".m") return matlabScript(recipe);
+  const text = [
+    "exec </dev/null 2>/dev/null",
+    endFunction(mark),
+    enter(recipe.dir),
+    ...variables(recipe, task),
+    ...(recipe.kind === "script" ? unpack("script", recipe.content) : []),
+    ...(recipe.stdin === undefined ? [] : unpack("stdin", recipe.stdin)),
+    ...(recipe.kind === "command" && recipe.log !== undefined ? teeInto(recipe.log, task.index) : []),
+    ...running(commandOf(recipe, task), recipe, task.timeLimitMs),
+    'if [ "$laboro_status" = 0 ]; then laboro_end "done 0" 0; fi',
+    'laboro_end "failed $laboro_status$laboro_late" "$laboro_status"',
+    "",
+  ].join("\n");
+  return { kind: ".sh", content: Buffer.from(text, "latin1"), reports: true };
+}
+
+/** What the last line begins with, the newline before it included. */
+export const reportMark = (mark: string): string => `\n[laboro ${mark}] RES: `;
+
+/** In an array of numbers the entry follows from the index. */
+function withEntry({ array }: ProcessRecipe, task: HandedTask): HandedTask {
+  const number = task.entry === undefined && array !== undefined ? numberAt(array, task.index) : undefined;
+  return number === undefined ? task : { ...task, entry: String(number) };
+}
+
+function endFunction(mark: string): string {
+  const half = mark.length >> 1;
+  const [one, two] = [mark.slice(0, half), mark.slice(half)];
+  return (
+    'laboro_dir=\nlaboro_late=\nlaboro_end() { [ -z "$laboro_dir" ] || command -p rm -rf "$laboro_dir"; ' +
+    `printf '\\n[laboro %s%s] RES: %s\\n' ${one} ${two} "$1"; exit "$2"; }`
+  );
+}
+
+function enter(dir: Bytes | undefined): string {
+  if (dir === undefined) return ":";
+  const path = latin1(dir, "directory");
+  // A leading "/" or "./" keeps CDPATH, "-" and options out of it.
+  const safe = path.startsWith("/") ? path : `./${path}`;
+  return `command cd -P ${quote(Buffer.from(safe, "latin1"))} >/dev/null || laboro_end "failed 1 directory" 1`;
+}
+
+/** Names that bash keeps for itself: `env` sets these. */
+const SHELL_OWNS =
+  /^(_|UID|EUID|PPID|GROUPS|IFS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|SHLVL|SHELLOPTS|BASH.*|DIRSTACK|EPOCH.*|FUNCNAME|HISTCMD)$/;
+
+function variables(recipe: ProcessRecipe, task: HandedTask): string[] {
+  const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_OWNS.test(name));
+  all.push(["LABORO_JOB", String(task.job)], ["LABORO_TASK", String(task.index)]);
+  all.push(["LABORO_ATTEMPT", String(task.attempt)]);
+  if (task.entry !== undefined) all.push(["LABORO_ENTRY", task.entry]);
+  return all.map(([name, value]) => `export ${name}=${quote(value, `value of ${name}`)}`);
+}
+
+/** For what goes when the task goes. */
+const makeFolder =
+  'if [ -z "$laboro_dir" ]; then laboro_dir=$(command -p mktemp -d) || laboro_end "failed 1 file" 1; fi';
+
+/** Bytes of any kind, in a file that goes with the task. */
+function unpack(name: string, bytes: Uint8Array): string[] {
+  return [
+    makeFolder,
+    `command -p base64 -d >"$laboro_dir/${name}" <<'LABORO' || laboro_end "failed 1 file" 1`,
+    Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64"),
+    "LABORO",
+  ];
+}
+
+/** A new file: `job_3.log`, or `job_3-1.log` where that is there already. */
+function teeInto(pattern: string, index: number): string[] {
+  const path = pattern.replaceAll("{#}", String(index + 1));
+  const dot = path.lastIndexOf(".");
+  const [stem, end] = dot > path.lastIndexOf("/") + 1 ? [path.slice(0, dot), path.slice(dot)] : [path, ""];
+  return [
+    `laboro_stem=${quote(stem)}; laboro_ext=${quote(end)}; laboro_log="$laboro_stem$laboro_ext"; laboro_n=0`,
+    'while ! (set -C; : >"$laboro_log"); do',
+    '  [ -e "$laboro_log" ] || laboro_end "failed 1 log" 1',
+    '  laboro_n=$((laboro_n+1)); laboro_log="$laboro_stem-$laboro_n$laboro_ext"',
+    "done",
+    'exec 4> >(exec tee -a -- "$laboro_log"); laboro_tee=$!',
+  ];
+}
+
+/** The words of the command, as shell text. */
+function commandOf(recipe: ProcessRecipe, { index, entry }: HandedTask): string {
+  if (recipe.kind === "script") {
+    const args = expandWords(recipe.args ?? [], index, entry).map((word) => quote(word));
+    return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args].join(" ");
+  }
+  const [line] = recipe.argv;
+  if (recipe.shell === true && line !== undefined) {
+    return `/bin/sh -c ${quote(recipe.placeholders === true ? expandLine(line, index, entry) : line)}`;
+  }
+  const argv = recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
+  return argv.map((word) => quote(word)).join(" ");
+}
+
+/** As at a worker of ours: a script with a #! line says itself what runs it. */
+function interpreterOf({ content, type }: Extract<Recipe, { kind: "script" }>): string[] {
+  if (content[0] === 0x23 && content[1] === 0x21) return [];
+  if (type === ".py") return ["python3"];
+  return [type === ".bash" ? "bash" : "/bin/sh"];
+}
+
+/** `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only. */
+function running(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
+  const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));
+  const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));
+  const words = prefix.length === 0 ? command : `env ${prefix.join(" ")} ${command}`;
+  const logged = recipe.kind === "command" && recipe.log !== undefined;
+  const stdin = recipe.stdin === undefined ? "/dev/null" : '"$laboro_dir/stdin"';
+  const executable = recipe.kind === "script" ? ['command -p chmod 700 "$laboro_dir/script"'] : [];
+  const run = `(${logged ? "exec 4>&- ; " : ""}exec ${words}) <${stdin} ${logged ? ">&4 " : ""}2>&1`;
+  const after = logged ? ["exec 4>&-", "wait $laboro_tee"] : [];
+  if (timeLimitMs === undefined) return [...executable, run, "laboro_status=$?", ...after];
+  const seconds = Math.max(0.001, timeLimitMs / 1000);
+  return [
+    ...executable,
+    makeFolder,
+    // With job control each command is a process group of its own, all of which can be signalled.
+    "set -m",
+    `${run} &`,
+    "laboro_task=$!",
+    // A file tells that it was too late: a signal to this shell would end its wait, and bash then forgets how the task ended.
+    `( exec >/dev/null${logged ? " 4>&-" : ""}; sleep ${seconds} || sleep ${Math.ceil(seconds)}; : >"$laboro_dir/late"; ` +
+      `kill -TERM -- -$laboro_task; sleep ${GRACE_S}; kill -KILL -- -$laboro_task ) &`,
+    "laboro_clock=$!",
+    "wait $laboro_task",
+    "laboro_status=$?",
+    "kill -KILL -- -$laboro_clock",
+    "wait $laboro_clock",
+    'if [ -e "$laboro_dir/late" ]; then laboro_late=" timeout"; fi',
+    ...after,
+  ];
+}
+
+/** MATLAB runs it as it is; where and with which variables is said in its own language. */
+function matlabScript(recipe: Extract<Recipe, { kind: "script" }>): Shipped {
+  if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
+    throw new LaboroError("LABORO_BAD_INPUT", "a .m script at a runexp runner takes no arguments and no input");
+  }
+  const said = (bytes: Bytes): string => `'${latin1(bytes, "text").replaceAll("'", "''")}'`;
+  const before = Object.entries(recipe.env ?? {}).map(([name, value]) => `setenv('${name}', ${said(value)}); `);
+  if (recipe.dir !== undefined) before.push(`cd(${said(recipe.dir)}); `);
+  const content = Buffer.concat([Buffer.from(before.join(""), "latin1"), recipe.content]);
+  return { kind: ".m", content, reports: false };
+}

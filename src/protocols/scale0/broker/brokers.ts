@@ -1,0 +1,52 @@
+/** Which brokers a peer may go to: this one, those of its group, and those that the operator has put into the config. */
+
+import type { Core } from "../../../broker/core.js";
+import { readSettings } from "../../../model/worker-settings.js";
+import type { BrokerEntry } from "../commands.js";
+
+export class Brokers {
+  readonly #core: Core;
+  readonly #self: BrokerEntry;
+
+  /** `self.identity` is for a broker that is in no group. */
+  constructor(core: Core, self: BrokerEntry) {
+    this.#core = core;
+    this.#self = self;
+  }
+
+  get self(): BrokerEntry {
+    return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
+  }
+
+  /** The one to go to first, first; this one unless it is to be taken down. */
+  list(): BrokerEntry[] {
+    return this.#core.maintenance.draining ? this.others() : [this.self, ...this.others()];
+  }
+
+  others(): BrokerEntry[] {
+    const configured = (readSettings(this.#core.config.current.settings).brokers ?? []).flatMap(
+      ({ identity, worker_uri, client_uri }) =>
+        worker_uri === undefined && client_uri === undefined
+          ? []
+          : [{ identity, worker_uri: worker_uri ?? "", client_uri: client_uri ?? "" }],
+    );
+    const found = new Map<string, BrokerEntry>();
+    for (const entry of [...this.#alive(), ...configured]) {
+      const own = entry.identity === this.self.identity || entry.worker_uri === this.self.worker_uri;
+      if (!own && !found.has(entry.identity)) found.set(entry.identity, entry);
+    }
+    return [...found.values()];
+  }
+
+  /** One of the group that is known to be there. */
+  alive(identity: string): BrokerEntry | undefined {
+    return this.#alive().find((entry) => entry.identity === identity);
+  }
+
+  #alive(): BrokerEntry[] {
+    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, doors }) => {
+      const [client, worker] = doors.filter(({ name }) => name === "scale0").map(({ url }) => url);
+      return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
+    });
+  }
+}

@@ -1,0 +1,57 @@
+/** What one worker is told: its config, in the format that it asks for. */
+
+import type { Config } from "../../../base/config-value.js";
+import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
+import type { BrokerEntry, Parameters } from "../commands.js";
+import type { ConfigType } from "../config-formats.js";
+import { DEFAULT_HEARTBEAT_MS, type Parts } from "./parts.js";
+
+export class WorkerConfig {
+  readonly #parts: Parts;
+  readonly #name: string;
+  #read: { readonly version: number; readonly settings: Settings } | undefined;
+
+  constructor(parts: Parts, name: string) {
+    this.#parts = parts;
+    this.#name = name;
+  }
+
+  get version(): number {
+    return this.#parts.core.config.current.version;
+  }
+
+  /** Those that laboro knows. */
+  get settings(): Settings {
+    if (this.#read?.version !== this.version)
+      this.#read = { version: this.version, settings: readSettings(this.#own()) };
+    return this.#read.settings;
+  }
+
+  get heartbeatMs(): number {
+    return this.settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS;
+  }
+
+  /** CONFIG: its parameters and its body. The text has the config among the parameters, so it is there as well. */
+  message(type: ConfigType, services: readonly string[]): readonly [Parameters, Uint8Array[]] {
+    const text = this.#parts.formats[type].write(this.#content(services), this.version);
+    return [{ config_type: type, config_version: this.version, config: text }, [Buffer.from(text)]];
+  }
+
+  #content(services: readonly string[]): Config {
+    const { brokers } = this.#parts;
+    const [preferred = brokers.self, ...others] = brokers.list();
+    const named = (entry: BrokerEntry): Config => ({ ...entry });
+    return {
+      ...this.#own(),
+      identity: this.#name,
+      services,
+      heartbeat_interval: this.heartbeatMs,
+      preferred_broker: named(preferred),
+      brokers: [preferred, ...others].map(named),
+    };
+  }
+
+  #own(): Config {
+    return configFor(this.#parts.core.config.current.settings, { name: this.#name, pool: this.#parts.pool });
+  }
+}

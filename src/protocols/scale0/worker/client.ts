@@ -1,0 +1,258 @@
+/**
+ * A Scale0 client: any number of requests at one time, each answered or refused once.
+ *
+ *   reaching   a broker is being connected to; requests wait for it
+ *   open       requests go out as they come
+ *   closed     for good
+ *
+ * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
+ */
+import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { type CurveClient, placeOf } from "../../zeromq/index.js";
+import { type BrokerEntry, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
+import { Link } from "./link.js";
+import { CONNECT_MS, firstOf, unreachable } from "./negotiate.js";
+
+export interface Scale0ClientOptions {
+  /** The client port of a broker, tcp://HOST:PORT. */
+  readonly broker: string;
+  /** Client ports of others, for when that one does not answer. */
+  readonly others?: readonly string[];
+  readonly identity?: string;
+  readonly curve?: CurveClient;
+  readonly connectMs?: number;
+}
+
+export interface Scale0RequestOptions {
+  readonly timeoutMs?: number;
+  /** Let another worker answer where the first is lost. */
+  readonly retry?: boolean;
+}
+
+export interface Scale0Client {
+  /** The frames of the answer. Rejects with LABORO_SERVICE_FAILED where the service says so, and with why there is no answer. */
+  request(service: string, body: Frames, options?: Scale0RequestOptions): Promise<readonly Uint8Array[]>;
+  /** Where it sends its requests now. */
+  readonly broker: string;
+  close(): Promise<void>;
+}
+
+type Frames = Uint8Array | string | readonly (Uint8Array | string)[];
+
+interface Pending {
+  /** Where it was asked last. */
+  link: Link;
+  readonly parameters: Parameters;
+  readonly body: readonly Uint8Array[];
+  readonly resolve: (frames: readonly Uint8Array[]) => void;
+  readonly reject: (error: LaboroError) => void;
+}
+
+/** Of a broker's own deadline, which says more than ours. */
+const MARGIN_MS = 2_000;
+const FOREVER_MS = 2 ** 31 - 1;
+
+/** Throws LABORO_BAD_INPUT. It connects with the first request. */
+export const openScale0Client = (options: Scale0ClientOptions): Scale0Client => new Client(options);
+
+class Client implements Scale0Client {
+  readonly #options: Scale0ClientOptions;
+  readonly #pending = new Map<number, Pending>();
+  readonly #links = new Set<Link>();
+  /** Requests that a broker did not take because it is to be taken down. */
+  readonly #homeless = new Set<number>();
+  #numbers = 0;
+  #current: Link | undefined;
+  #broker: string;
+  #link: Promise<Link> | undefined;
+  #closed = false;
+
+  constructor(options: Scale0ClientOptions) {
+    for (const url of [options.broker, ...(options.others ?? [])]) placeOf(url);
+    this.#options = options;
+    this.#broker = options.broker;
+  }
+
+  get broker(): string {
+    return this.#broker;
+  }
+
+  async request(service: string, body: Frames, options: Scale0RequestOptions = {}): Promise<readonly Uint8Array[]> {
+    const { timeoutMs = DEFAULT_TIMEOUT, retry = false } = options;
+    if (this.#closed) throw new LaboroError("LABORO_BROKER_GONE", "this client is closed");
+    const frames = (Array.isArray(body) ? body : [body]).map((one: Uint8Array | string) => Buffer.from(one));
+    this.#link ??= this.#reach();
+    const link = await this.#link;
+    const id = ++this.#numbers;
+    const parameters = { service, message_id: id, timeout: timeoutMs, ...(retry ? { retry } : {}) };
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => this.#settle(id, (pending) => pending.reject(late(timeoutMs))),
+        Math.min(timeoutMs + MARGIN_MS, FOREVER_MS),
+      );
+      const pending: Pending = {
+        ...{ link, parameters, body: frames },
+        resolve: (answer) => {
+          clearTimeout(timer);
+          resolve(answer);
+        },
+        reject: (error) => {
+          clearTimeout(timer);
+          reject(error);
+        },
+      };
+      this.#pending.set(id, pending);
+      this.#ask(id, pending, link);
+    });
+  }
+
+  #ask(id: number, pending: Pending, link: Link): void {
+    pending.link = link;
+    const { parameters, body } = pending;
+    if (!link.say("WORKREQUEST", parameters, body)) this.#settle(id, ({ reject }) => reject(lost(link.url)));
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#refuse(new LaboroError("LABORO_BROKER_GONE", "this client is closed"));
+    this.#link?.catch(() => {});
+    await Promise.all([...this.#links].map((link) => link.close()));
+  }
+
+  /** Its broker; where that does not answer, one of the others says which to take. */
+  async #reach(): Promise<Link> {
+    const { broker, others = [] } = this.#options;
+    try {
+      return await this.#open(this.#broker);
+    } catch (cause) {
+      this.#link = undefined;
+      const left = [broker, ...others].filter((url) => url !== this.#broker);
+      if (left.length === 0) throw unreachable(asLaboroError(cause).message);
+      const entries = await firstOf(left, (url) => this.#needBroker(url)).catch((more: unknown) => {
+        throw unreachable(`${asLaboroError(cause).message}; ${asLaboroError(more).message}`);
+      });
+      const link = await firstOf(entries, (one) => this.#open(one.client_uri));
+      this.#link = Promise.resolve(link);
+      return link;
+    }
+  }
+
+  async #needBroker(url: string): Promise<readonly BrokerEntry[]> {
+    const link = await this.#opened(url);
+    try {
+      link.say("NEEDBROKER", { identity: this.#options.identity ?? "", services: [] });
+      for (;;) {
+        const taken = await link.take(this.#connectMs);
+        if (taken === "opened") continue;
+        if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
+        if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
+      }
+    } finally {
+      await link.close();
+    }
+  }
+
+  async #open(url: string): Promise<Link> {
+    const link = await this.#opened(url);
+    this.#broker = url;
+    this.#links.add(link);
+    this.#current = link;
+    void this.#hear(link);
+    return link;
+  }
+
+  async #opened(url: string): Promise<Link> {
+    const { identity, curve } = this.#options;
+    const named = identity === undefined ? {} : { identity };
+    const link = await Link.open({
+      url,
+      patienceMs: this.#connectMs,
+      // The broker forgets who was at the other end, and with it the requests.
+      downMs: 0,
+      ...named,
+      ...(curve === undefined ? {} : { curve }),
+    });
+    try {
+      await link.take(this.#connectMs);
+      return link;
+    } catch (cause) {
+      await link.close();
+      throw cause;
+    }
+  }
+
+  get #connectMs(): number {
+    return this.#options.connectMs ?? CONNECT_MS;
+  }
+
+  async #hear(link: Link): Promise<void> {
+    try {
+      for (;;) {
+        const taken = await link.take(FOREVER_MS);
+        if (taken === "opened") continue;
+        const { command, parameters, body } = taken;
+        const id = Number(parameters.message_id);
+        if (command === "WORKREPLY" || command === "TASKREPLY") {
+          this.#settle(id, ({ resolve, reject }) =>
+            parameters.error === undefined ? resolve(body) : reject(failed(parameters.error, body)),
+          );
+        } else if (command === "DISCONNECTERROR") {
+          const error = disconnectError(parameters);
+          // Not taken, and CHANGEBROKER follows: it is asked again there.
+          if (error.status === 301) this.#homeless.add(id);
+          else if (parameters.message_id === undefined) this.#refuse(error, link);
+          else this.#settle(id, ({ reject }) => reject(error));
+        } else if (command === "CHANGEBROKER") {
+          this.#move(readBrokers(parameters.brokers));
+        }
+      }
+    } catch (cause) {
+      this.#links.delete(link);
+      if (this.#current === link) this.#link = undefined;
+      this.#refuse(asLaboroError(cause), link);
+      await link.close();
+    }
+  }
+
+  /** The next requests go there; what is under way is answered where it was asked. */
+  #move([first]: readonly BrokerEntry[]): void {
+    if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
+    this.#broker = first.client_uri;
+    this.#link = this.#reach();
+    const homeless = [...this.#homeless];
+    this.#homeless.clear();
+    this.#link.then(
+      (link) => {
+        for (const id of homeless) {
+          const pending = this.#pending.get(id);
+          if (pending !== undefined) this.#ask(id, pending, link);
+        }
+      },
+      (cause: unknown) => {
+        for (const id of homeless) this.#settle(id, ({ reject }) => reject(asLaboroError(cause)));
+      },
+    );
+  }
+
+  #settle(id: number, how: (pending: Pending) => void): void {
+    const pending = this.#pending.get(id);
+    this.#pending.delete(id);
+    if (pending !== undefined) how(pending);
+  }
+
+  /** What was asked on this link, or all. */
+  #refuse(error: LaboroError, link?: Link): void {
+    for (const [id, pending] of [...this.#pending]) {
+      if (link === undefined || pending.link === link) this.#settle(id, ({ reject }) => reject(error));
+    }
+  }
+}
+
+const late = (ms: number): LaboroError => new LaboroError("LABORO_DEADLINE", `no answer came in ${ms} ms`);
+const lost = (url: string): LaboroError =>
+  new LaboroError("LABORO_BROKER_GONE", `${url}: the connection was lost before the answer came`);
+
+function failed(error: unknown, body: readonly Uint8Array[]): LaboroError {
+  const text = Buffer.concat(body).toString() || String(error);
+  return new LaboroError("LABORO_SERVICE_FAILED", text);
+}
