@@ -1,93 +1,36 @@
-/** A broker: store, dispatch and doors put together. */
-import { readFileSync } from "node:fs";
+/** Wires broker, store and listeners: the one module that knows them all. */
 import { statfs } from "node:fs/promises";
 import { Complaints } from "./base/complaints.js";
 import { Conversations } from "./base/conversations.js";
 import { errnoOf, LaboroError } from "./base/errors.js";
-import { inUrl, joinUrl } from "./base/join-url.js";
+import { joinUrl } from "./base/join-url.js";
 import { type Log, SILENT } from "./base/log.js";
-import { isLoopback } from "./base/loopback.js";
+import { inUrl, isLoopback } from "./base/loopback.js";
+import { packageVersion } from "./base/version.js";
 import { type Access, keptToken, writeAccess } from "./broker/access/access-file.js";
 import { Certificates } from "./broker/access/certificates.js";
 import { Entry } from "./broker/access/entry.js";
+import { Gate } from "./broker/access/gate.js";
 import type { Role } from "./broker/access/roles.js";
 import { keptTokens } from "./broker/access/tokens.js";
 import { Core } from "./broker/core.js";
-import type { BrokerInGroup, GroupOptions } from "./broker/group/index.js";
-import type { DoorSettings } from "./broker/listeners/door.js";
+import type { BrokerInGroup } from "./broker/group/index.js";
+import type { DoorContext, DoorName, OpenDoor } from "./broker/listeners/door.js";
 import { MainDoor } from "./broker/listeners/main-door.js";
 import { ownName } from "./broker/listeners/own-name.js";
-import { type DoorRequest, type OpenedDoor, openDoors, refuseOpenDoors } from "./broker/listeners/requested.js";
-import { keepWithin, type Retention } from "./broker/retention.js";
-import { DEFAULT_SETTINGS, type Settings } from "./dispatch/index.js";
+import { type DoorRequest, type OpenedDoor, refuseOpenDoors } from "./broker/listeners/requested.js";
+import type { BrokerFace } from "./broker/operations/operation.js";
+import { DEFAULT_PORT, type House, type RunningBroker, type ServerOptions } from "./broker/options.js";
+import { keepWithin } from "./broker/retention.js";
+import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Store } from "./model/store.js";
+import { Links } from "./protocols/laboro/broker/links.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
 
-export interface BrokerOptions {
-  /** The data directory. */
-  readonly dir: string;
-  /** The address to listen on; 127.0.0.1 if absent. Any that other machines can reach means TLS. */
-  readonly host?: string;
-  /** 0 takes any free port. If absent it is 5429, or any free one where that is taken. */
-  readonly port?: number;
-  /** Names and addresses under which other machines reach this one; the first goes into the join URL. */
-  readonly advertise?: readonly string[];
-  /** `auto`: on loopback a certificate is made when somebody speaks TLS, elsewhere at once. `off` goes with loopback only. */
-  readonly tls?: "auto" | "on" | "off";
-  /** The admin's. */
-  readonly token?: string;
-  readonly heartbeatMs?: number;
-  readonly settings?: Partial<Settings>;
-  /** Doors for the old protocols; none if absent. */
-  readonly doors?: readonly DoorRequest[];
-  /** Doors without authentication may be opened to other machines. */
-  readonly insecure?: boolean;
-  readonly doorSettings?: DoorSettings;
-  /** How long and how much of what has ended is kept; all of it if absent. */
-  readonly retention?: Retention;
-  readonly allowNetworkFilesystem?: boolean;
-  /** What it keeps in the data directory survives its own end, but the last of it not that of the machine: for who has the results elsewhere. */
-  readonly relaxed?: boolean;
-  /** For several brokers: the URL of a PostgreSQL database, or how to open a store that others share. In the data directory if absent. */
-  readonly store?: string | (() => Store);
-  /** How long the others wait for a sign of this broker before they take it for dead; 10 s if absent. */
-  readonly leaseMs?: number;
-  /** Open the doors only while no other broker is there. */
-  readonly fallback?: boolean;
-  /** The doors are open: at first, and each time that this broker opens anew. */
-  readonly onOpened?: () => void;
-  /** A fallback stands by: at first, and each time that it steps back. */
-  readonly onStandby?: () => void;
-  readonly log?: Log;
-  /** The store has failed for good, or the like: the broker can only be stopped. */
-  readonly onFailed?: (cause: LaboroError) => void;
-}
-
-export interface Broker {
-  readonly url: string;
-  /** The admin's. */
-  readonly token: string;
-  /** SHA-256 of the CA's certificate, where the URL is https. */
-  readonly ca?: string | undefined;
-  readonly core: Core;
-  /** The default port was taken, and this one was used instead. */
-  readonly moved: boolean;
-  /** Those beside the main one. */
-  readonly doors: readonly OpenedDoor[];
-  tokenOf(role: Role): string | undefined;
-  /** All that somebody of this role needs to come in, in one line; a worker if absent. */
-  joinUrl(role?: Role): string;
-  /** A link that lets a browser in once. */
-  newEntry(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
-  /** In order: doors closed, decisions on disk, store closed. Workers keep their tasks for the next start. */
-  stop(): Promise<void>;
-}
-
-export const DEFAULT_PORT = 5429;
 const DEFAULT_HEARTBEAT_MS = 2_000;
 const OUTPUT_WINDOW = 1024 * 1024;
 
-export async function startBroker(options: BrokerOptions): Promise<Broker> {
+export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
   if (options.store !== undefined) return (await import("./broker/group/lives.js")).startInGroup(options, openBroker);
   return openBroker(options, {
     openStore: () => ownStore(options),
@@ -95,15 +38,7 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
   });
 }
 
-/** What makes a broker one of several, or the only one. */
-export interface House {
-  openStore(): Store | Promise<Store>;
-  /** The store has failed, or this broker's lease on it has ended. */
-  failed(cause: LaboroError): void;
-  readonly group?: Pick<GroupOptions, "identity" | "leaseMs" | "fallback"> & { readonly stepBack?: () => void };
-}
-
-async function openBroker(options: BrokerOptions, house: House): Promise<Broker> {
+async function openBroker(options: ServerOptions, house: House): Promise<RunningBroker> {
   const { dir, host = "127.0.0.1", log = SILENT, tls = "auto", advertise = [] } = options;
   const local = isLoopback(host);
   if (tls === "off" && !local) {
@@ -135,38 +70,43 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
       const { code, expires } = entry.newCode(role);
       return { code, expires, url: `${url}/enter?code=${code}` };
     };
-    const door = new MainDoor(core, {
-      tokens,
-      entry,
-      face: {
-        version: versionOf(),
-        conversations,
-        disk: () => roomIn(dir),
-        doors: () => [{ name: "main", url }, ...listed(doors)],
-        newEntry,
-        ...(house.group?.stepBack === undefined ? {} : { stepBack: house.group.stepBack }),
-      },
+    const settings = options.doorSettings ?? {};
+    const gate = new Gate(tokens, entry);
+    const face: BrokerFace = {
+      version: packageVersion(),
       conversations,
-      complaints,
-      doorSettings: options.doorSettings ?? {},
-      log,
-      broker: `broker-${core.state.epoch}`,
-      heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
-      outputWindow: OUTPUT_WINDOW,
+      disk: () => roomIn(dir),
+      doors: () => [{ name: "main", url }, ...listed(doors)],
+      newEntry,
+      ...(house.group?.stepBack === undefined ? {} : { stepBack: house.group.stepBack }),
+    };
+    const door = new MainDoor(core, {
+      ...{ gate, entry, face, log },
+      link: new Links(core, gate, face, {
+        log,
+        broker: `broker-${core.state.epoch}`,
+        heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
+        outputWindow: OUTPUT_WINDOW,
+      }),
+      openFuq: async () => {
+        const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
+        return new FuqHttp({ core, gate, face, log, complaints, conversations, settings });
+      },
       ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
     });
     if (store.group !== undefined && house.group !== undefined) {
       const { BrokerInGroup: InGroup } = await import("./broker/group/index.js");
+      const { ClientLink } = await import("./client/link.js");
       group = new InGroup(core, store.group, {
         ...house.group,
-        ...{ token, log, version: versionOf(), lost: house.failed },
+        ...{ token, log, version: packageVersion(), lost: house.failed },
+        connect: (peer) => new ClientLink(peer),
         doors: () => [{ name: "main", url }, ...listed(doors)],
       });
     }
     const { port, moved } = await listen(door, host, options.port);
     // At once: who waited for this broker may ask already where it is.
     url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
-    const settings = options.doorSettings ?? {};
     doors = await openDoors(options.doors ?? [], { core, log, complaints, conversations, settings }).catch(
       async (cause: unknown) => {
         await door.close();
@@ -202,17 +142,43 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
   }
 }
 
+/** Each is loaded when it is asked for. */
+const DOORS: Readonly<Record<DoorName, () => Promise<OpenDoor>>> = {
+  fuq: async () => (await import("./protocols/fuq/broker/door.js")).openFuqDoor,
+  fuq1: async () => (await import("./protocols/fuq/broker/door.js")).openFuq1Door,
+  runexp: async () => (await import("./protocols/runexp/broker/door.js")).openRunexpDoor,
+  "round-robin": async () => (await import("./protocols/round-robin/broker/door.js")).openRoundRobinDoor,
+  scale0: async () => (await import("./protocols/scale0/broker/door.js")).openScale0Door,
+};
+
+/** All or none: where one cannot be opened, the others are closed again. */
+async function openDoors(doors: readonly DoorRequest[], context: DoorContext): Promise<readonly OpenedDoor[]> {
+  const open: OpenedDoor[] = [];
+  try {
+    for (const { name, pool, ...place } of doors) {
+      const openDoor = await DOORS[name]();
+      const settings = pool === undefined ? context.settings : { ...context.settings, pool };
+      const door = await openDoor({ ...context, settings }, place);
+      open.push({ name, urls: door.urls, close: () => door.close() });
+    }
+    return open;
+  } catch (cause) {
+    await Promise.all(open.map((door) => door.close()));
+    throw cause;
+  }
+}
+
 const listed = (doors: readonly OpenedDoor[]): { name: string; url: string }[] =>
   doors.flatMap(({ name, urls }) => urls.map((url) => ({ name, url })));
 
-const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }: BrokerOptions): Store =>
+const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }: ServerOptions): Store =>
   openSqliteStore({
     ...{ dir, relaxed },
     log: (line) => log.warn({}, line),
     ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });
 
-async function openCore(options: BrokerOptions, house: House, log: Log): Promise<{ core: Core; store: Store }> {
+async function openCore(options: ServerOptions, house: House, log: Log): Promise<{ core: Core; store: Store }> {
   const store = await house.openStore();
   const failed = (cause: LaboroError): void => {
     log.error({ code: cause.code }, `the store has failed: ${cause.message}`);
@@ -256,9 +222,4 @@ async function shown(certificates: Certificates, log: Log): ReturnType<Certifica
     log.error({ error: String(cause) }, "there is no certificate for who speaks TLS");
     throw cause;
   }
-}
-
-export function versionOf(): string {
-  const file = new URL("../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }

@@ -1,5 +1,5 @@
 /** A worker of ours as a process: `echo-worker.mjs URL TOKEN SLOTS`. Its services give back what they got, or nothing. */
-import { startWorker } from "../../dist/client/index.js";
+import { startWorker } from "../../dist/entries/worker.js";
 
 const [broker, token, slots] = process.argv.slice(2);
 const worker = startWorker({

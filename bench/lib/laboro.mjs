@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { connect } from "../../dist/client/index.js";
+import { connect } from "../../dist/entries/client.js";
 import { removeFolder, start, startModule, temporaryFolder } from "./children.mjs";
 import { profileArguments } from "./profile.mjs";
 

@@ -8,7 +8,7 @@ let body = Buffer.alloc(64, "x");
 const [kind, ...rest] = process.argv.slice(2);
 const ASKERS = {
   laboro: async (broker, token) => {
-    const { connect } = await import("../../dist/client/index.js");
+    const { connect } = await import("../../dist/entries/client.js");
     const client = await connect({ broker, token });
     return () => client.request("echo", body);
   },

@@ -12,6 +12,3 @@ export function joinUrl({ url, token, ca }: Joining): string {
   const { protocol, host } = new URL(url);
   return `${protocol}//${encodeURIComponent(token)}@${host}${ca === undefined ? "" : `#${ca}`}`;
 }
-
-/** A host as a URL has it. */
-export const inUrl = (host: string): string => (host.includes(":") ? `[${host}]` : host);

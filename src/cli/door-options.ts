@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import { asLaboroError, LaboroError } from "../base/errors.js";
 import { DOOR_NAMES, type DoorSettings } from "../broker/listeners/door.js";
 import { type DoorRequest, parseDoor } from "../broker/listeners/requested.js";
-import type { BrokerOptions } from "../server.js";
+import { type ServerOptions } from "../broker/options.js";
 import { parseDuration } from "./duration.js";
 import { collect } from "./options.js";
 
@@ -52,7 +52,7 @@ export function addDoorOptions(command: Command): Command {
 export async function doorsOf(
   options: DoorOptions,
   dir: string,
-): Promise<Pick<BrokerOptions, "doors" | "insecure" | "doorSettings">> {
+): Promise<Pick<ServerOptions, "doors" | "insecure" | "doorSettings">> {
   const { door, pool, insecure = false } = options;
   return { doors: withPools(door, pool), insecure, doorSettings: await settingsOf(options, dir) };
 }

@@ -1,6 +1,6 @@
 /** The program that commander sees: every verb by name, and in full the ones that are needed. */
-import { readFileSync } from "node:fs";
 import { Command, type Option } from "commander";
+import { packageVersion } from "../base/version.js";
 import { usageText } from "./failures.js";
 import { VERBS } from "./verbs.js";
 
@@ -52,8 +52,3 @@ function optionDescription(option: Option): string {
 
 const isEmpty = (value: unknown): boolean =>
   typeof value === "object" && value !== null && Object.keys(value).length === 0;
-
-export function packageVersion(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
-}

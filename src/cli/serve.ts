@@ -5,7 +5,8 @@ import { Command, InvalidArgumentError } from "commander";
 import { LaboroError } from "../base/errors.js";
 import { writePrivate } from "../base/private-file.js";
 import { dataDirectory } from "../client/find-broker.js";
-import { type Broker, type BrokerOptions, DEFAULT_PORT, startBroker } from "../server.js";
+import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../broker/options.js";
+import { startBroker } from "../server.js";
 import { addDoorOptions, type DoorOptions, doorsOf } from "./door-options.js";
 import { parseDuration } from "./duration.js";
 import { collect, logger, onSignals } from "./options.js";
@@ -91,7 +92,7 @@ async function run(options: Options): Promise<void> {
   if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
     throw new LaboroError("LABORO_BAD_INPUT", "--fallback and --lease are for brokers that share a store, see --store");
   }
-  let started: Broker | undefined;
+  let started: RunningBroker | undefined;
   const broker = await startBroker({
     dir,
     ...listen,
@@ -117,7 +118,7 @@ async function run(options: Options): Promise<void> {
   if (options.fallback !== true) announce(broker, dir);
 }
 
-function announce(broker: Broker, dir: string): void {
+function announce(broker: RunningBroker, dir: string): void {
   if (broker.moved) remark(`port ${DEFAULT_PORT} is taken, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
@@ -152,7 +153,7 @@ function parseAddress(text: string): Address {
   return port === undefined ? { host } : { host, port: Number(port) };
 }
 
-function retentionOf({ keepFor, keepSize }: Options): Pick<BrokerOptions, "retention"> {
+function retentionOf({ keepFor, keepSize }: Options): Pick<ServerOptions, "retention"> {
   if (keepFor === undefined && keepSize === undefined) return {};
   return {
     retention: {

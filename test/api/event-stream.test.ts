@@ -1,6 +1,6 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Broker } from "../../src/client/index.js";
+import { type RunningBroker } from "../../src/broker/options.js";
 import { openShop, until } from "./kit.js";
 
 interface Message {
@@ -15,7 +15,7 @@ afterEach(() => {
 });
 
 /** Follows the events and gathers what comes. */
-async function follow(broker: Broker, headers: Readonly<Record<string, string>> = {}, query = "") {
+async function follow(broker: RunningBroker, headers: Readonly<Record<string, string>> = {}, query = "") {
   const asked = request(`${broker.url}/api/v1/events${query}`, {
     headers: { accept: "text/event-stream", authorization: `Bearer ${broker.token}`, ...headers },
     agent: false,

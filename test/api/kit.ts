@@ -6,7 +6,8 @@ import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { type Broker, type BrokerOptions, startBroker } from "../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../src/broker/options.js";
+import { startBroker } from "../../src/server.js";
 
 export { openShop, until } from "../client/shop.js";
 
@@ -16,7 +17,7 @@ afterEach(async () => {
 });
 
 /** A broker without client or worker. */
-export async function openDoor(options: Partial<BrokerOptions> = {}): Promise<{ broker: Broker; dir: string }> {
+export async function openDoor(options: Partial<ServerOptions> = {}): Promise<{ broker: RunningBroker; dir: string }> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-api-"));
   // Before the start: one that is refused leaves its folder, too.
   open.push(() => rmSync(dir, { recursive: true, force: true }));
@@ -86,7 +87,7 @@ export function ask(url: string, question: Question = {}): Promise<Answer> {
 
 /** The API of this broker, as its admin unless told otherwise. */
 export const apiOf =
-  (broker: Broker, base = broker.url) =>
+  (broker: RunningBroker, base = broker.url) =>
   (path: string, question: Question = {}): Promise<Answer> =>
     ask(`${base}/api/v1${path}`, { token: broker.token, ...question });
 

@@ -1,7 +1,8 @@
 /** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
 import { describe, expect, it } from "vitest";
 import { AREA, FIGURES, KEPT_MS } from "../../src/broker/stats/history.js";
-import type { Broker, Client } from "../../src/client/index.js";
+import { type RunningBroker } from "../../src/broker/options.js";
+import { type Client } from "../../src/entries/client.js";
 import { openShop, until } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
@@ -180,7 +181,7 @@ describe("the history", () => {
   });
 
   it("is bounded in memory, however long the broker lives", async () => {
-    const { broker }: { broker: Broker } = await openShop();
+    const { broker }: { broker: RunningBroker } = await openShop();
     const { history } = broker.core;
     const now = Date.now();
     for (let at = 0; at < 1_000; at++) await history.tick(now);
@@ -191,7 +192,7 @@ describe("the history", () => {
 describe("access", () => {
   it("tells each role what it may do", async () => {
     const { broker } = await openShop();
-    const { connect } = await import("../../src/client/index.js");
+    const { connect } = await import("../../src/entries/client.js");
     const allowed = async (role: "read" | "client" | "worker" | "admin") => {
       const client = await connect({ broker: broker.url, token: broker.tokenOf(role) ?? broker.token });
       const answer = await client.ask("access", {});

@@ -2,7 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { ROLES, type Role } from "../../src/broker/access/roles.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
-import { connect, startWorker } from "../../src/client/index.js";
+import { connect } from "../../src/entries/client.js";
+import { startWorker } from "../../src/entries/worker.js";
 import { apiOf, ask, codeOf, openShop, until } from "./kit.js";
 
 const ALLOWED: Readonly<Record<string, readonly Role[]>> = {

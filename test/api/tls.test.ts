@@ -8,7 +8,7 @@ import { describe, expect, it } from "vitest";
 import { joinUrl } from "../../src/base/join-url.js";
 import { Certificates } from "../../src/broker/access/certificates.js";
 import { parseJoinUrls } from "../../src/client/find-broker.js";
-import { connect } from "../../src/client/index.js";
+import { connect } from "../../src/entries/client.js";
 import { ask, codeOf, openDoor } from "./kit.js";
 
 /** An address of this machine that others could reach, if it has one. */

@@ -5,8 +5,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { startBroker } from "../../src/client/index.js";
-import { DEFAULT_PORT } from "../../src/server.js";
+import { startBroker } from "../../src/server.js";
+import { DEFAULT_PORT } from "../../src/broker/options.js";
 import { ask, openDoor } from "../api/kit.js";
 
 describe("a broker", () => {
@@ -71,7 +71,7 @@ describe("a broker", () => {
       await broker.stop();
       console.log(JSON.stringify(Object.keys(createRequire(process.argv[2]).cache).filter((path) => /fastify|selfsigned|pkijs/.test(path))));
     `;
-    const built = new URL("../../dist/client/index.js", import.meta.url);
+    const built = new URL("../../dist/entries/client.js", import.meta.url);
     if (!existsSync(built)) return;
     const dir = mkdtempSync(join(tmpdir(), "laboro-start-"));
     const program = join(dir, "program.mjs");

@@ -2,17 +2,10 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  type Broker,
-  type BrokerOptions,
-  type Client,
-  connect,
-  type JobHandle,
-  startBroker,
-  startWorker,
-  type Worker,
-  type WorkerOptions,
-} from "../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../src/broker/options.js";
+import { connect, type Client, type JobHandle } from "../../src/entries/client.js";
+import { startBroker } from "../../src/server.js";
+import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { until } from "../support/wait.js";
 
 const PATIENCE_MS = 60_000;
@@ -25,18 +18,18 @@ export const closeScenes = async (): Promise<void> => {
 };
 
 export class Scene {
-  readonly broker: Broker;
+  readonly broker: RunningBroker;
   readonly client: Client;
   readonly dir: string;
   readonly #workers: Worker[] = [];
 
-  private constructor(broker: Broker, client: Client, dir: string) {
+  private constructor(broker: RunningBroker, client: Client, dir: string) {
     this.broker = broker;
     this.client = client;
     this.dir = dir;
   }
 
-  static async open(options: Partial<BrokerOptions> = {}): Promise<Scene> {
+  static async open(options: Partial<ServerOptions> = {}): Promise<Scene> {
     const dir = mkdtempSync(join(tmpdir(), "laboro-scene-"));
     const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
     const client = await connect({ broker: broker.url, token: broker.token });

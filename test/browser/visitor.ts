@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import type { Broker } from "../../src/client/index.js";
+import { type RunningBroker } from "../../src/broker/options.js";
 import { REPOSITORY } from "../support/launched.js";
 import { until } from "../support/wait.js";
 
@@ -22,16 +22,16 @@ export class Visitor {
   readonly context: BrowserContext;
   /** Questions to the API, as `METHOD path`. */
   readonly asked: string[] = [];
-  readonly #broker: Broker;
+  readonly #broker: RunningBroker;
   readonly #complaints: string[] = [];
 
-  private constructor(page: Page, context: BrowserContext, broker: Broker) {
+  private constructor(page: Page, context: BrowserContext, broker: RunningBroker) {
     this.page = page;
     this.context = context;
     this.#broker = broker;
   }
 
-  static async come(browser: Browser, broker: Broker, visit: Visit = {}): Promise<Visitor> {
+  static async come(browser: Browser, broker: RunningBroker, visit: Visit = {}): Promise<Visitor> {
     const { role = "admin", scheme = "light", width = 1440, height = 900 } = visit;
     const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height } });
     const page = await context.newPage();

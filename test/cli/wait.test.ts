@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { startBroker } from "../../src/client/index.js";
+import { startBroker } from "../../src/server.js";
 import { until } from "../client/shop.js";
 import { openCliShop, sh, steady } from "./support/cli.js";
 

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { connect, startBroker, startWorker } from "../../src/client/index.js";
+import { connect } from "../../src/entries/client.js";
+import { startBroker } from "../../src/server.js";
+import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { openShop, until } from "./shop.js";
 

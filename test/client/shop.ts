@@ -3,22 +3,14 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import {
-  type Broker,
-  type BrokerOptions,
-  type Client,
-  connect,
-  type JobHandle,
-  startBroker,
-  startWorker,
-  type TaskResult,
-  type Worker,
-  type WorkerOptions,
-} from "../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../src/broker/options.js";
+import { connect, type Client, type JobHandle, type TaskResult } from "../../src/entries/client.js";
+import { startBroker } from "../../src/server.js";
+import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 
 export interface Shop {
   readonly dir: string;
-  readonly broker: Broker;
+  readonly broker: RunningBroker;
   readonly client: Client;
   worker(options?: Partial<WorkerOptions>): Worker;
 }
@@ -29,7 +21,7 @@ afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
 });
 
-export async function openShop(options: Partial<BrokerOptions> = {}): Promise<Shop> {
+export async function openShop(options: Partial<ServerOptions> = {}): Promise<Shop> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
   open.push(async () => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { connect } from "../../src/client/index.js";
+import { connect } from "../../src/entries/client.js";
 import { JobId } from "../../src/model/ids.js";
 import { encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { type FromClient, type FromWorker, LINK_VERSION } from "../../src/protocols/laboro/messages.js";

@@ -47,7 +47,7 @@ interface File {
 type Files = ReadonlyMap<string, File>;
 
 /** Beside the compiled API, or where the sources run from. */
-const FOLDERS = [new URL("../web/", import.meta.url), new URL("../../dist/web/", import.meta.url)];
+const FOLDERS = [new URL("../../web/", import.meta.url), new URL("../../../dist/web/", import.meta.url)];
 
 let read: Promise<Files> | undefined;
 

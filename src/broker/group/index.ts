@@ -11,7 +11,7 @@ import { Forwarding } from "./forwarding.js";
 import { Hearing } from "./hearing.js";
 import { type LivingMember, Membership } from "./membership.js";
 import { Moves } from "./moves.js";
-import { Peers, urlOf } from "./peers.js";
+import { type ConnectPeer, Peers, urlOf } from "./peers.js";
 import { sharedFingerprint } from "./shared-access.js";
 import { heedStandings } from "./standings.js";
 
@@ -21,6 +21,7 @@ export interface GroupOptions extends Self {
   readonly token: string;
   readonly log: Log;
   readonly lost: (cause: LaboroError) => void;
+  readonly connect: ConnectPeer;
 }
 
 /** Looks between two of everything that hints tell, and between two at who stands idle. */
@@ -41,11 +42,11 @@ export class BrokerInGroup implements BrokerGroup {
 
   /** From now on the core knows that there are others. */
   constructor(core: Core, group: Group, options: GroupOptions) {
-    const { log, leaseMs, lost, identity, token } = options;
+    const { log, leaseMs, lost, identity, token, connect } = options;
     this.#core = core;
     this.#group = group;
     this.#options = options;
-    this.#peers = new Peers({ identity, token, log, caFingerprint: () => sharedFingerprint(core.store) });
+    this.#peers = new Peers({ identity, token, log, connect, caFingerprint: () => sharedFingerprint(core.store) });
     this.#membership = new Membership(core, group, {
       ...{ self: options, leaseMs, log, lost },
       changed: (living) => this.#changed(living),

@@ -13,19 +13,19 @@
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { SILENT } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
-import type { Broker, BrokerOptions, House } from "../../server.js";
+import type { Broker, House, RunningBroker, ServerOptions } from "../options.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
 import { DEFAULT_LEASE_MS } from "./membership.js";
 import { standBy } from "./standby.js";
 
-export type OpenBroker = (options: BrokerOptions, house: House) => Promise<Broker>;
+export type OpenBroker = (options: ServerOptions, house: House) => Promise<RunningBroker>;
 
 /** Between two tries to open anew. */
 const RETRY_MS = 500;
 /** A fallback that steps back waits so long for its workers to go. */
 const FAREWELL_MS = 1_000;
 
-export async function startInGroup(options: BrokerOptions, open: OpenBroker): Promise<Broker> {
+export async function startInGroup(options: ServerOptions, open: OpenBroker): Promise<RunningBroker> {
   const directory = openGroupDirectory(options.dir, options.allowNetworkFilesystem ?? false);
   const lives = new Lives(options, open, directory);
   try {
@@ -37,17 +37,17 @@ export async function startInGroup(options: BrokerOptions, open: OpenBroker): Pr
   }
 }
 
-class Lives implements Broker {
-  readonly #options: BrokerOptions;
+class Lives implements RunningBroker {
+  readonly #options: ServerOptions;
   readonly #open: OpenBroker;
   readonly #directory: GroupDirectory;
   readonly #stopping = new AbortController();
-  #life: Broker | undefined;
+  #life: RunningBroker | undefined;
   /** Where the first life was to be found, the next ones are. */
   #port: number | undefined;
   #changing: Promise<void> = Promise.resolve();
 
-  constructor(options: BrokerOptions, open: OpenBroker, directory: GroupDirectory) {
+  constructor(options: ServerOptions, open: OpenBroker, directory: GroupDirectory) {
     this.#options = options;
     this.#open = open;
     this.#directory = directory;
@@ -102,7 +102,7 @@ class Lives implements Broker {
     this.#directory.release();
   }
 
-  get #current(): Broker {
+  get #current(): RunningBroker {
     if (this.#life !== undefined) return this.#life;
     throw new LaboroError("LABORO_BROKER_STOPPING", "the doors of this broker are closed at the moment");
   }

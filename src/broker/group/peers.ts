@@ -6,7 +6,6 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { ClientLink } from "../../client/link.js";
 import type { About } from "./about.js";
 
 /** Who asks as a broker is known by this beginning of its name. */
@@ -23,13 +22,42 @@ export interface PeerOptions {
   /** Of the CA that all show who show one. */
   readonly caFingerprint: () => Promise<string | undefined>;
   readonly log: Log;
+  readonly connect: ConnectPeer;
 }
+
+/** A link to another broker, as a client of it. */
+export interface PeerLink {
+  readonly open: boolean;
+  readonly closed: boolean;
+  question(make: (id: number) => PeerQuestion, signal?: AbortSignal): Promise<unknown>;
+  close(why: LaboroError): void;
+}
+
+export type PeerQuestion =
+  | { readonly type: "ASK"; readonly id: number; readonly operation: string; readonly input: unknown }
+  | ({ readonly type: "REQUEST"; readonly id: number } & ServiceRequest);
+
+interface ServiceRequest {
+  readonly service: string;
+  readonly pool: string;
+  readonly body: Uint8Array;
+  readonly timeoutMs: number;
+  readonly retry: boolean;
+}
+
+export type ConnectPeer = (options: {
+  readonly urls: readonly string[];
+  readonly token: string;
+  readonly caFingerprint: string | undefined;
+  readonly stay: true;
+  readonly name: string;
+}) => PeerLink;
 
 export type Peer = About;
 
 interface Link {
   readonly url: string;
-  readonly link: ClientLink;
+  readonly link: PeerLink;
   /** Until then it may only be slow to open. */
   readonly patience: number;
 }
@@ -102,7 +130,7 @@ export class Peers {
   /** A request for a service of its workers; `unwanted` takes it back. */
   async request(
     peer: Peer,
-    given: { service: string; pool: string; body: Uint8Array; timeoutMs: number; retry: boolean },
+    given: ServiceRequest,
     unwanted: AbortSignal,
   ): Promise<Uint8Array> {
     const link = await this.#linkTo(peer);
@@ -117,8 +145,8 @@ export class Peers {
     if (url === undefined || this.#closed) {
       throw new LaboroError("LABORO_BROKER_GONE", `broker ${peer.name} has no open door`);
     }
-    const { token, identity } = this.#options;
-    const link = new ClientLink({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
+    const { token, identity, connect } = this.#options;
+    const link = connect({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
     const made: Link = { url, link, patience: now() + ANSWER_MS };
     this.#links.set(peer.identity, made);
     return made;

@@ -5,11 +5,11 @@
 import { hostname } from "node:os";
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
 import type { Log } from "../../base/log.js";
-import { isLoopback } from "../../base/loopback.js";
+import { inUrl, isLoopback } from "../../base/loopback.js";
 import type { Store } from "../../model/store.js";
-import { type BrokerOptions, DEFAULT_PORT, versionOf } from "../../server.js";
+import { packageVersion } from "../../base/version.js";
+import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
 import { type About, nameOf, readAbout } from "./about.js";
 
 export interface StandbyOptions {
@@ -74,7 +74,7 @@ const isOpen = (about: About | undefined): boolean => about?.state !== "standby"
 function aboutStandby({ identity, place }: Pick<StandbyOptions, "identity" | "place">): About {
   const doors = urlWhenOpen(place);
   return {
-    ...{ identity, doors, version: versionOf(), host: hostname(), pid: process.pid },
+    ...{ identity, doors, version: packageVersion(), host: hostname(), pid: process.pid },
     name: nameOf(doors),
     state: "standby",
     fallback: true,

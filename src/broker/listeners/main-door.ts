@@ -5,17 +5,13 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { Complaints } from "../../base/complaints.js";
-import type { Conversations } from "../../base/conversations.js";
 import type { LaboroError } from "../../base/errors.js";
-import { LINK_PATH, type LinkOptions, Links } from "../../protocols/laboro/broker/links.js";
+import type { Log } from "../../base/log.js";
 import type { Pair } from "../access/certificates.js";
 import type { Entry } from "../access/entry.js";
-import { Gate, isEncrypted, isRefusal, type Refusal } from "../access/gate.js";
-import type { Tokens } from "../access/tokens.js";
+import { type Gate, isEncrypted, isRefusal, type Refusal } from "../access/gate.js";
 import type { Core } from "../core.js";
 import type { BrokerFace } from "../operations/operation.js";
-import type { DoorSettings } from "./door.js";
 import { sharePort } from "./first-byte.js";
 
 /** How long a goodbye is waited for. */
@@ -28,19 +24,40 @@ const LIMITS = {
   connectionsCheckingInterval: 2_000,
 } as const;
 
-export interface DoorOptions extends LinkOptions {
-  readonly tokens: Tokens;
+/** Where WebSockets come in: laboro's own link and fuq's. */
+export const LINK_PATH = "/node/persistent";
+
+/** Takes WebSockets. */
+export interface Upgrades {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+}
+
+/** laboro's own link. */
+export interface LinkEndpoint extends Upgrades {
+  /** Says goodbye to all. */
+  close(): void;
+  /** Leaves those that did not say goodbye. */
+  terminate(): void;
+}
+
+/** A protocol that has paths of its own. */
+export interface HttpEndpoint extends Upgrades {
+  answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void>;
+}
+
+export interface DoorOptions {
+  readonly gate: Gate;
   readonly entry: Entry;
   readonly face: BrokerFace;
-  readonly conversations: Conversations;
-  readonly complaints: Complaints;
-  readonly doorSettings: DoorSettings;
+  readonly log: Log;
+  readonly link: LinkEndpoint;
+  /** Called when the first request for it comes. */
+  readonly openFuq: () => Promise<HttpEndpoint>;
   /** What is shown to who speaks TLS; absent where nobody may. */
   readonly certificate?: () => Promise<Pair>;
 }
 
 type Answering = typeof import("../api/index.js");
-type FuqHttp = import("../../protocols/fuq/broker/http/index.js").FuqHttp;
 
 /** Where fuq's programs ask. */
 const FUQ_PATH = /^\/(hello|node|job|client)(\/|$)/;
@@ -48,20 +65,16 @@ const FUQ_PATH = /^\/(hello|node|job|client)(\/|$)/;
 export class MainDoor {
   readonly #core: Core;
   readonly #options: DoorOptions;
-  readonly #gate: Gate;
-  readonly #links: Links;
   readonly #server: Server;
   readonly #connected = new Set<Socket>();
   #api: ReturnType<Answering["createApi"]> | undefined;
-  #fuqHttp: Promise<FuqHttp> | undefined;
+  #fuqHttp: Promise<HttpEndpoint> | undefined;
   #metrics: import("../api/metrics.js").Metrics | undefined;
   #closing = false;
 
   constructor(core: Core, options: DoorOptions) {
     this.#core = core;
     this.#options = options;
-    this.#gate = new Gate(options.tokens, options.entry);
-    this.#links = new Links(core, this.#gate, options.face, options);
     this.#server = createServer(LIMITS, (request, response) => void this.#answer(request, response));
     this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on("clientError", (error, socket) => {
@@ -88,11 +101,11 @@ export class MainDoor {
 
   close(): Promise<void> {
     this.#closing = true;
-    this.#links.close();
+    this.#options.link.close();
     return new Promise((resolve) => {
       // A peer that does not say goodbye is not waited for.
       const patience = setTimeout(() => {
-        this.#links.terminate();
+        this.#options.link.terminate();
         for (const socket of this.#connected) socket.destroy();
       }, GOODBYE_MS);
       this.#server.close(() => {
@@ -109,7 +122,7 @@ export class MainDoor {
     if (plain && request.url === LINK_PATH) {
       socket.on("error", () => socket.destroy());
       void this.#fuq().then((fuq) => fuq.upgrade(request, socket, head));
-    } else this.#links.upgrade(request, socket, head);
+    } else this.#options.link.upgrade(request, socket, head);
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -129,15 +142,9 @@ export class MainDoor {
     }
   }
 
-  #fuq(): Promise<FuqHttp> {
-    this.#fuqHttp ??= this.#openFuq();
+  #fuq(): Promise<HttpEndpoint> {
+    this.#fuqHttp ??= this.#options.openFuq();
     return this.#fuqHttp;
-  }
-
-  async #openFuq(): Promise<FuqHttp> {
-    const { FuqHttp } = await import("../../protocols/fuq/broker/http/index.js");
-    const { face, log, complaints, conversations, doorSettings: settings } = this.#options;
-    return new FuqHttp({ core: this.#core, gate: this.#gate, face, log, complaints, conversations, settings });
   }
 
   #sayHow(path: string, response: ServerResponse): void {
@@ -147,7 +154,7 @@ export class MainDoor {
   }
 
   async #answerMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const admitted = this.#gate.admit(request, true);
+    const admitted = this.#options.gate.admit(request, true);
     if (isRefusal(admitted)) {
       await refuse(response, admitted);
       return;
@@ -158,7 +165,7 @@ export class MainDoor {
   }
 
   async #answerApi(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const admitted = this.#gate.admit(request, true);
+    const admitted = this.#options.gate.admit(request, true);
     if (isRefusal(admitted)) {
       await refuse(response, admitted);
       return;
@@ -168,13 +175,13 @@ export class MainDoor {
   }
 
   async #answerPage(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const misplaced = this.#gate.refusalOfPlace(request);
+    const misplaced = this.#options.gate.refusalOfPlace(request);
     if (misplaced !== undefined) {
       await refuse(response, misplaced);
       return;
     }
     const { answerPage } = await import("../api/pages.js");
-    const admitted = this.#gate.admit(request, true);
+    const admitted = this.#options.gate.admit(request, true);
     if (isRefusal(admitted)) await admitted.after;
     await answerPage(request, response, path, {
       core: this.#core,

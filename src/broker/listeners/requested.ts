@@ -1,26 +1,15 @@
-/** The doors of the old protocols: which there are, where they open, and opening those that were named. */
+/** Listeners for the old protocols that an operator asked for: how they are written, and which are refused. */
 import { LaboroError } from "../../base/errors.js";
 import { isLoopback } from "../../base/loopback.js";
-import { DOOR_NAMES, type Door, type DoorContext, type DoorName, type DoorPlace, type OpenDoor } from "./door.js";
+import { DOOR_NAMES, type Door, type DoorName, type DoorPlace } from "./door.js";
 
-interface Kind {
-  /** Where it opens unless told otherwise. */
-  readonly ports: readonly number[];
-  readonly load: () => Promise<OpenDoor>;
-}
-
-const KINDS: Readonly<Record<DoorName, Kind>> = {
-  fuq: { ports: [5430], load: async () => (await import("../../protocols/fuq/broker/door.js")).openFuqDoor },
-  fuq1: { ports: [5431], load: async () => (await import("../../protocols/fuq/broker/door.js")).openFuq1Door },
-  runexp: { ports: [5433], load: async () => (await import("../../protocols/runexp/broker/door.js")).openRunexpDoor },
-  "round-robin": {
-    ports: [6714],
-    load: async () => (await import("../../protocols/round-robin/broker/door.js")).openRoundRobinDoor,
-  },
-  scale0: {
-    ports: [8080, 8081, 8082],
-    load: async () => (await import("../../protocols/scale0/broker/door.js")).openScale0Door,
-  },
+/** Where each opens unless told otherwise. */
+const DEFAULT_PORTS: Readonly<Record<DoorName, readonly number[]>> = {
+  fuq: [5430],
+  fuq1: [5431],
+  runexp: [5433],
+  "round-robin": [6714],
+  scale0: [8080, 8081, 8082],
 };
 
 /** A door that was asked for. */
@@ -47,7 +36,7 @@ export function parseDoor(text: string): readonly DoorRequest[] {
   return [{ name: known, ...(place === undefined ? usual(known) : placeOf(known, place)) }];
 }
 
-const usual = (name: DoorName): DoorPlace => ({ host: LOOPBACK, ports: KINDS[name].ports });
+const usual = (name: DoorName): DoorPlace => ({ host: LOOPBACK, ports: DEFAULT_PORTS[name] });
 
 function placeOf(name: DoorName, text: string): DoorPlace {
   const found = /^(?:(?:\[(?<v6>[^\]]+)\]|(?<host>[^:,[\]]*[^:,[\]\d][^:,[\]]*))(?::(?=\d)|$))?(?<ports>[\d,]+)?$/.exec(
@@ -55,7 +44,7 @@ function placeOf(name: DoorName, text: string): DoorPlace {
   );
   const host = found?.groups?.v6 ?? found?.groups?.host ?? LOOPBACK;
   const ports = found?.groups?.ports?.split(",").map(Number);
-  const wanted = KINDS[name].ports.length;
+  const wanted = DEFAULT_PORTS[name].length;
   if (found === null || ports?.some((port) => Number.isNaN(port) || port > 65_535) || text === "") {
     throw new LaboroError("LABORO_BAD_INPUT", `--door ${name}=${text}: expected ADDRESS, PORT or ADDRESS:PORT`);
   }
@@ -65,7 +54,7 @@ function placeOf(name: DoorName, text: string): DoorPlace {
       `--door ${name}=${text}: this door has ${wanted} ports, not ${ports.length}`,
     );
   }
-  return { host, ports: ports ?? KINDS[name].ports };
+  return { host, ports: ports ?? DEFAULT_PORTS[name] };
 }
 
 function splitOnce(text: string, by: string): [string, string | undefined] {
@@ -84,21 +73,4 @@ export function refuseOpenDoors(doors: readonly DoorRequest[], insecure: boolean
   }
   const twice = doors.find(({ name }, at) => doors.findIndex((other) => other.name === name) !== at);
   if (twice !== undefined) throw new LaboroError("LABORO_BAD_INPUT", `door ${twice.name} is named twice`);
-}
-
-/** All or none: where one cannot be opened, the others are closed again. */
-export async function openDoors(doors: readonly DoorRequest[], context: DoorContext): Promise<readonly OpenedDoor[]> {
-  const open: OpenedDoor[] = [];
-  try {
-    for (const { name, pool, ...place } of doors) {
-      const openDoor = await KINDS[name].load();
-      const settings = pool === undefined ? context.settings : { ...context.settings, pool };
-      const door = await openDoor({ ...context, settings }, place);
-      open.push({ name, urls: door.urls, close: () => door.close() });
-    }
-    return open;
-  } catch (cause) {
-    await Promise.all(open.map((door) => door.close()));
-    throw cause;
-  }
 }

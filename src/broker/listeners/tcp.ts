@@ -1,7 +1,7 @@
 /** A door on a plain TCP stream: listening, the peers that are there, and the end. The protocol's session does the rest. */
 import { createServer, type Socket } from "node:net";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
+import { inUrl } from "../../base/loopback.js";
 import type { Door, DoorContext, DoorName, DoorPlace } from "./door.js";
 
 /** What a door keeps of a peer. */

@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import { LaboroError } from "../../base/errors.js";
 import type { OperationOutput } from "../answers.js";
 import { type BrokerChoice, brokerOf, reach } from "../broker.js";
-import { packageVersion } from "../program.js";
+import { packageVersion } from "../../base/version.js";
 import { counted, shownDuration } from "../screen/figures.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 

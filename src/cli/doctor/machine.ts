@@ -1,6 +1,6 @@
 /** What laboro needs of the machine. */
 import { accessSync, constants, readFileSync } from "node:fs";
-import { packageVersion } from "../program.js";
+import { packageVersion } from "../../base/version.js";
 import { type Check, fail, ok, warn } from "./check.js";
 
 /** As in package.json's `engines`. */

@@ -19,7 +19,8 @@ import { DEFAULT_POOL } from "../../model/recipe.js";
 import { openManager } from "../../protocols/runexp/broker/door.js";
 import { DEFAULT_GROUP } from "../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../protocols/runexp/runner/index.js";
-import { type Broker, startBroker } from "../../server.js";
+import { type RunningBroker } from "../../broker/options.js";
+import { startBroker } from "../../server.js";
 import { EXIT } from "../failures.js";
 import { logger } from "../options.js";
 import { lockDirectory, OWN_DATA, ownData } from "../own-data.js";
@@ -141,7 +142,7 @@ function complaintsOnly(): Log {
   return { ...SILENT, warn: say, error: say };
 }
 
-function openDoor(broker: Broker, log: Log, experiments: Batch, run: ExperimentsRun, pool: string): Promise<Door> {
+function openDoor(broker: RunningBroker, log: Log, experiments: Batch, run: ExperimentsRun, pool: string): Promise<Door> {
   const complaints = new Complaints(log);
   const context = { core: broker.core, log, complaints, conversations: new Conversations(), settings: { pool } };
   return openManager(context, { host: run.listen, ports: [run.port] }, { experiments });
@@ -157,7 +158,7 @@ function localRunner({ local, group }: ExperimentsRun, door: Door, home: string)
 }
 
 /** True where all experiments have ended, false where somebody wants no more of it. */
-async function untilOver(batch: Batch, broker: Broker, interrupt: Interrupt, screen: Screen): Promise<boolean> {
+async function untilOver(batch: Batch, broker: RunningBroker, interrupt: Interrupt, screen: Screen): Promise<boolean> {
   let spawned = false;
   const saySpawned = (): void => {
     if (spawned) return;
@@ -188,7 +189,7 @@ async function untilOver(batch: Batch, broker: Broker, interrupt: Interrupt, scr
 }
 
 /** From now on each hears FINO when it asks; what it runs may end. */
-function dismissRunners({ core }: Broker): void {
+function dismissRunners({ core }: RunningBroker): void {
   for (const { profile } of [...core.state.workers.values()]) {
     if (profile.protocol !== "runexp") continue;
     core.workerDrains(profile.id);
@@ -197,7 +198,7 @@ function dismissRunners({ core }: Broker): void {
 }
 
 /** Runners hear FINO when they ask; one that has gone without a word is not waited for. */
-async function leave(broker: Broker, interrupt: Interrupt): Promise<void> {
+async function leave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
   const there = (): boolean =>
     [...broker.core.state.workers.values()].some(

@@ -6,13 +6,14 @@ import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import { type Client, connect } from "../../client/client.js";
 import { findBroker } from "../../client/find-broker.js";
-import { type Broker, startBroker } from "../../server.js";
+import { type RunningBroker } from "../../broker/options.js";
+import { startBroker } from "../../server.js";
 import { startWorker, type Worker } from "../../worker/index.js";
 
 export interface Home {
   readonly client: Client;
   /** Absent where another process has the broker. */
-  readonly own?: { readonly broker: Broker; readonly worker: Worker | undefined };
+  readonly own?: { readonly broker: RunningBroker; readonly worker: Worker | undefined };
   /** `finish`: let what others run here end by itself. */
   close(finish: boolean): Promise<void>;
 }

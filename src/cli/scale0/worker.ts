@@ -6,7 +6,7 @@ import { Command, Option } from "commander";
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { dataDirectory } from "../../client/find-broker.js";
-import { joined } from "../../protocols/scale0/broker/parts.js";
+import { joined } from "../../protocols/scale0/frames.js";
 import { CONFIG_TYPES, configTypeOf } from "../../protocols/scale0/config-formats.js";
 import { type Scale0Handler, startScale0Worker } from "../../protocols/scale0/worker/worker.js";
 import {

@@ -3,6 +3,8 @@ import { LaboroError } from "../../base/errors.js";
 import * as input from "../../model/input.js";
 import { type ConfigType, configTypeOf } from "./config-formats.js";
 
+export const DEFAULT_HEARTBEAT_MS = 2_000;
+
 export const COMMANDS = [
   "CONNECT",
   "CONFIG",

@@ -1,6 +1,6 @@
 /** `laboro decode scale0`: messages in their frames, with or without ZeroMQ's routing frame in front. */
 import type { Decoded, Decoder } from "../decoders.js";
-import { shownHeard, shownIdentity } from "./broker/voice.js";
+import { shownHeard, shownIdentity } from "./describe.js";
 import { readFrames } from "./frames.js";
 
 export function decoder(): Decoder {

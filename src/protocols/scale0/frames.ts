@@ -115,3 +115,7 @@ function respelled(parameters: Parameters): Parameters {
   if (odd.length === 0) return parameters;
   return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [SPELLINGS[name] ?? name, value]));
 }
+
+/** For an end that knows of one body only. */
+export const joined = (body: readonly Uint8Array[]): Uint8Array =>
+  body.length === 1 && body[0] !== undefined ? body[0] : Buffer.concat(body);

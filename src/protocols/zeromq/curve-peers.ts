@@ -1,7 +1,7 @@
 /** The other sockets with CURVE, by the `zeromq` package: PUB, and DEALER and SUB of the side that connects. */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Subscriber as ZmqSubscriber } from "zeromq";
 import { LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
+import { inUrl } from "../../base/loopback.js";
 import { openGate } from "./curve-keys.js";
 import {
   type BindOptions,

@@ -4,7 +4,7 @@
  */
 import { Context, Router as ZmqRouter } from "zeromq";
 import { LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
+import { inUrl } from "../../base/loopback.js";
 import { openGate } from "./curve-keys.js";
 import {
   type CurveServer,

@@ -13,7 +13,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
+import { inUrl } from "../../base/loopback.js";
 import type { Limits, Plain } from "./types.js";
 import {
   makeCommand,

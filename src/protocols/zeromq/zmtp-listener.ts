@@ -1,7 +1,7 @@
 /** A bound ZMTP socket: listening, the connections that are there, their heartbeat, and the end. */
 import { createServer } from "node:net";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/join-url.js";
+import { inUrl } from "../../base/loopback.js";
 import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } from "./types.js";
 import { type ConnectionEars, type Side, ZmtpConnection } from "./zmtp-connection.js";
 

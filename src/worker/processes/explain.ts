@@ -3,7 +3,7 @@ import { errnoOf } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";
-import { latin1 } from "./script.js";
+import { latin1 } from "../../model/shell-words.js";
 
 /** Why a command was not started, in one line. The shell only says that it was not; the file system tells the rest. */
 export function startError(spec: CommandSpec, failed: "directory" | "start", code: number): string {

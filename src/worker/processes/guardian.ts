@@ -9,7 +9,7 @@
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { quote } from "./script.js";
+import { quote } from "../../model/shell-words.js";
 
 export interface GuardianOptions {
   readonly shell: readonly [string, ...string[]];

@@ -19,7 +19,8 @@ import { signalGroup, whenVanished } from "./group.js";
 import { TaskOutput } from "./output.js";
 import { OutputPipe } from "./pipe.js";
 import { ReportReader, type TaskReport } from "./report.js";
-import { quote, type ShellPipes } from "./script.js";
+import { quote } from "../../model/shell-words.js";
+import type { ShellPipes } from "./script.js";
 
 export interface HelperOptions {
   /** Made for this shell; holds its pipes. */

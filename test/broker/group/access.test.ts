@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { parseJoinUrls } from "../../../src/client/find-broker.js";
-import { connect, startWorker } from "../../../src/client/index.js";
+import { connect } from "../../../src/entries/client.js";
+import { startWorker } from "../../../src/entries/worker.js";
 import { until } from "../../support/wait.js";
 import { atEnd, type Member, openGroup, PATIENCE_MS } from "./kit.js";
 

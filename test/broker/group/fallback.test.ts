@@ -1,7 +1,9 @@
 /** A fallback: closed while another broker is there, open when none is, closed again at a word. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type Broker, connect, startBroker } from "../../../src/client/index.js";
+import { type RunningBroker } from "../../../src/broker/options.js";
+import { connect } from "../../../src/entries/client.js";
+import { startBroker } from "../../../src/server.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 import { atEnd, joined, type Member, openGroup, PATIENCE_MS, type TestGroup } from "./kit.js";
@@ -9,7 +11,7 @@ import { atEnd, joined, type Member, openGroup, PATIENCE_MS, type TestGroup } fr
 const LEASE_MS = 1_500;
 
 interface Fallback {
-  readonly broker: Broker;
+  readonly broker: RunningBroker;
   readonly port: number;
   readonly told: string[];
 }

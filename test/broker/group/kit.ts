@@ -3,23 +3,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import {
-  type Broker,
-  type BrokerOptions,
-  type Client,
-  connect,
-  startBroker,
-  startWorker,
-  type Worker,
-  type WorkerOptions,
-} from "../../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../../src/broker/options.js";
+import { connect, type Client } from "../../../src/entries/client.js";
+import { startBroker } from "../../../src/server.js";
+import { startWorker, type Worker, type WorkerOptions } from "../../../src/entries/worker.js";
 import { ModelWorld } from "../../store/model-store.js";
 import { until } from "../../support/wait.js";
 
 export const PATIENCE_MS = 30_000;
 
 export interface Member {
-  readonly broker: Broker;
+  readonly broker: RunningBroker;
   readonly client: Client;
   worker(options?: Partial<WorkerOptions>): Worker;
 }
@@ -28,7 +22,7 @@ export interface TestGroup {
   readonly dir: string;
   readonly world: ModelWorld;
   readonly members: readonly Member[];
-  join(options?: Partial<BrokerOptions>): Promise<Member>;
+  join(options?: Partial<ServerOptions>): Promise<Member>;
 }
 
 const open: (() => Promise<void>)[] = [];
@@ -39,7 +33,7 @@ afterEach(async () => {
 
 export const atEnd = (close: () => Promise<void>): void => void open.push(close);
 
-export async function openGroup(count: number, options: Partial<BrokerOptions> = {}): Promise<TestGroup> {
+export async function openGroup(count: number, options: Partial<ServerOptions> = {}): Promise<TestGroup> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-group-"));
   open.push(async () => rmSync(dir, { recursive: true, force: true }));
   const world = new ModelWorld();
@@ -59,7 +53,7 @@ export async function openGroup(count: number, options: Partial<BrokerOptions> =
   return group;
 }
 
-async function joinGroup({ dir, world, members }: TestGroup, options: Partial<BrokerOptions>): Promise<Member> {
+async function joinGroup({ dir, world, members }: TestGroup, options: Partial<ServerOptions>): Promise<Member> {
   const data = join(dir, `broker-${members.length}`);
   const broker = await startBroker({ dir: data, port: 0, store: () => world.store(), leaseMs: 3_000, ...options });
   open.push(() => broker.stop());
@@ -85,7 +79,7 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Br
 }
 
 /** It knows that there are so many. */
-export async function seesAll(broker: Broker, count: number): Promise<void> {
+export async function seesAll(broker: RunningBroker, count: number): Promise<void> {
   await until(
     `${count} brokers are seen`,
     async () => {

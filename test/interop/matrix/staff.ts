@@ -1,7 +1,8 @@
 /** One worker of every kind, each at its own door of one broker, and the name by which its results are known. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { Broker, Client } from "../../../src/client/index.js";
+import { type RunningBroker } from "../../../src/broker/options.js";
+import { type Client } from "../../../src/entries/client.js";
 import { findForeman } from "../../../src/protocols/fuq/worker/foreman-url.js";
 import { type FuqWorkerOptions, startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";
@@ -28,7 +29,7 @@ export interface Staff {
   stop(): Promise<void>;
 }
 
-export const portOf = (broker: Broker, door: string, at = 0): number =>
+export const portOf = (broker: RunningBroker, door: string, at = 0): number =>
   Number(
     broker.doors
       .find(({ name }) => name === door)

@@ -6,7 +6,7 @@ import { Complaints } from "../../../src/base/complaints.js";
 import { Conversations } from "../../../src/base/conversations.js";
 import type { Log } from "../../../src/base/log.js";
 import type { DoorSettings } from "../../../src/broker/listeners/door.js";
-import type { BrokerOptions } from "../../../src/client/index.js";
+import { type ServerOptions } from "../../../src/broker/options.js";
 import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/broker/door.js";
 import type { Patience } from "../../../src/protocols/round-robin/broker/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
@@ -31,7 +31,7 @@ export interface Place {
 
 export interface PlaceOptions {
   readonly settings?: DoorSettings;
-  readonly broker?: Partial<BrokerOptions>;
+  readonly broker?: Partial<ServerOptions>;
   readonly port?: number;
   readonly settleMs?: number;
   readonly patience?: Patience;

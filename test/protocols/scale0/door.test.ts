@@ -248,7 +248,7 @@ describe("work", () => {
     expect([parameters.service, body]).toEqual(["old", "hello"]);
     await worker.say("WORKREPLY", { work_request_identifier: parameters.work_request_identifier }, "wor", "ld");
     expect((await asked).toString()).toBe("world");
-    const { startWorker } = await import("../../../src/client/index.js");
+    const { startWorker } = await import("../../../src/entries/worker.js");
     const own = startWorker({
       broker: shop.broker.url,
       token: shop.broker.token,

@@ -4,13 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import { Dealer, Request, Router, Subscriber } from "zeromq";
-import { type Broker, type BrokerOptions, type Client, connect, startBroker } from "../../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../../src/broker/options.js";
+import { connect, type Client } from "../../../src/entries/client.js";
+import { startBroker } from "../../../src/server.js";
 
 export type Said = readonly [command: string, parameters: Record<string, unknown>, ...body: string[]];
 
 export interface Scale0Shop {
   readonly dir: string;
-  readonly broker: Broker;
+  readonly broker: RunningBroker;
   readonly client: Client;
   readonly clients: string;
   readonly workers: string;
@@ -30,7 +32,7 @@ afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
 });
 
-export async function openScale0(options: Partial<BrokerOptions> = {}): Promise<Scale0Shop> {
+export async function openScale0(options: Partial<ServerOptions> = {}): Promise<Scale0Shop> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-scale0-"));
   if (options.dir === undefined) atEnd(() => rmSync(dir, { recursive: true, force: true }));
   const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];

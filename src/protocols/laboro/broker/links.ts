@@ -8,6 +8,7 @@ import type { Log } from "../../../base/log.js";
 import { type Gate, isRefusal } from "../../../broker/access/gate.js";
 import { mayDo, type Role } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
+import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-door.js";
 import type { BrokerFace } from "../../../broker/operations/operation.js";
 import { type CloseReason, Connection, SERVER_OPTIONS } from "../connection.js";
 import {
@@ -21,7 +22,6 @@ import {
 import { ClientSession } from "./client-session.js";
 import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
 
-export const LINK_PATH = "/node/persistent";
 /** Who opens a link says who it is within this time. */
 const FIRST_WORD_MS = 10_000;
 
@@ -31,7 +31,7 @@ export interface LinkOptions extends WorkerSessionOptions {
   readonly log: Log;
 }
 
-export class Links {
+export class Links implements LinkEndpoint {
   readonly #core: Core;
   readonly #gate: Gate;
   readonly #face: BrokerFace;

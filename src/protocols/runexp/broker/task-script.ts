@@ -14,7 +14,7 @@
 import { LaboroError } from "../../../base/errors.js";
 import { expandLine, expandWords } from "../../../model/expand.js";
 import { type Bytes, numberAt, type Recipe } from "../../../model/recipe.js";
-import { latin1, quote } from "../../../worker/processes/script.js";
+import { latin1, quote, SHELL_OWNS } from "../../../model/shell-words.js";
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
@@ -81,10 +81,6 @@ function enter(dir: Bytes | undefined): string {
   const safe = path.startsWith("/") ? path : `./${path}`;
   return `command cd -P ${quote(Buffer.from(safe, "latin1"))} >/dev/null || laboro_end "failed 1 directory" 1`;
 }
-
-/** Names that bash keeps for itself: `env` sets these. */
-const SHELL_OWNS =
-  /^(_|UID|EUID|PPID|GROUPS|IFS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|SHLVL|SHELLOPTS|BASH.*|DIRSTACK|EPOCH.*|FUNCNAME|HISTCMD)$/;
 
 function variables(recipe: ProcessRecipe, task: HandedTask): string[] {
   const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_OWNS.test(name));

@@ -29,8 +29,9 @@ import {
   wordOf,
 } from "../commands.js";
 import type { Message } from "../frames.js";
+import { joined } from "../frames.js";
 import { Lifeline } from "./lifeline.js";
-import { Answered, Asked, clockFault, joined, type Parts, pong } from "./parts.js";
+import { Answered, Asked, clockFault, type Parts, pong } from "./parts.js";
 import { profileOf } from "./profile.js";
 import type { Voice } from "./voice.js";
 import { WaitQueue } from "./wait-queue.js";

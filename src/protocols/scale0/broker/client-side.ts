@@ -17,7 +17,8 @@ import {
   wordOf,
 } from "../commands.js";
 import { type Envelope, type Heard, readFrames } from "../frames.js";
-import { Answered, Asked, clockFault, joined, type Parts, pong } from "./parts.js";
+import { joined } from "../frames.js";
+import { Answered, Asked, clockFault, type Parts, pong } from "./parts.js";
 import type { Voice } from "./voice.js";
 
 /** Requests under way, of all clients together and of one, and bytes of them. */

@@ -3,7 +3,7 @@
  * published. Each side is a file of its own; here they are opened, and told what concerns all of them.
  */
 import { now } from "../../../base/clock.js";
-import { inUrl } from "../../../base/join-url.js";
+import { inUrl } from "../../../base/loopback.js";
 import type { OpenDoor } from "../../../broker/listeners/door.js";
 import { ownName } from "../../../broker/listeners/own-name.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";

@@ -37,11 +37,6 @@ export class Answered {
   ) {}
 }
 
-/** For an end that knows of one body only. */
-export const joined = (body: readonly Uint8Array[]): Uint8Array =>
-  body.length === 1 && body[0] !== undefined ? body[0] : Buffer.concat(body);
-
-export const DEFAULT_HEARTBEAT_MS = 2_000;
 const CLOCK_TOLERANCE_MS = 60_000;
 /** A clock that counts seconds is below this for the next thousand years; one that counts milliseconds has been above it since 1973. */
 const SECONDS_BELOW = 100_000_000_000;

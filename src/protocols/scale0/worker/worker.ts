@@ -13,7 +13,7 @@ import { type Config, isConfig } from "../../../base/config-value.js";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
 import { type CurveClient, placeOf } from "../../zeromq/index.js";
-import { DEFAULT_HEARTBEAT_MS } from "../broker/parts.js";
+import { DEFAULT_HEARTBEAT_MS } from "../commands.js";
 import { disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "../config-formats.js";
 import type { Message } from "../frames.js";

@@ -5,14 +5,10 @@ import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import {
-  type Broker,
-  type BrokerOptions,
-  type Client,
-  connect,
-  startBroker,
-  startWorker,
-} from "../../../../src/client/index.js";
+import { type RunningBroker, type ServerOptions } from "../../../../src/broker/options.js";
+import { connect, type Client } from "../../../../src/entries/client.js";
+import { startBroker } from "../../../../src/server.js";
+import { startWorker } from "../../../../src/entries/worker.js";
 
 const open: (() => unknown)[] = [];
 afterEach(async () => {
@@ -107,18 +103,18 @@ export class Asker {
 
 export class Door {
   readonly dir = mkdtempSync(join(tmpdir(), "laboro-fuq-"));
-  readonly #options: Partial<BrokerOptions>;
-  #broker: Broker | undefined;
+  readonly #options: Partial<ServerOptions>;
+  #broker: RunningBroker | undefined;
   #client: Promise<Client> | undefined;
   #port = 0;
 
-  constructor(options: Partial<BrokerOptions>) {
+  constructor(options: Partial<ServerOptions>) {
     this.#options = options;
     open.push(() => rmSync(this.dir, { recursive: true, force: true }));
     open.push(() => this.#broker?.stop());
   }
 
-  get broker(): Broker {
+  get broker(): RunningBroker {
     if (this.#broker === undefined) throw new Error("the broker was not started");
     return this.#broker;
   }
@@ -180,7 +176,7 @@ export class Door {
   }
 }
 
-export async function openDoor(options: Partial<BrokerOptions> = {}): Promise<Door> {
+export async function openDoor(options: Partial<ServerOptions> = {}): Promise<Door> {
   const door = new Door(options);
   await door.start();
   return door;

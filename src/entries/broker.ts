@@ -1,0 +1,14 @@
+/** `laboro/broker`: a broker inside another program. */
+import type { Broker, BrokerOptions } from "../broker/options.js";
+import { startBroker as start } from "../server.js";
+
+export { type ErrorCode, LaboroError } from "../base/errors.js";
+export type { Log } from "../base/log.js";
+export type { Role } from "../broker/access/roles.js";
+export type { DoorName, DoorSettings } from "../broker/listeners/door.js";
+export type { DoorRequest, OpenedDoor } from "../broker/listeners/requested.js";
+export type { Broker, BrokerOptions } from "../broker/options.js";
+export type { Retention } from "../broker/retention.js";
+export type { Settings } from "../dispatch/index.js";
+
+export const startBroker: (options: BrokerOptions) => Promise<Broker> = start;

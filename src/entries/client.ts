@@ -1,0 +1,15 @@
+/** `laboro`: a client of a broker that runs elsewhere. It loads neither broker, nor worker, nor store. */
+export { type ErrorCode, LaboroError } from "../base/errors.js";
+export {
+  Client,
+  type ConnectOptions,
+  connect,
+  JobHandle,
+  type JobInfo,
+  type RequestOptions,
+  type WorkerInfo,
+} from "../client/client.js";
+export type { JobEnd } from "../model/job.js";
+export type { Submission } from "../model/job-input.js";
+export type { TaskResult } from "../model/outcome.js";
+export type { Recipe } from "../model/recipe.js";

@@ -1,0 +1,14 @@
+/** `laboro/worker`: a worker inside another program. */
+export { type ErrorCode, LaboroError } from "../base/errors.js";
+export type { Log } from "../base/log.js";
+export {
+  type CallContext,
+  type Handler,
+  type ServiceMode,
+  type ServiceProgram,
+  type StopOptions,
+  type StopReason,
+  startWorker,
+  type Worker,
+  type WorkerOptions,
+} from "../worker/index.js";
