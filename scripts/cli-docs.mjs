@@ -11,7 +11,7 @@ delete process.env.LABORO_DATA;
 delete process.env.LABORO_BROKER;
 
 const PAGE = fileURLToPath(new URL("../docs/reference/cli.md", import.meta.url));
-const { makeProgram } = await import("../dist/cli/program.js");
+const { makeProgram } = await import("../dist/cli/lib/program.js");
 
 const INTRODUCTION = `# The command line
 

@@ -1,7 +1,7 @@
 /** `laboro`: finds the verb, loads it, and turns whatever it throws into a line and an exit code. */
 import { CommanderError } from "commander";
-import { EXIT, exitCodeOfUsage, isVerbose, reportFailure } from "./failures.js";
-import { makeProgram } from "./program.js";
+import { EXIT, exitCodeOfUsage, isVerbose, reportFailure } from "./lib/failures.js";
+import { makeProgram } from "./lib/program.js";
 
 /** Options that every verb has may stand before it, too. */
 const LEADING = new Set(["--broker", "--data", "--verbose"]);

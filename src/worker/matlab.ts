@@ -1,7 +1,7 @@
 /** How a `.m` script is run: by MATLAB, or by Octave where there is no MATLAB. It is called by name with its folder on the path, so that it runs in the caller's directory. */
 import { basename, dirname } from "node:path";
-import { DEFAULT_PATH, findCommand } from "./processes/lookup.js";
 import { quote } from "../model/shell-words.js";
+import { DEFAULT_PATH, findCommand } from "./processes/lookup.js";
 
 /** Shell text. `file` is called as MATLAB calls a script: letters, digits and `_` before the `.m`. `exit` is what it ends with after an error; 0 if absent. */
 export function matlabLine(file: string, exit = 0, path: string = process.env.PATH ?? DEFAULT_PATH): string {

@@ -1,6 +1,6 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import { type RunningBroker } from "../../src/broker/options.js";
+import type { RunningBroker } from "../../src/broker/options.js";
 import { openShop, until } from "./kit.js";
 
 interface Message {

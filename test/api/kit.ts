@@ -6,7 +6,7 @@ import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { type RunningBroker, type ServerOptions } from "../../src/broker/options.js";
+import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { startBroker } from "../../src/server.js";
 
 export { openShop, until } from "../client/shop.js";

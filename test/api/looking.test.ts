@@ -1,8 +1,8 @@
 /** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
 import { describe, expect, it } from "vitest";
+import type { RunningBroker } from "../../src/broker/options.js";
 import { AREA, FIGURES, KEPT_MS } from "../../src/broker/stats/history.js";
-import { type RunningBroker } from "../../src/broker/options.js";
-import { type Client } from "../../src/entries/client.js";
+import type { Client } from "../../src/entries/client.js";
 import { openShop, until } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/entries/client.js";
-import { startBroker } from "../../src/server.js";
 import { startWorker } from "../../src/entries/worker.js";
 import { type JobId, ParcelId, WorkerId } from "../../src/model/ids.js";
 import { readSubmission } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
+import { startBroker } from "../../src/server.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { openShop, until } from "../client/shop.js";
 

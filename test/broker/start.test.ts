@@ -5,8 +5,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { startBroker } from "../../src/server.js";
 import { DEFAULT_PORT } from "../../src/broker/options.js";
+import { startBroker } from "../../src/server.js";
 import { ask, openDoor } from "../api/kit.js";
 
 describe("a broker", () => {

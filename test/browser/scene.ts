@@ -2,10 +2,10 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type RunningBroker, type ServerOptions } from "../../src/broker/options.js";
-import { connect, type Client, type JobHandle } from "../../src/entries/client.js";
-import { startBroker } from "../../src/server.js";
+import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
+import { type Client, connect, type JobHandle } from "../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
+import { startBroker } from "../../src/server.js";
 import { until } from "../support/wait.js";
 
 const PATIENCE_MS = 60_000;

@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { type RunningBroker } from "../../src/broker/options.js";
+import type { RunningBroker } from "../../src/broker/options.js";
 import { REPOSITORY } from "../support/launched.js";
 import { until } from "../support/wait.js";
 

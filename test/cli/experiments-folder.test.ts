@@ -12,10 +12,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Aftermath } from "../../src/cli/experiments/aftermath.js";
-import { findExperiments } from "../../src/cli/experiments/folder.js";
-import { Drafts, ResFile } from "../../src/cli/experiments/result-file.js";
-import { Screen, screenOptions } from "../../src/cli/experiments/screen.js";
+import { Aftermath } from "../../src/protocols/runexp/experiments/aftermath.js";
+import { findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
+import { Drafts, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
+import { Screen, screenOptions } from "../../src/protocols/runexp/experiments/screen.js";
 
 let dir: string;
 beforeEach(() => {

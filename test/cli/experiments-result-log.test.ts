@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { thisProcess } from "../../src/base/files/process-name.js";
 import { encodeRecords, scanRecords } from "../../src/base/files/records.js";
-import { Drafts, ResFile } from "../../src/cli/experiments/result-file.js";
-import { ResultLog, recoverResults } from "../../src/cli/experiments/result-log.js";
+import { Drafts, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
+import { ResultLog, recoverResults } from "../../src/protocols/runexp/experiments/result-log.js";
 
 let dir: string;
 let outputs: string;

@@ -1,8 +1,8 @@
 import { execFileSync, spawn } from "node:child_process";
 import { expect, it } from "vitest";
-import { Gathered } from "../../src/cli/gathered.js";
+import { Gathered } from "../../src/cli/lib/buffered-stdout.js";
 
-const MODULE = new URL("../../dist/cli/gathered.js", import.meta.url).href;
+const MODULE = new URL("../../dist/cli/lib/buffered-stdout.js", import.meta.url).href;
 
 const inProcess = (code: string): readonly string[] => [
   "--input-type=module",

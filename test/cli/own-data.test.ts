@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlin
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { lockDirectory, ownData } from "../../src/cli/own-data.js";
+import { lockDirectory, ownData } from "../../src/base/files/local-data.js";
 
 let dir: string;
 beforeEach(() => {

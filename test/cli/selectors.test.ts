@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseJobSelector, parseSelector, parseTaskSelector, shownRanges } from "../../src/cli/selectors.js";
+import { parseJobSelector, parseSelector, parseTaskSelector, shownRanges } from "../../src/cli/lib/selectors.js";
 
 describe("a selector", () => {
   it("names jobs by number, range, last and all", () => {

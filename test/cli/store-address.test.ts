@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { storeAddress } from "../../src/cli/store-address.js";
+import { storeAddress } from "../../src/cli/lib/store-url.js";
 
 let dir: string;
 beforeEach(() => {

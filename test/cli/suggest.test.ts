@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { nearest, suggestion } from "../../src/cli/suggest.js";
+import { nearest, suggestion } from "../../src/cli/lib/suggest.js";
 
 describe("a suggestion", () => {
   it("is the name that a slip of the finger leads away from", () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { shownCount, shownDuration, shownSize } from "../../src/cli/screen/figures.js";
-import { type Column, table } from "../../src/cli/screen/table.js";
-import { terminalOf } from "../../src/cli/screen/terminal.js";
-import { oneLine, widthOf } from "../../src/cli/screen/text.js";
+import { shownCount, shownDuration, shownSize } from "../../src/base/format.js";
+import { type Column, table } from "../../src/cli/lib/terminal/table.js";
+import { terminalOf } from "../../src/cli/lib/terminal/terminal.js";
+import { oneLine, widthOf } from "../../src/cli/lib/terminal/text.js";
 
 const COLUMNS: readonly Column[] = [
   { title: "JOB", align: "right" },

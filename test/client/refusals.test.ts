@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
-import { startBroker } from "../../src/server.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
+import { startBroker } from "../../src/server.js";
 import { openShop, until } from "./shop.js";
 
 describe("bad input", () => {

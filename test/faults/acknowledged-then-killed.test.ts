@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type JobHandle } from "../../src/entries/client.js";
+import type { JobHandle } from "../../src/entries/client.js";
 import { sites } from "../support/site.js";
 
 const ROUNDS = 10;

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { LaboroError, type Client } from "../../src/entries/client.js";
+import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
 import { type Site, sites } from "../support/site.js";

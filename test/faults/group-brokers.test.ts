@@ -1,6 +1,6 @@
 /** Brokers of a group that die, freeze, or come and go, in the middle of a batch. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type Client } from "../../src/entries/client.js";
+import type { Client } from "../../src/entries/client.js";
 import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";

@@ -1,7 +1,7 @@
 /** The database of a group restarts, drops connections, has none left, is held up by a transaction, or cannot be reached. */
 import postgres, { type Sql } from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type Client } from "../../src/entries/client.js";
+import type { Client } from "../../src/entries/client.js";
 import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type JobHandle } from "../../src/entries/client.js";
+import type { JobHandle } from "../../src/entries/client.js";
 import { RunLog, resultsOf } from "../support/batch.js";
 import { memoryOf } from "../support/process-table.js";
 import { again, type Site, sites } from "../support/site.js";

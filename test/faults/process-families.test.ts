@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type JobHandle, type Submission } from "../../src/entries/client.js";
+import type { JobHandle, Submission } from "../../src/entries/client.js";
 import { resultsOf } from "../support/batch.js";
 import { type Launched, REPOSITORY } from "../support/launched.js";
 import { isRunning } from "../support/process-table.js";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type JobHandle } from "../../src/entries/client.js";
+import type { JobHandle } from "../../src/entries/client.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
 import { SeededRandom } from "../support/random.js";
 import { type Site, sites } from "../support/site.js";

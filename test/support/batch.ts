@@ -1,6 +1,6 @@
 /** A batch of short commands that leave a trace of every run, and the account of it at the end. */
 import * as fs from "node:fs";
-import { type Client, type JobHandle, type Submission, type TaskResult } from "../../src/entries/client.js";
+import type { Client, JobHandle, Submission, TaskResult } from "../../src/entries/client.js";
 import { again } from "./site.js";
 
 /** Every run appends "task attempt" to this file, in one write. */

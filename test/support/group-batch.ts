@@ -1,6 +1,6 @@
 /** A batch that a group of brokers works on while something goes wrong, and what came of it. */
 import { expect } from "vitest";
-import { type Client } from "../../src/entries/client.js";
+import type { Client } from "../../src/entries/client.js";
 import { account, RunLog } from "./batch.js";
 import { DEADLINE_MS, type GroupSite } from "./group-site.js";
 import { sleep, until } from "./wait.js";

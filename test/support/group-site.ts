@@ -1,7 +1,7 @@
 /** A group of brokers as real processes on a real PostgreSQL, with their workers and clients, on top of a site. */
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { connect, type Client } from "../../src/entries/client.js";
+import { type Client, connect } from "../../src/entries/client.js";
 import { LABORO, type Launched } from "./launched.js";
 import type { PostgresServer } from "./postgres.js";
 import { freePort, type Site } from "./site.js";

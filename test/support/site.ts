@@ -9,7 +9,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { LaboroError, connect, type Client } from "../../src/entries/client.js";
+import { type Client, connect, LaboroError } from "../../src/entries/client.js";
 import { LABORO, Launched } from "./launched.js";
 import { type ProcessRow, processesWith } from "./process-table.js";
 import { until } from "./wait.js";

@@ -9,11 +9,11 @@ import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import type { LaboroError } from "../../src/base/errors.js";
 import { parseJoinUrls } from "../../src/client/find-broker.js";
-import { connect } from "../../src/entries/client.js";
-import { startBroker } from "../../src/server.js";
 import { ClientLink } from "../../src/client/link.js";
+import { connect } from "../../src/entries/client.js";
 import { encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { SERVER_OPTIONS } from "../../src/protocols/laboro/connection.js";
+import { startBroker } from "../../src/server.js";
 import { startWorker } from "../../src/worker/index.js";
 
 interface Authority {

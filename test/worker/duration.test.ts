@@ -1,8 +1,8 @@
 import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { formatDuration, parseDuration } from "../../src/cli/duration.js";
-import { parseSize } from "../../src/cli/size.js";
+import { formatDuration, parseDuration } from "../../src/cli/lib/duration.js";
+import { parseSize } from "../../src/cli/lib/size.js";
 
 describe("a duration", () => {
   it.each([

@@ -1,7 +1,7 @@
 /** Numbers and times as people read them; durations and sizes as the command line has them. */
-import { shownDuration } from "../../src/cli/screen/figures.js";
+import { shownDuration } from "../../src/base/format.js";
 
-export { shownDuration as duration, shownSize as size } from "../../src/cli/screen/figures.js";
+export { shownDuration as duration, shownSize as size } from "../../src/base/format.js";
 
 /** Tenths of a second would only flicker. */
 export function ago(then: number, now = Date.now()): string {

@@ -128,11 +128,7 @@ export class Peers {
   }
 
   /** A request for a service of its workers; `unwanted` takes it back. */
-  async request(
-    peer: Peer,
-    given: ServiceRequest,
-    unwanted: AbortSignal,
-  ): Promise<Uint8Array> {
+  async request(peer: Peer, given: ServiceRequest, unwanted: AbortSignal): Promise<Uint8Array> {
     const link = await this.#linkTo(peer);
     return (await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted)) as Uint8Array;
   }

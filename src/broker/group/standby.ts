@@ -7,8 +7,8 @@ import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { inUrl, isLoopback } from "../../base/loopback.js";
-import type { Store } from "../../model/store.js";
 import { packageVersion } from "../../base/version.js";
+import type { Store } from "../../model/store.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
 import { type About, nameOf, readAbout } from "./about.js";
 

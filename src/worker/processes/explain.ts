@@ -1,9 +1,9 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { errnoOf } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
+import { latin1 } from "../../model/shell-words.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";
-import { latin1 } from "../../model/shell-words.js";
 
 /** Why a command was not started, in one line. The shell only says that it was not; the file system tells the rest. */
 export function startError(spec: CommandSpec, failed: "directory" | "start", code: number): string {

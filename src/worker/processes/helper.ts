@@ -15,11 +15,11 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
+import { quote } from "../../model/shell-words.js";
 import { signalGroup, whenVanished } from "./group.js";
 import { TaskOutput } from "./output.js";
 import { OutputPipe } from "./pipe.js";
 import { ReportReader, type TaskReport } from "./report.js";
-import { quote } from "../../model/shell-words.js";
 import type { ShellPipes } from "./script.js";
 
 export interface HelperOptions {

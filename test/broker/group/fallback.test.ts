@@ -1,7 +1,7 @@
 /** A fallback: closed while another broker is there, open when none is, closed again at a word. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type RunningBroker } from "../../../src/broker/options.js";
+import type { RunningBroker } from "../../../src/broker/options.js";
 import { connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
 import { freePort } from "../../support/site.js";

@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { type RunningBroker, type ServerOptions } from "../../../src/broker/options.js";
-import { connect, type Client } from "../../../src/entries/client.js";
-import { startBroker } from "../../../src/server.js";
+import type { RunningBroker, ServerOptions } from "../../../src/broker/options.js";
+import { type Client, connect } from "../../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../../src/entries/worker.js";
+import { startBroker } from "../../../src/server.js";
 import { ModelWorld } from "../../store/model-store.js";
 import { until } from "../../support/wait.js";
 

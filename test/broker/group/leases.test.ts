@@ -1,6 +1,6 @@
 /** A broker that is cut off from the store, for a moment or for so long that the others take it for dead. */
 import { describe, expect, it } from "vitest";
-import { type RunningBroker } from "../../../src/broker/options.js";
+import type { RunningBroker } from "../../../src/broker/options.js";
 import { RunLog } from "../../support/batch.js";
 import { sleep, until } from "../../support/wait.js";
 import { joined, type Member, openGroup, PATIENCE_MS, seesAll } from "./kit.js";

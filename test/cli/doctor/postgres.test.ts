@@ -1,6 +1,6 @@
 import postgres from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { checkPostgres } from "../../../src/cli/doctor/postgres.js";
+import { checkPostgres } from "../../../src/cli/verbs/doctor/postgres.js";
 import { openPostgresStore } from "../../../src/store/postgres/index.js";
 import { MIGRATIONS } from "../../../src/store/postgres/migrations/index.js";
 import { type PostgresServer, startPostgres } from "../../support/postgres.js";

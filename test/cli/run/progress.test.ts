@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { duration, progressLine } from "../../../src/cli/run/progress.js";
+import { duration, progressLine } from "../../../src/cli/lib/batch/progress-bar.js";
 
 const at = (succeeded: number, failed = 0) => ({ succeeded, failed, cancelled: 0 });
 

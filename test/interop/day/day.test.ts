@@ -4,7 +4,7 @@
  */
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { LaboroError, type Client, type JobHandle } from "../../../src/entries/client.js";
+import { type Client, type JobHandle, LaboroError } from "../../../src/entries/client.js";
 import { startWorker, type Worker } from "../../../src/entries/worker.js";
 import { findForeman } from "../../../src/protocols/fuq/worker/foreman-url.js";
 import { startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";

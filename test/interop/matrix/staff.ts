@@ -1,8 +1,8 @@
 /** One worker of every kind, each at its own door of one broker, and the name by which its results are known. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type RunningBroker } from "../../../src/broker/options.js";
-import { type Client } from "../../../src/entries/client.js";
+import type { RunningBroker } from "../../../src/broker/options.js";
+import type { Client } from "../../../src/entries/client.js";
 import { findForeman } from "../../../src/protocols/fuq/worker/foreman-url.js";
 import { type FuqWorkerOptions, startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";

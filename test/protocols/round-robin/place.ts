@@ -6,7 +6,7 @@ import { Complaints } from "../../../src/base/complaints.js";
 import { Conversations } from "../../../src/base/conversations.js";
 import type { Log } from "../../../src/base/log.js";
 import type { DoorSettings } from "../../../src/broker/listeners/door.js";
-import { type ServerOptions } from "../../../src/broker/options.js";
+import type { ServerOptions } from "../../../src/broker/options.js";
 import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/broker/door.js";
 import type { Patience } from "../../../src/protocols/round-robin/broker/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";

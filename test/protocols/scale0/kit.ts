@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import { Dealer, Request, Router, Subscriber } from "zeromq";
-import { type RunningBroker, type ServerOptions } from "../../../src/broker/options.js";
-import { connect, type Client } from "../../../src/entries/client.js";
+import type { RunningBroker, ServerOptions } from "../../../src/broker/options.js";
+import { type Client, connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
 
 export type Said = readonly [command: string, parameters: Record<string, unknown>, ...body: string[]];

@@ -16,8 +16,7 @@ import {
   replyTo,
   wordOf,
 } from "../commands.js";
-import { type Envelope, type Heard, readFrames } from "../frames.js";
-import { joined } from "../frames.js";
+import { type Envelope, type Heard, joined, readFrames } from "../frames.js";
 import { Answered, Asked, clockFault, type Parts, pong } from "./parts.js";
 import type { Voice } from "./voice.js";
 

@@ -3,8 +3,8 @@
 import type { Config } from "../../../base/config-value.js";
 import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
 import type { BrokerEntry, Parameters } from "../commands.js";
-import type { ConfigType } from "../config-formats.js";
 import { DEFAULT_HEARTBEAT_MS } from "../commands.js";
+import type { ConfigType } from "../config-formats.js";
 import type { Parts } from "./parts.js";
 
 export class WorkerConfig {

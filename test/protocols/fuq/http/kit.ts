@@ -5,10 +5,10 @@ import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import { type RunningBroker, type ServerOptions } from "../../../../src/broker/options.js";
-import { connect, type Client } from "../../../../src/entries/client.js";
-import { startBroker } from "../../../../src/server.js";
+import type { RunningBroker, ServerOptions } from "../../../../src/broker/options.js";
+import { type Client, connect } from "../../../../src/entries/client.js";
 import { startWorker } from "../../../../src/entries/worker.js";
+import { startBroker } from "../../../../src/server.js";
 
 const open: (() => unknown)[] = [];
 afterEach(async () => {

@@ -1,0 +1,54 @@
+/**
+ * Where a broker of one's own keeps its data for a directory: in `.laboro` there; or, where that lies on a network filesystem, on which a
+ * database can be damaged, in a folder of this user on this machine that is named after it.
+ */
+import { createHash } from "node:crypto";
+import { lstatSync } from "node:fs";
+import { userInfo } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { LaboroError } from "../errors.js";
+import { makeDirectory } from "./durable.js";
+import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
+import { acquireLock, type Lock } from "./lock.js";
+
+export const OWN_DATA = ".laboro";
+/** On a local disk, for everybody to write, and kept over a boot. */
+const LOCAL = "/var/tmp";
+
+export interface OwnDataOptions extends FilesystemFacts {
+  readonly local?: string;
+}
+
+export function ownData(directory: string, { local = LOCAL, ...facts }: OwnDataOptions = {}): string {
+  const path = resolve(directory);
+  if (networkFilesystem(path, facts) === undefined) return join(path, OWN_DATA);
+  const name = basename(path).replace(/[^\w.-]/g, "_");
+  const hash = createHash("sha256").update(path).digest("hex").slice(0, 16);
+  return join(ownFolder(local), `${name}-${hash}`);
+}
+
+/**
+ * The lock of the directory itself, where its data is elsewhere: a process on another machine has other data, and would do all of the work too.
+ * Where the data is in it, that has a lock of its own.
+ */
+export function lockDirectory(directory: string, data: string): Lock | undefined {
+  const folder = join(resolve(directory), OWN_DATA);
+  if (data === folder) return undefined;
+  makeDirectory(folder, 0o777);
+  return acquireLock(join(folder, "lock"), directory);
+}
+
+/** Others may write beside it, so whoever made it is looked at. */
+function ownFolder(local: string): string {
+  const { uid } = userInfo();
+  const folder = join(local, `laboro-${uid}`);
+  makeDirectory(folder, 0o700);
+  const found = lstatSync(folder);
+  if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
+    throw new LaboroError(
+      "LABORO_DATA_UNUSABLE",
+      `${folder} is to hold the data of runs on network filesystems, but it is not a folder that is yours alone`,
+    );
+  }
+  return folder;
+}

@@ -1,0 +1,29 @@
+/** What a task runs, as it could be typed. */
+
+import { expandLine, expandWords } from "../../../model/expand.js";
+import { type Bytes, numberAt } from "../../../model/recipe.js";
+import type { OwnSubmission } from "../submission/options.js";
+
+export function commandLine({ recipe, entries }: OwnSubmission, index: number): string {
+  const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
+  const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
+  switch (recipe.kind) {
+    case "command": {
+      const [line = ""] = recipe.argv;
+      if (recipe.shell === true) return text(expandLine(line, index, entry));
+      return typed(expandWords(recipe.argv, index, entry));
+    }
+    case "script":
+      return typed([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
+    case "call":
+      return typed([recipe.service, ...(entry === undefined ? [] : [entry])]);
+    case "noop":
+      return "noop";
+  }
+}
+
+const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
+
+const typed = (words: readonly Bytes[]): string => words.map((word) => quoted(text(word))).join(" ");
+
+const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

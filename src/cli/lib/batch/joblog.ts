@@ -1,0 +1,66 @@
+/** `--joblog FILE`: one line a task that ended, with the columns that GNU parallel users know. */
+import { closeSync, openSync, writeSync } from "node:fs";
+import { LaboroError } from "../../../base/errors.js";
+import type { TaskResult } from "../../../model/outcome.js";
+
+const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
+
+export class JobLog {
+  readonly #fd: number;
+
+  constructor(file: string) {
+    try {
+      this.#fd = openSync(file, "w");
+    } catch (cause) {
+      throw new LaboroError(
+        "LABORO_BAD_INPUT",
+        `cannot write --joblog ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      );
+    }
+    writeSync(this.#fd, HEAD);
+  }
+
+  /** Seq counts from 1, as there. */
+  add(result: TaskResult, label: string): void {
+    const start = (result.started / 1000).toFixed(3);
+    const runtime = ((result.ended - result.started) / 1000).toFixed(3);
+    const signal = result.signal === undefined ? 0 : (SIGNALS[result.signal] ?? -1);
+    const code = result.code ?? (result.signal === undefined ? -1 : 0);
+    const fields = [
+      result.index + 1,
+      result.worker,
+      start,
+      runtime,
+      0,
+      result.outputEnd,
+      code,
+      signal,
+      label.replace(/[\t\n]/g, " "),
+    ];
+    writeSync(this.#fd, `${fields.join("\t")}\n`);
+  }
+
+  close(): void {
+    closeSync(this.#fd);
+  }
+}
+
+const SIGNALS: Readonly<Record<string, number>> = {
+  SIGHUP: 1,
+  SIGINT: 2,
+  SIGQUIT: 3,
+  SIGILL: 4,
+  SIGTRAP: 5,
+  SIGABRT: 6,
+  SIGBUS: 7,
+  SIGFPE: 8,
+  SIGKILL: 9,
+  SIGUSR1: 10,
+  SIGSEGV: 11,
+  SIGUSR2: 12,
+  SIGPIPE: 13,
+  SIGALRM: 14,
+  SIGTERM: 15,
+  SIGXCPU: 24,
+  SIGXFSZ: 25,
+};

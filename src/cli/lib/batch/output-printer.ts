@@ -1,0 +1,88 @@
+/** Shows the output of tasks as they end, unmixed: in the order of their ends, or of their entries. */
+import type { Client } from "../../../client/client.js";
+import type { Bytes } from "../../../model/recipe.js";
+import { LineWriter } from "../line-writer.js";
+import type { TaskView } from "../views.js";
+
+export interface ShowOptions {
+  readonly keepOrder: boolean;
+  /** The entry before each line. */
+  readonly tag: boolean;
+}
+
+/** Outputs fetched at one time. */
+const AT_ONCE = 16;
+
+export class Show {
+  readonly #options: ShowOptions;
+  readonly #labelOf: (index: number) => string;
+  readonly #clear: () => void;
+  readonly #waiting = new Map<number, TaskView>();
+  #next: number;
+
+  /** `first`: the task with which the order begins. `clear` makes room on the screen. */
+  constructor(options: ShowOptions, labelOf: (index: number) => string, clear: () => void, first = 0) {
+    this.#options = options;
+    this.#labelOf = labelOf;
+    this.#clear = clear;
+    this.#next = first;
+  }
+
+  /** Tasks that are not shown do not hold the order up. */
+  passed(index: number): void {
+    if (index === this.#next) this.#next++;
+  }
+
+  async add(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
+    if (!this.#options.keepOrder) {
+      await this.#print(client, job, tasks);
+      return;
+    }
+    for (const task of tasks) this.#waiting.set(task.index, task);
+    for (let task = this.#waiting.get(this.#next); task !== undefined; task = this.#waiting.get(this.#next)) {
+      await this.#print(client, job, [task]);
+      this.#waiting.delete(this.#next++);
+    }
+  }
+
+  /** Nothing more will come: what waits for one before it is shown now. */
+  async finish(client: Client, job: number): Promise<void> {
+    for (const task of [...this.#waiting.values()].sort((a, b) => a.index - b.index)) {
+      await this.#print(client, job, [task]);
+      this.#waiting.delete(task.index);
+    }
+  }
+
+  async #print(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
+    const talkative = tasks.filter(({ outputEnd }) => outputEnd > 0);
+    for (let at = 0; at < talkative.length; at += AT_ONCE) {
+      const some = talkative.slice(at, at + AT_ONCE);
+      const pages = await Promise.all(some.map(({ index, attempt }) => client.ask("output", { job, index, attempt })));
+      this.#clear();
+      for (const [i, page] of pages.entries()) {
+        const task = some[i];
+        if (task !== undefined) await this.#printOne(client, job, task, page);
+      }
+    }
+  }
+
+  async #printOne(client: Client, job: number, task: TaskView, first: Awaited<ReturnType<typeof page>>): Promise<void> {
+    const tag = this.#options.tag ? `${this.#labelOf(task.index)}\t` : "";
+    const out = new LineWriter(process.stdout, tag);
+    const err = new LineWriter(process.stderr, tag);
+    for (let found = first; ; ) {
+      for (const { stream, bytes } of found.pieces) (stream === "stdout" ? out : err).write(bytes);
+      if (found.next === undefined) break;
+      found = await page(client, job, task, found.next);
+    }
+    out.end(true);
+    err.end(true);
+  }
+}
+
+const page = (client: Client, job: number, { index, attempt }: TaskView, from: number) =>
+  client.ask("output", { job, index, attempt, from });
+
+/** An entry as it can stand before a line. */
+export const shownEntry = (entry: Bytes): string =>
+  (typeof entry === "string" ? entry : Buffer.from(entry).toString()).replace(/[\t\n\r]/g, " ");

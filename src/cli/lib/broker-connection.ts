@@ -1,0 +1,130 @@
+/** The way from a verb to its broker: which one, how long to try, and what Ctrl-C means meanwhile. */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import type { Command } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { OWN_DATA, ownData } from "../../base/files/local-data.js";
+import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
+import { type Client, connect } from "../../client/client.js";
+import { type FoundBroker, findBroker } from "../../client/find-broker.js";
+import { EXIT } from "./failures.js";
+import { remark } from "./print.js";
+import { listens } from "./probe.js";
+
+/** What `addBrokerOptions` leaves in a verb's options. */
+export interface BrokerChoice {
+  readonly broker?: string;
+  readonly data?: string;
+  readonly verbose?: boolean;
+}
+
+const CONNECT_MS = 10_000;
+const PROBE_MS = 5_000;
+const PAUSE_MS = 100;
+
+export function addBrokerOptions(command: Command): Command {
+  return command
+    .option(
+      "--broker <url>",
+      "the broker's URL with a token, or @FILE that holds it, as its client.url (default: $LABORO_BROKER)",
+    )
+    .option(
+      "--data <dir>",
+      "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
+    )
+    .option("--verbose", "say more when something fails");
+}
+
+/** Does the work with a connected client, which is closed whatever comes of it. */
+export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
+  const { client, close } = await reachOrHome(choice);
+  const interrupt = (): never => process.exit(EXIT.interrupted);
+  process.once("SIGINT", interrupt);
+  try {
+    return await work(client);
+  } finally {
+    process.off("SIGINT", interrupt);
+    await close();
+  }
+}
+
+interface Reached {
+  readonly client: Client;
+  close(): Promise<void>;
+}
+
+/** The broker; where there is none and a run has left its data in this directory, one is opened on that for the moment. */
+async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
+  try {
+    const client = await reach(choice, CONNECT_MS);
+    return { client, close: async () => client.close() };
+  } catch (cause) {
+    const dir = homeInstead(choice, cause);
+    if (dir === undefined) throw cause;
+    if (process.stderr.isTTY)
+      remark(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
+    const { openHome } = await import("./local-broker.js");
+    const home = await openHome(dir, 0);
+    return { client: home.client, close: () => home.close(false) };
+  }
+}
+
+/** The data that a run left in this directory, where no broker was named and none answers. */
+export function homeInstead(choice: BrokerChoice, cause: unknown): string | undefined {
+  if (isNamed(choice)) return undefined;
+  const dir = ownData(".");
+  if (!existsSync(join(dir, "store.db"))) return undefined;
+  return cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE" ? dir : undefined;
+}
+
+const shownData = (dir: string): string => (dir === resolve(OWN_DATA) ? OWN_DATA : dir);
+
+/** Whether a broker was named in so many words. */
+export const isNamed = ({ broker, data }: BrokerChoice): boolean =>
+  [broker, data, process.env.LABORO_BROKER, process.env.LABORO_DATA].some((name) => name !== undefined && name !== "");
+
+/** As long as it takes, up to the deadline: for scripts that have just started a broker. */
+export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {
+  const end = Date.now() + deadlineMs;
+  for (;;) {
+    try {
+      (await reach(choice, Math.max(1, end - Date.now()))).close();
+      return;
+    } catch (cause) {
+      if (!mayCome(cause) || Date.now() + PAUSE_MS > end) throw cause;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/** What a restart of the broker mends. */
+const mayCome = (cause: unknown): boolean =>
+  cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
+
+/** Asks again when the broker went away under the question, until nobody wants to know: for questions that change nothing. */
+export async function askPatiently<Name extends OperationName>(
+  client: Client,
+  operation: Name,
+  input: OperationInput<Name>,
+  unwanted?: AbortSignal,
+): Promise<OperationOutput<Name>> {
+  for (let told = false; ; told = true) {
+    try {
+      return await client.ask(operation, input);
+    } catch (cause) {
+      if (!mayCome(cause) || unwanted?.aborted === true) throw cause;
+      if (!told) remark("the broker is gone; waiting for it to come back");
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/** Only what says where it is: a verb may have options of its own by the names of other members. */
+export const brokerOf = ({ broker, data }: BrokerChoice): FoundBroker => findBroker({ broker, data });
+
+/** A client of the chosen broker. */
+export async function reach(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
+  const { urls, token, caFingerprint } = brokerOf(choice);
+  await listens(urls, Math.min(timeoutMs, PROBE_MS));
+  return connect({ broker: urls, token, caFingerprint, connectTimeoutMs: timeoutMs });
+}

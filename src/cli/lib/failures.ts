@@ -1,0 +1,57 @@
+/** What a failure looks like on the command line: one line that says what, one that says what to do, and a truthful exit code. */
+import type { CommanderError } from "commander";
+import { asLaboroError, type ErrorCode } from "../../base/errors.js";
+
+export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
+
+const REMEDIES: Partial<Record<ErrorCode, string>> = {
+  LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory anew",
+  LABORO_BROKER_GONE: "it may have heard this or not: look with laboro status --wait 10s, then ask again",
+  LABORO_BROKER_STOPPING: "laboro status --wait 30s waits until it is back",
+  LABORO_BROKER_UNREACHABLE:
+    "start one with laboro serve, or name it with --broker or --data; laboro doctor looks closer",
+  LABORO_DATA_CORRUPT: "nothing was changed; restore the file, or give another directory with --data",
+  LABORO_DEADLINE: "laboro services and laboro workers show who could answer",
+  LABORO_DISK_FULL: "make room, for example with laboro clean --older-than 7d; work goes on by itself",
+  LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
+  LABORO_INTERNAL: "this is a fault in laboro: please report it, with what --verbose shows",
+  LABORO_NO_SUCH_JOB: "laboro status --all lists the jobs that there are",
+  LABORO_VERSION: "bring both ends to the same version of laboro",
+};
+
+export function exitCodeOf(code: ErrorCode): number {
+  if (code === "LABORO_BAD_INPUT") return EXIT.usage;
+  return code === "LABORO_BROKER_UNREACHABLE" || code === "LABORO_BROKER_GONE" ? EXIT.unreachable : EXIT.failed;
+}
+
+/** Says it on standard error and gives the exit code. */
+export function reportFailure(cause: unknown, verbose: boolean): number {
+  const error = asLaboroError(cause);
+  process.stderr.write(`laboro: ${error.message} (${error.code})\n`);
+  const remedy = REMEDIES[error.code];
+  // Some messages say what to do themselves.
+  if (remedy !== undefined && !error.message.includes("laboro ")) process.stderr.write(`  ${remedy}\n`);
+  if (verbose) process.stderr.write(`${stackOf(error)}\n`);
+  return exitCodeOf(error.code);
+}
+
+/** With what caused it, and what caused that. */
+function stackOf(error: Error): string {
+  const own = error.stack ?? error.message;
+  return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own;
+}
+
+/** Commander's words in our form. Help and version are no failures, though they come the same way. */
+export function usageText(text: string): string {
+  const [first = "", ...rest] = text.trimEnd().split("\n");
+  const message = first.replace(/^error: /, "");
+  return [`laboro: ${message} (LABORO_BAD_INPUT)`, ...rest.map((line) => `  ${line.trim()}`), ""].join("\n");
+}
+
+export const exitCodeOfUsage = (cause: CommanderError): number => (cause.exitCode === 0 ? EXIT.ok : EXIT.usage);
+
+export function isVerbose(args: readonly string[], env: NodeJS.ProcessEnv = process.env): boolean {
+  const end = args.indexOf("--");
+  const own = end < 0 ? args : args.slice(0, end);
+  return own.includes("--verbose") || !["", "0", undefined].includes(env.LABORO_VERBOSE);
+}

@@ -1,0 +1,69 @@
+/**
+ * The broker that a `run` uses when none is configured: one of its own, in this process, with its data in ./.laboro (own-data.ts). Where another
+ * run in the same directory has one already, that one is joined; when it goes away, this process takes over from the data.
+ */
+import { join } from "node:path";
+import { LaboroError } from "../../base/errors.js";
+import type { RunningBroker } from "../../broker/options.js";
+import { type Client, connect } from "../../client/client.js";
+import { findBroker } from "../../client/find-broker.js";
+import { startBroker } from "../../server.js";
+import { startWorker, type Worker } from "../../worker/index.js";
+
+export interface Home {
+  readonly client: Client;
+  /** Absent where another process has the broker. */
+  readonly own?: { readonly broker: RunningBroker; readonly worker: Worker | undefined };
+  /** `finish`: let what others run here end by itself. */
+  close(finish: boolean): Promise<void>;
+}
+
+const TRIES = 50;
+const PAUSE_MS = 100;
+/** A task that is stopped at the end of a run has this long. */
+const GRACE_MS = 2_000;
+
+/** Without slots there is no worker: for looking at what there was. */
+export async function openHome(dir: string, slots: number): Promise<Home> {
+  for (let left = TRIES; ; left--) {
+    try {
+      return await ownHome(dir, slots);
+    } catch (cause) {
+      if (!(cause instanceof LaboroError) || cause.code !== "LABORO_DATA_IN_USE") throw cause;
+      const home = await joinHome(dir);
+      if (home !== undefined) return home;
+      // Another run is just starting or ending here.
+      if (left === 0) throw cause;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+async function ownHome(dir: string, slots: number): Promise<Home> {
+  const broker = await startBroker({ dir, port: 0 });
+  const { url, token } = broker;
+  const worker =
+    slots === 0 ? undefined : startWorker({ broker: url, token, dir: join(dir, "worker"), name: "local", slots });
+  const client = await connect({ broker: url, token, name: "run" });
+  return {
+    client,
+    own: { broker, worker },
+    close: async (finish) => {
+      await worker?.stop({ finish, graceMs: GRACE_MS });
+      client.close();
+      await broker.stop();
+    },
+  };
+}
+
+async function joinHome(dir: string): Promise<Home | undefined> {
+  try {
+    // What the environment says of a broker is about another one.
+    const { urls, token } = findBroker({ data: dir, env: {} });
+    const client = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
+    return { client, close: async () => client.close() };
+  } catch (cause) {
+    if (cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE") return undefined;
+    throw cause;
+  }
+}

@@ -1,0 +1,49 @@
+/** The jobs that a selector names, as the broker has them. */
+
+import { LaboroError } from "../../base/errors.js";
+import type { Client } from "../../client/client.js";
+import type { Range } from "../../model/ranges.js";
+import type { JobFilter } from "./job-states.js";
+import { type JobSelector, namesOne, shownRanges } from "./selectors.js";
+import type { JobView } from "./views.js";
+
+const PAGE = 1_000;
+
+/** Newest first. A number that is named must be there; of a range those that are. */
+export async function selectJobs(client: Client, selector: JobSelector, filter: JobFilter = {}): Promise<JobView[]> {
+  if (selector.kind === "last") return [await lastJob(client)];
+  if (selector.kind === "all") return listJobs(client, filter);
+  const found: JobView[] = [];
+  for (const range of [...selector.ids].reverse()) {
+    if (range.first === range.last) found.push(await jobNumbered(client, range.first));
+    else found.push(...(await listJobs(client, filter, range)));
+  }
+  if (found.length > 0) return found;
+  throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no such job among ${shownRanges(selector.ids)}`);
+}
+
+export async function selectJob(client: Client, selector: JobSelector): Promise<JobView> {
+  const [only] = namesOne(selector) ? await selectJobs(client, selector) : [];
+  if (only !== undefined) return only;
+  throw new LaboroError("LABORO_BAD_INPUT", "this needs one job, as 3 or last");
+}
+
+/** Every job that the filter lets through, page by page. */
+export async function listJobs(client: Client, filter: JobFilter = {}, range?: Range): Promise<JobView[]> {
+  const found: JobView[] = [];
+  let before = range === undefined ? undefined : range.last + 1;
+  for (;;) {
+    const page = await client.ask("jobs", { ...filter, limit: PAGE, ...(before === undefined ? {} : { before }) });
+    for (const job of page.jobs) if (range === undefined || job.id >= range.first) found.push(job);
+    before = page.next;
+    if (before === undefined || (range !== undefined && before <= range.first)) return found;
+  }
+}
+
+export const jobNumbered = (client: Client, job: number): Promise<JobView> => client.ask("job", { job });
+
+async function lastJob(client: Client): Promise<JobView> {
+  const [last] = (await client.ask("jobs", { limit: 1 })).jobs;
+  if (last !== undefined) return last;
+  throw new LaboroError("LABORO_NO_SUCH_JOB", "there is no job yet: give one with laboro run or laboro submit");
+}

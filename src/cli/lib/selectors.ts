@@ -1,0 +1,86 @@
+/**
+ * How jobs and tasks are named on the command line:
+ *
+ *   last       the job submitted last          3          job 3
+ *   1-4,7      jobs 1 to 4 and 7               all        every job
+ *   3.12       task 12 of job 3                last.0-9,12   tasks of the last job
+ *
+ * Numbers may be grouped with _ as in 1_000. Tasks are counted from 0.
+ */
+import { LaboroError } from "../../base/errors.js";
+import { normalize, type Ranges } from "../../model/ranges.js";
+
+export type JobSelector =
+  | { readonly kind: "last" }
+  | { readonly kind: "all" }
+  | { readonly kind: "some"; readonly ids: Ranges };
+
+export interface Selector {
+  readonly jobs: JobSelector;
+  /** Of the one job that is named; absent for all of them. */
+  readonly tasks?: Ranges;
+}
+
+const NUMBER = String.raw`\d(?:_?\d)*`;
+const PART = new RegExp(`^(${NUMBER})(?:-(${NUMBER}))?$`);
+
+export function parseSelector(text: string): Selector {
+  const dot = text.indexOf(".");
+  const jobs = parseJobs(dot < 0 ? text : text.slice(0, dot), text);
+  if (dot < 0) return { jobs };
+  if (!namesOne(jobs)) throw bad(text, "tasks of one job, as 3.1-10 or last.3");
+  return { jobs, tasks: parseNumbers(text.slice(dot + 1), text) };
+}
+
+/** For verbs that act on whole jobs. */
+export function parseJobSelector(text: string): JobSelector {
+  const { jobs, tasks } = parseSelector(text);
+  if (tasks !== undefined) throw bad(text, "a job without tasks");
+  return jobs;
+}
+
+/** For verbs about one task: `3.12`, or `3` where the job has only that one. */
+export function parseTaskSelector(text: string): { readonly job: JobSelector; readonly index: number } {
+  const { jobs, tasks = [{ first: 0, last: 0 }] } = parseSelector(text);
+  const [only, ...more] = tasks;
+  if (!namesOne(jobs) || only === undefined || more.length > 0 || only.first !== only.last)
+    throw bad(text, "one task, as 3.12");
+  return { job: jobs, index: only.first };
+}
+
+export function namesOne(jobs: JobSelector): boolean {
+  if (jobs.kind !== "some") return jobs.kind === "last";
+  const [only, ...more] = jobs.ids;
+  return more.length === 0 && only !== undefined && only.first === only.last;
+}
+
+/** The selector in its own words, for messages. */
+export function shownRanges(ranges: Ranges): string {
+  return ranges.map(({ first, last }) => (first === last ? String(first) : `${first}-${last}`)).join(",");
+}
+
+function parseJobs(text: string, whole: string): JobSelector {
+  if (text === "last" || text === "all") return { kind: text };
+  const ids = parseNumbers(text, whole);
+  if (ids.some(({ first }) => first < 1)) throw bad(whole, "job numbers from 1");
+  return { kind: "some", ids };
+}
+
+function parseNumbers(text: string, whole: string): Ranges {
+  return normalize(
+    text.split(",").map((part) => {
+      const [, from, to = from] = PART.exec(part.trim()) ?? [];
+      if (from === undefined || to === undefined) {
+        throw bad(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
+      }
+      const first = Number(from.replaceAll("_", ""));
+      const last = Number(to.replaceAll("_", ""));
+      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw bad(whole, "smaller numbers");
+      if (last < first) throw bad(whole, `the smaller number first, ${last}-${first}`);
+      return { first, last };
+    }),
+  );
+}
+
+const bad = (got: string, expected: string): LaboroError =>
+  new LaboroError("LABORO_BAD_INPUT", `selector ${JSON.stringify(got)}: expected ${expected}`);

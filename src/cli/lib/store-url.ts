@@ -1,0 +1,72 @@
+/**
+ * Where a store is that brokers share: `--store`, or else LABORO_STORE. Both are the URL of a PostgreSQL database, or `@FILE`, a file that holds it.
+ * Its password may stand in that file, in the environment (LABORO_STORE, PGPASSWORD) or in ~/.pgpass, and not in an argument: those are for
+ * everyone on the machine to see.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+
+const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
+
+/** undefined where the store is in the data directory. Throws LABORO_BAD_INPUT, without the password. */
+export function storeAddress(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  if (given !== undefined) {
+    if (passwordIn(given)) {
+      throw bad(
+        "--store",
+        "has a password in an argument, where everyone can see it: use @FILE, LABORO_STORE, PGPASSWORD or ~/.pgpass",
+      );
+    }
+    return complete(read(given, "--store"), "--store", env);
+  }
+  const { LABORO_STORE: named } = env;
+  return named === undefined || named === "" ? undefined : complete(read(named, "LABORO_STORE"), "LABORO_STORE", env);
+}
+
+function read(text: string, source: string): string {
+  if (!text.startsWith("@")) return text;
+  const file = text.slice(1);
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    throw bad(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
+  }
+}
+
+function complete(url: string, source: string, env: NodeJS.ProcessEnv): string {
+  if (!/^postgres(ql)?:\/\//.test(url)) throw bad(source, `is no address of a database, expected ${FORM}`);
+  // Several hosts in one address are no URL to Node; then the password has to stand in it, or in PGPASSWORD.
+  if (!URL.canParse(url)) return url;
+  const parsed = new URL(url);
+  if (parsed.password !== "") return url;
+  const password = env.PGPASSWORD ?? fromPassfile(parsed, env);
+  if (password !== undefined) parsed.password = encodeURIComponent(password);
+  return parsed.href;
+}
+
+const passwordIn = (text: string): boolean => /^[a-z]+:\/\/[^@/]*:[^@/]+@/i.test(text);
+
+/** The first line of ~/.pgpass that fits: host, port, database, user and password, with colons between them and `*` for anything. */
+function fromPassfile({ hostname, port, pathname, username }: URL, env: NodeJS.ProcessEnv): string | undefined {
+  const file = env.PGPASSFILE ?? join(homedir(), ".pgpass");
+  let text: string;
+  try {
+    // As PostgreSQL's own tools do: what others can read is no secret.
+    if ((statSync(file).mode & 0o077) !== 0) return undefined;
+    text = readFileSync(file, "utf8");
+  } catch {
+    return undefined;
+  }
+  const user = decodeURIComponent(username);
+  const wanted = [hostname, port || "5432", decodeURIComponent(pathname.slice(1)) || user, user];
+  for (const line of text.split("\n")) {
+    if (line.startsWith("#")) continue;
+    const fields = line.split(/(?<!\\):/).map((field) => field.replaceAll(/\\(.)/g, "$1"));
+    if (fields.length === 5 && wanted.every((one, i) => fields[i] === "*" || fields[i] === one)) return fields[4];
+  }
+  return undefined;
+}
+
+const bad = (source: string, text: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`);

@@ -1,0 +1,23 @@
+/** `--array 1-100:2,500`: numbers, each the entry of one task. */
+import { LaboroError } from "../../../base/errors.js";
+import type { Stride } from "../../../model/recipe.js";
+
+const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;
+const LARGEST = 1_000_000_000;
+
+export function parseArray(text: string): readonly Stride[] {
+  const strides = text.split(",").map((part) => {
+    const found = PART.exec(part.trim());
+    if (found === null) throw bad(text, "numbers and ranges as 1-100, 1-100:2 or 7");
+    const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
+    const stride = { first: Number(first), last: Number(last), step: Number(step) };
+    if (stride.last < stride.first) throw bad(part, "the smaller number first");
+    if (stride.step < 1) throw bad(part, "a step of at least 1");
+    if (stride.last > LARGEST) throw bad(part, `numbers up to ${LARGEST}`);
+    return stride;
+  });
+  return strides;
+}
+
+const bad = (got: string, expected: string): LaboroError =>
+  new LaboroError("LABORO_BAD_INPUT", `--array: expected ${expected}, got ${got}`);

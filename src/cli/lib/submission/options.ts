@@ -1,0 +1,261 @@
+/** What `run` and `submit` take, and the submission that comes of it. */
+import { basename } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
+import { LaboroError } from "../../../base/errors.js";
+import type { Submission } from "../../../model/job-input.js";
+import type { Bytes, Recipe } from "../../../model/recipe.js";
+import { strideLength } from "../../../model/recipe.js";
+import { parseDuration } from "../duration.js";
+import { collect, wholeNumber } from "../long-running.js";
+import { parseArray } from "./array.js";
+import { columnsOf, inColumns, jsonItems, linesOf, parseWords, readInput } from "./entries.js";
+
+/** A submission as this program makes it: bytes are bytes, not a form of writing them. */
+export type OwnSubmission = Omit<Submission, "recipe" | "entries"> & {
+  readonly recipe: Recipe;
+  readonly entries?: readonly Bytes[];
+};
+
+export interface SubmissionOptions {
+  readonly array?: string;
+  readonly eachLine?: string;
+  readonly colsep?: RegExp;
+  readonly fromJson?: string;
+  readonly name?: string;
+  readonly dir?: string;
+  readonly env: readonly string[];
+  readonly stdin?: string;
+  readonly slots?: number;
+  readonly resource: readonly string[];
+  readonly priority?: number;
+  readonly timeLimit?: number;
+  readonly retries?: number;
+  readonly crashLimit?: number;
+  readonly maxFails?: number;
+  readonly maxRunning?: number;
+  readonly after: readonly string[];
+  readonly pool?: string;
+  readonly tag: readonly string[];
+  readonly script?: string;
+  readonly service?: string;
+  readonly output?: string;
+  readonly log?: string;
+  readonly outputCap?: number;
+}
+
+export function addSubmissionOptions(command: Command): Command {
+  return command
+    .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
+    .option("--each-line <file>", "one task a line; - is standard input")
+    .option("--colsep <regexp>", "what stands between the columns of a line, for {1} {2} (default: a tab)", separator)
+    .option("--from-json <file>", "one task an item of a JSON array")
+    .option("--name <name>", "what to call the job")
+    .option("--dir <dir>", "where its tasks run (default: here)")
+    .option(
+      "--env <name=value>",
+      "set in the environment of its tasks; NAME alone takes it from here; may be repeated",
+      collect,
+      [],
+    )
+    .option("--stdin <file>", "what its tasks read from standard input")
+    .option("--slots <n>", "slots that one task needs", wholeNumber)
+    .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
+    .option("--priority <n>", "-1000 to 1000, the higher goes first", integer)
+    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
+    .option("--retries <n>", "tries again after a failure", wholeNumber)
+    .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", wholeNumber)
+    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", wholeNumber)
+    .option("--max-running <n>", "tasks at one time", wholeNumber)
+    .option(
+      "--after <job>",
+      "waits for the success of a job, or with any:JOB for its end; may be repeated",
+      collect,
+      [],
+    )
+    .option("--pool <name>", "workers of this pool only")
+    .option("--tag <tag>", "workers with this tag only; may be repeated", collect, [])
+    .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
+    .option("--service <name>", "call a service, the entries being the bodies")
+    .option("--output <path>", "write each task's output there, at the worker; {} and the like stand for the entry")
+    .option(
+      "--log <path>",
+      "write each task's output there too, at the worker, always to a new file; {#} is its number",
+    )
+    .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
+}
+
+function separator(text: string): RegExp {
+  try {
+    return new RegExp(text);
+  } catch (cause) {
+    throw new InvalidArgumentError(`expected a regular expression: ${cause instanceof Error ? cause.message : text}`);
+  }
+}
+
+function integer(text: string): number {
+  const value = Number(text);
+  if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
+  throw new LaboroError("LABORO_BAD_INPUT", `expected a whole number, got ${text}`);
+}
+
+/** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
+export function makeSubmission(words: readonly string[], options: SubmissionOptions): OwnSubmission {
+  const { command, entries: named, lists } = parseWords(words);
+  const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
+  if (sources.length > 1)
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      "entries come from one place only: ::: , --each-line, --from-json or --array",
+    );
+  const entries = entriesOf(named, options);
+  if (entries?.length === 0)
+    throw new LaboroError("LABORO_BAD_INPUT", "there are no entries, so there is nothing to do");
+  const array = options.array === undefined ? undefined : parseArray(options.array);
+  const filled = filledIn(command, {
+    hasEntries: entries !== undefined || array !== undefined,
+    lists,
+    hasColumns: columnsOf(entries) > 1,
+  });
+  const recipe = recipeOf(command, filled, options);
+  const numbered =
+    array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
+  if (array !== undefined && recipe.kind === "call")
+    throw new LaboroError("LABORO_BAD_INPUT", "--array does not go with --service");
+  const needs = needsOf(options);
+  return {
+    recipe: numbered,
+    ...(entries === undefined ? {} : { entries }),
+    ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
+    ...(needs === undefined ? {} : { needs }),
+    ...namedAs(command, options),
+    ...(options.pool === undefined ? {} : { pool: options.pool }),
+    ...(options.tag.length === 0 ? {} : { tags: options.tag }),
+    ...(options.priority === undefined ? {} : { priority: options.priority }),
+    ...(options.retries === undefined ? {} : { retries: options.retries }),
+    ...(options.crashLimit === undefined ? {} : { crashLimit: options.crashLimit }),
+    ...(options.maxFails === undefined ? {} : { maxFails: options.maxFails }),
+    ...(options.maxRunning === undefined ? {} : { maxRunning: options.maxRunning }),
+    ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
+    ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
+    ...(options.after.length === 0 ? {} : { after: options.after.map(afterOf) }),
+  };
+}
+
+function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptions): readonly Bytes[] | undefined {
+  if (named !== undefined) return named;
+  if (options.eachLine !== undefined) return inColumns(linesOf(options.eachLine), options.colsep);
+  return options.fromJson === undefined ? undefined : jsonItems(options.fromJson);
+}
+
+function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
+  if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
+    throw new LaboroError("LABORO_BAD_INPUT", "--log goes with a command only");
+  if (options.service !== undefined) {
+    if (options.output !== undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --service: the answer is the output");
+    if (command.length > 1) throw new LaboroError("LABORO_BAD_INPUT", "--service takes one body, or entries");
+    const [body] = command;
+    return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
+  }
+  const surroundings = {
+    dir: options.dir ?? process.cwd(),
+    ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
+    ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin) }),
+  };
+  if (options.script !== undefined) {
+    const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
+    if (options.output !== undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --script: let the script write there");
+    return {
+      kind: "script",
+      content: readInput(options.script),
+      type,
+      args: filled,
+      ...surroundings,
+    };
+  }
+  if (command.length === 0 || command[0] === "")
+    throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
+  const log = options.log === undefined ? {} : { log: options.log };
+  const [line = ""] = filled;
+  if (!isLine(command)) {
+    const argv = intoFile(filled, options.output);
+    return { kind: "command", argv, placeholders: true, ...log, ...surroundings };
+  }
+  const argv =
+    options.output === undefined ? [line] : [`{ ${line}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
+  return { kind: "command", argv, placeholders: true, shell: true, ...log, ...surroundings };
+}
+
+/** A program whose output goes to a file, by way of a shell that does nothing else. */
+function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
+  return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
+}
+
+/** What is put around a command, or that it is shipped, is not what a person calls it. */
+function namedAs(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
+  if (name !== undefined) return { name };
+  if (script !== undefined) return { name: basename(script) };
+  const [first] = command;
+  return output === undefined || first === undefined ? {} : { name: first.slice(0, 200) };
+}
+
+/** One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments. */
+const isLine = ([line = "", ...more]: readonly string[]): boolean =>
+  more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
+
+const WHOLE = /\{[#./]?\}/;
+const OF_COLUMN = /\{\d+[./]?\}/;
+
+interface Filling {
+  readonly hasEntries: boolean;
+  /** Where there are several, `{}` stands for a value of each, one after the other. A line of a file with tabs in it may be a name. */
+  readonly lists: number;
+  /** Entries have columns, whether of several lists or of a file: `{2}` stands for one. */
+  readonly hasColumns: boolean;
+}
+
+/** A command that names no place for the entry gets it as its last argument. */
+function filledIn(command: readonly string[], { hasEntries, lists, hasColumns }: Filling): readonly string[] {
+  const named = command.some((word) => WHOLE.test(word) || (hasColumns && OF_COLUMN.test(word)));
+  const line = isLine(command);
+  const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
+  if (lists < 2) return whole;
+  const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
+  return whole.flatMap((word) => {
+    const [, alone] = /^\{([./]?)\}$/.exec(word) ?? [];
+    if (alone !== undefined && !line) return each(alone);
+    return [word.replace(/\{([./]?)\}/g, (_, part: string) => each(part).join(" "))];
+  });
+}
+
+function environmentOf(given: readonly string[]): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const text of given) {
+    const equals = text.indexOf("=");
+    const name = equals < 0 ? text : text.slice(0, equals);
+    const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
+    if (value === undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", `--env ${name}: there is no such variable here; give ${name}=VALUE`);
+    env[name] = value;
+  }
+  return env;
+}
+
+function needsOf(options: SubmissionOptions): Record<string, number> | undefined {
+  const needs: Record<string, number> = options.slots === undefined ? {} : { slots: options.slots };
+  for (const text of options.resource) {
+    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+    if (name === undefined || amount === undefined)
+      throw new LaboroError("LABORO_BAD_INPUT", `--resource: expected NAME=AMOUNT, got ${text}`);
+    needs[name] = Number(amount);
+  }
+  return Object.keys(needs).length === 0 ? undefined : needs;
+}
+
+function afterOf(text: string): { job: number; any?: boolean } {
+  const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
+  if (job === undefined)
+    throw new LaboroError("LABORO_BAD_INPUT", `--after: expected a job's number, or any:NUMBER, got ${text}`);
+  return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };
+}

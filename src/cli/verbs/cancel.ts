@@ -1,0 +1,46 @@
+/** `laboro cancel`: stop what runs, start nothing more. */
+import { Command } from "commander";
+import { counted } from "../../base/format.js";
+import { countOf, type Ranges } from "../../model/ranges.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { changeJobs } from "../lib/change-jobs.js";
+import { OPEN_STATES } from "../lib/job-states.js";
+import { parseSelector } from "../lib/selectors.js";
+
+interface Options extends BrokerChoice {
+  readonly reason?: string;
+}
+
+export function cancel(): Command {
+  const command = new Command("cancel")
+    .description(
+      "Cancel jobs, or some tasks of a job. What waits never starts; what runs gets SIGTERM, and SIGKILL after a while. " +
+        "When this returns the wish is on disk: the tasks end cancelled, whatever arrives.",
+    )
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
+    .option("--reason <text>", "why, for those who look at the job later")
+    .addHelpText("after", "\nExamples:\n  laboro cancel last\n  laboro cancel 3.100-199 --reason 'wrong input'")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(text: string, options: Options): Promise<void> {
+  const { jobs, tasks } = parseSelector(text);
+  const { reason } = options;
+  await withBroker(options, (client) =>
+    changeJobs(client, jobs, {
+      states: OPEN_STATES,
+      what: "to cancel: none is open",
+      make: async (_, { id }) => {
+        await client.ask("cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
+        return whatOf(id, tasks);
+      },
+    }),
+  );
+}
+
+function whatOf(id: number, tasks: Ranges | undefined): string {
+  if (tasks === undefined) return `job ${id} is cancelled`;
+  const count = countOf(tasks);
+  return `${counted(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, unless ended before`;
+}

@@ -1,0 +1,83 @@
+/** `laboro completion`: a script for the shell, made from what the verbs themselves say they take. */
+import { Argument, Command, Option } from "commander";
+import type { Client } from "../../client/client.js";
+import { addBrokerOptions, type BrokerChoice, reach } from "../lib/broker-connection.js";
+import { say } from "../lib/print.js";
+import { makeProgram } from "../lib/program.js";
+import { bashScript } from "./completion/bash.js";
+import { type Candidates, describeVerbs } from "./completion/describe-verbs.js";
+import { fishScript } from "./completion/fish.js";
+import { zshScript } from "./completion/zsh.js";
+
+const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const;
+type Shell = keyof typeof SCRIPTS;
+
+/** Nobody waits for a completion. */
+const PATIENCE_MS = 500;
+const MOST = 100;
+
+interface Options extends BrokerChoice {
+  readonly list?: Candidates;
+}
+
+export function completion(): Command {
+  const command = new Command("completion")
+    .description("Print a script that completes verbs, options, job numbers and the names of workers and services.")
+    .addArgument(new Argument("[shell]", "which shell").choices(Object.keys(SCRIPTS)))
+    .addOption(
+      new Option("--list <what>", "what the script asks for").choices(["jobs", "workers", "services"]).hideHelp(),
+    )
+    .addHelpText(
+      "after",
+      `
+Examples:
+  bash: source <(laboro completion bash)        in ~/.bashrc
+  zsh:  source <(laboro completion zsh)         in ~/.zshrc, after compinit
+  fish: laboro completion fish > ~/.config/fish/completions/laboro.fish`,
+    )
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(shell: Shell | undefined, options: Options, command: Command): Promise<void> {
+  if (options.list !== undefined) {
+    say(...(await listed(options.list, options)));
+    return;
+  }
+  if (shell === undefined) command.error("error: missing required argument 'shell': bash, zsh or fish");
+  say(SCRIPTS[shell ?? "bash"](describeVerbs(await makeProgram("all"))));
+}
+
+/** Whatever goes wrong, somebody is in the middle of typing: there are just no candidates. */
+async function listed(what: Candidates, options: BrokerChoice): Promise<readonly string[]> {
+  try {
+    const client = await reach(options, PATIENCE_MS);
+    try {
+      return await Promise.race([candidates(client, what), tooLate()]);
+    } finally {
+      client.close();
+    }
+  } catch {
+    return [];
+  }
+}
+
+const tooLate = (): Promise<readonly string[]> =>
+  new Promise((resolve) => setTimeout(() => resolve([]), PATIENCE_MS).unref());
+
+/** `VALUE<tab>what it is`, as fish shows it; the other shells take what is before the tab. */
+async function candidates(client: Client, what: Candidates): Promise<readonly string[]> {
+  switch (what) {
+    case "jobs": {
+      const { jobs } = await client.ask("jobs", { limit: MOST });
+      return ["last\tthe newest job", "all\tevery job", ...jobs.map(({ id, name }) => `${id}\t${plain(name)}`)];
+    }
+    case "workers":
+      return (await client.ask("workers", {})).workers.map(({ name }) => plain(name));
+    case "services":
+      return (await client.ask("services", {})).services.map(({ name }) => plain(name));
+  }
+}
+
+/** A shell evaluates what it completes: only characters that mean nothing to it. */
+const plain = (text: string): string => text.replace(/[^\w.:@%+=,/ -]/gu, "_").slice(0, 60);

@@ -1,0 +1,170 @@
+/** `laboro config`: what workers are told, in numbered versions. */
+import { readFileSync } from "node:fs";
+import { extname } from "node:path";
+import { Argument, Command, Option } from "commander";
+import { type Config, type ConfigValue, isConfig } from "../../base/config-value.js";
+import { LaboroError } from "../../base/errors.js";
+import { ago } from "../../base/format.js";
+import type { Client } from "../../client/client.js";
+import {
+  CONFIG_TYPES,
+  type ConfigType,
+  configTypeOf,
+  parseConfig,
+  writeConfig,
+} from "../../protocols/scale0/config-formats.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { collect, wholeNumber } from "../lib/long-running.js";
+import { say, sayJson } from "../lib/print.js";
+import { type Column, table } from "../lib/terminal/table.js";
+import { terminalOf } from "../lib/terminal/terminal.js";
+
+interface Options extends BrokerChoice {
+  readonly at?: number;
+  readonly format?: string;
+  readonly file?: string;
+  readonly unset: readonly string[];
+  readonly json?: boolean;
+}
+
+export function config(): Command {
+  const command = new Command("config")
+    .description(
+      "Look at what workers are told, or change it. Each change is a new version; workers that are connected have it within a heartbeat. " +
+        "A NAME may lie in others: workers.node17.slots is for one worker, pools.gpu.slots for those of a pool.",
+    )
+    .addArgument(new Argument("[action]", "what to do").choices(["show", "set", "history"]).default("show"))
+    .argument("[name=value...]", "for set: a VALUE is JSON where it reads as that, and text otherwise")
+    .option("--file <file>", "for set: all settings, from a .json, .xml or .zfl file; - is standard input")
+    .option("--unset <name>", "for set: no longer set this one; may be repeated", collect, [])
+    .option("--at <version>", "for show: as it was in this version", wholeNumber)
+    .addOption(
+      new Option("--format <format>", "of what is shown, or of the file").choices(
+        CONFIG_TYPES.map((one) => one.toLowerCase()),
+      ),
+    )
+    .option("--json", "one JSON document, with version and time")
+    .addHelpText("after", EXAMPLES)
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+const EXAMPLES = `
+Examples:
+  laboro config
+  laboro config set heartbeat_interval=5000 environment.OMP_NUM_THREADS=1
+  laboro config set workers.node17.slots=4
+  laboro config set --file workers.zfl
+  laboro config history`;
+
+async function run(action: string, words: readonly string[], options: Options): Promise<void> {
+  const { at, file, unset } = options;
+  const changes = words.length > 0 || unset.length > 0 || file !== undefined;
+  if (action !== "set" && changes) throw bad(`${action} changes nothing: laboro config set does`);
+  if (action !== "show" && at !== undefined) throw bad("--at goes with show");
+  if (action === "set" && !changes) throw bad("nothing to set: give NAME=VALUE, --unset NAME or --file FILE");
+  await withBroker(options, async (client) => {
+    if (action === "set") await set(client, words, options);
+    else if (action === "history") await history(client, options);
+    else await show(client, options);
+  });
+}
+
+async function show(client: Client, { at, format, json }: Options): Promise<void> {
+  const found = await client.ask("config", at === undefined ? {} : { version: at });
+  if (json === true) {
+    sayJson(found);
+    return;
+  }
+  process.stdout.write(await writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version));
+}
+
+async function set(client: Client, words: readonly string[], options: Options): Promise<void> {
+  const { file, unset, json } = options;
+  const before = await client.ask("config", {});
+  let settings = file === undefined ? before.settings : await fileSettings(file, options.format);
+  for (const name of unset) settings = without(settings, pathOf(name), name);
+  for (const word of words) {
+    const [, name = "", value = ""] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
+    if (name === "") throw bad(`expected NAME=VALUE, got ${word}`);
+    settings = withValue(settings, pathOf(name), valueOfText(value));
+  }
+  // What somebody else has set meanwhile is not undone.
+  const after = await client.ask("configSet", { settings, expected: before.version });
+  if (json === true) sayJson(after);
+  else say(`config version ${after.version}`);
+}
+
+async function fileSettings(file: string, format: string | undefined): Promise<Config> {
+  const type: ConfigType | undefined = configTypeOf(format ?? extname(file).slice(1));
+  if (type === undefined) throw bad(`--format: what ${file} is in cannot be told from its name`);
+  return parseConfig(type, textOf(file));
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file === "-" ? 0 : file, "utf8");
+  } catch (cause) {
+    throw new LaboroError("LABORO_BAD_INPUT", `${file}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+  }
+}
+
+const pathOf = (name: string): string[] => {
+  const path = name.split(".");
+  if (path.includes("")) throw bad(`no name: ${name}`);
+  return path;
+};
+
+function valueOfText(text: string): ConfigValue {
+  try {
+    return JSON.parse(text) as ConfigValue;
+  } catch {
+    return text;
+  }
+}
+
+function withValue(settings: Config, [first = "", ...rest]: readonly string[], value: ConfigValue): Config {
+  const inner = Object.hasOwn(settings, first) ? settings[first] : undefined;
+  const next = rest.length === 0 ? value : withValue(isConfig(inner) ? inner : {}, rest, value);
+  return Object.fromEntries([...Object.entries(settings).filter(([name]) => name !== first), [first, next]]);
+}
+
+function without(settings: Config, [first = "", ...rest]: readonly string[], whole: string): Config {
+  const inner = Object.hasOwn(settings, first) ? settings[first] : undefined;
+  if (inner === undefined) throw bad(`--unset: ${whole} is not set`);
+  const others = Object.entries(settings).filter(([name]) => name !== first);
+  if (rest.length === 0) return Object.fromEntries(others);
+  return Object.fromEntries([...others, [first, without(isConfig(inner) ? inner : {}, rest, whole)]]);
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: "VERSION", align: "right" },
+  { title: "CHANGED" },
+  { title: "DIFFERS IN", least: 10 },
+];
+
+async function history(client: Client, { json }: Options): Promise<void> {
+  const { versions } = await client.ask("configHistory", {});
+  if (json === true) {
+    sayJson({ versions });
+    return;
+  }
+  if (versions.length === 0) {
+    say("nothing was ever set; laboro config set NAME=VALUE does");
+    return;
+  }
+  const rows = versions.map(({ version, changed, settings }, i) => [
+    String(version),
+    ago(changed),
+    differences(versions[i + 1]?.settings ?? {}, settings).join(", "),
+  ]);
+  say(...table(COLUMNS, rows, terminalOf()));
+}
+
+/** Names at the top that were added, taken away or changed. */
+function differences(before: Config, after: Config): string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
+}
+
+const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -1,0 +1,146 @@
+/** `laboro decode`: what was said on the wire, in named messages. Needs no broker. */
+import { createReadStream } from "node:fs";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { Command } from "commander";
+import { errnoOf, LaboroError } from "../../base/errors.js";
+import { DECODERS, type Decoded, type Decoder } from "../../protocols/decoders.js";
+import { EXIT } from "../lib/failures.js";
+import { say, sayJson } from "../lib/print.js";
+import { suggestion } from "../lib/suggest.js";
+
+interface Options {
+  readonly binary?: boolean;
+  readonly json?: boolean;
+}
+
+/** Bytes of one direction: part of a stream, or a message in its frames. */
+interface Piece {
+  readonly direction: string;
+  readonly frames: readonly Uint8Array[];
+}
+
+interface Named extends Decoded {
+  readonly direction: string;
+}
+
+export function decode(): Command {
+  return new Command("decode")
+    .description(
+      "Bytes of a protocol in, its messages by name out. A line is hex; or a direction and hex, one word a frame and - for an empty " +
+        "one; or a JSON object with dir and hex, text or frames. Lines that begin with # are passed over. Exits 1 where something " +
+        "could not be read.",
+    )
+    .argument("<protocol>", `one of ${Object.keys(DECODERS).join(", ")}`)
+    .argument("[file]", "the capture; standard input if absent, or -")
+    .option("--binary", "the bytes themselves, of one direction, instead of lines")
+    .option("--json", "print one JSON document instead of text")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  echo 'W>F 47c00200000000000000000000000000' | laboro decode fuq\n  laboro decode fuq capture.txt --json\n" +
+        "  laboro decode fuq --binary < stream.bin",
+    )
+    .action(run);
+}
+
+async function run(
+  protocol: string,
+  file: string | undefined,
+  { binary = false, json = false }: Options,
+): Promise<void> {
+  const decoder = await decoderOf(protocol);
+  const input = file === undefined || file === "-" ? process.stdin : createReadStream(file);
+  const all: Named[] = [];
+  let unread = 0;
+  const tell = (direction: string, messages: readonly Decoded[]): void => {
+    for (const message of messages) {
+      if (message.name === "?") unread++;
+      if (json) all.push({ direction, ...message });
+      else say(lineOf(direction, message));
+    }
+  };
+  try {
+    for await (const { direction, frames } of binary ? chunksOf(input) : linesOf(input)) {
+      tell(direction, decoder.push(direction, frames));
+    }
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (cause instanceof LaboroError || errno === undefined) throw cause;
+    const why = errno === "ENOENT" ? "there is no such file" : errno;
+    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${why}`, { cause });
+  }
+  tell("", decoder.end());
+  if (json) sayJson(all);
+  if (unread > 0) process.exitCode = EXIT.failed;
+}
+
+async function decoderOf(protocol: string): Promise<Decoder> {
+  const load = Object.hasOwn(DECODERS, protocol) ? DECODERS[protocol] : undefined;
+  if (load !== undefined) return (await load())();
+  const names = Object.keys(DECODERS);
+  const meant = suggestion(protocol, names);
+  const why = meant === "" ? `; there are ${names.join(", ")}` : meant;
+  throw new LaboroError("LABORO_BAD_INPUT", `there is no protocol ${protocol}${why}`);
+}
+
+async function* chunksOf(input: Readable): AsyncIterable<Piece> {
+  for await (const chunk of input) yield { direction: "", frames: [chunk as Buffer] };
+}
+
+async function* linesOf(input: Readable): AsyncIterable<Piece> {
+  let number = 0;
+  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+    number++;
+    const text = line.trim();
+    if (text === "" || text.startsWith("#")) continue;
+    const piece = text.startsWith("{") ? fromJson(text, number) : fromWords(text, number);
+    if (piece !== undefined) yield piece;
+  }
+}
+
+/** Undefined for a line that has no bytes: that somebody connected, or a second copy of what was heard. */
+function fromJson(text: string, number: number): Piece | undefined {
+  const given = parsed(text, number);
+  const { dir, who, ev, hex, text: plain, frames } = given;
+  if (ev !== undefined && ev !== "data") return undefined;
+  const direction = [dir, who].find((one) => typeof one === "string") ?? "";
+  if (Array.isArray(frames)) return { direction, frames: frames.map((frame) => bytesOf(String(frame), number)) };
+  if (typeof hex === "string") return { direction, frames: [bytesOf(hex, number)] };
+  return typeof plain === "string" ? { direction, frames: [Buffer.from(plain)] } : undefined;
+}
+
+function parsed(text: string, number: number): Readonly<Record<string, unknown> & { dir?: string; who?: string }> {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch (cause) {
+    throw new LaboroError("LABORO_BAD_INPUT", `line ${number} begins like JSON and is none`, { cause });
+  }
+}
+
+function fromWords(text: string, number: number): Piece {
+  const [first = "", ...rest] = text.split(/\s+/);
+  const directed = !isHex(first) && first !== "-";
+  const words = directed ? rest : [first, ...rest];
+  if (words.length === 0) throw notHex(number, first);
+  return { direction: directed ? first : "", frames: words.map((word) => bytesOf(word === "-" ? "" : word, number)) };
+}
+
+const isHex = (word: string): boolean => word.length % 2 === 0 && /^[0-9a-f]*$/i.test(word);
+
+function bytesOf(word: string, number: number): Buffer {
+  if (!isHex(word)) throw notHex(number, word);
+  return Buffer.from(word, "hex");
+}
+
+const notHex = (number: number, word: string): LaboroError => {
+  const shown = word.length > 40 ? `${word.slice(0, 40)}…` : word;
+  return new LaboroError("LABORO_BAD_INPUT", `line ${number}: ${shown} is not hex, of which each byte has two digits`);
+};
+
+function lineOf(direction: string, { name, fields, note }: Decoded): string {
+  const shown = Object.entries(fields).map(([key, value]) => `${key}=${plainly(value)}`);
+  return [direction, name, ...shown, note === undefined ? "" : `(${note})`].filter((word) => word !== "").join(" ");
+}
+
+const plainly = (value: unknown): string =>
+  typeof value === "string" && /^[\w./:>-]+$/.test(value) ? value : JSON.stringify(value);

@@ -1,0 +1,51 @@
+/** `laboro doctor`: check an installation, one line a check. */
+import { Command } from "commander";
+import { dataDirectory } from "../../client/find-broker.js";
+import { addBrokerOptions, type BrokerChoice } from "../lib/broker-connection.js";
+import { EXIT } from "../lib/failures.js";
+import { say, sayJson } from "../lib/print.js";
+import { storeAddress } from "../lib/store-url.js";
+import { colourOf, paint, type Terminal, terminalOf } from "../lib/terminal/terminal.js";
+import { oneLine } from "../lib/terminal/text.js";
+import { checkBroker } from "./doctor/broker.js";
+import type { Check } from "./doctor/check.js";
+import { checkDataDirectory } from "./doctor/data-directory.js";
+import { checkMachine } from "./doctor/machine.js";
+import { checkPostgres } from "./doctor/postgres.js";
+
+interface Options extends BrokerChoice {
+  readonly json?: boolean;
+  readonly store?: string;
+}
+
+export function doctor(): Command {
+  const command = new Command("doctor")
+    .description(
+      "Check this machine, the data directory and the way to the broker. Each line is ok, warn or FAIL and says what to do; " +
+        "the exit code is 1 if one failed.",
+    )
+    .option("--json", "one JSON document")
+    .option("--store <url>", "look at this PostgreSQL database too, or @FILE (default: $LABORO_STORE)")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro doctor\n  laboro doctor --broker @client.url\n  laboro doctor --store postgres://laboro@db/laboro",
+    )
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(options: Options): Promise<void> {
+  const dir = dataDirectory({ data: options.data });
+  const store = storeAddress(options.store);
+  const database = store === undefined ? [] : await checkPostgres(store);
+  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(await checkBroker(options))];
+  const terminal = terminalOf();
+  if (options.json === true) sayJson({ checks });
+  else say(...checks.map((check) => lineOf(check, terminal)));
+  if (checks.some(({ state }) => state === "FAIL")) process.exitCode = EXIT.failed;
+}
+
+function lineOf({ state, what, remedy }: Check, terminal: Terminal): string {
+  const head = paint(terminal, colourOf(state), state.padEnd(4));
+  return `${head}  ${oneLine(what)}${remedy === undefined ? "" : `; ${oneLine(remedy)}`}`;
+}

@@ -1,0 +1,132 @@
+/** A PostgreSQL database that brokers share, or are to share. */
+
+import { shownDuration } from "../../../base/format.js";
+import { type Client, Connections, PER_BROKER } from "../../../store/postgres/connections.js";
+import { storeFailure } from "../../../store/postgres/failures.js";
+import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
+import { type Check, fail, messageOf, ok, warn } from "./check.js";
+
+/** The first with multiranges. */
+const LEAST_VERSION = 14;
+const CLOCK_MS = 2_000;
+/** A transaction open for so long keeps the server from clearing away what is dead. */
+const LONG_S = 300;
+
+const FACTS = `
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major, pg_is_in_recovery() AS standby,
+  current_setting('fsync') AS fsync, current_setting('full_page_writes') AS "fullPageWrites", current_setting('autovacuum') AS autovacuum,
+  current_setting('synchronous_commit') AS "synchronousCommit",
+  current_setting('max_connections')::int AS connections,
+  (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS used,
+  current_setting('superuser_reserved_connections')::int AS reserved,
+  current_setting('idle_in_transaction_session_timeout') = '0' AS "idleForEver",
+  (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
+   WHERE backend_type = 'client backend') AS "oldestS",
+  has_database_privilege(current_database(), 'CREATE') AS "mayCreate",
+  extract(epoch FROM clock_timestamp())::float8 * 1000 AS now`;
+
+interface Facts {
+  readonly version: string;
+  readonly major: number;
+  readonly standby: boolean;
+  readonly fsync: string;
+  readonly fullPageWrites: string;
+  readonly autovacuum: string;
+  readonly synchronousCommit: string;
+  readonly connections: number;
+  readonly used: number;
+  readonly reserved: number;
+  readonly idleForEver: boolean;
+  readonly oldestS: number;
+  readonly mayCreate: boolean;
+  readonly now: number;
+}
+
+export async function checkPostgres(url: string): Promise<Check[]> {
+  let connections: Connections | undefined;
+  let client: Client | undefined;
+  try {
+    connections = new Connections({ url, readers: 1 });
+    client = connections.client(1, {});
+    return await look(client, connections.place);
+  } catch (cause) {
+    const failure = connections === undefined ? cause : storeFailure(cause, connections.place, true);
+    return [fail(messageOf(failure), "is the server running, and are address, user and password right?")];
+  } finally {
+    await client?.end({ timeout: 1 });
+    await connections?.close();
+  }
+}
+
+async function look(client: Client, place: string): Promise<Check[]> {
+  await client.unsafe("SELECT 1");
+  const asked = Date.now();
+  const [facts] = await client.unsafe<Facts[]>(FACTS);
+  const took = Date.now() - asked;
+  if (facts === undefined) return [fail(`${place} answers with nothing`)];
+  const answers = `PostgreSQL ${facts.version} at ${place} answers in ${shownDuration(took)}`;
+  if (facts.major < LEAST_VERSION) return [fail(answers, `use PostgreSQL ${LEAST_VERSION} or newer`)];
+  return [
+    ok(answers),
+    ...(facts.standby ? [fail("it is a standby, which takes no writes", "name the primary")] : []),
+    ...checkDurability(facts),
+    checkConnections(facts),
+    ...checkUpkeep(facts),
+    checkClock(facts.now - (asked + took / 2)),
+    await checkSchema(client, place, facts),
+  ];
+}
+
+function checkDurability({ fsync, synchronousCommit, fullPageWrites }: Facts): Check[] {
+  const loses = "what was acknowledged is lost when the machine fails: ALTER SYSTEM SET";
+  const bad: Check[] = [];
+  if (fsync !== "on") bad.push(fail("its fsync is off", `${loses} fsync = on`));
+  if (synchronousCommit === "off") bad.push(fail("its synchronous_commit is off", `${loses} synchronous_commit = on`));
+  if (fullPageWrites !== "on") {
+    bad.push(warn("its full_page_writes is off", "right only where the disk writes whole pages or none"));
+  }
+  return bad.length > 0 ? bad : [ok(`it has on disk what it acknowledges (synchronous_commit = ${synchronousCommit})`)];
+}
+
+function checkConnections({ connections, reserved, used }: Facts): Check {
+  const free = Math.max(0, connections - reserved - used);
+  const what = `${free} of its ${connections} connections are free`;
+  if (free >= PER_BROKER) return ok(`${what}; a broker takes up to ${PER_BROKER}`);
+  return warn(what, `a broker takes up to ${PER_BROKER}: raise max_connections`);
+}
+
+function checkUpkeep({ autovacuum, idleForEver, oldestS }: Facts): Check[] {
+  const checks: Check[] = [];
+  if (autovacuum !== "on")
+    checks.push(fail("its autovacuum is off", "tables only grow: ALTER SYSTEM SET autovacuum = on"));
+  if (oldestS > LONG_S) {
+    const what = `a transaction has been open for ${shownDuration(oldestS * 1_000)}`;
+    checks.push(warn(what, "nothing dead is cleared away meanwhile: see xact_start in pg_stat_activity"));
+  }
+  if (idleForEver) {
+    const remedy = "set idle_in_transaction_session_timeout, for example to 5min; a broker's own have theirs";
+    checks.push(warn("it lets transactions that others leave open stay open", remedy));
+  }
+  return checks.length > 0 ? checks : [ok("it clears away what is dead")];
+}
+
+function checkClock(difference: number): Check {
+  const away = Math.abs(difference);
+  if (away < CLOCK_MS) return ok("its clock agrees with this one");
+  const what = `its clock is ${shownDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
+  return warn(what, "set both by NTP: leases go by the server's clock, times in lists by the brokers'");
+}
+
+async function checkSchema(client: Client, place: string, { mayCreate }: Facts): Promise<Check> {
+  const known = MIGRATIONS.length;
+  try {
+    const version = await schemaVersion(client, place);
+    if (version === known) return ok(`its schema is of version ${version}, as this laboro wants it`);
+    const what =
+      version === 0 ? "no broker has kept anything there yet" : `its schema is of version ${version}, before ${known}`;
+    if (mayCreate) return ok(`${what}; laboro serve --store brings it to version ${known}`);
+    return fail(what, `this user may not change it: GRANT CREATE ON DATABASE, or start a broker as its owner once`);
+  } catch (cause) {
+    return fail(messageOf(storeFailure(cause, place, true)));
+  }
+}

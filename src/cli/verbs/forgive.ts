@@ -1,0 +1,22 @@
+/** `laboro forgive`: a worker begins anew. */
+import { Command } from "commander";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { say } from "../lib/print.js";
+
+export function forgive(): Command {
+  const command = new Command("forgive")
+    .description(
+      "Let a worker begin anew: what it did counts no more, and it gets work again. With serve --standing, workers that fail too often are suspended or banned.",
+    )
+    .argument("<name>", "its name; it need not be connected")
+    .addHelpText("after", "\nExample:\n  laboro forgive node17")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(name: string, options: BrokerChoice): Promise<void> {
+  await withBroker(options, async (client) => {
+    const { known } = await client.ask("forgive", { name });
+    say(known ? `worker ${name} begins anew` : `nothing was known of a worker ${name}`);
+  });
+}

@@ -1,0 +1,137 @@
+/** `laboro keys`: who may come in through ZeroMQ doors that ask for CURVE. */
+import { existsSync, mkdirSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Argument, Command } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { writePrivate } from "../../base/private-file.js";
+import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
+import { dataDirectory } from "../../client/find-broker.js";
+import { say, sayJson } from "../lib/print.js";
+import { suggestion } from "../lib/suggest.js";
+import { table } from "../lib/terminal/table.js";
+import { terminalOf } from "../lib/terminal/terminal.js";
+
+interface Options {
+  readonly data?: string;
+  readonly json?: boolean;
+}
+
+export function keys(): Command {
+  return new Command("keys")
+    .description(
+      "Keys for serve --curve, in the broker's data directory. The broker's own pair is made with the first of them. A broker that runs has to be started again to know of a change.",
+    )
+    .addArgument(
+      new Argument("[action]", "what to do").choices(["list", "new", "allow", "deny", "show"]).default("list"),
+    )
+    .argument("[name]", "whose: a worker or client; for new and show, the broker's where it is left out")
+    .argument("[key]", "for allow: the public key that its owner made, 40 characters")
+    .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
+    .option("--json", "one JSON document; secret keys are in no output")
+    .addHelpText("after", EXAMPLES)
+    .action(run);
+}
+
+const EXAMPLES = `
+new NAME makes a pair for a peer, lets it in, and writes all that it needs into keys/NAME.json, for its eyes only.
+
+Examples:
+  laboro keys new
+  laboro keys new node17
+  laboro keys allow alice 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7'
+  laboro keys deny node17`;
+
+async function run(action: string, name: string | undefined, key: string | undefined, options: Options): Promise<void> {
+  const dir = resolve(dataDirectory(options));
+  if (name !== undefined && !/^[\w.@-]+$/.test(name)) throw bad(`a name has letters, digits and . @ - _, not ${name}`);
+  if (key !== undefined && action !== "allow") throw bad(`${action} takes no key`);
+  if (action === "list") list(ringOf(dir), options);
+  else if (action === "show") show(ringOf(dir), name, options);
+  else if (action === "new") await makeNew(dir, name);
+  else if (action === "allow") await allow(dir, name, key);
+  else deny(dir, name);
+}
+
+const ringOf = (dir: string): KeyRing => {
+  const ring = readKeyRing(dir);
+  if (ring === undefined) throw bad(`there are no keys in ${dir} yet: laboro keys new makes the broker's`);
+  return ring;
+};
+
+function list(ring: KeyRing, { json }: Options): void {
+  const rows = [{ name: "broker", key: ring.publicKey }, ...listed(ring)];
+  if (json === true) sayJson({ broker: ring.publicKey, known: listed(ring) });
+  else
+    say(
+      ...table(
+        [{ title: "WHO" }, { title: "PUBLIC KEY" }],
+        rows.map(({ name, key }) => [name, key]),
+        terminalOf(),
+      ),
+    );
+}
+
+const listed = (ring: KeyRing): { name: string; key: string }[] =>
+  Object.entries(ring.known).map(([name, key]) => ({ name, key }));
+
+function show(ring: KeyRing, name: string | undefined, { json }: Options): void {
+  const key = name === undefined ? ring.publicKey : keyOf(ring, name);
+  if (json === true) sayJson({ name: name ?? "broker", key });
+  else say(key);
+}
+
+async function makeNew(dir: string, name: string | undefined): Promise<void> {
+  const before = readKeyRing(dir);
+  if (name === undefined && before !== undefined) {
+    throw bad(
+      `the broker has its keys already; who knows them would be shut out by others: remove ${join(dir, "curve.json")} first`,
+    );
+  }
+  const ring = before ?? (await firstRing(dir));
+  if (name === undefined) {
+    say(ring.publicKey);
+    return;
+  }
+  const file = join(dir, "keys", `${name}.json`);
+  if (Object.hasOwn(ring.known, name) || existsSync(file))
+    throw bad(`${name} has a key already: laboro keys deny ${name}`);
+  const pair = await newKeyPair();
+  mkdirSync(join(dir, "keys"), { recursive: true, mode: 0o700 });
+  writePrivate(file, `${JSON.stringify({ ...pair, serverKey: ring.publicKey }, null, 2)}\n`);
+  writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: pair.publicKey } });
+  say(file);
+}
+
+async function firstRing(dir: string): Promise<KeyRing> {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const ring: KeyRing = { ...(await newKeyPair()), known: {} };
+  writeKeyRing(dir, ring);
+  return ring;
+}
+
+async function allow(dir: string, name: string | undefined, key: string | undefined): Promise<void> {
+  if (name === undefined || key === undefined) throw bad("allow takes a name and a public key");
+  if (!isKey(key)) throw bad("a public key is 40 characters of Z85, as ZeroMQ writes it");
+  const ring = readKeyRing(dir) ?? (await firstRing(dir));
+  if (Object.hasOwn(ring.known, name)) throw bad(`${name} has a key already: laboro keys deny ${name}`);
+  writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
+  say(`${name} may come in; it knows the broker by ${ring.publicKey}`);
+}
+
+function deny(dir: string, name: string | undefined): void {
+  if (name === undefined) throw bad("deny takes a name");
+  const ring = ringOf(dir);
+  keyOf(ring, name);
+  const { [name]: _, ...known } = ring.known;
+  writeKeyRing(dir, { ...ring, known });
+  const file = join(dir, "keys", `${name}.json`);
+  say(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
+}
+
+function keyOf({ known }: KeyRing, name: string): string {
+  const key = Object.hasOwn(known, name) ? known[name] : undefined;
+  if (key !== undefined) return key;
+  throw bad(`there is no key of ${name}${suggestion(name, Object.keys(known))}`);
+}
+
+const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

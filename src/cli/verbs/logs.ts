@@ -1,0 +1,103 @@
+/** `laboro logs`: the output of tasks. */
+import { Command, Option } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import type { Client } from "../../client/client.js";
+import type { OutputStream } from "../../model/outcome.js";
+import { countOf, type Ranges } from "../../model/ranges.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { wholeNumber } from "../lib/option-parsers.js";
+import { selectJobs } from "../lib/select-jobs.js";
+import { parseSelector } from "../lib/selectors.js";
+import type { JobView } from "../lib/views.js";
+import { followJob } from "./logs/job-follower.js";
+import { endedTasks, printAll, runningTasks, type TaskAttempt } from "./logs/task-output.js";
+import { type PrintOptions, TaskPrinter } from "./logs/task-printer.js";
+
+interface Options extends BrokerChoice {
+  readonly follow?: boolean;
+  readonly stream?: OutputStream;
+  readonly attempt?: number;
+  readonly tag?: boolean;
+  readonly json?: boolean;
+}
+
+export function logs(): Command {
+  const command = new Command("logs")
+    .description(
+      "Print the output of tasks in their order: what they wrote to standard output there, the rest to standard error. " +
+        "Where output beyond its cap was not kept, a line on standard error says so.",
+    )
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.0-9")
+    .option("-f, --follow", "go on with what comes, as it comes, until the tasks have ended")
+    .addOption(new Option("--stream <stream>", "only this one").choices(["stdout", "stderr"]))
+    .option("--attempt <n>", "of this attempt, where a task was tried more than once (default: the last)", wholeNumber)
+    .option("--json", "a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing")
+    .option("--tag", "JOB.TASK and a tab before every line")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro logs last\n  laboro logs -f last --tag\n  laboro logs 3.12 --stream stderr --attempt 1",
+    )
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(text: string, options: Options): Promise<void> {
+  const { jobs: selector, tasks } = parseSelector(text);
+  if (options.follow === true && options.attempt !== undefined) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      "--attempt is for what has been; --follow shows each attempt as it comes",
+    );
+  }
+  await withBroker(options, async (client) => {
+    const jobs = (await selectJobs(client, selector)).reverse();
+    await Promise.all(jobs.map((job) => refuseBeyond(job, tasks)));
+    const several = jobs.length > 1 || (tasks === undefined ? jobs.some(({ count }) => count > 1) : countOf(tasks) > 1);
+    const { stream } = options;
+    const print: PrintOptions = {
+      tag: options.tag === true,
+      several,
+      json: options.json === true,
+      ...(stream && { stream }),
+    };
+    if (options.follow === true) await Promise.all(jobs.map((job) => followJob(client, job, tasks, print)));
+    else for (const job of jobs) await printJob(client, job, tasks, print, options.attempt);
+  });
+}
+
+function refuseBeyond({ id, count }: JobView, tasks: Ranges | undefined): void {
+  const last = tasks?.at(-1)?.last ?? 0;
+  if (last >= count) throw new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}, not ${last}`);
+}
+
+/** What there is now, in order of index, whether the task has ended or still runs. */
+async function printJob(
+  client: Client,
+  { id }: JobView,
+  wanted: Ranges | undefined,
+  print: PrintOptions,
+  attempt: number | undefined,
+): Promise<void> {
+  const printerOf = ({ index }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${index}`, print);
+  await printAll(client, id, tasksInOrder(client, id, wanted, attempt), printerOf);
+}
+
+async function* tasksInOrder(
+  client: Client,
+  job: number,
+  wanted: Ranges | undefined,
+  attempt: number | undefined,
+): AsyncGenerator<TaskAttempt> {
+  const asked = (task: TaskAttempt): TaskAttempt => (attempt === undefined ? task : { index: task.index, attempt });
+  const running: TaskAttempt[] = [];
+  for await (const task of runningTasks(client, job, wanted)) running.push(task);
+  for await (const task of endedTasks(client, job, wanted)) {
+    for (let first = running[0]; first !== undefined && first.index <= task.index; first = running[0]) {
+      running.shift();
+      // One that has ended since we looked is in both.
+      if (first.index < task.index) yield asked(first);
+    }
+    yield asked(task);
+  }
+  yield* running.map(asked);
+}

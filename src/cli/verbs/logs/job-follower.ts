@@ -1,0 +1,126 @@
+/**
+ * Follows the output of a job's tasks until all of them have ended. What has ended is printed once, what runs is followed while
+ * it runs. The broker tells of each task that ends; that one was started is seen by looking every now and then. A task that came
+ * and went between two looks is printed when the broker tells of its end.
+ */
+import type { Client } from "../../../client/client.js";
+import { contains, countOf, type Ranges, within } from "../../../model/ranges.js";
+import { askPatiently } from "../../lib/broker-connection.js";
+import { jobNumbered } from "../../lib/select-jobs.js";
+import type { JobView, OperationOutput } from "../../lib/views.js";
+import { endedTasks, printAll, printLive, runningTasks, type TaskAttempt } from "./task-output.js";
+import { type PrintOptions, TaskPrinter } from "./task-printer.js";
+
+/** How often to look for tasks that were started. */
+const LOOK_MS = 500;
+/** More tasks than this at one time are printed when they have ended. */
+const MOST_AT_ONCE = 64;
+
+type Event = OperationOutput<"events">["events"][number];
+
+export async function followJob(
+  client: Client,
+  job: JobView,
+  wanted: Ranges | undefined,
+  options: PrintOptions,
+): Promise<void> {
+  await new Following(client, job, wanted, options).run();
+}
+
+class Following {
+  readonly #client: Client;
+  readonly #job: JobView;
+  readonly #wanted: Ranges | undefined;
+  readonly #options: PrintOptions;
+  /** INDEX:ATTEMPT of what was printed or is being followed. */
+  readonly #seen = new Set<string>();
+  readonly #ended = new Set<number>();
+  readonly #live = new Set<Promise<void>>();
+  /** Why one of these was given up. */
+  #failure: unknown;
+
+  constructor(client: Client, job: JobView, wanted: Ranges | undefined, options: PrintOptions) {
+    this.#client = client;
+    this.#job = job;
+    this.#wanted = wanted;
+    this.#options = options;
+  }
+
+  async run(): Promise<void> {
+    const { id } = this.#job;
+    // From now on: what ends while we look is told of again, and known by then.
+    let after = (await askPatiently(this.#client, "events", { job: id, limit: 1 })).last;
+    let look = true;
+    for (;;) {
+      if (look) await this.#printEnded(this.#wanted);
+      const { ended } = await jobNumbered(this.#client, id);
+      if (ended !== undefined || this.#allEnded()) break;
+      for await (const task of runningTasks(this.#client, id, this.#wanted)) {
+        if (this.#live.size < MOST_AT_ONCE) this.#follow(task);
+      }
+      if (this.#failure !== undefined) throw this.#failure;
+      const page = await askPatiently(this.#client, "events", { job: id, after, waitMs: LOOK_MS });
+      after = page.last;
+      look = page.missed || page.events.some(({ partly }) => partly === true);
+      for (const event of page.events) await this.#hear(event);
+    }
+    await this.#printEnded(this.#wanted);
+    await Promise.all(this.#live);
+  }
+
+  async #hear({ kind, succeeded = [], failed = [], cancelled = [] }: Event): Promise<void> {
+    if (kind !== "tasks-ended") return;
+    for (const range of [...succeeded, ...failed, ...cancelled]) {
+      for (const part of this.#wanted === undefined ? [range] : within(range, this.#wanted)) {
+        await this.#printEnded([part]);
+        if (this.#wanted !== undefined)
+          for (let index = part.first; index <= part.last; index++) this.#ended.add(index);
+      }
+    }
+  }
+
+  async #printEnded(wanted: Ranges | undefined): Promise<void> {
+    await printAll(this.#client, this.#job.id, this.#newlyEnded(wanted), (task) => this.#printer(task));
+  }
+
+  async *#newlyEnded(wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {
+    for await (const task of endedTasks(this.#client, this.#job.id, wanted)) {
+      this.#ended.add(task.index);
+      if (this.#isNew(task)) yield task;
+    }
+  }
+
+  #follow(task: TaskAttempt): void {
+    if (!this.#isNew(task)) return;
+    const following = printLive(this.#client, this.#job.id, task, this.#printer(task));
+    this.#live.add(following);
+    const over = (): boolean => this.#live.delete(following);
+    following.then(over, (cause: unknown) => {
+      this.#failure ??= cause;
+      over();
+    });
+  }
+
+  #isNew({ index, attempt }: TaskAttempt): boolean {
+    const name = `${index}:${attempt}`;
+    return this.#seen.size !== this.#seen.add(name).size;
+  }
+
+  #printer({ index }: TaskAttempt): TaskPrinter {
+    return new TaskPrinter(`${this.#job.id}.${index}`, this.#options);
+  }
+
+  /** Of some tasks of a job. Those that were cancelled unrun have no result. */
+  #allEnded(): boolean {
+    if (this.#wanted === undefined) return false;
+    const { cancels, count } = this.#job;
+    let ended = 0;
+    for (const range of this.#wanted) {
+      if (range.first >= count) continue;
+      for (let index = range.first; index <= Math.min(range.last, count - 1); index++) {
+        if (this.#ended.has(index) || contains(cancels, index)) ended++;
+      }
+    }
+    return ended >= countOf(this.#wanted);
+  }
+}

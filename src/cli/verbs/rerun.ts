@@ -1,0 +1,63 @@
+/** `laboro rerun`: run finished tasks again. */
+import { Command, Option } from "commander";
+import { counted } from "../../base/format.js";
+import type { TaskEnd } from "../../model/outcome.js";
+import { addBrokerOptions, type BrokerChoice, homeInstead, reach, withBroker } from "../lib/broker-connection.js";
+import { changeJobs } from "../lib/change-jobs.js";
+import { OPEN_STATES, STATES } from "../lib/job-states.js";
+import { selectJobs } from "../lib/select-jobs.js";
+import { parseSelector } from "../lib/selectors.js";
+
+const LOOK_MS = 1_000;
+
+interface Options extends BrokerChoice {
+  readonly failed?: boolean;
+  readonly all?: boolean;
+}
+
+export function rerun(): Command {
+  const command = new Command("rerun")
+    .description(
+      "Run finished tasks of a job again, with all that they were submitted with. Without an option those that failed or were " +
+        "cancelled; the job goes on under its number, and the output of earlier attempts is kept.",
+    )
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
+    .addOption(new Option("--failed", "only those that failed").conflicts("all"))
+    .addOption(new Option("--all", "those that succeeded, too"))
+    .addHelpText("after", "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(text: string, options: Options): Promise<void> {
+  const { jobs, tasks } = parseSelector(text);
+  const ends = endsOf(options);
+  const change = {
+    states: options.all === true ? STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
+    what: "to rerun",
+  };
+  const wish = { ends, ...(tasks && { tasks }) };
+  const home = await reach(options, LOOK_MS)
+    .then((client) => client.close())
+    .catch((cause: unknown) => homeInstead(options, cause));
+  if (home !== undefined) {
+    const { rerunAtHome } = await import("./rerun/rerun-local.js");
+    await rerunAtHome(home, (client) => selectJobs(client, jobs, { state: change.states }), wish);
+    return;
+  }
+  await withBroker(options, (client) =>
+    changeJobs(client, jobs, {
+      ...change,
+      make: async (_, { id }) => {
+        const { count } = await client.ask("rerun", { job: id, ...wish });
+        if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
+        return `job ${id} has no task that ${ends.map((end) => (end === "cancelled" ? "was cancelled" : `has ${end}`)).join(" or ")}`;
+      },
+    }),
+  );
+}
+
+function endsOf({ failed, all }: Options): readonly TaskEnd[] {
+  if (all === true) return ["failed", "cancelled", "succeeded"];
+  return failed === true ? ["failed"] : ["failed", "cancelled"];
+}

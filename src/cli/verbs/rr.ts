@@ -1,0 +1,104 @@
+/** `laboro rr`: the three programs of the round-robin queue, each with its console. */
+import { readFileSync } from "node:fs";
+import { Argument, Command, InvalidArgumentError, Option } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import type { CurveClient } from "../../protocols/zeromq/index.js";
+import { collect } from "../lib/long-running.js";
+
+const PROGRAMS = ["server", "worker", "client"] as const;
+type Program = (typeof PROGRAMS)[number];
+
+const DEFAULT_URL = "tcp://127.0.0.1:6714";
+
+interface Options {
+  readonly debug: number;
+  readonly script?: string;
+  readonly connect: string;
+  readonly keys?: string;
+  readonly bind: string;
+  readonly identity: readonly string[];
+  readonly data?: string;
+  readonly insecure?: boolean;
+}
+
+/** What only some of them take. */
+const ONLY: Readonly<Record<string, readonly Program[]>> = {
+  bind: ["server"],
+  identity: ["server"],
+  data: ["server"],
+  insecure: ["server"],
+  connect: ["worker", "client"],
+  keys: ["worker", "client"],
+};
+
+export function rr(): Command {
+  const command = new Command("rr")
+    .description(
+      "The round-robin queue's server, worker or client, with its console. The server is a broker of its own. Each of the three also works with the other two originals.",
+    )
+    .addArgument(new Argument("<program>", "which of them").choices(PROGRAMS))
+    .requiredOption("-d, --debug <level>", "0 errors only, 1 what happens, 5 summaries, up to 20", parseLevel)
+    .option("--script <file>", "read commands from a file instead of standard input")
+    .option("--connect <url>", "worker, client: the server, in the very words by which it calls itself", DEFAULT_URL)
+    .option("--keys <file>", "worker, client: CURVE keys, as laboro keys new writes them")
+    .option("--bind <url>", "server: where to listen", DEFAULT_URL)
+    .addOption(
+      new Option("--identity <url>", "server: what peers connect to, where that is not the address; may be repeated")
+        .argParser(collect)
+        .default([]),
+    )
+    .option("--data <dir>", "server: keep there who has registered, for the next start (default: nothing is kept)")
+    .option("--insecure", "server: listen where other machines can reach it, too")
+    .addHelpText("after", HELP)
+    .action((program: Program, options: Options) => perform(program, options, command));
+  return command;
+}
+
+const HELP = `
+Commands of the consoles:
+  server  workers, quit
+  worker  register, deregister, bulk (ten workers in all, ten slots each), endbulk, quit
+  client  ping, pingt (tracked), data, bulkping N, bulkdata N, quit
+The end of the input ends a console, too. The exit code is 1 where something failed.
+
+Examples:
+  laboro rr server -d 1
+  laboro rr worker -d 1 --connect tcp://127.0.0.1:6714
+  echo 'bulkping 100' | laboro rr client -d 0`;
+
+async function perform(program: Program, options: Options, command: Command): Promise<void> {
+  for (const [option, takers] of Object.entries(ONLY)) {
+    if (takers.includes(program) || command.getOptionValueSource(option) !== "cli") continue;
+    throw new LaboroError("LABORO_BAD_INPUT", `--${option} is for ${takers.join(" and ")}, not for ${program}`);
+  }
+  const failures = await run(program, options);
+  if (failures > 0) process.exitCode = 1;
+}
+
+async function run(program: Program, options: Options): Promise<number> {
+  const { debug: level, connect: url, bind, identity, insecure = false } = options;
+  const script = options.script === undefined ? {} : { script: options.script };
+  if (program === "server") {
+    const settings = identity.length === 0 ? {} : { identities: identity };
+    const data = options.data === undefined ? {} : { data: options.data };
+    return (await import("./rr/server.js")).serverConsole({ bind, level, insecure, settings, ...data, ...script });
+  }
+  const place = { url, level, ...script, ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }) };
+  return program === "worker"
+    ? (await import("./rr/worker.js")).workerConsole(place)
+    : (await import("./rr/client.js")).clientConsole(place);
+}
+
+function parseLevel(text: string): number {
+  const level = Number(text);
+  if (/^\d+$/.test(text) && level <= 20) return level;
+  throw new InvalidArgumentError("expected a number from 0 to 20");
+}
+
+function readKeys(file: string): CurveClient {
+  const { publicKey, secretKey, serverKey } = JSON.parse(readFileSync(file, "utf8")) as Partial<CurveClient>;
+  if (publicKey === undefined || secretKey === undefined || serverKey === undefined) {
+    throw new LaboroError("LABORO_BAD_INPUT", `${file} has no publicKey, secretKey and serverKey`);
+  }
+  return { publicKey, secretKey, serverKey };
+}

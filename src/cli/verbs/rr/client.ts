@@ -1,0 +1,86 @@
+/** `laboro rr client`: a console that asks, once or in bulk. */
+import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { RoundRobinClient } from "../../../protocols/round-robin/worker/client.js";
+import { faultOfTestData } from "../../../protocols/round-robin/worker/test-data.js";
+import type { CurveClient } from "../../../protocols/zeromq/index.js";
+import { listOf, runConsole, Voice } from "./console.js";
+
+export interface ClientConsole {
+  readonly url: string;
+  readonly level: number;
+  readonly script?: string;
+  readonly curve?: CurveClient;
+}
+
+/** Of a bulk test, in flight at a time. */
+const PARALLEL = 10;
+/** Bytes that a STREAM asks for. */
+const STREAM_SIZE = 1024;
+/** Progress is marked so often in a bulk test, or at each one of fewer. */
+const MARKS = 100;
+
+export async function clientConsole({ url, level, script, curve }: ClientConsole): Promise<number> {
+  const voice = new Voice("CLIENT", level);
+  const client = await RoundRobinClient.open({ url, ...(curve === undefined ? {} : { curve }) });
+
+  const stream = async (): Promise<void> => {
+    const fault = faultOfTestData(await client.stream(STREAM_SIZE), STREAM_SIZE);
+    if (fault !== undefined) throw new LaboroError("LABORO_SERVICE_FAILED", `the stream has ${fault}`);
+  };
+
+  const commands = {
+    ping: {
+      run: async () => {
+        await client.ping();
+        voice.say(1, "EXEC PING was sent");
+      },
+    },
+    pingt: {
+      run: async () => {
+        const worker = await client.pingTracked();
+        voice.say(1, `TRACKEXEC PING was answered by ${worker}`);
+      },
+    },
+    data: {
+      run: async () => {
+        await stream();
+        voice.say(1, `STREAM: all ${STREAM_SIZE} bytes have come`);
+      },
+    },
+    bulkping: { takes: "N", run: (count: number) => bulk("PING", count, () => client.pingTracked(), voice) },
+    bulkdata: { takes: "N", run: (count: number) => bulk("STREAM", count, stream, voice) },
+  } as const;
+  voice.say(1, `for the server at ${url}; commands: ${listOf(commands)}`);
+  await runConsole({ commands, voice, ...(script === undefined ? {} : { script }) });
+  await client.close();
+  voice.say(1, "finished");
+  return voice.failures;
+}
+
+/** Ten at a time, marks on the way, and a summary. Where no server is there any more, the rest is not tried. */
+async function bulk(name: string, count: number, one: () => Promise<unknown>, voice: Voice): Promise<void> {
+  let begun = 0;
+  let ended = 0;
+  let succeeded = 0;
+  let reachable = true;
+  const every = Math.max(1, Math.ceil(count / MARKS));
+  const asker = async (): Promise<void> => {
+    while (begun < count && reachable) {
+      begun++;
+      await one().then(
+        () => succeeded++,
+        (cause: unknown) => {
+          voice.fail(cause);
+          if (asLaboroError(cause).code === "LABORO_BROKER_UNREACHABLE") reachable = false;
+        },
+      );
+      ended++;
+      if (ended % every === 0 || ended === count) voice.say(1, `${name} ${ended} of ${count} completed`);
+    }
+  };
+  voice.say(1, `${count} ${name} tests, up to ${PARALLEL} in flight`);
+  await Promise.all(Array.from({ length: Math.min(PARALLEL, count) }, asker));
+  const row = (...cells: readonly string[]): string =>
+    `${(cells[0] ?? "").padEnd(8)}${(cells[1] ?? "").padStart(10)}${(cells[2] ?? "").padStart(12)}`;
+  voice.answer(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(begun), String(succeeded)));
+}

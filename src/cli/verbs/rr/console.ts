@@ -1,0 +1,122 @@
+/**
+ * A console of the round-robin programs: a prompt, commands by name, some with a number behind them. Words are read as they come, on one
+ * line or on several. The end of the input ends the console, like `quit`.
+ */
+import { createReadStream } from "node:fs";
+import type { Readable } from "node:stream";
+import { asLaboroError, errnoOf } from "../../../base/errors.js";
+import { onSignals } from "../../lib/long-running.js";
+
+export interface ConsoleCommand {
+  /** How many, where it takes a number. */
+  readonly takes?: "N";
+  readonly run: (number: number) => void | Promise<void>;
+}
+
+export interface ConsoleOptions {
+  readonly commands: Readonly<Record<string, ConsoleCommand>>;
+  readonly voice: Voice;
+  /** Commands are read from this file instead of standard input. */
+  readonly script?: string;
+}
+
+const MOST = 10_000_000;
+
+/** What is said, from a level on: 0 errors only, 1 what happens, 5 summaries, 10 every message. */
+export class Voice {
+  readonly #who: string;
+  readonly #level: number;
+  #failures = 0;
+
+  constructor(who: string, level: number) {
+    this.#who = who;
+    this.#level = level;
+  }
+
+  say(level: number, ...lines: readonly string[]): void {
+    if (level > this.#level) return;
+    for (const line of lines) process.stdout.write(`${this.#who}: ${line}\n`);
+  }
+
+  /** What was asked for by a command, whatever the level. */
+  answer(...lines: readonly string[]): void {
+    for (const line of lines) process.stdout.write(`${line}\n`);
+  }
+
+  fail(cause: unknown): void {
+    this.#failures++;
+    const { code, message } = asLaboroError(cause);
+    process.stderr.write(`${this.#who}: ERROR: ${message} (${code})\n`);
+  }
+
+  /** How often something failed. */
+  get failures(): number {
+    return this.#failures;
+  }
+}
+
+/** Runs until `quit` or the end of the input; commands one after the other. */
+export async function runConsole({ commands, voice, script }: ConsoleOptions): Promise<void> {
+  const input: Readable = script === undefined ? process.stdin : createReadStream(script);
+  input.setEncoding("utf8");
+  onSignals(() => input.destroy());
+  const words = wordsOf(input, voice);
+  const next = async (): Promise<string | undefined> => (await words.next()).value ?? undefined;
+  const prompt = (): void => void process.stdout.write("> ");
+  prompt();
+  let word = await next();
+  for (; word !== undefined && word !== "quit"; word = await next()) {
+    // A script leaves no trace of what was asked, unless it is shown.
+    if (script !== undefined) process.stdout.write(`${word}\n`);
+    await obey(commands, word, next, voice);
+    prompt();
+  }
+  if (word === undefined) process.stdout.write("\n");
+  if (script === undefined) process.stdin.destroy();
+}
+
+async function obey(
+  commands: ConsoleOptions["commands"],
+  word: string,
+  next: () => Promise<string | undefined>,
+  voice: Voice,
+): Promise<void> {
+  const command = Object.hasOwn(commands, word) ? commands[word] : undefined;
+  try {
+    if (command === undefined) {
+      voice.answer(`no command ${word}: ${listOf(commands)}`);
+    } else if (command.takes === undefined) {
+      await command.run(0);
+    } else {
+      const text = (await next()) ?? "";
+      const number = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+      if (number <= MOST) await command.run(number);
+      else voice.answer(`${word} takes a number, not ${JSON.stringify(text)}`);
+    }
+  } catch (cause) {
+    voice.fail(cause);
+  }
+}
+
+export const listOf = (commands: ConsoleOptions["commands"]): string =>
+  [
+    ...Object.entries(commands).map(([name, { takes }]) => (takes === undefined ? name : `${name} ${takes}`)),
+    "quit",
+  ].join(", ");
+
+async function* wordsOf(input: Readable, voice: Voice): AsyncGenerator<string, undefined> {
+  let rest = "";
+  try {
+    for await (const chunk of input) {
+      const words = (rest + String(chunk)).split(/\s+/);
+      // The last one may go on in what comes next.
+      rest = words.pop() ?? "";
+      yield* words.filter((word) => word !== "");
+    }
+  } catch (cause) {
+    // A signal ends the input from this side, and that is no failure.
+    if (errnoOf(cause) !== "ERR_STREAM_PREMATURE_CLOSE") voice.fail(cause);
+  }
+  if (rest !== "") yield rest;
+  return undefined;
+}

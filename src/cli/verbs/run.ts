@@ -1,0 +1,123 @@
+/** `laboro run`: submit, show progress and output, wait, exit truthfully. Without a broker it brings its own. */
+import { availableParallelism } from "node:os";
+import { Command } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { ownData } from "../../base/files/local-data.js";
+import type { Client } from "../../client/client.js";
+import { commandLine } from "../lib/batch/command-line.js";
+import { begin } from "../lib/batch/resume.js";
+import { runBatch } from "../lib/batch/run-batch.js";
+import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "../lib/broker-connection.js";
+import { onInterrupt } from "../lib/interrupt.js";
+import { type Home, openHome } from "../lib/local-broker.js";
+import { wholeNumber } from "../lib/long-running.js";
+import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
+
+interface Options extends SubmissionOptions, BrokerChoice {
+  readonly tagOutput?: boolean;
+  readonly keepOrder?: boolean;
+  readonly dryRun?: boolean;
+  readonly jobs?: number;
+  readonly fresh?: boolean;
+  readonly joblog?: string;
+}
+
+const CONNECT_MS = 10_000;
+/** Whether a broker that was not named is there at all should be known at once. */
+const LOOK_MS = 1_000;
+
+export function run(): Command {
+  const command = new Command("run")
+    .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
+    .argument("[words...]", "the command, and after ::: its entries")
+    .passThroughOptions();
+  addSubmissionOptions(command)
+    .option(
+      "-j, --jobs <n>",
+      "tasks at once (default: the cores of this machine, or what the broker's workers have)",
+      wholeNumber,
+    )
+    .option("-k, --keep-order", "show output in the order of the entries")
+    .option("--tag-output", "put the entry before each line of output")
+    .option("--joblog <file>", "write a line a task: times, exit code, command")
+    .option("--dry-run", "print what would run")
+    .option("--fresh", "begin anew, although the same batch was begun before");
+  return addBrokerOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  laboro run 'echo hello {}' ::: ada grace edsger
+  laboro run --jobs 4 --retries 2 -- convert {} {.}.png ::: *.jpg
+  laboro run --each-line urls.txt --keep-order -- fetch {}
+
+{} entry, {#} number, {.} entry without extension, {/} entry without folders;
+{1} {2} of the columns of an entry, or of several lists: ::: a b ::: 1 2.
+Interrupted, the same command goes on where it was.`,
+    )
+    .action(perform);
+}
+
+async function perform(words: readonly string[], options: Options): Promise<void> {
+  const submission = makeSubmission(words, options);
+  if (options.dryRun === true) {
+    const count = submission.entries?.length ?? submission.count ?? 1;
+    for (let index = 0; index < count; index++) process.stdout.write(`${commandLine(submission, index)}\n`);
+    return;
+  }
+  if (options.jobs === 0) throw new LaboroError("LABORO_BAD_INPUT", "--jobs: expected at least 1");
+  const settings = {
+    live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
+    keepOrder: options.keepOrder === true,
+    tag: options.tagOutput === true,
+    ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
+  };
+  const interrupt = onInterrupt();
+  let brokers: Brokers | undefined;
+  try {
+    brokers = await chooseBroker(options);
+    // The slots of a broker's workers are not ours to say; how many of this batch run at once is.
+    const jobs = brokers.own || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
+    const start = (client: Client) => begin(client, { ...submission, ...jobs }, options.fresh === true);
+    process.exitCode = await runBatch(brokers.reach, start, settings, interrupt);
+  } finally {
+    interrupt.dispose();
+    await brokers?.close(!interrupt.twice.aborted);
+  }
+}
+
+interface Brokers {
+  /** Whether the workers are this run's. */
+  readonly own: boolean;
+  reach(): Promise<Client>;
+  close(finish: boolean): Promise<void>;
+}
+
+/** The broker that was named or that runs for this user; else one of our own. */
+async function chooseBroker(options: Options): Promise<Brokers> {
+  const named = isNamed(options);
+  const first = await reach(options, named ? CONNECT_MS : LOOK_MS).catch((cause: unknown) => {
+    if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
+    return undefined;
+  });
+  return first === undefined ? ownBrokers(options) : foreignBrokers(first);
+}
+
+function foreignBrokers(first: Client): Brokers {
+  return { own: false, reach: async () => first, close: async () => first.close() };
+}
+
+function ownBrokers(options: Options): Brokers {
+  const dir = ownData(".");
+  const slots = options.jobs ?? availableParallelism();
+  let home: Home | undefined;
+  return {
+    own: true,
+    reach: async () => {
+      await home?.close(false);
+      home = await openHome(dir, slots);
+      return home.client;
+    },
+    close: async (finish) => home?.close(finish),
+  };
+}

@@ -1,0 +1,156 @@
+/** `laboro runner`: a runner of runexp, for a manager of ours or an original one. */
+import { hostname, totalmem } from "node:os";
+import { join } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { dataDirectory } from "../../client/find-broker.js";
+import {
+  DEFAULT_GROUP,
+  DEFAULT_RUNEXP_PORT,
+  fieldsOf,
+  HOST,
+  type RunexpMessage,
+} from "../../protocols/runexp/messages.js";
+import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
+import { shortDate } from "../../protocols/runexp/runner/dates.js";
+import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
+import type { Address } from "../../protocols/runexp/runner/line.js";
+import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
+import { Gathered } from "../lib/buffered-stdout.js";
+import { parseDuration } from "../lib/duration.js";
+import { EXIT } from "../lib/failures.js";
+import { logger } from "../lib/long-running.js";
+import { wholeNumber } from "../lib/option-parsers.js";
+import { remark, say } from "../lib/print.js";
+import { parseSize } from "../lib/size.js";
+import { compileLate } from "../lib/v8-flags.js";
+
+interface Options {
+  readonly connect?: string;
+  readonly group: string;
+  readonly host?: string;
+  readonly mem?: number;
+  readonly verbose?: boolean;
+  readonly stay?: boolean;
+  readonly patience?: number;
+  readonly data?: string;
+}
+
+export function runner(): Command {
+  return new AbbreviatingCommand("runner")
+    .description(
+      "Run experiments of a manager of runexp, ours (laboro experiments, serve --door runexp) or an original one.",
+    )
+    .argument("<n>", "how many at once", atLeastOne)
+    .helpOption("--help", "display help for command")
+    .option("-c, --connect <host[:port]>", "the manager (default: qmanager= and port= in ~/.runexp)")
+    .option("-g, --group <name>", "the group that the manager must have", DEFAULT_GROUP)
+    .option("-h, --host <name>", "what this runner is called (default: hostname= in ~/.runexp, or this host)")
+    .option("-m, --mem <size>", "ask for nothing while less memory is available, as 10G", parseSize)
+    .option("-v, --verbose", "say every message")
+    .option("--stay", "wait for the next manager when this one has nothing more, or is gone")
+    .option("--patience <duration>", "how long a manager that is gone is tried again (default: 10m)", parseDuration)
+    .option("--data <dir>", "below it scripts and undelivered results are kept (default: as for the other verbs)")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro runner 4 -c head:5433\n  laboro runner 8 -c 10.0.0.2 -g mine -m 10G --stay",
+    )
+    .action(perform);
+}
+
+async function perform(threads: number, options: Options): Promise<void> {
+  compileLate();
+  const { manager, host } = whereAndWho(options);
+  const { group, mem, patience, verbose } = options;
+  if (mem !== undefined && mem > totalmem()) {
+    throw new LaboroError(
+      "LABORO_BAD_INPUT",
+      `-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`,
+    );
+  }
+  const place = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
+  const screen = new Gathered();
+  const runnerOptions: RunnerOptions = {
+    ...{ manager, host, group, threads },
+    dir: join(dataDirectory(options), "runners", place),
+    log: logger(),
+    ...(mem === undefined ? {} : { minMemory: mem }),
+    ...(patience === undefined ? {} : { patienceMs: patience }),
+    ...(options.stay === true ? { insist: true, patienceMs: Number.POSITIVE_INFINITY } : {}),
+    on: {
+      joined: () => screen.line(`Joining the queue manager on the ${groupText(group)}`),
+      running: (name) => screen.line(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      memory: (enough, available) => screen.line(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      lost: (reason) => remark(`the manager is gone: ${reason}; it is tried again`),
+      complained: (bytes) => void process.stderr.write(bytes),
+      ...(verbose === true ? { message: sayMessage } : {}),
+    },
+  };
+  let signals = 0;
+  let current = startRunner(runnerOptions);
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.on(signal, () => {
+      signals++;
+      if (signal === "SIGINT" && signals === 1) remark("stopping: what runs may end; Ctrl-C again stops at once");
+      current.stop(signal === "SIGTERM" || signals > 1);
+    });
+  }
+  let end = await current.ended;
+  while (options.stay === true && end.how === "finished" && signals === 0) {
+    current = startRunner(runnerOptions);
+    end = await current.ended;
+  }
+  if (end.how === "finished") screen.line("Done!");
+  process.exit(conclude(end, manager, signals > 0));
+}
+
+/** What the command line says goes before what ~/.runexp says. */
+function whereAndWho({ connect = "", host }: Options): { manager: Address; host: string } {
+  const config = readRunexpConfig();
+  const [, named, digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(connect) ?? [];
+  if (named === undefined) throw new LaboroError("LABORO_BAD_INPUT", `-c: expected HOST or HOST:PORT, got ${connect}`);
+  const address = named.replace(/^\[|\]$/g, "") || config.qmanager;
+  if (address === undefined)
+    throw new LaboroError("LABORO_BAD_INPUT", "-c HOST:PORT is missing: where is the manager?");
+  if (named === "") say(`Using server address ${address} as specified from config file`);
+  const port = digits ? Number(digits) : (config.port ?? DEFAULT_RUNEXP_PORT);
+  if (port === 0 || port > 65_535)
+    throw new LaboroError("LABORO_BAD_INPUT", `-c: expected a port from 1 to 65535, got ${port}`);
+  if (!digits && config.port !== undefined) say(`Using port ${port} as specified from config file`);
+  if (host === undefined && config.hostname !== undefined)
+    say(`Using hostname ${config.hostname} as specified from config file`);
+  const who = host ?? config.hostname ?? hostname().split(".")[0] ?? "";
+  if (!HOST.test(who)) throw new LaboroError("LABORO_BAD_INPUT", `Can't handle this hostname: '${who}'`);
+  return { manager: { host: address, port }, host: who };
+}
+
+const gigabytes = (bytes: number): string => `${Math.floor(bytes / 2 ** 30)} GB`;
+
+const memoryText = (enough: boolean, available: number): string =>
+  enough
+    ? `Available memory is sufficient again (${gigabytes(available)})`
+    : `System is low on memory (${gigabytes(available)}): waiting...`;
+
+const groupText = (group: string): string =>
+  group === DEFAULT_GROUP ? "default working group" : `working group '${group}'`;
+
+function sayMessage(from: "runner" | "manager", message: RunexpMessage): void {
+  const fields = Object.entries(fieldsOf(message)).map(([name, value]) => ` ${name}=${String(value)}`);
+  remark(`${from}: ${message.type}${fields.join("")}`);
+}
+
+function conclude({ how, reason, kept }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+  if (kept > 0) remark(`${kept} results were not delivered; the next runner for ${host}:${port} delivers them`);
+  if (how === "finished") return EXIT.ok;
+  if (how === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
+  if (how === "banned") remark("the manager gives this runner nothing more: too much of what it ran has failed");
+  if (how === "refused") remark(`this is not the right manager: ${reason}`);
+  if (how === "unreachable") remark(`no manager at ${host}:${port}: ${reason}`);
+  return how === "unreachable" ? EXIT.unreachable : EXIT.failed;
+}
+
+function atLeastOne(text: string): number {
+  const value = wholeNumber(text);
+  if (value > 0) return value;
+  throw new InvalidArgumentError("expected 1 or more");
+}

@@ -1,0 +1,169 @@
+/** `laboro serve`: a broker in the foreground. */
+import { isIP } from "node:net";
+import { join, resolve } from "node:path";
+import { Command, InvalidArgumentError } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { writePrivate } from "../../base/private-file.js";
+import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
+import { dataDirectory } from "../../client/find-broker.js";
+import { startBroker } from "../../server.js";
+import { parseDuration } from "../lib/duration.js";
+import { collect, logger, onSignals } from "../lib/long-running.js";
+import { remark, say } from "../lib/print.js";
+import { parseSize } from "../lib/size.js";
+import { storeAddress } from "../lib/store-url.js";
+import { addDoorOptions, type DoorOptions, doorsOf } from "./serve/protocol-options.js";
+
+interface Options extends DoorOptions {
+  readonly data?: string;
+  readonly listen?: Address;
+  readonly advertise: readonly string[];
+  readonly keepFor?: number;
+  readonly keepSize?: number;
+  readonly standing?: boolean;
+  readonly allowNetworkFilesystem?: boolean;
+  readonly store?: string;
+  readonly lease?: number;
+  readonly fallback?: boolean;
+  readonly heartbeat?: number;
+  readonly grace?: number;
+}
+
+interface Address {
+  readonly host: string;
+  /** Absent where nobody asked for one: then a busy default moves to a free one. */
+  readonly port?: number;
+}
+
+/** What a worker needs to come in, for those that can read this file. */
+const JOIN_FILE = "join.url";
+const CLIENT_FILE = "client.url";
+
+export function serve(): Command {
+  const command = new Command("serve")
+    .description(
+      "Run a broker. It keeps its jobs in the data directory and goes on where it was when started again. " +
+        "It listens on this machine alone unless --listen opens it wider, which is always with TLS and a token.",
+    )
+    .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
+    .option(
+      "--listen <addr[:port]>",
+      `where to listen; port 0 takes any free one (default: 127.0.0.1:${DEFAULT_PORT})`,
+      parseAddress,
+    )
+    .option("--advertise <host>", "the name by which other machines reach this one; may be repeated", collect, [])
+    .option(
+      "--heartbeat <duration>",
+      "time between signs of life on a link; three missed end it (default: 2s)",
+      parseTime,
+    )
+    .option(
+      "--grace <duration>",
+      "how long a worker may be away before its tasks go to others (default: 30s)",
+      parseTime,
+    )
+    .option(
+      "--store <url>",
+      "keep jobs in a PostgreSQL database that other brokers share, or @FILE (default: $LABORO_STORE)",
+    )
+    .option(
+      "--lease <duration>",
+      "with --store: after so long without a sign of life the others take over (default: 10s)",
+      parseTime,
+    )
+    .option("--fallback", "with --store: open the doors only while no other broker is there")
+    .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
+    .option("--keep-size <bytes>", "forget the oldest ended jobs while all takes more room than this: 50G", parseSize)
+    .option("--standing", "suspend and ban workers that fail too often")
+    .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
+    .option("--verbose", "say more when something fails")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  laboro serve\n  laboro serve --listen 0.0.0.0 --advertise head.cluster\n  laboro serve --data ./broker --listen 127.0.0.1:0",
+    )
+    .action(run);
+  return addDoorOptions(command);
+}
+
+async function run(options: Options): Promise<void> {
+  const dir = resolve(dataDirectory({ data: options.data }));
+  const { listen, advertise, heartbeat, grace } = options;
+  const store = storeAddress(options.store);
+  if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
+    throw new LaboroError("LABORO_BAD_INPUT", "--fallback and --lease are for brokers that share a store, see --store");
+  }
+  let started: RunningBroker | undefined;
+  const broker = await startBroker({
+    dir,
+    ...listen,
+    advertise,
+    log: logger(),
+    ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
+    settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
+    ...(await doorsOf(options, dir)),
+    ...retentionOf(options),
+    ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
+    ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
+    ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
+    onStandby: () => say("standing by: the doors open when no other broker is there"),
+    // A fallback opens later, and a broker of a group may have to open anew.
+    onOpened: () => {
+      if (started !== undefined) announce(started, dir);
+    },
+    // Nothing can be promised any more: the next start finds what was.
+    onFailed: () => process.exit(1),
+  });
+  started = broker;
+  onSignals(() => void broker.stop().then(() => process.exit(0)));
+  if (options.fallback !== true) announce(broker, dir);
+}
+
+function announce(broker: RunningBroker, dir: string): void {
+  if (broker.moved) remark(`port ${DEFAULT_PORT} is taken, so another one is used`);
+  const file = join(dir, JOIN_FILE);
+  const url = broker.joinUrl();
+  writePrivate(file, `${url}\n`);
+  const clients = join(dir, CLIENT_FILE);
+  writePrivate(clients, `${broker.joinUrl("client")}\n`);
+  // Not as an argument: those are for everyone on the machine to see.
+  say(
+    `listening on ${broker.url}`,
+    ...broker.doors.map(({ name, urls }) => `door ${name} is open at ${urls.join(", ")}`),
+    "a worker joins with",
+    `  laboro worker --join @${quoted(file)}`,
+    "where it can read that file, and otherwise with",
+    `  LABORO_BROKER=${quoted(url)} laboro worker`,
+    `the other verbs find it by themselves here, and elsewhere with what is in ${clients}`,
+    "  laboro status --broker @client.url",
+  );
+}
+
+/** For a shell, if need be. */
+const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** ADDRESS, ADDRESS:PORT, [V6]:PORT or a bare address of version 6. */
+function parseAddress(text: string): Address {
+  if (isIP(text) === 6) return { host: text };
+  const found = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:[\]]+))(?::(?<port>\d{1,5}))?$/.exec(text);
+  const host = found?.groups?.v6 ?? found?.groups?.host;
+  const port = found?.groups?.port;
+  if (host === undefined || Number(port ?? 0) > 65_535) {
+    throw new InvalidArgumentError("expected ADDRESS or ADDRESS:PORT");
+  }
+  return port === undefined ? { host } : { host, port: Number(port) };
+}
+
+function retentionOf({ keepFor, keepSize }: Options): Pick<ServerOptions, "retention"> {
+  if (keepFor === undefined && keepSize === undefined) return {};
+  return {
+    retention: {
+      ...(keepFor === undefined ? {} : { keepForMs: keepFor }),
+      ...(keepSize === undefined ? {} : { keepBytes: keepSize }),
+    },
+  };
+}
+
+/** A bare number is milliseconds. */
+function parseTime(text: string): number {
+  return /^\d+$/.test(text) ? Number(text) : parseDuration(text);
+}

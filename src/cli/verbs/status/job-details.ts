@@ -1,0 +1,119 @@
+/** One job in full: what it is, how far, what failed and what runs. */
+
+import { ago, counted, shownCount, shownDuration, shownSize } from "../../../base/format.js";
+import type { Client } from "../../../client/client.js";
+import { formatDuration } from "../../lib/duration.js";
+import { failureLines, progressText } from "../../lib/result-text.js";
+import { type Column, table } from "../../lib/terminal/table.js";
+import { colourOf, paint, type Terminal } from "../../lib/terminal/terminal.js";
+import { cut, oneLine } from "../../lib/terminal/text.js";
+import type { JobView, OperationOutput } from "../../lib/views.js";
+
+const MOST_FAILURES = 20;
+const MOST_RUNNING = 20;
+const BAR = 40;
+
+type RunningTask = OperationOutput<"running">["tasks"][number];
+
+export async function jobPageLines(client: Client, job: JobView, terminal: Terminal): Promise<string[]> {
+  const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal)];
+  const failures = await failureLines(client, job, MOST_FAILURES);
+  if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
+  if (job.counters.running > 0) {
+    const { tasks } = await client.ask("running", { job: job.id, limit: MOST_RUNNING });
+    if (tasks.length > 0) lines.push("", ...runningLines(job, tasks, terminal));
+  }
+  return lines;
+}
+
+const fitted = (line: string, terminal: Terminal): string =>
+  terminal.width === undefined ? line : cut(line, terminal.width, terminal);
+
+function headLines(job: JobView, terminal: Terminal): string[] {
+  const state = paint(terminal, colourOf(job.state), job.state);
+  const when = job.ended === undefined ? `submitted ${ago(job.created)}` : `ended ${ago(job.ended)}`;
+  const head = `job ${job.id}  ${oneLine(job.name)}  ${state}, ${when}`;
+  const facts = factsOf(job).map(([name, value]) => fitted(`  ${name.padEnd(9)} ${oneLine(value)}`, terminal));
+  return [head, ...facts];
+}
+
+/** What was asked for and is not the usual. */
+function factsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
+  const { slots = 1, ...others } = job.needs;
+  const needs = [
+    slots === 1 ? "" : counted(slots, "slot"),
+    ...Object.entries(others).map(([name, n]) => `${n} ${name}`),
+  ];
+  const facts: [string, string | undefined | false][] = [
+    [recipe.kind, recipe.kind === "noop" ? undefined : recipe.summary],
+    ["dir", recipe.dir === undefined ? undefined : Buffer.from(recipe.dir).toString()],
+    ["log", recipe.log],
+    ["pool", job.pool !== "default" && job.pool],
+    ["tags", job.tags.join(", ")],
+    ["needs", needs.filter((need) => need !== "").join(", ")],
+    ["priority", job.priority !== 0 && String(job.priority)],
+    ["after", job.after.map(({ job: other, any }) => `${any ? "any:" : ""}${other}`).join(", ")],
+    ["limits", limitsText(limits)],
+    ["reason", job.reason],
+  ];
+  return facts.flatMap(([name, value]) =>
+    value === undefined || value === false || value === "" ? [] : [[name, value]],
+  );
+}
+
+function limitsText(limits: JobView["limits"]): string {
+  const { retries, maxFails, maxRunning, timeLimitMs } = limits;
+  return [
+    retries > 0 && counted(retries, "retry", "retries"),
+    timeLimitMs !== undefined && `${formatDuration(timeLimitMs)} a task`,
+    maxRunning !== undefined && `${shownCount(maxRunning)} at once`,
+    maxFails !== undefined && `${counted(maxFails, "failure")} at most`,
+    limits.outputCap !== 16 * 1024 * 1024 && `${shownSize(limits.outputCap)} of output a task`,
+  ]
+    .filter((text) => text !== false)
+    .join(", ");
+}
+
+function progressLines(job: JobView, terminal: Terminal): string[] {
+  const { succeeded, failed, cancelled } = job.counters;
+  const done = succeeded + failed + cancelled;
+  const text = `${shownCount(done)} of ${counted(job.count, "task")} done: ${progressText(job)}`;
+  if (terminal.width === undefined) return [text];
+  const width = Math.min(BAR, terminal.width - 2);
+  // Rounded so that a full bar means that nothing is left, and a failure is never too small to be seen.
+  const part = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.floor((count / job.count) * width)));
+  const bad = part(failed + cancelled);
+  const good = Math.min(part(succeeded), width - bad);
+  const [full, empty] = terminal.unicode ? ["█", "░"] : ["#", "."];
+  const bar =
+    paint(terminal, "green", full.repeat(good)) +
+    paint(terminal, "red", full.repeat(bad)) +
+    empty.repeat(width - good - bad);
+  return [bar, text];
+}
+
+const RUNNING: readonly Column[] = [
+  { title: "TASK" },
+  { title: "WORKER", least: 8 },
+  { title: "IS" },
+  { title: "ATTEMPT", align: "right", drop: 1 },
+];
+
+const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
+  startedAt === undefined ? "running" : `running ${shownDuration(now - startedAt)}`;
+
+function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
+  const rows = tasks
+    .slice(0, MOST_RUNNING)
+    .map(({ index, attempt, worker, started, startedAt }) => [
+      `${job.id}.${index}`,
+      worker,
+      started ? runningFor(startedAt) : "next",
+      attempt > 1 ? String(attempt) : "",
+    ]);
+  const more = job.counters.running - rows.length;
+  return [
+    ...table(RUNNING, rows, terminal),
+    ...(more > 0 ? [`and ${counted(more, "more task", "more tasks")} at workers`] : []),
+  ];
+}

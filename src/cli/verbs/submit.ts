@@ -1,0 +1,86 @@
+/** `laboro submit`: as run, but returns the job's number at once. */
+import { Command } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import type { Client } from "../../client/client.js";
+import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { say, sayJson } from "../lib/print.js";
+import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
+import { readJobFile } from "./submit/job-file.js";
+
+interface Options extends SubmissionOptions, BrokerChoice {
+  readonly file?: string;
+  readonly hold?: boolean;
+  readonly json?: boolean;
+}
+
+export function submit(): Command {
+  const command = new Command("submit")
+    .description("Give a job to the broker and print its number. It is on the broker's disk by then.")
+    .argument("[words...]", "the command, and after ::: its entries")
+    .passThroughOptions();
+  addSubmissionOptions(command)
+    .option("--file <file>", "a job file: several tasks with names, and what waits for what")
+    .option("--hold", "hand out nothing before laboro release")
+    .option("--json", "print JSON");
+  return addBrokerOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  laboro submit --each-line params.txt --slots 2 -- ./simulate {}
+  laboro submit --after 7 --name report ./report.sh
+  laboro submit --file night.toml`,
+    )
+    .action(perform);
+}
+
+async function perform(words: readonly string[], options: Options): Promise<void> {
+  if (options.file !== undefined && words.length > 0) {
+    throw new LaboroError("LABORO_BAD_INPUT", "--file names what to run; a command beside it has no place");
+  }
+  const held = options.hold === true ? { held: true } : {};
+  if (options.file !== undefined) {
+    const tasks = readJobFile(options.file);
+    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
+    return;
+  }
+  makeSubmission(words, { ...options, after: [] });
+  await withBroker(options, async (client) => {
+    const submission = makeSubmission(words, { ...options, after: await numbered(client, options.after) });
+    const { id } = await client.submit({ ...submission, ...held });
+    if (options.json === true) sayJson({ job: id });
+    else say(String(id));
+  });
+}
+
+/** `last` is the newest job. */
+async function numbered(client: Client, after: readonly string[]): Promise<readonly string[]> {
+  if (!after.some((one) => /^(any:)?last$/.test(one))) return after;
+  const [newest] = (await client.jobs({ limit: 1 })).jobs;
+  if (newest === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", "--after last: there is no job yet");
+  return after.map((one) => one.replace(/last$/, String(newest.id)));
+}
+
+/** Held until all are stored, so that a file that fails half-way has started nothing. */
+async function submitFile(
+  client: Client,
+  tasks: ReturnType<typeof readJobFile>,
+  held: object,
+  json: boolean,
+): Promise<void> {
+  const jobs = new Map<string, number>();
+  try {
+    for (const { name, submission, after } of tasks) {
+      const waits = after.map((other) => ({ job: jobs.get(other.name) ?? 0, any: other.any }));
+      const { id } = await client.submit({ ...submission, after: waits, held: true });
+      jobs.set(name, id);
+    }
+  } catch (cause) {
+    for (const id of [...jobs.values()].reverse())
+      await client.job(id).cancel(undefined, "another task of its file was refused");
+    throw cause;
+  }
+  if (!("held" in held)) for (const id of jobs.values()) await client.job(id).release();
+  if (json) sayJson({ jobs: Object.fromEntries(jobs) });
+  else for (const [name, id] of jobs) say(`${id}\t${name}`);
+}

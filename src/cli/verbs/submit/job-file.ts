@@ -1,0 +1,202 @@
+/**
+ * A job file: several tasks with names, and what waits for what. Each becomes a job of its own, so that it can have entries, retries and
+ * needs of its own; `after` names others of the same file.
+ *
+ *   name = "night"                  # stands before the names of its jobs: night/prepare
+ *   dir = "/data"                   # for all that do not say otherwise; so do env, pool, tags, priority, retries, timeLimit
+ *
+ *   [[task]]
+ *   name = "prepare"
+ *   command = ["./prepare.sh", "--all"]
+ *
+ *   [[task]]
+ *   name = "simulate"
+ *   command = "./simulate {} > {}.out"     # a line for the shell
+ *   array = "1-100"                        # or entries = ["a", "b"], or eachLine = "params.txt"
+ *   after = ["prepare"]                    # "any:prepare" waits for its end, however it went
+ */
+import { dirname, resolve } from "node:path";
+import { parse } from "smol-toml";
+import { LaboroError } from "../../../base/errors.js";
+import { parseDuration } from "../../lib/duration.js";
+import { readInput } from "../../lib/submission/entries.js";
+import { makeSubmission, type OwnSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
+import { suggestion } from "../../lib/suggest.js";
+
+export interface FileTask {
+  readonly name: string;
+  readonly submission: OwnSubmission;
+  readonly after: readonly { readonly name: string; readonly any: boolean }[];
+}
+
+type Table = Readonly<Record<string, unknown>>;
+
+const SHARED = [
+  "dir",
+  "env",
+  "pool",
+  "tags",
+  "priority",
+  "retries",
+  "crashLimit",
+  "maxFails",
+  "maxRunning",
+  "timeLimit",
+  "slots",
+  "resources",
+];
+const OWN = [
+  ...SHARED,
+  "name",
+  "command",
+  "script",
+  "args",
+  "service",
+  "stdin",
+  "log",
+  "array",
+  "entries",
+  "eachLine",
+  "fromJson",
+  "after",
+];
+
+/** In an order in which every task comes after those it waits for. */
+export function readJobFile(file: string): readonly FileTask[] {
+  const table = parseToml(file);
+  const { task: given, name, ...shared } = table;
+  onlyKnown(shared, SHARED, file);
+  if (!Array.isArray(given) || given.length === 0) throw bad(`${file}: expected at least one [[task]]`);
+  const prefix = name === undefined ? "" : `${text(name, `${file}: name`)}/`;
+  const tasks = given.map((one, i) =>
+    readTask({ ...shared, ...asTable(one) }, `${file}: task ${i + 1}`, prefix, dirname(resolve(file))),
+  );
+  return inOrder(tasks, file);
+}
+
+function parseToml(file: string): Table {
+  try {
+    return parse(readInput(file).toString());
+  } catch (cause) {
+    if (cause instanceof LaboroError) throw cause;
+    throw bad(`${file}: ${cause instanceof Error ? cause.message.trim() : String(cause)}`);
+  }
+}
+
+function readTask(table: Table, where: string, prefix: string, here: string): FileTask {
+  onlyKnown(table, OWN, where);
+  const name = text(table.name, `${where}: name`);
+  const words = wordsOf(table, where);
+  const options: SubmissionOptions = {
+    name: prefix + name,
+    dir: resolve(here, table.dir === undefined ? "." : text(table.dir, `${where}: dir`)),
+    env: Object.entries(table.env === undefined ? {} : asTable(table.env)).map(
+      ([key, value]) => `${key}=${String(value)}`,
+    ),
+    resource: Object.entries(table.resources === undefined ? {} : asTable(table.resources)).map(
+      ([key, value]) => `${key}=${String(value)}`,
+    ),
+    tag: table.tags === undefined ? [] : texts(table.tags, `${where}: tags`),
+    after: [],
+    ...textual(table, ["array", "pool", "service", "log"], where),
+    ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
+    ...numeric(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
+    ...(table.timeLimit === undefined
+      ? {}
+      : { timeLimit: parseDuration(text(table.timeLimit, `${where}: timeLimit`)) }),
+  };
+  const entries = table.entries === undefined ? [] : [":::", ...texts(table.entries, `${where}: entries`)];
+  const after = table.after === undefined ? [] : texts(table.after, `${where}: after`);
+  return {
+    name,
+    submission: makeSubmission([...words, ...entries], options),
+    after: after.map((other) =>
+      other.startsWith("any:") ? { name: other.slice(4), any: true } : { name: other, any: false },
+    ),
+  };
+}
+
+function wordsOf(table: Table, where: string): readonly string[] {
+  const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);
+  if (kinds.length !== 1)
+    throw bad(`${where}: expected one of command, script and service, got ${kinds.join(" and ") || "none"}`);
+  if (table.command !== undefined)
+    return typeof table.command === "string" ? [table.command] : texts(table.command, `${where}: command`);
+  return table.args === undefined ? [] : texts(table.args, `${where}: args`);
+}
+
+function inOrder(tasks: readonly FileTask[], file: string): readonly FileTask[] {
+  const byName = new Map(tasks.map((task) => [task.name, task]));
+  if (byName.size < tasks.length) throw bad(`${file}: two tasks have the same name`);
+  const otherNames = (than: FileTask): readonly string[] => [...byName.keys()].filter((name) => name !== than.name);
+  const placed = new Set<string>();
+  const order: FileTask[] = [];
+  const place = (task: FileTask, path: readonly string[]): void => {
+    if (placed.has(task.name)) return;
+    if (path.includes(task.name)) throw bad(`${file}: these wait for each other: ${[...path, task.name].join(", ")}`);
+    for (const { name } of task.after) {
+      const other = byName.get(name);
+      if (other === undefined) {
+        throw bad(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`);
+      }
+      place(other, [...path, task.name]);
+    }
+    placed.add(task.name);
+    order.push(task);
+  };
+  for (const task of tasks) place(task, []);
+  return order;
+}
+
+const bad = (message: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", message);
+
+function asTable(value: unknown): Table {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Table;
+  throw bad(`expected a table, got ${JSON.stringify(value)}`);
+}
+
+function text(value: unknown, where: string): string {
+  if (typeof value === "string" && value !== "") return value;
+  throw bad(`${where}: expected text, got ${JSON.stringify(value) ?? "nothing"}`);
+}
+
+function texts(value: unknown, where: string): readonly string[] {
+  if (!Array.isArray(value)) throw bad(`${where}: expected a list, got ${JSON.stringify(value)}`);
+  return value.map((item: unknown) => (typeof item === "number" ? String(item) : text(item, where)));
+}
+
+function textual<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: string } {
+  const found: { [K in Name]?: string } = {};
+  for (const name of names) if (table[name] !== undefined) found[name] = text(table[name], `${where}: ${name}`);
+  return found;
+}
+
+/** They begin at the folder of the file. */
+function paths<Name extends string>(
+  table: Table,
+  names: readonly Name[],
+  where: string,
+  here: string,
+): { [K in Name]?: string } {
+  const found = textual(table, names, where);
+  for (const name of names) if (found[name] !== undefined) found[name] = resolve(here, found[name]);
+  return found;
+}
+
+function numeric<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: number } {
+  const found: { [K in Name]?: number } = {};
+  for (const name of names) {
+    const value = table[name];
+    if (value === undefined) continue;
+    if (typeof value !== "number") throw bad(`${where}: ${name}: expected a number, got ${JSON.stringify(value)}`);
+    found[name] = value;
+  }
+  return found;
+}
+
+function onlyKnown(table: Table, known: readonly string[], where: string): void {
+  for (const name of Object.keys(table)) {
+    if (known.includes(name)) continue;
+    throw bad(`${where}: ${name} is not known here${suggestion(name, known)}`);
+  }
+}

@@ -1,0 +1,92 @@
+/** `laboro wait`: until jobs have ended. */
+import { Command } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import type { Client } from "../../client/client.js";
+import { addBrokerOptions, askPatiently, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { formatDuration, parseDuration } from "../lib/duration.js";
+import { EXIT } from "../lib/failures.js";
+import { OPEN_STATES } from "../lib/job-states.js";
+import { remark, say, sayJson } from "../lib/print.js";
+import { endLine, failureLines } from "../lib/result-text.js";
+import { jobNumbered, selectJobs } from "../lib/select-jobs.js";
+import { parseJobSelector } from "../lib/selectors.js";
+
+interface Options extends BrokerChoice {
+  readonly timeout?: number;
+  readonly json?: boolean;
+}
+
+/** More failures of a job than this are counted only. */
+const MOST_LINES = 10;
+
+export function wait(): Command {
+  const command = new Command("wait")
+    .description(
+      "Wait until jobs have ended, over restarts of the broker. Exits 0 if every task succeeded; 1 if some failed or were " +
+        "cancelled, and says which.",
+    )
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; all waits for those that are open now")
+    .option("--timeout <duration>", "give up after this time, with exit code 1: 90s, 5m, 1h30m", parseDuration)
+    .option("--json", "one JSON document, when all have ended")
+    .addHelpText("after", "\nExamples:\n  laboro wait last\n  laboro wait 3-5 --timeout 1h && echo done")
+    .action(run);
+  return addBrokerOptions(command);
+}
+
+async function run(text: string, options: Options): Promise<void> {
+  const selector = parseJobSelector(text);
+  await withBroker(options, async (client) => {
+    const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
+    if (jobs.length === 0) remark("there is no open job to wait for");
+    await allEnded(
+      client,
+      jobs.map(({ id }) => id),
+      options.timeout,
+    );
+    const all = await Promise.all(jobs.reverse().map(({ id }) => jobNumbered(client, id)));
+    if (options.json === true) sayJson({ jobs: all });
+    for (const job of all) {
+      if (job.state !== "succeeded") process.exitCode = EXIT.failed;
+      if (options.json !== true) say(...(await failureLines(client, job, MOST_LINES)), endLine(job));
+    }
+  });
+}
+
+/** Resolves when all have ended, however long the broker itself is away. */
+async function allEnded(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
+  const over = new AbortController();
+  const ended = new Set<number>();
+  const waits = jobs.map(async (job) => {
+    await askPatiently(client, "wait", { job }, over.signal);
+    ended.add(job);
+  });
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    if (timeoutMs === undefined) return;
+    timer = setTimeout(
+      () =>
+        reject(
+          tooLate(
+            jobs.filter((job) => !ended.has(job)),
+            timeoutMs,
+          ),
+        ),
+      timeoutMs,
+    );
+  });
+  try {
+    await Promise.race([Promise.all(waits), late]);
+  } finally {
+    over.abort();
+    clearTimeout(timer);
+    // Of a question that nobody waits for any more, the end does not matter.
+    for (const wait of waits) wait.catch(() => {});
+  }
+}
+
+function tooLate(open: readonly number[], timeoutMs: number): LaboroError {
+  const [first] = open;
+  const which = open.length === 1 ? `job ${first} has` : `jobs ${open.join(", ")} have`;
+  const text = `${which} not ended within ${formatDuration(timeoutMs)}; laboro status ${first} says how far it is`;
+  return new LaboroError("LABORO_DEADLINE", text);
+}

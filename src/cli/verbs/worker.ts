@@ -1,0 +1,225 @@
+/** `laboro worker`: a worker in the foreground. */
+import { availableParallelism, hostname } from "node:os";
+import { join, resolve } from "node:path";
+import { Command, InvalidArgumentError, Option } from "commander";
+import { LaboroError } from "../../base/errors.js";
+import { makeDirectory } from "../../base/files/durable.js";
+import { dataDirectory, type FoundBroker, findBroker } from "../../client/find-broker.js";
+import {
+  SERVICE_MODES,
+  type ServiceMode,
+  type ServiceProgram,
+  type StopReason,
+  startWorker,
+} from "../../worker/index.js";
+import { formatDuration, parseDuration } from "../lib/duration.js";
+import { collect, logger, onSignals, wholeNumber } from "../lib/long-running.js";
+import { parseSize } from "../lib/size.js";
+import type { FuqOptions } from "./worker/fuq-worker.js";
+
+interface Options extends FuqOptions {
+  readonly join?: string;
+  readonly broker?: string;
+  readonly data?: string;
+  readonly wait: boolean;
+  readonly dir?: string;
+  readonly name?: string;
+  readonly slots: number;
+  readonly pool?: string;
+  readonly tag: readonly string[];
+  readonly resource: readonly string[];
+  readonly reserveRequests?: number;
+  readonly minMemory?: number;
+  readonly lifetime?: number;
+  readonly idleTimeout?: number;
+  readonly cancelGrace?: number;
+  readonly service: readonly string[];
+  readonly serviceMode: ServiceMode;
+}
+
+export function worker(): Command {
+  return new Command("worker")
+    .description("Run a worker: it does the tasks of a broker and answers requests, until it is stopped.")
+    .option("--join <url>", "the broker's join URL, or @FILE that holds it (default: LABORO_BROKER, else access.json)")
+    .addOption(new Option("--broker <url>", "the same as --join").conflicts("join"))
+    .option("--data <dir>", "where access.json is looked for (default: LABORO_DATA, or ~/.local/share/laboro)")
+    .option("--no-wait", "end with code 3 if no broker answers at the first try")
+    .option(
+      "--dir <dir>",
+      "where this worker keeps its identity and undelivered results (default: workers/NAME in the data directory)",
+    )
+    .option("--name <name>", "what people call it (default: this host)")
+    .option("--slots <n>", "how many tasks at once (default: one a processor)", atLeastOne, availableParallelism())
+    .option("--pool <name>", "take work of this pool only")
+    .option("--tag <tag>", "a tag that tasks may ask for; may be repeated", collect, [])
+    .option("--resource <name=amount>", "what else it has, as gpu=2; may be repeated", collect, [])
+    .option("--reserve-requests <n>", "slots that only requests may use", wholeNumber)
+    .option("--min-memory <size>", "start no task while less memory is available, as 2G", parseSize)
+    .option("--lifetime <duration>", "stop in order after this time, as 1h30m or 01:30:00", parseDuration)
+    .option("--idle-timeout <duration>", "stop in order when it had nothing to do for so long", parseDuration)
+    .option("--cancel-grace <duration>", "between SIGTERM and SIGKILL (default: 5s)", parseDuration)
+    .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
+    .addOption(
+      new Option("--service-mode <mode>", "start it for each request, or keep it and speak in lines or by length")
+        .choices(SERVICE_MODES)
+        .default("once"),
+    )
+    .option(
+      "--fuq <url>",
+      "work for a foreman of fuq: https://PASSWORD@HOST:PORT#CA-FINGERPRINT or @FILE; the password may be in LABORO_FUQ_TOKEN",
+    )
+    .option("--fuq-poll", "ask that foreman for each task over HTTP, instead of by its WebSocket")
+    .option("--fuq-ca <file>", "the CA that has signed that foreman's certificate")
+    .option("--fuq-cert-name <name>", "the name in that foreman's certificate, where it is not the host's")
+    .option("--fuq-raw <host:port>", "work for a foreman of fuq v2 on a raw stream")
+    .option("--fuq1 <host:port>", "work for a server of fuq v1")
+    .addHelpText("after", EXAMPLES)
+    .action(run);
+}
+
+const EXAMPLES = `
+Examples:
+  laboro worker --slots 8 --tag big --resource gpu=2
+  laboro worker --join @broker.url --lifetime 55m --idle-timeout 5m
+  laboro worker --service upper='tr a-z A-Z'`;
+
+async function run(options: Options): Promise<void> {
+  const name = options.name ?? hostname();
+  if (!/^[\w.:-]+$/.test(name)) throw bad("--name", "letters, digits and . : - _", name);
+  const dir = options.dir ?? join(dataDirectory(options), "workers", name);
+  if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
+    refuseBesideFuq(options);
+    makeDirectory(resolve(dir), 0o700);
+    const { runFuqWorker } = await import("./worker/fuq-worker.js");
+    runFuqWorker({ ...options, name, dir });
+    return;
+  }
+  const resources = resourcesOf(options.resource);
+  const programs = programsOf(options.service, options.serviceMode);
+  const found = await brokerOf(options);
+  makeDirectory(resolve(dir), 0o700);
+  const ends = (why: string, code: number): void => {
+    console.log(`worker ${name} has stopped: ${why}`);
+    process.exit(code);
+  };
+  const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
+  let everJoined = false;
+  /** That no broker answers, since the last one did. */
+  let said = false;
+  const started = startWorker({
+    broker: found.urls,
+    token: found.token,
+    ...(found.caFingerprint === undefined ? {} : { caFingerprint: found.caFingerprint }),
+    ...{ dir, name, resources, programs },
+    slots: options.slots,
+    tags: options.tag,
+    log: logger(),
+    ...(pool === undefined ? {} : { pool }),
+    ...(reserveRequests === undefined ? {} : { reserveRequests }),
+    ...(minMemory === undefined ? {} : { minMemory }),
+    ...(lifetime === undefined ? {} : { lifetimeMs: lifetime }),
+    ...(idleTimeout === undefined ? {} : { idleTimeoutMs: idleTimeout }),
+    ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
+    onJoined: () => {
+      everJoined = true;
+      said = false;
+    },
+    onRefused: (error) => {
+      const why = `the broker refuses it: ${error.message} (${error.code})`;
+      // What runs goes down with it; results that are not delivered stay for the next start.
+      void started.stop({ patienceMs: 0 }).then(() => ends(why, 3));
+    },
+    onUnreachable: (error) => {
+      if (!options.wait && !everJoined) {
+        void started.stop({ patienceMs: 0 }).then(() => ends(`${error.message} (${error.code})`, 3));
+        return;
+      }
+      if (!said) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      said = true;
+      // A broker that was started again may be at another port.
+      const moved = foundAgain(options);
+      if (moved !== undefined) started.setBrokers(moved.urls);
+    },
+    onStopped: (why) => ends(reasonText(why, options), 0),
+  });
+  // Ctrl-C lets tasks end; SIGTERM, as a machine that goes down sends it, stops them and gives them back.
+  onSignals((signal) => {
+    void started.stop({ finish: signal === "SIGINT" }).then(() => ends(`${signal} came`, 0));
+  });
+}
+
+/** What a foreman of fuq knows nothing of. */
+const NOT_FUQ = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
+
+function refuseBesideFuq(options: Options): void {
+  const lists = (["resource", "service"] as const).filter((name) => options[name].length > 0);
+  const [name] = [...NOT_FUQ.filter((one) => options[one] !== undefined), ...lists];
+  if (name === undefined) return;
+  const written = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new LaboroError("LABORO_BAD_INPUT", `--${written} does not go with a foreman of fuq`);
+}
+
+/** The broker, once there is a trace of one. */
+async function brokerOf(options: Options): Promise<FoundBroker> {
+  for (let said = false; ; said = true) {
+    try {
+      return findBroker(whereOf(options));
+    } catch (cause) {
+      if (!options.wait || !isUnreachable(cause)) throw cause;
+      if (!said) console.error(`laboro: ${cause.message}; waiting for one`);
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+    }
+  }
+}
+
+function foundAgain(options: Options): FoundBroker | undefined {
+  try {
+    return findBroker(whereOf(options));
+  } catch (cause) {
+    if (cause instanceof LaboroError) return undefined;
+    throw cause;
+  }
+}
+
+const LOOK_AGAIN_MS = 1_000;
+
+const whereOf = ({ join: url, broker = url, data }: Options) => ({ broker, data });
+
+const isUnreachable = (cause: unknown): cause is LaboroError =>
+  cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE";
+
+function reasonText(why: StopReason, { lifetime = 0, idleTimeout = 0 }: Options): string {
+  if (why === "broker") return "the broker asked for it";
+  return why === "lifetime"
+    ? `its lifetime of ${formatDuration(lifetime)} is over`
+    : `it had nothing to do for ${formatDuration(idleTimeout)}`;
+}
+
+function resourcesOf(given: readonly string[]): Record<string, number> {
+  const resources: Record<string, number> = {};
+  for (const text of given) {
+    const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+    if (name === undefined || amount === undefined || name === "slots") throw bad("--resource", "NAME=AMOUNT", text);
+    resources[name] = Number(amount);
+  }
+  return resources;
+}
+
+function programsOf(given: readonly string[], mode: ServiceMode): Record<string, ServiceProgram> {
+  const programs: Record<string, ServiceProgram> = {};
+  for (const text of given) {
+    const [, name, command] = /^([^\s=]+)=(.*\S.*)$/s.exec(text) ?? [];
+    if (name === undefined || command === undefined) throw bad("--service", "NAME='COMMAND'", text);
+    programs[name] = { command, mode };
+  }
+  return programs;
+}
+
+function atLeastOne(text: string): number {
+  const value = wholeNumber(text);
+  if (value > 0) return value;
+  throw new InvalidArgumentError("expected 1 or more");
+}
+
+const bad = (option: string, expected: string, got: string): LaboroError =>
+  new LaboroError("LABORO_BAD_INPUT", `${option}: expected ${expected}, got ${got}`);

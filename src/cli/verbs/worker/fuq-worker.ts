@@ -1,0 +1,73 @@
+/** `laboro worker --fuq`, `--fuq-raw`, `--fuq1`: a worker for a foreman of fuq. */
+import { LaboroError } from "../../../base/errors.js";
+import { findForeman } from "../../../protocols/fuq/worker/foreman-url.js";
+import { type Place, startFuqWorker } from "../../../protocols/fuq/worker/index.js";
+import { parseAddress } from "../../../protocols/fuq/worker/raw.js";
+import { logger, onSignals } from "../../lib/long-running.js";
+
+export interface FuqOptions {
+  readonly fuq?: string;
+  readonly fuqPoll?: boolean;
+  readonly fuqCa?: string;
+  readonly fuqCertName?: string;
+  readonly fuqRaw?: string;
+  readonly fuq1?: string;
+}
+
+export interface FuqWorkerSettings extends FuqOptions {
+  readonly name: string;
+  readonly dir: string;
+  readonly slots: number;
+  readonly tag: readonly string[];
+  readonly wait: boolean;
+  readonly cancelGrace?: number;
+}
+
+export function runFuqWorker(options: FuqWorkerSettings): void {
+  const { name, dir, slots, tag, wait, cancelGrace } = options;
+  const ends = (why: string, code: number): void => {
+    console.log(`worker ${name} has stopped: ${why}`);
+    process.exit(code);
+  };
+  const fails = ({ message, code }: LaboroError): void => {
+    void worker.stop().then(() => ends(`${message} (${code})`, 3));
+  };
+  let everJoined = false;
+  /** That the foreman does not answer, since it last did. */
+  let said = false;
+  const worker = startFuqWorker({
+    place: placeOf(options),
+    ...{ slots, dir },
+    node: name,
+    tags: tag,
+    log: logger(),
+    ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
+    onJoined: () => {
+      everJoined = true;
+      said = false;
+    },
+    onRefused: fails,
+    onUnreachable: (error) => {
+      if (!wait && !everJoined) {
+        fails(error);
+        return;
+      }
+      if (!said) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      said = true;
+    },
+    onStopped: () => ends("the foreman asked for it", 0),
+  });
+  onSignals((signal) => {
+    void worker.stop({ finish: true }).then(() => ends(`${signal} came`, 0));
+  });
+}
+
+function placeOf({ fuq, fuqPoll, fuqCa, fuqCertName, fuqRaw, fuq1 }: FuqOptions): Place {
+  if ([fuq, fuqRaw, fuq1].filter((given) => given !== undefined).length !== 1) {
+    throw new LaboroError("LABORO_BAD_INPUT", "a worker has one foreman: --fuq, --fuq-raw or --fuq1");
+  }
+  if (fuqRaw !== undefined) return { by: "raw", address: parseAddress(fuqRaw, "--fuq-raw") };
+  if (fuq1 !== undefined) return { by: "v1", address: parseAddress(fuq1, "--fuq1") };
+  const foreman = findForeman({ fuq: fuq ?? "", ca: fuqCa, certificateName: fuqCertName });
+  return { by: fuqPoll === true ? "polling" : "websocket", foreman };
+}

@@ -1,0 +1,117 @@
+/** The import graph of `src` and `web`: imports go one way, as docs/architecture.md draws them. */
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+
+/** The first pattern that fits a file says which layer it is in. */
+const LAYERS: readonly (readonly [RegExp, string])[] = [
+  [/^src\/(base|model|dispatch|store|broker|worker|client|cli|entries)\//, "$1"],
+  [/^src\/server\.ts$/, "server"],
+  [/^src\/protocols\/\w[\w-]*\/broker\//, "protocol-broker"],
+  [/^src\/protocols\/\w[\w-]*\/(worker|runner)\//, "protocol-worker"],
+  [/^src\/protocols\/runexp\/experiments\//, "experiments"],
+  [/^src\/protocols\//, "codec"],
+  [/^web\//, "web"],
+];
+
+/** What each layer may import besides itself. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  model: ["base"],
+  dispatch: ["base", "model"],
+  store: ["base", "model"],
+  broker: ["base", "model", "dispatch", "store"],
+  codec: ["base", "model"],
+  "protocol-broker": ["base", "model", "dispatch", "broker", "codec"],
+  worker: ["base", "model", "codec"],
+  client: ["base", "model", "codec"],
+  "protocol-worker": ["base", "model", "codec", "worker"],
+  experiments: ["base", "model", "dispatch", "broker", "codec", "protocol-broker", "protocol-worker", "client"],
+  server: ["base", "model", "dispatch", "store", "broker", "codec", "protocol-broker", "client"],
+  entries: ["base", "model", "dispatch", "broker", "client", "worker", "server"],
+  cli: [
+    ...["base", "model", "dispatch", "store", "broker", "codec", "protocol-broker", "protocol-worker"],
+    ...["experiments", "worker", "client", "server"],
+  ],
+  web: ["base"],
+};
+
+/** The table of operations is the one source of their types; importing a type loads nothing. */
+const OPERATION_TYPES = "src/broker/operations/index.ts";
+
+interface Import {
+  readonly from: string;
+  readonly to: string;
+  readonly typeOnly: boolean;
+}
+
+const layerOf = (file: string): string => {
+  for (const [pattern, layer] of LAYERS) {
+    const found = pattern.exec(file);
+    if (found !== null) return layer.replace("$1", found[1] ?? "");
+  }
+  throw new Error(`${file} is in no layer`);
+};
+
+const sourceFiles = (folder: string): readonly string[] =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => `${folder}/${name}`);
+
+const IMPORT = /^(?:import|export)\s+(type\s)?[^;"]*?from\s+"(\.[^"]+)"|import\("(\.[^"]+)"\)|^import\s+"(\.[^"]+)"/gm;
+
+function importsIn(file: string): readonly Import[] {
+  const text = readFileSync(join(ROOT, file), "utf8");
+  return [...text.matchAll(IMPORT)].flatMap(([, type, named, loaded, bare]) => {
+    const specifier = named ?? loaded ?? bare ?? "";
+    const to = relative(ROOT, resolve(ROOT, dirname(file), specifier.replace(/\.js$/, ".ts")));
+    return to.endsWith(".ts") ? [{ from: file, to, typeOnly: type !== undefined }] : [];
+  });
+}
+
+const isAllowed = ({ from, to, typeOnly }: Import): boolean => {
+  const [source, target] = [layerOf(from), layerOf(to)];
+  if (source === target || MAY_IMPORT[source]?.includes(target)) return true;
+  return typeOnly && to === OPERATION_TYPES && (source === "client" || source === "web");
+};
+
+const IMPORTS = [...sourceFiles("src"), ...sourceFiles("web/src")].flatMap(importsIn);
+
+describe("the import graph", () => {
+  it("is read whole", () => {
+    expect(IMPORTS.length).toBeGreaterThan(2_000);
+    expect(new Set(IMPORTS.map(({ from }) => layerOf(from)))).toEqual(new Set(Object.keys(MAY_IMPORT)));
+  });
+
+  it("has no arrow against the layers", () => {
+    const wrong = IMPORTS.filter((one) => !isAllowed(one)).map(({ from, to }) => `${from} -> ${to}`);
+    expect(wrong).toEqual([]);
+  });
+
+  it("keeps the protocols apart: one protocol uses another's codec only", () => {
+    const protocolOf = (file: string): string | undefined => /^src\/protocols\/([\w-]+)\//.exec(file)?.[1];
+    const wrong = IMPORTS.filter(({ from, to }) => {
+      const [source, target] = [protocolOf(from), protocolOf(to)];
+      return source !== undefined && target !== undefined && source !== target && layerOf(to) !== "codec";
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("the client's entry", () => {
+  it("loads no broker, no worker, no store, no dispatch", () => {
+    const loaded = new Set<string>();
+    const open = ["src/entries/client.ts"];
+    for (let file = open.pop(); file !== undefined; file = open.pop()) {
+      if (loaded.has(file)) continue;
+      loaded.add(file);
+      open.push(...importsIn(file).flatMap(({ to, typeOnly }) => (typeOnly ? [] : [to])));
+    }
+    const layers = new Set([...loaded].map(layerOf));
+    expect([...layers].sort()).toEqual(["base", "client", "codec", "entries", "model"]);
+    // A ceiling that only ever goes down.
+    expect(loaded.size).toBeLessThanOrEqual(40);
+  });
+});
