@@ -62,4 +62,4 @@ export function plainValue(text: string): null | boolean | number | undefined {
 }
 
 /** No half of a character that takes two: UTF-8 has none. */
-export const isWhole = (text: string): boolean => !/\p{Surrogate}/u.test(text);
+export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text);

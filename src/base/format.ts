@@ -6,7 +6,7 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /** 340ms, 4.2s, 3m10s, 2h05m, 3d04h: two places are enough to know how long. */
-export function shownDuration(ms: number): string {
+export function shortDuration(ms: number): string {
   // Clocks differ: what began a moment in the future began now.
   const time = Math.max(0, ms);
   if (time < SECOND) return `${Math.round(time)}ms`;
@@ -23,10 +23,10 @@ function pair(time: number, large: number, name: string, small: number, rest: st
   return left === 0 ? `${whole}${name}` : `${whole}${name}${String(left).padStart(2, "0")}${rest}`;
 }
 
-export const ago = (then: number, now = Date.now()): string => `${shownDuration(now - then)} ago`;
+export const ago = (then: number, now = Date.now()): string => `${shortDuration(now - then)} ago`;
 
 /** 900 B, 1.4 MiB */
-export function shownSize(bytes: number): string {
+export function formatSize(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let amount = bytes;
   let unit = 0;
@@ -38,7 +38,7 @@ export function shownSize(bytes: number): string {
 }
 
 /** 1_000_000, in the form in which a selector takes it back. */
-export const shownCount = (count: number): string => String(count).replace(/\B(?=(\d{3})+$)/g, "_");
+export const formatCount = (count: number): string => String(count).replace(/\B(?=(\d{3})+$)/g, "_");
 
-export const counted = (count: number, one: string, many = `${one}s`): string =>
-  `${shownCount(count)} ${count === 1 ? one : many}`;
+export const pluralize = (count: number, one: string, many = `${one}s`): string =>
+  `${formatCount(count)} ${count === 1 ? one : many}`;

@@ -1,6 +1,6 @@
 /** `https://TOKEN@HOST:PORT#CA-FINGERPRINT`: all that is needed to reach a broker and be let in, in one line. `client/find-broker.ts` reads it. */
 
-export interface Joining {
+export interface JoinInfo {
   /** Without token and fingerprint. */
   readonly url: string;
   readonly token: string;
@@ -8,7 +8,7 @@ export interface Joining {
   readonly ca?: string;
 }
 
-export function joinUrl({ url, token, ca }: Joining): string {
+export function joinUrl({ url, token, ca }: JoinInfo): string {
   const { protocol, host } = new URL(url);
   return `${protocol}//${encodeURIComponent(token)}@${host}${ca === undefined ? "" : `#${ca}`}`;
 }

@@ -15,31 +15,31 @@
 import { now } from "../base/clock.js";
 import { asLaboroError, type LaboroError } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";
-import type { ParcelId } from "../model/ids.js";
-import type { Answer, Store, Write } from "../model/store.js";
+import type { TaskRangeId } from "../model/ids.js";
+import type { WriteResult, Store, Write } from "../model/store.js";
 
 const RETRY_MS = 1_000;
 /** A store out of reach is asked again after this time at first, and those who wait are refused after the other. */
 const FIRST_RETRY_MS = 50;
-const PATIENCE_MS = 3_000;
+const REFUSE_AFTER_MS = 3_000;
 
-export interface CommitPorts {
+export interface CommitHandlers {
   /** Dispatch learns what the store said; its new decisions come back through `add`. Returns the parcels that were lost. */
-  readonly committed: (writes: readonly Write[], answers: readonly Answer[]) => ReadonlySet<ParcelId>;
-  readonly deliver: (send: Send, answer: Answer | undefined) => void;
+  readonly committed: (writes: readonly Write[], answers: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
+  readonly deliver: (send: Send, answer: WriteResult | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
   /** Something was written again; or nothing is left to write, so that only new work can tell whether it can be. */
   readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
 
-type Settle = { readonly resolve: (answer: Answer) => void; readonly reject: (cause: LaboroError) => void };
+type Waiter = { readonly resolve: (answer: WriteResult) => void; readonly reject: (cause: LaboroError) => void };
 
-class Batch {
+class CommitBatch {
   writes: Write[] = [];
   readonly sends: Send[] = [];
   readonly after: (() => void)[] = [];
-  readonly waiters = new Map<Write, Settle>();
+  readonly waiters = new Map<Write, Waiter>();
   /** There is something in it that is waited for. */
   urgent = false;
 
@@ -57,27 +57,27 @@ class Batch {
 
 export class CommitLoop {
   readonly #store: Store;
-  readonly #ports: CommitPorts;
-  #next = new Batch();
+  readonly #ports: CommitHandlers;
+  #next = new CommitBatch();
   #running = false;
   #scheduled = false;
   #gathering: NodeJS.Timeout | undefined;
-  #full: LaboroError | undefined;
+  #unavailable: LaboroError | undefined;
   /** Tries in vain since the last commit, and when the first of them was. */
-  #vain = { tries: 0, since: 0 };
+  #failedTries = { tries: 0, since: 0 };
   #failed: LaboroError | undefined;
   /** How long a commit takes, of late. */
-  tookMs = 0;
-  #idle: (() => void)[] = [];
+  averageMs = 0;
+  #idleWaiters: (() => void)[] = [];
 
-  constructor(store: Store, ports: CommitPorts) {
+  constructor(store: Store, ports: CommitHandlers) {
     this.#store = store;
     this.#ports = ports;
   }
 
   /** The disk is full, or the store has been out of reach for a while: nothing new can be taken. */
   get refusing(): LaboroError | undefined {
-    return this.#failed ?? this.#full;
+    return this.#failed ?? this.#unavailable;
   }
 
   /** Store and send what was decided; `after` is called when it is durable. */
@@ -99,7 +99,7 @@ export class CommitLoop {
   }
 
   /** A write whose answer somebody waits for, and which may therefore be refused. */
-  ask(write: Write): Promise<Answer> {
+  commit(write: Write): Promise<WriteResult> {
     const refusing = this.refusing;
     if (refusing !== undefined) return Promise.reject(refusing);
     return new Promise((resolve, reject) => {
@@ -111,15 +111,15 @@ export class CommitLoop {
   }
 
   /** Resolves when nothing is left to write. */
-  settled(): Promise<void> {
+  flush(): Promise<void> {
     if (!this.#running && this.#next.empty) return Promise.resolve();
     this.#next.urgent = true;
     this.#schedule();
-    return new Promise((resolve) => this.#idle.push(resolve));
+    return new Promise((resolve) => this.#idleWaiters.push(resolve));
   }
 
   #mayGather({ writes, sends }: Decisions): boolean {
-    if ((this.#store.gatherMs ?? 0) === 0) return false;
+    if ((this.#store.commitDelayMs ?? 0) === 0) return false;
     return sends.length === 0 && writes.length > 0 && writes.every(({ op }) => op === "settle");
   }
 
@@ -129,7 +129,7 @@ export class CommitLoop {
       this.#gathering ??= setTimeout(() => {
         this.#next.urgent = true;
         this.#start();
-      }, this.#store.gatherMs);
+      }, this.#store.commitDelayMs);
       return;
     }
     this.#scheduled = true;
@@ -150,40 +150,40 @@ export class CommitLoop {
     this.#running = true;
     while (!this.#next.empty && this.#next.urgent && this.#failed === undefined) {
       const batch = this.#next;
-      this.#next = new Batch();
-      await this.#commit(batch);
+      this.#next = new CommitBatch();
+      await this.#commitBatch(batch);
     }
     this.#running = false;
-    if (this.#idle.length > 0 && this.#failed === undefined) this.#next.urgent = true;
+    if (this.#idleWaiters.length > 0 && this.#failed === undefined) this.#next.urgent = true;
     if (!this.#next.empty && this.#failed === undefined) this.#schedule();
-    else for (const resolve of this.#idle.splice(0)) resolve();
+    else for (const resolve of this.#idleWaiters.splice(0)) resolve();
   }
 
-  async #commit(batch: Batch): Promise<void> {
-    let answers: readonly Answer[] = [];
+  async #commitBatch(batch: CommitBatch): Promise<void> {
+    let answers: readonly WriteResult[] = [];
     while (batch.writes.length > 0) {
       const begun = now();
       try {
         answers = await this.#store.commit(batch.writes, begun);
-        this.tookMs += (now() - begun - this.tookMs) / 8;
+        this.averageMs += (now() - begun - this.averageMs) / 8;
         break;
       } catch (cause) {
         if (!(await this.#mayTryAgain(batch, asLaboroError(cause)))) return;
       }
     }
-    this.#vain = { tries: 0, since: 0 };
-    if (this.#full !== undefined) {
-      this.#full = undefined;
+    this.#failedTries = { tries: 0, since: 0 };
+    if (this.#unavailable !== undefined) {
+      this.#unavailable = undefined;
       this.#ports.resumed(batch.writes.length > 0);
     }
     this.#finish(batch, answers);
   }
 
-  async #mayTryAgain(batch: Batch, cause: LaboroError): Promise<boolean> {
+  async #mayTryAgain(batch: CommitBatch, cause: LaboroError): Promise<boolean> {
     const away = cause.code === "LABORO_STORE_UNAVAILABLE";
-    const { tries, since } = this.#vain;
-    this.#vain = { tries: tries + 1, since: tries === 0 ? now() : since };
-    if (!away || now() - this.#vain.since > PATIENCE_MS) {
+    const { tries, since } = this.#failedTries;
+    this.#failedTries = { tries: tries + 1, since: tries === 0 ? now() : since };
+    if (!away || now() - this.#failedTries.since > REFUSE_AFTER_MS) {
       batch.refuse(cause);
       this.#next.refuse(cause);
       if (!away && cause.code !== "LABORO_DISK_FULL") {
@@ -191,8 +191,8 @@ export class CommitLoop {
         this.#ports.failed(cause);
         return false;
       }
-      if (this.#full === undefined) this.#ports.halted(cause);
-      this.#full = cause;
+      if (this.#unavailable === undefined) this.#ports.halted(cause);
+      this.#unavailable = cause;
     }
     // Nothing tells when a disk has room again, or a server is back.
     const pause = away ? Math.min(RETRY_MS, FIRST_RETRY_MS * 2 ** tries) : RETRY_MS;
@@ -200,18 +200,18 @@ export class CommitLoop {
     return true;
   }
 
-  #finish(batch: Batch, answers: readonly Answer[]): void {
+  #finish(batch: CommitBatch, answers: readonly WriteResult[]): void {
     const lost = this.#ports.committed(batch.writes, answers);
-    const claims = new Map<ParcelId, Answer>();
+    const claims = new Map<TaskRangeId, WriteResult>();
     batch.writes.forEach((write, i) => {
       const answer = answers[i];
       if (answer === undefined) return;
-      if (write.op === "claim") claims.set(write.parcel, answer);
+      if (write.op === "claim") claims.set(write.rangeId, answer);
       batch.waiters.get(write)?.resolve(answer);
     });
     for (const send of batch.sends) {
       if (send.kind !== "tasks") this.#ports.deliver(send, undefined);
-      else if (!lost.has(send.parcel)) this.#ports.deliver(send, claims.get(send.parcel));
+      else if (!lost.has(send.rangeId)) this.#ports.deliver(send, claims.get(send.rangeId));
     }
     for (const after of batch.after) after();
   }

@@ -38,43 +38,43 @@ import {
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
 import { type Attempt, type JobId, type RequestId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import { rangesOf } from "../model/ranges.js";
-import type { Answer, HeldParcel, OutputChunk, Parcel, Store, Write } from "../model/store.js";
+import type { WriteResult, ClaimedRange, OutputChunk, TaskRange, Store, Write } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
 import type { BrokerGroup } from "./config/group.js";
 import { WorkerConfig } from "./config/worker-config.js";
-import { endsBeforeOpening } from "./dependencies.js";
+import { storedDependencyEnds } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
-import type { Moves } from "./group/moves.js";
+import type { WorkerMoves } from "./group/worker-moves.js";
 import type { Peers } from "./group/peers.js";
-import { JobDesk } from "./job-desk.js";
+import { OpenJobs } from "./open-jobs.js";
 import { Maintenance } from "./maintenance.js";
-import { type Asking, type Decide, type Reply, RequestDesk } from "./request-desk.js";
-import type { Welcomed, WorkerPort } from "./sessions/worker-port.js";
+import { type ServiceRequest, type Decide, type Reply, PendingRequests } from "./pending-requests.js";
+import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { History } from "./stats/history.js";
-import { Tally } from "./stats/tally.js";
+import { BrokerCounters } from "./stats/counters.js";
 import { Watchers } from "./watchers.js";
 
-export type { Welcomed, WorkerPort } from "./sessions/worker-port.js";
+export type { JoinResult as Welcomed, WorkerPort } from "./sessions/worker-port.js";
 
 /** The disk is full or the store out of reach; the lease on it is about to end; the broker is drained; it stops. */
-export type Halt = "commits" | "lease" | "maintenance" | "stop";
+export type HaltReason = "commits" | "lease" | "maintenance" | "stop";
 
-type Keeping = Extract<Answer, { op: "keep" }>;
+type Keeping = Extract<WriteResult, { op: "keep" }>;
 
 export class Core {
   readonly store: Store;
   readonly state: State;
   readonly events: Events;
-  readonly requests: RequestDesk;
-  readonly jobs: JobDesk;
+  readonly requests: PendingRequests;
+  readonly jobs: OpenJobs;
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
-  readonly taskNews = new Watchers<string, undefined>();
+  readonly taskUpdates = new Watchers<string, undefined>();
   readonly started = now();
   stopping = false;
-  readonly tally = new Tally();
+  readonly counters = new BrokerCounters();
   /** What workers are told. */
   readonly config: WorkerConfig;
   readonly maintenance = new Maintenance();
@@ -83,17 +83,17 @@ export class Core {
   membership: Membership | undefined;
   /** Those others, to ask them something. */
   peers: Peers | undefined;
-  moves: Moves | undefined;
+  moves: WorkerMoves | undefined;
   /** Makes dispatch know these jobs, where another broker has taken them in and they are open. */
-  learn: (jobs: readonly JobId[]) => Promise<void> = async () => {};
+  loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
   readonly history: History;
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
-  readonly #workersSeen = new Map<WorkerId, string>();
+  readonly #knownWorkers = new Map<WorkerId, string>();
   readonly #alarm = new Alarm(() => this.decide((out) => onTime(this.state, out, now())));
   /** Why nothing is handed out, where that is so. */
-  readonly #halts = new Map<Halt, LaboroError | undefined>();
+  readonly #halts = new Map<HaltReason, LaboroError | undefined>();
   #takingOver: Promise<void> = Promise.resolve();
 
   private constructor(store: Store, state: State, log: Log, failed: (cause: LaboroError) => void) {
@@ -102,11 +102,11 @@ export class Core {
     this.#log = log;
     this.config = new WorkerConfig(this, log);
     this.events = new Events(state.epoch);
-    this.events.onAdded((event) => this.tally.heard(event));
+    this.events.onAdded((event) => this.counters.onEvent(event));
     const decide: Decide = (step) => this.decide(step);
     this.history = new History(this, log);
-    this.jobs = new JobDesk(state, decide);
-    this.requests = new RequestDesk(state, decide, (worker) => this.#ports.get(worker), this.tally);
+    this.jobs = new OpenJobs(state, decide);
+    this.requests = new PendingRequests(state, decide, (worker) => this.#ports.get(worker), this.counters);
     this.#commits = new CommitLoop(store, {
       committed: (writes, answers) => this.#committed(writes, answers),
       deliver: (send, answer) => {
@@ -114,7 +114,7 @@ export class Core {
         if (port === undefined) return;
         if (send.kind === "retract") port.retract(send.tasks);
         else if (send.kind === "cancel") port.cancel(send.tasks);
-        else this.#handOver(port, send, answer);
+        else this.#sendTasks(port, send, answer);
       },
       halted: (cause) => {
         log.error({ code: cause.code }, `nothing is handed out or taken until it passes: ${cause.message}`);
@@ -137,10 +137,10 @@ export class Core {
   static async open(store: Store, settings: Settings, log: Log, failed: (cause: LaboroError) => void): Promise<Core> {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
-    const ends = await endsBeforeOpening(store, held.jobs);
-    for (const { key, value } of await store.kept(STANDING_AREA)) core.state.standings.set(key, JSON.parse(value));
+    const ends = await storedDependencyEnds(store, held.jobs);
+    for (const { key, value } of await store.keyValues(STANDING_AREA)) core.state.standings.set(key, JSON.parse(value));
     await core.config.open();
-    core.jobs.opened(held);
+    core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
     core.history.start();
     return core;
@@ -151,41 +151,41 @@ export class Core {
     const out = new Decisions();
     const result = step(out);
     if (out.writes.length > 0 || out.sends.length > 0 || after !== undefined) this.#commits.add(out, after);
-    for (const call of out.calls) this.requests.carryOut(call);
-    if (this.state.workers.size !== this.#workersSeen.size) this.#missWorkers();
+    for (const call of out.calls) this.requests.execute(call);
+    if (this.state.workers.size !== this.#knownWorkers.size) this.#updateKnownWorkers();
     this.#setAlarm();
     return result;
   }
 
   // Workers
 
-  async workerJoins(profile: WorkerProfile, held: readonly Holding[], port: WorkerPort): Promise<Welcomed> {
+  async workerJoins(profile: WorkerProfile, held: readonly Holding[], port: WorkerPort): Promise<JoinResult> {
     if (this.stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
     if (this.store.shared) await this.#adopt(profile.id);
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
     const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
-    this.#workersSeen.set(profile.id, profile.name);
+    this.#knownWorkers.set(profile.id, profile.name);
     this.moves?.joined(profile.id);
     this.events.add({ kind: "worker-joined", worker: profile.id, name: profile.name });
-    const ends = await this.store.outputEnds(keep);
+    const ends = await this.store.storedOutputBytes(keep);
     return { keep: keep.map((task, i) => ({ ...task, outputStored: ends[i] ?? 0 })), drop };
   }
 
   async #adopt(worker: WorkerId): Promise<void> {
     // What is being taken over is this broker's in the store already, and not known here yet.
     await this.#takingOver;
-    const answer = await this.#commits.ask({ op: "adopt", worker });
+    const answer = await this.#commits.commit({ op: "adopt", worker });
     if (answer.op !== "adopt") return;
-    await this.learn(answer.parcels.map(({ parcel }) => parcel.job));
-    for (const held of answer.parcels) restoreClaim(this.state, held, now());
+    await this.loadJobs(answer.taskRanges.map(({ taskRange: parcel }) => parcel.job));
+    for (const held of answer.taskRanges) restoreClaim(this.state, held, now());
   }
 
   /** Claims of a broker that is dead become this one's. */
-  takeOver(take: () => Promise<readonly HeldParcel[]>): Promise<void> {
+  takeOver(take: () => Promise<readonly ClaimedRange[]>): Promise<void> {
     const taking = this.#takingOver.then(async () => {
       const orphans = await take();
-      await this.learn(orphans.map(({ parcel }) => parcel.job));
+      await this.loadJobs(orphans.map(({ taskRange: parcel }) => parcel.job));
       this.decide((out) => onOrphans(this.state, out, orphans, now()));
     });
     this.#takingOver = taking.catch(() => {});
@@ -193,7 +193,7 @@ export class Core {
   }
 
   /** What is down as this worker's, for a protocol whose messages carry no attempt: asked before it joins. */
-  async heldBy(id: WorkerId): Promise<readonly TasksOf[]> {
+  async claimedBy(id: WorkerId): Promise<readonly TasksOf[]> {
     if (this.store.shared) await this.#adopt(id);
     const worker = this.state.workers.get(id);
     if (worker === undefined) return [];
@@ -234,7 +234,7 @@ export class Core {
     if (claim?.attempt !== chunk.attempt) return false;
     this.#commits.write({ op: "output", chunks: [chunk] }, () => {
       stored();
-      if (this.taskNews.size > 0) this.taskNews.tell(taskKey(chunk.job, chunk.index), undefined);
+      if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
     });
     return true;
   }
@@ -256,16 +256,16 @@ export class Core {
   }
 
   /** The session behind `port` is over; `orderly` where the worker has said that it stops. */
-  workerGone(id: WorkerId, port: WorkerPort, orderly: boolean): void {
+  workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean): void {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
     if (this.stopping) return;
-    if (!orderly) this.tally.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
+    if (!orderly) this.counters.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
     );
     const away = this.state.workers.get(id);
-    if (away !== undefined) this.moves?.away(id);
+    if (away !== undefined) this.moves?.disconnected(id);
     if (away !== undefined) this.events.add({ kind: "worker-away", worker: id, name: away.profile.name });
   }
 
@@ -275,14 +275,14 @@ export class Core {
   }
 
   /** Dispatch has given workers up, or has taken up what one held before this broker was started. */
-  #missWorkers(): void {
-    for (const [worker, name] of [...this.#workersSeen]) {
+  #updateKnownWorkers(): void {
+    for (const [worker, name] of [...this.#knownWorkers]) {
       if (this.state.workers.has(worker)) continue;
-      this.#workersSeen.delete(worker);
+      this.#knownWorkers.delete(worker);
       this.events.add({ kind: "worker-gone", worker, name });
     }
     for (const [worker, { profile }] of this.state.workers) {
-      if (!this.#workersSeen.has(worker)) this.#workersSeen.set(worker, profile.name);
+      if (!this.#knownWorkers.has(worker)) this.#knownWorkers.set(worker, profile.name);
     }
   }
 
@@ -292,27 +292,27 @@ export class Core {
 
   // Requests
 
-  request(asking: Asking, reply: Reply): RequestId {
-    return this.requests.ask(asking, reply);
+  request(asking: ServiceRequest, reply: Reply): RequestId {
+    return this.requests.add(asking, reply);
   }
 
-  forget(id: RequestId): void {
-    this.requests.forget(id);
+  cancelRequest(id: RequestId): void {
+    this.requests.cancel(id);
   }
 
   // Jobs
 
   /** A write of the operator's or a client's, with its answer. */
-  ask(write: Write): Promise<Answer> {
+  commit(write: Write): Promise<WriteResult> {
     if (this.stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
-    return this.#commits.ask(write);
+    return this.#commits.commit(write);
   }
 
   /** Keeps a small text; see the store's contract. */
   async keep(area: string, key: string, value: string | null, version?: number): Promise<Omit<Keeping, "op">> {
-    const answer = await this.ask({ op: "keep", area, key, value, ...(version === undefined ? {} : { version }) });
+    const answer = await this.commit({ op: "keep", bucket: area, key, value, ...(version === undefined ? {} : { version }) });
     if (answer.op !== "keep") throw new LaboroError("LABORO_INTERNAL", `the store answered ${answer.op} to keep`);
-    return { kept: answer.kept, version: answer.version };
+    return { stored: answer.stored, version: answer.version };
   }
 
   /** Nothing of what workers of this name did counts any more. */
@@ -332,25 +332,25 @@ export class Core {
 
   /** How long a commit takes, of late. */
   get commitMs(): number {
-    return this.#commits.tookMs;
+    return this.#commits.averageMs;
   }
 
   /** Nothing is handed out from now on; requests go on. */
-  halt(why: Halt, cause?: LaboroError): void {
+  halt(why: HaltReason, cause?: LaboroError): void {
     this.#halts.set(why, cause);
     onHalt(this.state);
   }
 
   /** One reason less; with the last of them, work goes on. */
-  resume(why: Halt): void {
+  resume(why: HaltReason): void {
     if (this.#halts.delete(why) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
   }
 
   /** What has happened to jobs, here or at another broker. */
-  tell(events: readonly EventBody[]): void {
+  publish(events: readonly EventBody[]): void {
     for (const event of events) {
       this.events.add(event);
-      this.jobs.heard(event);
+      this.jobs.onEvent(event);
     }
   }
 
@@ -363,26 +363,26 @@ export class Core {
     this.history.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
-    if (this.#commits.refusing === undefined) await this.#commits.settled();
+    if (this.#commits.refusing === undefined) await this.#commits.flush();
   }
 
-  #committed(writes: readonly Write[], answers: readonly Answer[]): ReadonlySet<Parcel["id"]> {
+  #committed(writes: readonly Write[], answers: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
     const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
-    this.tally.committed(writes, answers);
-    this.tell(eventsOf(writes, answers));
-    if (this.taskNews.size > 0) this.#tellOfTasks(writes);
+    this.counters.committed(writes, answers);
+    this.publish(eventsOf(writes, answers));
+    if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
     return lost;
   }
 
-  #tellOfTasks(writes: readonly Write[]): void {
+  #notifyTaskWatchers(writes: readonly Write[]): void {
     for (const write of writes) {
-      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlier : [];
+      const ended = write.op === "settle" ? write.results : write.op === "replace" ? write.earlierAttempts : [];
       for (const { index } of ended)
-        if ("job" in write) this.taskNews.tell(taskKey(write.job as JobId, index), undefined);
+        if ("job" in write) this.taskUpdates.notify(taskKey(write.job as JobId, index), undefined);
     }
   }
 
-  #handOver(port: WorkerPort, tasks: TasksOf & { worker: WorkerId }, answer: Answer | undefined): void {
+  #sendTasks(port: WorkerPort, tasks: TasksOf & { worker: WorkerId }, answer: WriteResult | undefined): void {
     const job = this.state.jobs.get(tasks.job);
     const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
     // A worker that joined again during the commit has said that it does not have them: they went back to the line.
@@ -390,8 +390,8 @@ export class Core {
       ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
     );
     if (job === undefined || !wanted) return;
-    this.tally.tasksLeft(job.job, tasks.last - tasks.first + 1, now());
-    port.tasks(job.job, tasks, answer?.op === "claim" ? answer.entries : undefined);
+    this.counters.tasksAssigned(job.job, tasks.last - tasks.first + 1, now());
+    port.assign(job.job, tasks, answer?.op === "claim" ? answer.entries : undefined);
   }
 
   #setAlarm(): void {

@@ -6,29 +6,29 @@
 import { LaboroError } from "../base/errors.js";
 import type { State } from "../dispatch/index.js";
 import type { JobId } from "../model/ids.js";
-import type { After, Job, JobEnd } from "../model/job.js";
+import type { Dependency, Job, JobEnd } from "../model/job.js";
 import type { Store } from "../model/store.js";
 
 const ROUNDS = 100;
 
 /** What the core has for this. */
-export interface Knowing {
+export interface JobLookup {
   readonly store: Store;
   readonly state: State;
-  readonly learn: (jobs: readonly JobId[]) => Promise<void>;
+  readonly loadJobs: (jobs: readonly JobId[]) => Promise<void>;
 }
 
 /**
  * The ends of those of these jobs that have ended. When it resolves, each of the others is open in dispatch, and stays so until
  * the caller's next await. Rejects with LABORO_NO_SUCH_JOB.
  */
-export async function endsOf({ store, state, learn }: Knowing, jobs: readonly JobId[]): Promise<Map<JobId, JobEnd>> {
+export async function endsOf({ store, state, loadJobs: learn }: JobLookup, jobs: readonly JobId[]): Promise<Map<JobId, JobEnd>> {
   const ends = new Map<JobId, JobEnd>();
   for (let round = 0; ; round++) {
     const unknown = jobs.filter((job) => !state.jobs.has(job) && !ends.has(job));
     if (unknown.length === 0) break;
     for (const job of unknown) {
-      const end = state.ends.get(job) ?? (await existing(store, job)).ended?.state;
+      const end = state.recentEnds.get(job) ?? (await existing(store, job)).ended?.state;
       if (end !== undefined) ends.set(job, end);
     }
     if (round === ROUNDS)
@@ -49,7 +49,7 @@ async function existing(store: Store, id: JobId): Promise<Job> {
 }
 
 /** What is known of the jobs that these wait for and that are not among them: for the opening of the doors. */
-export async function endsBeforeOpening(store: Store, jobs: readonly Job[]): Promise<Map<JobId, JobEnd>> {
+export async function storedDependencyEnds(store: Store, jobs: readonly Job[]): Promise<Map<JobId, JobEnd>> {
   const open = new Set(jobs.map(({ id }) => id));
   const others = new Set(jobs.flatMap(({ after }) => after.map(({ job }) => job)).filter((id) => !open.has(id)));
   const ends = new Map<JobId, JobEnd>();
@@ -61,7 +61,7 @@ export async function endsBeforeOpening(store: Store, jobs: readonly Job[]): Pro
 }
 
 /** Throws LABORO_JOB_ENDED where one of these jobs has not ended as is wanted of it. */
-export function refuseUnwanted(after: readonly After[], ends: ReadonlyMap<JobId, JobEnd>): void {
+export function refuseFailedDependencies(after: readonly Dependency[], ends: ReadonlyMap<JobId, JobEnd>): void {
   for (const { job, any } of after) {
     const end = ends.get(job);
     if (end === undefined || any || end === "succeeded") continue;

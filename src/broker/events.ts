@@ -23,7 +23,7 @@ export type EventBody =
       readonly succeeded: Ranges;
       readonly failed: Ranges;
       readonly cancelled: Ranges;
-      readonly partly: boolean;
+      readonly truncated: boolean;
       readonly counters: Counters;
     }
   | {
@@ -46,24 +46,24 @@ export interface EventPage {
 
 export const EVENTS_KEPT = 10_000;
 /** Stretches of tasks, in all events together. */
-const STRETCHES_KEPT = 200_000;
+const MAX_RANGES = 200_000;
 const PER_EPOCH = 2 ** 32;
 
 export class Events {
-  readonly #kept: BrokerEvent[] = [];
+  readonly #events: BrokerEvent[] = [];
   readonly #most: number;
   readonly #listeners = new Set<(event: BrokerEvent) => void>();
   /** The event before the first that is kept. */
-  #before: number;
+  #lastDropped: number;
   #last: number;
-  #stretches = 0;
+  #rangeCount = 0;
   /** Where the ring begins in the array: it is cut now and then, not at each event. */
   #start = 0;
 
   constructor(epoch: number, most = EVENTS_KEPT) {
     this.#most = most;
     this.#last = epoch * PER_EPOCH;
-    this.#before = this.#last;
+    this.#lastDropped = this.#last;
   }
 
   get last(): number {
@@ -72,9 +72,9 @@ export class Events {
 
   add(body: EventBody): void {
     const event: BrokerEvent = { id: ++this.#last, at: now(), ...body };
-    this.#kept.push(event);
-    this.#stretches += stretchesIn(event);
-    while (this.#kept.length - this.#start > this.#most || this.#stretches > STRETCHES_KEPT) this.#dropFirst();
+    this.#events.push(event);
+    this.#rangeCount += rangeCountOf(event);
+    while (this.#events.length - this.#start > this.#most || this.#rangeCount > MAX_RANGES) this.#dropFirst();
     for (const told of [...this.#listeners]) told(event);
   }
 
@@ -85,12 +85,12 @@ export class Events {
 
   /** What came after this event, as far as it is kept; 0 for all that is. */
   after(after: number, limit: number, job?: number): EventPage {
-    const known = after === 0 || (after >= this.#before && after <= this.#last);
-    let at = this.#start + (known && after !== 0 ? after - this.#before : 0);
+    const known = after === 0 || (after >= this.#lastDropped && after <= this.#last);
+    let at = this.#start + (known && after !== 0 ? after - this.#lastDropped : 0);
     const events: BrokerEvent[] = [];
-    let last = after === 0 || !known ? this.#before : after;
-    for (; at < this.#kept.length && events.length < limit; at++) {
-      const event = this.#kept[at];
+    let last = after === 0 || !known ? this.#lastDropped : after;
+    for (; at < this.#events.length && events.length < limit; at++) {
+      const event = this.#events[at];
       if (event === undefined) break;
       last = event.id;
       if (job === undefined || ("job" in event && event.job === job)) events.push(event);
@@ -99,18 +99,18 @@ export class Events {
   }
 
   #dropFirst(): void {
-    const first = this.#kept[this.#start];
+    const first = this.#events[this.#start];
     if (first === undefined) return;
-    this.#before = first.id;
-    this.#stretches -= stretchesIn(first);
+    this.#lastDropped = first.id;
+    this.#rangeCount -= rangeCountOf(first);
     this.#start++;
     if (this.#start < this.#most) return;
-    this.#kept.splice(0, this.#start);
+    this.#events.splice(0, this.#start);
     this.#start = 0;
   }
 }
 
-function stretchesIn(event: EventBody): number {
+function rangeCountOf(event: EventBody): number {
   if (event.kind === "job-cancelled") return event.tasks.length;
   if (event.kind !== "tasks-ended") return 0;
   return event.succeeded.length + event.failed.length + event.cancelled.length;

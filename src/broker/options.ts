@@ -6,8 +6,8 @@ import type { Store } from "../model/store.js";
 import type { Role } from "./access/roles.js";
 import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
-import type { DoorSettings } from "./listeners/door.js";
-import type { DoorRequest, OpenedDoor } from "./listeners/requested.js";
+import type { ListenerSettings } from "./listeners/listener.js";
+import type { ListenerRequest, OpenListener } from "./listeners/requested.js";
 import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
@@ -28,10 +28,10 @@ export interface BrokerOptions {
   readonly heartbeatMs?: number;
   readonly settings?: Partial<Settings>;
   /** Doors for the old protocols; none if absent. */
-  readonly doors?: readonly DoorRequest[];
+  readonly doors?: readonly ListenerRequest[];
   /** Doors without authentication may be opened to other machines. */
   readonly insecure?: boolean;
-  readonly doorSettings?: DoorSettings;
+  readonly doorSettings?: ListenerSettings;
   /** How long and how much of what has ended is kept; all of it if absent. */
   readonly retention?: Retention;
   readonly allowNetworkFilesystem?: boolean;
@@ -59,7 +59,7 @@ export interface Broker {
   /** The default port was taken, and this one was used instead. */
   readonly moved: boolean;
   /** Those beside the main one. */
-  readonly doors: readonly OpenedDoor[];
+  readonly doors: readonly OpenListener[];
   tokenOf(role: Role): string | undefined;
   /** All that somebody of this role needs to come in, in one line; a worker if absent. */
   joinUrl(role?: Role): string;

@@ -18,14 +18,14 @@ const AT_ONCE = 20;
 const ALL_ENDS = ["succeeded", "failed", "cancelled"] as const;
 
 /** Returns what ends it. */
-export function keepWithin(core: Core, retention: Retention, log: Log): () => void {
+export function startRetention(core: Core, retention: Retention, log: Log): () => void {
   const { everyMs = EVERY_MS } = retention;
   let sweeping = false;
   const sweep = async (): Promise<void> => {
     if (sweeping || core.refusing !== undefined) return;
     sweeping = true;
     try {
-      const forgotten = (await forgetOld(core, retention)) + (await forgetLarge(core, retention));
+      const forgotten = (await forgetOld(core, retention)) + (await removeOverSize(core, retention));
       if (forgotten > 0) log.info({ jobs: forgotten }, "jobs that ended long ago are forgotten");
     } catch (cause) {
       log.warn({ code: asLaboroError(cause).code }, `what ended long ago could not be forgotten: ${String(cause)}`);
@@ -44,11 +44,11 @@ async function forgetOld(core: Core, { keepForMs }: Retention): Promise<number> 
   return (await removeJobs(core, old)).length;
 }
 
-async function forgetLarge(core: Core, { keepBytes }: Retention): Promise<number> {
-  if (keepBytes === undefined || (await core.store.bytes()) <= keepBytes) return 0;
+async function removeOverSize(core: Core, { keepBytes }: Retention): Promise<number> {
+  if (keepBytes === undefined || (await core.store.bytesUsed()) <= keepBytes) return 0;
   const ended = await endedJobs(core, { states: [...ALL_ENDS], keep: 0 });
   let forgotten = 0;
-  while (ended.length > 0 && (await core.store.bytes()) > keepBytes) {
+  while (ended.length > 0 && (await core.store.bytesUsed()) > keepBytes) {
     forgotten += (await removeJobs(core, ended.splice(-AT_ONCE))).length;
   }
   return forgotten;

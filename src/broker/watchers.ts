@@ -1,6 +1,6 @@
 /** Who wants to be told of something that happens to one thing: the end of a job, output of a task. */
-export class Watchers<Key, News> {
-  readonly #told = new Map<Key, Set<(news: News) => void>>();
+export class Watchers<Key, Value> {
+  readonly #told = new Map<Key, Set<(news: Value) => void>>();
 
   get size(): number {
     return this.#told.size;
@@ -12,7 +12,7 @@ export class Watchers<Key, News> {
   }
 
   /** Called at every news of it, until the function that is returned here is called. */
-  watch(key: Key, told: (news: News) => void): () => void {
+  watch(key: Key, told: (news: Value) => void): () => void {
     const watchers = this.#told.get(key) ?? new Set();
     this.#told.set(key, watchers);
     watchers.add(told);
@@ -22,28 +22,28 @@ export class Watchers<Key, News> {
     };
   }
 
-  tell(key: Key, news: News): void {
+  notify(key: Key, news: Value): void {
     for (const told of [...(this.#told.get(key) ?? [])]) told(news);
   }
 }
 
 /** Resolves with the first news, or with undefined when the time is up or nobody waits any more. */
-export function nextNews<News>(
-  subscribe: (told: (news: News) => void) => () => void,
+export function waitForNext<Value>(
+  subscribe: (told: (news: Value) => void) => () => void,
   timeoutMs: number | undefined,
-  gone: AbortSignal,
-): Promise<News | undefined> {
+  signal: AbortSignal,
+): Promise<Value | undefined> {
   return new Promise((resolve) => {
-    const end = (news?: News): void => {
+    const end = (news?: Value): void => {
       forget();
       clearTimeout(timer);
-      gone.removeEventListener("abort", stop);
+      signal.removeEventListener("abort", stop);
       resolve(news);
     };
     const stop = (): void => end();
     const timer = timeoutMs === undefined ? undefined : setTimeout(stop, timeoutMs);
     const forget = subscribe(end);
-    gone.addEventListener("abort", stop, { once: true });
-    if (gone.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
   });
 }

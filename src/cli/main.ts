@@ -4,7 +4,7 @@ import { EXIT, exitCodeOfUsage, isVerbose, reportFailure } from "./lib/failures.
 import { makeProgram } from "./lib/program.js";
 
 /** Options that every verb has may stand before it, too. */
-const LEADING = new Set(["--broker", "--data", "--verbose"]);
+const GLOBAL_OPTIONS = new Set(["--broker", "--data", "--verbose"]);
 
 // A reader that has seen enough (`| head`) is no failure.
 for (const stream of [process.stdout, process.stderr]) {
@@ -29,7 +29,7 @@ function withVerb(given: readonly string[]): string[] {
   const leading: string[] = [];
   let at = 0;
   for (let word = given[at]; word !== undefined; word = given[at]) {
-    if (!LEADING.has(word.replace(/=.*/s, ""))) break;
+    if (!GLOBAL_OPTIONS.has(word.replace(/=.*/s, ""))) break;
     const length = word === "--verbose" || word.includes("=") ? 1 : 2;
     leading.push(...given.slice(at, at + length));
     at += length;

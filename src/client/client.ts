@@ -87,14 +87,14 @@ export class Client {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, pool = DEFAULT_POOL, retry = false, signal } = options;
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
     const make = (id: number) => ({ type: "REQUEST" as const, id, service, body: bytes, timeoutMs, pool, retry });
-    return (await this.#link.question(make, signal)) as Uint8Array;
+    return (await this.#link.sendAndWait(make, signal)) as Uint8Array;
   }
 
   /** An operation of the broker by name; docs/reference/api.md lists them. */
   ask<Name extends OperationName>(operation: Name, input: OperationInput<Name>): Promise<OperationOutput<Name>>;
   ask(operation: string, input: unknown): Promise<unknown>;
   ask(operation: string, input: unknown): Promise<unknown> {
-    return this.#link.question((id) => ({ type: "ASK", id, operation, input }));
+    return this.#link.sendAndWait((id) => ({ type: "ASK", id, operation, input }));
   }
 
   /** By `close`, or because the broker would not have it: nothing more is answered. */
@@ -164,7 +164,7 @@ export class JobHandle {
   }
 
   async explain(index: number): Promise<string> {
-    return (await this.#client.ask("explain", { job: this.id, index })).why;
+    return (await this.#client.ask("explain", { job: this.id, index })).reason;
   }
 
   async hold(): Promise<void> {

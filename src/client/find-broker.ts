@@ -11,9 +11,9 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../base/errors.js";
-import { plainFingerprint } from "../protocols/laboro/dial-tls.js";
+import { normalizeFingerprint } from "../protocols/laboro/dial-tls.js";
 
-export interface FoundBroker {
+export interface BrokerAccess {
   /** Without token and fingerprint. */
   readonly urls: readonly string[];
   readonly token: string;
@@ -23,7 +23,7 @@ export interface FoundBroker {
   readonly source: string;
 }
 
-export interface WhereToLook {
+export interface FindBrokerOptions {
   /** What `--broker` or `--join` said. */
   readonly broker?: string | undefined;
   /** What `--data` said. */
@@ -31,65 +31,65 @@ export interface WhereToLook {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-export const dataDirectory = ({ data, env = process.env }: WhereToLook = {}): string =>
+export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
   data ?? (env.LABORO_DATA || join(homedir(), ".local", "share", "laboro"));
 
 /** Throws LABORO_BAD_INPUT for what is there and cannot be used, LABORO_BROKER_UNREACHABLE where there is nothing. */
-export function findBroker(where: WhereToLook = {}): FoundBroker {
-  const { broker, env = process.env } = where;
+export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
+  const { broker, env = process.env } = options;
   if (broker !== undefined && broker !== "") return fromText(broker, "--broker");
   if (env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") return fromText(env.LABORO_BROKER, "LABORO_BROKER");
-  return fromAccess(join(dataDirectory(where), "access.json"));
+  return fromAccessFile(join(dataDirectory(options), "access.json"));
 }
 
 /** Throws LABORO_BAD_INPUT. The token never stands in the message: messages end up in logs. */
-export function parseJoinUrls(text: string, source: string): FoundBroker {
+export function parseJoinUrls(text: string, source: string): BrokerAccess {
   const all = text.split(/[\s,]+/).filter((part) => part !== "");
   const found = all.map((part) => parseOne(part, source));
   const [first] = found;
-  if (first === undefined) throw bad(source, `is empty, expected ${FORM}`);
+  if (first === undefined) throw badInput(source, `is empty, expected ${JOIN_URL_FORMAT}`);
   for (const { token, caFingerprint } of found) {
     if (token !== first.token || caFingerprint !== first.caFingerprint) {
-      throw bad(source, "names brokers with different tokens or fingerprints: those of one group have the same");
+      throw badInput(source, "names brokers with different tokens or fingerprints: those of one group have the same");
     }
   }
-  if (first.token === "") throw bad(source, `has no token, expected ${FORM}`);
+  if (first.token === "") throw badInput(source, `has no token, expected ${JOIN_URL_FORMAT}`);
   return { ...first, urls: found.flatMap(({ urls }) => urls) };
 }
 
-const FORM = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
+const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
 
-function parseOne(text: string, source: string): FoundBroker {
+function parseOne(text: string, source: string): BrokerAccess {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw bad(source, `is no join URL, expected ${FORM}`);
+    throw badInput(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
   }
   if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw bad(source, `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`);
+    throw badInput(source, `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`);
   }
   const token = decoded(url.username) ?? decoded(url.password) ?? "";
   const urls = [`${url.protocol}//${url.host}`];
   const given = url.hash.slice(1);
   if (given === "") return { urls, token, source };
-  const caFingerprint = plainFingerprint(decoded(given) ?? "");
+  const caFingerprint = normalizeFingerprint(decoded(given) ?? "");
   if (caFingerprint === undefined) {
-    throw bad(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
+    throw badInput(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
   }
   return { urls, token, caFingerprint, source };
 }
 
-function fromText(text: string, source: string): FoundBroker {
+function fromText(text: string, source: string): BrokerAccess {
   if (!text.startsWith("@")) return parseJoinUrls(text, source);
   const file = text.slice(1);
   try {
     return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
-    throw bad(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
   }
 }
 
-function fromAccess(file: string): FoundBroker {
+function fromAccessFile(file: string): BrokerAccess {
   let text: string;
   try {
     text = readFileSync(file, "utf8");
@@ -106,9 +106,9 @@ function fromAccess(file: string): FoundBroker {
   }
   const parsed = parseOne(url, file);
   if (ca === undefined) return { ...parsed, token };
-  const caFingerprint = typeof ca === "string" ? plainFingerprint(ca) : undefined;
+  const caFingerprint = typeof ca === "string" ? normalizeFingerprint(ca) : undefined;
   // Without it any CA of the system would do: that is not what the broker wrote.
-  if (caFingerprint === undefined) throw bad(file, "has a ca that is no SHA-256 fingerprint");
+  if (caFingerprint === undefined) throw badInput(file, "has a ca that is no SHA-256 fingerprint");
   return { ...parsed, token, caFingerprint };
 }
 
@@ -131,7 +131,7 @@ function decoded(text: string): string | undefined {
 
 const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host);
 
-const bad = (source: string, text: string, cause?: unknown): LaboroError =>
+const badInput = (source: string, text: string, cause?: unknown): LaboroError =>
   new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`, { cause });
 
 const unreachable = (text: string, cause?: unknown): LaboroError =>

@@ -12,7 +12,7 @@ import { LaboroError } from "../base/errors.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { type FromClient, LINK_VERSION, type ToClient } from "../protocols/laboro/messages.js";
 
-interface Question {
+interface PendingReply {
   readonly message: FromClient;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: LaboroError) => void;
@@ -25,7 +25,7 @@ export interface ClientLinkOptions {
   readonly caFingerprint?: string | undefined;
   readonly name: string;
   /** Go to none but these, even where their broker knows others. */
-  readonly stay?: boolean;
+  readonly pinned?: boolean;
   /** Give up when no broker answers within this time; the link is tried for ever if absent. */
   readonly connectTimeoutMs?: number;
 }
@@ -33,13 +33,13 @@ export interface ClientLinkOptions {
 export class ClientLink {
   readonly #options: ClientLinkOptions;
   readonly #dial: Dial;
-  readonly #questions = new Map<number, Question>();
+  readonly #pendingReplies = new Map<number, PendingReply>();
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
-  #numbers = 0;
+  #lastId = 0;
   /** The group as it was last told of: one that is not in it any more may be back. */
-  #told: readonly string[] = [];
-  #opened: (() => void)[] = [];
+  #groupUrls: readonly string[] = [];
+  #readyWaiters: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;
   #lastError: LaboroError | undefined;
 
@@ -54,9 +54,9 @@ export class ClientLink {
       onMessages: (batch, link) => {
         for (const message of batch) this.#receive(message, link);
       },
-      onDown: (reason) => {
+      onDisconnected: (reason) => {
         this.#link = undefined;
-        this.#refuseAll(new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`));
+        this.#rejectAll(new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`));
       },
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
@@ -86,28 +86,28 @@ export class ClientLink {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#link !== undefined) return Promise.resolve();
     return new Promise((resolve, reject) => {
-      this.#opened.push(() => (this.#closed === undefined ? resolve() : reject(this.#closed)));
+      this.#readyWaiters.push(() => (this.#closed === undefined ? resolve() : reject(this.#closed)));
     });
   }
 
   /** Send a question under a number of its own. `signal` takes it back. */
-  question(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
+  sendAndWait(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
-    const id = ++this.#numbers;
-    const takeBack = (): void => this.#takeBack(id);
+    const id = ++this.#lastId;
+    const cancel = (): void => this.#cancel(id);
     const answer = new Promise((resolve, reject) => {
       const message = make(id);
-      this.#questions.set(id, { message, resolve, reject });
+      this.#pendingReplies.set(id, { message, resolve, reject });
       try {
         this.#link?.send(message);
       } catch (cause) {
-        this.#questions.delete(id);
+        this.#pendingReplies.delete(id);
         reject(cause);
       }
     });
     if (signal === undefined) return answer;
-    signal.addEventListener("abort", takeBack);
-    return answer.finally(() => signal.removeEventListener("abort", takeBack));
+    signal.addEventListener("abort", cancel);
+    return answer.finally(() => signal.removeEventListener("abort", cancel));
   }
 
   close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {
@@ -115,42 +115,42 @@ export class ClientLink {
     this.#closed = why;
     clearTimeout(this.#deadline);
     this.#dial.stop(1000, "");
-    this.#refuseAll(why);
-    for (const tell of this.#opened.splice(0)) tell();
+    this.#rejectAll(why);
+    for (const tell of this.#readyWaiters.splice(0)) tell();
   }
 
-  #takeBack(id: number): void {
-    const question = this.#questions.get(id);
+  #cancel(id: number): void {
+    const question = this.#pendingReplies.get(id);
     if (question === undefined) return;
-    this.#questions.delete(id);
+    this.#pendingReplies.delete(id);
     if (question.message.type === "REQUEST") this.#link?.send({ type: "FORGET", id });
     question.reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
   }
 
-  #refuseAll(error: LaboroError): void {
-    const questions = [...this.#questions.values()];
-    this.#questions.clear();
+  #rejectAll(error: LaboroError): void {
+    const questions = [...this.#pendingReplies.values()];
+    this.#pendingReplies.clear();
     for (const { reject } of questions) reject(error);
   }
 
   #receive(message: ToClient, link: LinkOf<"client">): void {
     if (message.type === "BEAT") return;
     if (message.type === "BROKERS") {
-      if (this.#options.stay !== true) this.#dial.setUrls(message.urls, [...this.#options.urls, ...this.#told]);
-      this.#told = message.urls;
+      if (this.#options.pinned !== true) this.#dial.setUrls(message.urls, [...this.#options.urls, ...this.#groupUrls]);
+      this.#groupUrls = message.urls;
       return;
     }
     if (message.type === "GREET") {
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);
-      for (const { message: waiting } of this.#questions.values()) link.send(waiting);
-      for (const tell of this.#opened.splice(0)) tell();
+      for (const { message: waiting } of this.#pendingReplies.values()) link.send(waiting);
+      for (const tell of this.#readyWaiters.splice(0)) tell();
       return;
     }
-    const question = this.#questions.get(message.id);
+    const question = this.#pendingReplies.get(message.id);
     if (question === undefined) return;
-    this.#questions.delete(message.id);
+    this.#pendingReplies.delete(message.id);
     if (message.type === "ANSWER") question.resolve(message.value);
     else if (message.type === "REFUSE") question.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) question.resolve(message.body);

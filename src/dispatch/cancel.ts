@@ -1,26 +1,26 @@
 /** Cancel is a durable intent: what is in a job's cancels ends cancelled, whatever arrives. */
 import type { JobId } from "../model/ids.js";
-import { contains, countOf, normalize, type Ranges, rangesOf, union, within, without } from "../model/ranges.js";
+import { contains, countOf, normalize, type Ranges, rangesOf, union, intersection, difference } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
-import type { Decisions, TasksOf } from "./decisions.js";
-import { placeWork } from "./place.js";
-import { replaceWaiting, requeue } from "./queue.js";
-import { type JobState, newParcelId, type State, type Waiting, type WorkerState } from "./state.js";
+import type { Decisions, AttemptRange } from "./decisions.js";
+import { placeWork } from "./placement.js";
+import { replaceWaiting, reindexJob } from "./job-queue.js";
+import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
 /** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
 export function onCancel(state: State, out: Decisions, id: JobId, ranges: Ranges, reason?: string): void {
   if (!state.jobs.has(id)) return;
   out.writes.push({ op: "cancel", job: id, ranges, ...(reason === undefined ? {} : { reason }) });
-  onCancelHeard(state, out, id, ranges);
+  onRemoteCancel(state, out, id, ranges);
 }
 
 /** The same, where another broker has stored it. */
-export function onCancelHeard(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
+export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: Ranges): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
-  job.cancels = union(job.cancels, within({ first: 0, last: job.job.count - 1 }, normalize(ranges)));
+  job.cancels = union(job.cancels, intersection({ first: 0, last: job.job.count - 1 }, normalize(ranges)));
   dropCancelled(state, out, job);
-  requeue(state, job);
+  reindexJob(state, job);
   for (const worker of workersOf(job)) cancelAt(state, out, worker, id);
   // A worker that was kept for it is free for others.
   placeWork(state, out, state.now);
@@ -29,31 +29,31 @@ export function onCancelHeard(state: State, out: Decisions, id: JobId, ranges: R
 export const workersOf = (job: JobState): Set<WorkerState> => new Set(Array.from(job.claims, (claim) => claim.worker));
 
 function dropCancelled(state: State, out: Decisions, job: JobState): void {
-  const carve = (waiting: Waiting): Waiting[] | undefined => {
-    const cancelled = countOf(within(waiting, job.cancels));
+  const carve = (waiting: WaitingRange): WaitingRange[] | undefined => {
+    const cancelled = countOf(intersection(waiting, job.cancels));
     if (cancelled === 0) return undefined;
     const { attempt, failures, crashes, notBefore, avoid } = waiting;
     const history = { attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
-    const pieces = without(waiting, job.cancels).map((range) => ({
+    const pieces = difference(waiting, job.cancels).map((range) => ({
       ...range,
       ...history,
-      id: newParcelId(state),
+      id: newTaskRangeId(state),
       job: job.id,
     }));
-    out.writes.push({ op: "replace", job: job.id, parcel: waiting.parcel, pieces, earlier: [], cancelled });
+    out.writes.push({ op: "replace", job: job.id, rangeId: waiting.rangeId, replacements: pieces, earlierAttempts: [], cancelled });
     return pieces.map(({ id, first, last }) => ({ parcel: id, first, last, ...history }));
   };
   replaceWaiting(
     job,
     [...job.waiting].flatMap((waiting) => carve(waiting) ?? [waiting]),
   );
-  for (const waiting of [...job.later]) {
+  for (const waiting of [...job.inBackoff]) {
     const pieces = carve(waiting);
     if (pieces === undefined) continue;
-    job.later.delete(waiting);
+    job.inBackoff.delete(waiting);
     for (const piece of pieces) {
-      job.later.add(piece);
-      state.timers.place({ at: piece.notBefore, kind: "retry", job, waiting: piece });
+      job.inBackoff.add(piece);
+      state.timers.upsert({ at: piece.notBefore, kind: "retry", job, waiting: piece });
     }
   }
 }
@@ -62,7 +62,7 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
 export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined || job.cancels.length === 0 || !worker.connected) return;
-  const tasks: TasksOf[] = [];
+  const tasks: AttemptRange[] = [];
   for (const claim of worker.claims.get(id) ?? []) {
     const indices = openTasks(claim).filter((index) => contains(job.cancels, index));
     for (const range of rangesOf(indices)) tasks.push({ job: id, attempt: claim.attempt, ...range });

@@ -1,16 +1,16 @@
 /** Claims: tasks at workers. Making them, finding them, and giving tasks back from them. */
 import type { TaskResult } from "../model/outcome.js";
 import { type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
-import type { Parcel } from "../model/store.js";
+import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, requeue } from "./queue.js";
+import { addWaiting, reindexJob } from "./job-queue.js";
 import { fitCount, occupy } from "./signature.js";
 import {
   type Claim,
-  firstReaching,
+  firstEndingAtOrAfter,
   GONE,
   type JobState,
-  newParcelId,
+  newTaskRangeId,
   type STARTED,
   type State,
   type TaskStates,
@@ -24,7 +24,7 @@ const FEW = 16;
 type ClaimShape = Pick<Claim, "parcel" | "first" | "last" | "attempt" | "failures" | "crashes">;
 
 /** Enter a claim into the tables, holding no room yet: all of it is stock until `place`d. */
-export function enterClaim(
+export function addClaim(
   state: State,
   worker: WorkerState,
   job: JobState,
@@ -37,7 +37,7 @@ export function enterClaim(
   if (tasks !== undefined) for (const task of tasks) if (task === GONE) open--;
   // Written out: this is made for every hand-out, and a spread takes several times as long.
   const claim: Claim = {
-    parcel: shape.parcel,
+    rangeId: shape.rangeId,
     job,
     worker,
     first: shape.first,
@@ -48,7 +48,7 @@ export function enterClaim(
     tasks: states,
     open,
     placed: 0,
-    stock: 0,
+    prefetched: 0,
     retracting: false,
     startedAt: undefined,
   };
@@ -56,61 +56,61 @@ export function enterClaim(
   if (beside === undefined) {
     worker.claims.set(job.id, [claim]);
   } else {
-    beside.splice(firstReaching(beside, claim.first), 0, claim);
+    beside.splice(firstEndingAtOrAfter(beside, claim.first), 0, claim);
   }
   job.claims.add(claim);
-  job.out += open;
-  worker.out += open;
-  addStock(state, claim, open);
+  job.assigned += open;
+  worker.assigned += open;
+  addPrefetched(state, claim, open);
   return claim;
 }
 
 /** Move as many tasks as fit, and no more than `most`, from stock into the worker's room. */
-export function placeFromStock(state: State, claim: Claim, most = claim.stock): void {
-  const count = Math.min(most, claim.stock, fitCount(claim.worker, claim.job.signature));
+export function placePrefetched(state: State, claim: Claim, most = claim.prefetched): void {
+  const count = Math.min(most, claim.prefetched, fitCount(claim.worker, claim.job.signature));
   if (count <= 0) return;
   occupy(claim.worker, claim.job.job.requirement.needs, count);
   claim.placed += count;
-  addStock(state, claim, -count);
+  addPrefetched(state, claim, -count);
 }
 
 /** All of the claim counts as stock; its room is not given back, the caller reckons that anew. */
-export function unplace(state: State, claim: Claim): void {
+export function unplaceAll(state: State, claim: Claim): void {
   const { placed } = claim;
   claim.placed = 0;
-  addStock(state, claim, placed);
+  addPrefetched(state, claim, placed);
 }
 
 /** After room came free: the stock handed out first takes it first. */
-export function promote(state: State, worker: WorkerState): void {
-  for (const claim of worker.stocked) {
+export function placeAllPrefetched(state: State, worker: WorkerState): void {
+  for (const claim of worker.prefetchedClaims) {
     if ((worker.free.slots ?? 0) <= worker.profile.reserveRequests) return;
-    placeFromStock(state, claim);
+    placePrefetched(state, claim);
   }
 }
 
-function addStock(state: State, claim: Claim, count: number): void {
+function addPrefetched(state: State, claim: Claim, count: number): void {
   const { worker } = claim;
-  claim.stock += count;
-  worker.stock += count;
-  if (claim.stock > 0) worker.stocked.add(claim);
-  else worker.stocked.delete(claim);
-  if (worker.stock > 0) state.stocked.add(worker);
-  else state.stocked.delete(worker);
+  claim.prefetched += count;
+  worker.prefetched += count;
+  if (claim.prefetched > 0) worker.prefetchedClaims.add(claim);
+  else worker.prefetchedClaims.delete(claim);
+  if (worker.prefetched > 0) state.workersWithPrefetched.add(worker);
+  else state.workersWithPrefetched.delete(worker);
 }
 
 /** One task leaves its claim. Which of the tasks hold room is the worker's affair: we only count. */
-export function leaveClaim(state: State, claim: Claim, index: number): void {
+export function removeFromClaim(state: State, claim: Claim, index: number): void {
   claim.tasks[index - claim.first] = GONE;
   claim.startedAt?.delete(index);
   claim.open--;
-  claim.job.out--;
-  claim.worker.out--;
+  claim.job.assigned--;
+  claim.worker.assigned--;
   if (claim.placed > 0) {
     claim.placed--;
     occupy(claim.worker, claim.job.job.requirement.needs, -1);
   } else {
-    addStock(state, claim, -1);
+    addPrefetched(state, claim, -1);
   }
   if (claim.open === 0) dropClaim(state, claim);
 }
@@ -120,14 +120,14 @@ export function dropClaim(state: State, claim: Claim): void {
   const { worker, job } = claim;
   if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed);
   claim.placed = 0;
-  addStock(state, claim, -claim.stock);
-  job.out -= claim.open;
-  worker.out -= claim.open;
+  addPrefetched(state, claim, -claim.prefetched);
+  job.assigned -= claim.open;
+  worker.assigned -= claim.open;
   claim.open = 0;
   job.claims.delete(claim);
   const beside = worker.claims.get(job.id);
   if (beside === undefined) return;
-  const at = firstReaching(beside, claim.first);
+  const at = firstEndingAtOrAfter(beside, claim.first);
   if (beside[at] === claim) beside.splice(at, 1);
   if (beside.length === 0) worker.claims.delete(job.id);
 }
@@ -142,48 +142,48 @@ export function openTasks(claim: Claim, state?: typeof STARTED | typeof UNSTARTE
 }
 
 /** Tasks on their way back to the line, with what this hand-out has cost them. */
-export interface Returning {
+export interface ReturnedTask {
   readonly index: number;
   readonly failures: number;
   readonly crashes: number;
   readonly notBefore: number;
 }
 
-export interface GiveBack {
-  readonly returning: readonly Returning[];
+export interface TaskReturn {
+  readonly returned: readonly ReturnedTask[];
   /** Tasks that leave unrun because they were cancelled. */
   readonly cancelled?: readonly number[];
   /** Ends of attempts that were not the last. */
-  readonly earlier?: readonly TaskResult[];
+  readonly earlierAttempts?: readonly TaskResult[];
   /** Prefer another worker next time. */
   readonly avoid?: boolean;
 }
 
 /** Take tasks out of a claim and let them wait again. What stays with the worker gets parcels of its own. */
-export function giveBack(state: State, out: Decisions, claim: Claim, back: GiveBack, now: number): void {
+export function returnToQueue(state: State, out: Decisions, claim: Claim, back: TaskReturn, now: number): void {
   const { job, worker } = claim;
   const cancelled = back.cancelled ?? [];
-  for (const { index } of back.returning) claim.tasks[index - claim.first] = GONE;
+  for (const { index } of back.returned) claim.tasks[index - claim.first] = GONE;
   for (const index of cancelled) claim.tasks[index - claim.first] = GONE;
   const kept = rangesOf(openTasks(claim));
   const base = { job: job.id, notBefore: 0 };
-  const stays: Parcel[] = kept.map((range) => ({
+  const stays: TaskRange[] = kept.map((range) => ({
     ...base,
     ...range,
-    id: newParcelId(state),
+    id: newTaskRangeId(state),
     attempt: claim.attempt,
     failures: claim.failures,
     crashes: claim.crashes,
     worker: worker.profile.id,
   }));
-  const goes: Parcel[] = [];
-  for (const { failures, crashes, notBefore, ranges } of groupAlike(back.returning)) {
+  const goes: TaskRange[] = [];
+  for (const { failures, crashes, notBefore, ranges } of groupByHistory(back.returned)) {
     for (const range of ranges) {
       const avoid = back.avoid === true ? { avoid: worker.profile.id } : {};
       goes.push({
         ...base,
         ...range,
-        id: newParcelId(state),
+        id: newTaskRangeId(state),
         attempt: claim.attempt,
         failures,
         crashes,
@@ -195,20 +195,20 @@ export function giveBack(state: State, out: Decisions, claim: Claim, back: GiveB
   out.writes.push({
     op: "replace",
     job: job.id,
-    parcel: claim.parcel,
-    pieces: [...stays, ...goes],
-    earlier: back.earlier ?? [],
+    rangeId: claim.rangeId,
+    replacements: [...stays, ...goes],
+    earlierAttempts: back.earlierAttempts ?? [],
     cancelled: cancelled.length,
   });
   dropClaim(state, claim);
   for (const piece of stays) {
     const states = claim.tasks.slice(piece.first - claim.first, piece.last - claim.first + 1);
-    const entered = enterClaim(state, worker, job, { ...piece, parcel: piece.id }, states);
+    const entered = addClaim(state, worker, job, { ...piece, rangeId: piece.id }, states);
     entered.startedAt = startedWithin(claim, piece);
-    placeFromStock(state, entered);
+    placePrefetched(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);
-  requeue(state, job);
+  reindexJob(state, job);
 }
 
 function startedWithin({ startedAt }: Claim, { first, last }: Range): Map<number, number> | undefined {
@@ -223,9 +223,9 @@ function startedWithin({ startedAt }: Claim, { first, last }: Range): Map<number
   return found;
 }
 
-function groupAlike(returning: readonly Returning[]): (Omit<Returning, "index"> & { readonly ranges: Ranges })[] {
-  const groups = new Map<string, { sample: Returning; indices: number[] }>();
-  for (const one of returning) {
+function groupByHistory(returned: readonly ReturnedTask[]): (Omit<ReturnedTask, "index"> & { readonly ranges: Ranges })[] {
+  const groups = new Map<string, { sample: ReturnedTask; indices: number[] }>();
+  for (const one of returned) {
     const key = `${one.failures} ${one.crashes} ${one.notBefore}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, { sample: one, indices: [one.index] });

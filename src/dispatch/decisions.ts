@@ -3,22 +3,22 @@
  * where the parcel they speak of was not lost; `calls` need no disk and go at once.
  */
 import type { ErrorCode } from "../base/errors.js";
-import type { Attempt, JobId, ParcelId, RequestId, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, TaskRangeId, RequestId, WorkerId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
 import type { Write } from "../model/store.js";
 
-export interface TasksOf extends Range {
+export interface AttemptRange extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
 }
 
 export type Send =
   /** Hand these tasks out. */
-  | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly parcel: ParcelId } & TasksOf)
+  | ({ readonly kind: "tasks"; readonly worker: WorkerId; readonly rangeId: TaskRangeId } & AttemptRange)
   /** Ask for unstarted ones back. */
-  | { readonly kind: "retract"; readonly worker: WorkerId; readonly tasks: readonly TasksOf[] }
+  | { readonly kind: "retract"; readonly worker: WorkerId; readonly tasks: readonly AttemptRange[] }
   /** Stop these, running or not. */
-  | { readonly kind: "cancel"; readonly worker: WorkerId; readonly tasks: readonly TasksOf[] };
+  | { readonly kind: "cancel"; readonly worker: WorkerId; readonly tasks: readonly AttemptRange[] };
 
 export type Call =
   | { readonly kind: "call"; readonly worker: WorkerId; readonly request: RequestId }

@@ -2,7 +2,7 @@
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
-import { livesLongEnough, mayUse } from "./reservation.js";
+import { hasTimeFor, mayUse } from "./reservation.js";
 import { canRun } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
@@ -26,21 +26,21 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   const { maxRunning } = job.job.limits;
   if (job.held) return "its job is held";
   if (job.blockedBy.size > 0) return `its job waits for job ${[...job.blockedBy].join(", ")}`;
-  for (const waiting of job.later) {
+  for (const waiting of job.inBackoff) {
     if (index < waiting.first || index > waiting.last) continue;
     return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
   }
   if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
-  if (maxRunning !== undefined && job.out >= maxRunning) return `its job may have ${maxRunning} tasks out, and has`;
+  if (maxRunning !== undefined && job.assigned >= maxRunning) return `its job may have ${maxRunning} tasks out, and has`;
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
     return `it needs more room than any worker has free; ${signature.reservation.profile.name} is kept for it`;
   }
-  const [fitting] = signature.fitting;
-  if (fitting !== undefined && !livesLongEnough(fitting, job, now))
+  const [fitting] = signature.available;
+  if (fitting !== undefined && !hasTimeFor(fitting, job, now))
     return `${fitting.profile.name} has room, but ends before the time limit of this task would be over`;
-  if (fitting?.standing === "suspended" && fitting.out > 0)
+  if (fitting?.standing === "suspended" && fitting.assigned > 0)
     return `${fitting.profile.name} has room, but has failed too often and gets one task at a time`;
   if (fitting !== undefined && !mayUse(state, fitting, job))
     return `${fitting.profile.name} has room, but keeps it for a wider task`;
@@ -56,12 +56,12 @@ function remarks(workers: Iterable<WorkerState>): string[] {
   const found: string[] = [];
   for (const { profile } of workers) {
     if (profile.remark !== undefined) found.push(`${profile.name} ${profile.remark}`);
-    if (found.length === MOST_REMARKS) break;
+    if (found.length === MAX_REMARKS) break;
   }
   return found;
 }
 
-const MOST_REMARKS = 3;
+const MAX_REMARKS = 3;
 
 const WHAT: Readonly<Record<TaskKind, string>> = {
   command: "a command like this one",

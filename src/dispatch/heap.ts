@@ -2,7 +2,7 @@
 export class IndexedHeap<T> {
   readonly #before: (a: T, b: T) => boolean;
   readonly #items: T[] = [];
-  readonly #places = new Map<T, number>();
+  readonly #positions = new Map<T, number>();
 
   constructor(before: (a: T, b: T) => boolean) {
     this.#before = before;
@@ -13,7 +13,7 @@ export class IndexedHeap<T> {
   }
 
   has(item: T): boolean {
-    return this.#places.has(item);
+    return this.#positions.has(item);
   }
 
   peek(): T | undefined {
@@ -21,15 +21,15 @@ export class IndexedHeap<T> {
   }
 
   /** The item that is on top once the top is gone. */
-  runnerUp(): T | undefined {
+  peekSecond(): T | undefined {
     const left = this.#items[1];
     const right = this.#items[2];
     return right !== undefined && this.#before(right, left as T) ? right : left;
   }
 
   /** Put an item in, or to its right place after what orders it has changed. */
-  place(item: T): void {
-    const at = this.#places.get(item);
+  upsert(item: T): void {
+    const at = this.#positions.get(item);
     if (at === undefined) {
       this.#items.push(item);
       this.#up(this.#items.length - 1, item);
@@ -39,9 +39,9 @@ export class IndexedHeap<T> {
   }
 
   remove(item: T): boolean {
-    const at = this.#places.get(item);
+    const at = this.#positions.get(item);
     if (at === undefined) return false;
-    this.#places.delete(item);
+    this.#positions.delete(item);
     const last = this.#items.pop();
     if (last !== undefined && last !== item) {
       this.#set(at, last);
@@ -63,7 +63,7 @@ export class IndexedHeap<T> {
 
   #set(at: number, item: T): void {
     this.#items[at] = item;
-    this.#places.set(item, at);
+    this.#positions.set(item, at);
   }
 
   #up(from: number, item: T): boolean {

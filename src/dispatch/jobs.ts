@@ -1,18 +1,18 @@
 /** The life of a job: added, granted more of its tasks, held, cancelled, ended. */
-import type { JobId, ParcelId } from "../model/ids.js";
-import type { After, Job, JobEnd } from "../model/job.js";
+import type { JobId, TaskRangeId } from "../model/ids.js";
+import type { Dependency, Job, JobEnd } from "../model/job.js";
 import { countOf } from "../model/ranges.js";
 import { kindOf } from "../model/recipe.js";
-import type { Held, Parcel, Progress } from "../model/store.js";
+import type { RecoveredState, TaskRange, Progress } from "../model/store.js";
 import { onCancel, workersOf } from "./cancel.js";
 import { dropClaim } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { Line } from "./line.js";
-import { placeWork, useRoom } from "./place.js";
-import { addWaiting, refill, relinquish, replaceWaiting, requeue } from "./queue.js";
+import { TaskQueue } from "./task-queue.js";
+import { placeWork, useFreeSlots } from "./placement.js";
+import { addWaiting, leaseMore, releaseIfNoWorker, replaceWaiting, reindexJob } from "./job-queue.js";
 import { signatureFor, type TaskTraits } from "./signature.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
-import { retractClaims } from "./stock.js";
+import { retractClaims } from "./prefetch.js";
 import { restoreClaim } from "./workers.js";
 
 type Demands = Pick<Job, "recipe" | "limits" | "requirement">;
@@ -26,7 +26,7 @@ export const signatureOfJob = (state: State, job: Demands): Signature =>
   signatureFor(state, job.requirement, traitsOf(job));
 
 /** How many ends of jobs are remembered. */
-const ENDS_KEPT = 10_000;
+const MAX_RECENT_ENDS = 10_000;
 
 /**
  * Take up what the store has kept. Workers that hold tasks have the grace period, from now, to come back. `ends` says how the
@@ -35,26 +35,26 @@ const ENDS_KEPT = 10_000;
 export function onOpened(
   state: State,
   out: Decisions,
-  held: Held,
+  recovered: RecoveredState,
   now: number,
   ends: ReadonlyMap<JobId, JobEnd> = new Map(),
 ): void {
   state.now = now;
-  for (const [job, end] of ends) state.ends.set(job, end);
-  for (const job of held.jobs) enterJob(state, job);
+  for (const [job, end] of ends) state.recentEnds.set(job, end);
+  for (const job of recovered.jobs) addJob(state, job);
   for (const job of state.jobs.values()) for (const { job: other } of job.job.after) waitFor(state, job, other);
-  for (const one of held.parcels) {
-    const job = state.jobs.get(one.parcel.job);
+  for (const one of recovered.taskRanges) {
+    const job = state.jobs.get(one.taskRange.job);
     if (job === undefined) continue;
-    if (one.parcel.worker === undefined) addWaiting(state, out, job, one.parcel, now);
+    if (one.taskRange.worker === undefined) addWaiting(state, out, job, one.taskRange, now);
     else restoreClaim(state, one, now);
   }
   for (const job of state.jobs.values()) {
-    requeue(state, job);
-    refill(state, out, job);
-    relinquish(state, out, job);
+    reindexJob(state, job);
+    leaseMore(state, out, job);
+    releaseIfNoWorker(state, out, job);
   }
-  for (const job of [...state.jobs.values()]) heedEnds(state, out, job);
+  for (const job of [...state.jobs.values()]) applyDependencyEnds(state, out, job);
 }
 
 /** A job was stored. `finished` are the jobs of its `after` that have ended as it wants. */
@@ -62,53 +62,53 @@ export function onJobAdded(
   state: State,
   out: Decisions,
   job: Job,
-  parcel: Parcel | undefined,
+  taskRange: TaskRange | undefined,
   finished: ReadonlySet<JobId>,
   now: number,
 ): void {
   state.now = now;
-  const entered = state.jobs.get(job.id) ?? enterJob(state, job);
+  const entered = state.jobs.get(job.id) ?? addJob(state, job);
   for (const { job: other } of job.after) if (!finished.has(other)) waitFor(state, entered, other);
-  if (parcel !== undefined) {
-    entered.more = parcel.last + 1 < job.count;
-    addWaiting(state, out, entered, parcel, now);
+  if (taskRange !== undefined) {
+    entered.mayLease = taskRange.last + 1 < job.count;
+    addWaiting(state, out, entered, taskRange, now);
   }
-  heedEnds(state, out, entered);
-  refill(state, out, entered);
+  applyDependencyEnds(state, out, entered);
+  leaseMore(state, out, entered);
   placeWork(state, out, now);
-  relinquish(state, out, entered);
+  releaseIfNoWorker(state, out, entered);
 }
 
 /** A job that it waits for may have ended, and not as wanted, while this one was on its way to the store. */
-function heedEnds(state: State, out: Decisions, job: JobState): void {
+function applyDependencyEnds(state: State, out: Decisions, job: JobState): void {
   for (const after of job.job.after) {
-    const end = state.ends.get(after.job);
-    if (end !== undefined && !isWanted(after, end)) cancelDependant(state, out, job, after.job, end);
+    const end = state.recentEnds.get(after.job);
+    if (end !== undefined && !isSatisfied(after, end)) cancelDependant(state, out, job, after.job, end);
   }
 }
 
-const isWanted = ({ any }: After, end: JobEnd): boolean => any || end === "succeeded";
+const isSatisfied = ({ any }: Dependency, end: JobEnd): boolean => any || end === "succeeded";
 
-function enterJob(state: State, job: Job): JobState {
+function addJob(state: State, job: Job): JobState {
   const entered: JobState = {
     id: job.id,
     job,
     signature: signatureOfJob(state, job),
     held: job.held,
     cancels: job.cancels,
-    waiting: new Line(),
+    waiting: new TaskQueue(),
     ready: 0,
-    later: new Set(),
-    out: 0,
+    inBackoff: new Set(),
+    assigned: 0,
     claims: new Set(),
-    more: job.cursor < job.count,
+    mayLease: job.cursor < job.count,
     leasing: false,
     served: 0,
     blockedBy: new Set(),
     failed: job.counters.failed,
   };
   state.jobs.set(job.id, entered);
-  state.ends.delete(job.id);
+  state.recentEnds.delete(job.id);
   state.priorities.set(job.priority, (state.priorities.get(job.priority) ?? 0) + 1);
   return entered;
 }
@@ -126,45 +126,45 @@ export function onGranted(
   state: State,
   out: Decisions,
   id: JobId,
-  parcels: readonly Parcel[],
-  more: boolean,
+  taskRanges: readonly TaskRange[],
+  mayLease: boolean,
   now: number,
 ): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
   job.leasing = false;
-  job.more = more;
-  for (const parcel of parcels) addWaiting(state, out, job, parcel, now);
-  requeue(state, job);
-  refill(state, out, job);
+  job.mayLease = mayLease;
+  for (const taskRange of taskRanges) addWaiting(state, out, job, taskRange, now);
+  reindexJob(state, job);
+  leaseMore(state, out, job);
   placeWork(state, out, now);
-  relinquish(state, out, job);
+  releaseIfNoWorker(state, out, job);
 }
 
 /** A hint that the store may have more of a job to grant: another broker died or gave back. */
-export function onMore(state: State, out: Decisions, id: JobId): void {
+export function onMayLease(state: State, out: Decisions, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
-  job.more = true;
-  refill(state, out, job);
+  job.mayLease = true;
+  leaseMore(state, out, job);
 }
 
 export function onHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
   if (!state.jobs.has(id)) return;
   out.writes.push({ op: "hold", job: id, held });
-  onHoldHeard(state, out, id, held, now);
+  onRemoteHold(state, out, id, held, now);
 }
 
 /** The same, where another broker has stored it. */
-export function onHoldHeard(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
+export function onRemoteHold(state: State, out: Decisions, id: JobId, held: boolean, now: number): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
   job.held = held;
-  requeue(state, job);
+  reindexJob(state, job);
   if (held) {
     for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(id) ?? []);
   } else {
-    refill(state, out, job);
+    leaseMore(state, out, job);
   }
   placeWork(state, out, now);
 }
@@ -194,14 +194,14 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
   const freed = workersOf(job);
   for (const claim of [...job.claims]) dropClaim(state, claim);
   replaceWaiting(job, []);
-  job.later.clear();
-  job.more = false;
+  job.inBackoff.clear();
+  job.mayLease = false;
   job.leasing = false;
-  requeue(state, job);
+  reindexJob(state, job);
   state.jobs.delete(job.id);
   rememberEnd(state, job.id, end);
   for (const other of job.blockedBy) state.waitingFor.get(other)?.delete(job);
-  for (const worker of freed) useRoom(state, out, worker);
+  for (const worker of freed) useFreeSlots(state, out, worker);
   const { priority } = job.job;
   const left = (state.priorities.get(priority) ?? 1) - 1;
   if (left > 0) {
@@ -216,16 +216,16 @@ function endJob(state: State, out: Decisions, job: JobState, end: JobEnd, now: n
 }
 
 function rememberEnd(state: State, id: JobId, end: JobEnd): void {
-  state.ends.set(id, end);
-  const [oldest] = state.ends.keys();
-  if (state.ends.size > ENDS_KEPT && oldest !== undefined) state.ends.delete(oldest);
+  state.recentEnds.set(id, end);
+  const [oldest] = state.recentEnds.keys();
+  if (state.recentEnds.size > MAX_RECENT_ENDS && oldest !== undefined) state.recentEnds.delete(oldest);
 }
 
 function dependencyEnded(state: State, out: Decisions, job: JobState, other: JobId, end: JobEnd): void {
   job.blockedBy.delete(other);
-  if (job.job.after.every((after) => after.job !== other || isWanted(after, end))) {
-    requeue(state, job);
-    refill(state, out, job);
+  if (job.job.after.every((after) => after.job !== other || isSatisfied(after, end))) {
+    reindexJob(state, job);
+    leaseMore(state, out, job);
   } else {
     cancelDependant(state, out, job, other, end);
   }
@@ -238,21 +238,21 @@ function cancelDependant(state: State, out: Decisions, job: JobState, other: Job
 }
 
 /** The store says that these parcels are another broker's now: forget them without a word. */
-export function onParcelLost(state: State, out: Decisions, lost: ReadonlySet<ParcelId>, now: number): void {
+export function onTaskRangesLost(state: State, out: Decisions, lost: ReadonlySet<TaskRangeId>, now: number): void {
   const freed = new Set<WorkerState>();
   for (const job of state.jobs.values()) {
     for (const claim of [...job.claims]) {
-      if (!lost.has(claim.parcel)) continue;
+      if (!lost.has(claim.rangeId)) continue;
       dropClaim(state, claim);
       freed.add(claim.worker);
     }
     replaceWaiting(
       job,
-      [...job.waiting].filter((waiting) => !lost.has(waiting.parcel)),
+      [...job.waiting].filter((waiting) => !lost.has(waiting.rangeId)),
     );
-    for (const waiting of job.later) if (lost.has(waiting.parcel)) job.later.delete(waiting);
-    requeue(state, job);
+    for (const waiting of job.inBackoff) if (lost.has(waiting.rangeId)) job.inBackoff.delete(waiting);
+    reindexJob(state, job);
   }
-  for (const worker of freed) useRoom(state, out, worker);
+  for (const worker of freed) useFreeSlots(state, out, worker);
   placeWork(state, out, now);
 }

@@ -1,11 +1,11 @@
 /** What a worker that joins says it holds, put right with what it is known to have. */
 import type { Attempt, JobId } from "../model/ids.js";
-import { type Range, rangesOf, without } from "../model/ranges.js";
-import type { Decisions, TasksOf } from "./decisions.js";
+import { type Range, rangesOf, difference } from "../model/ranges.js";
+import type { Decisions, AttemptRange } from "./decisions.js";
 import { loseClaim } from "./results.js";
 import { type Claim, claimsOf, claimsWithin, GONE, STARTED, type State, UNSTARTED, type WorkerState } from "./state.js";
 
-export interface Holding extends Range {
+export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: "stock" | "running" | "finished";
@@ -15,7 +15,7 @@ export interface Reconciled {
   /** Running or finished tasks that the worker goes on with. */
   readonly keep: readonly { readonly job: JobId; readonly index: number; readonly attempt: Attempt }[];
   /** Tasks that are no longer its own. */
-  readonly drop: readonly TasksOf[];
+  readonly drop: readonly AttemptRange[];
 }
 
 /** What it lists and does not have is to be dropped; what it has and does not list goes back to the line. */
@@ -23,14 +23,14 @@ export function reconcile(
   state: State,
   out: Decisions,
   worker: WorkerState,
-  held: readonly Holding[],
-  sameLife: boolean,
+  reported: readonly ReportedTasks[],
+  sameSession: boolean,
   now: number,
 ): Reconciled {
   const keep: { job: JobId; index: number; attempt: Attempt }[] = [];
-  const drop: TasksOf[] = [];
+  const drop: AttemptRange[] = [];
   const has = new Map<Claim, Set<number>>();
-  for (const { job, first, last, attempt, state: what } of held) {
+  for (const { job, first, last, attempt, state: what } of reported) {
     const known: number[] = [];
     for (const claim of claimsWithin(worker, job, { first, last })) {
       if (claim.attempt !== attempt) continue;
@@ -44,7 +44,7 @@ export function reconcile(
         if (what !== "stock") keep.push({ job, index, attempt });
       }
     }
-    for (const range of without({ first, last }, rangesOf(known))) drop.push({ job, attempt, ...range });
+    for (const range of difference({ first, last }, rangesOf(known))) drop.push({ job, attempt, ...range });
   }
   for (const claim of claimsOf(worker)) {
     const listed = has.get(claim);
@@ -54,7 +54,7 @@ export function reconcile(
       state,
       out,
       claim,
-      () => !sameLife,
+      () => !sameSession,
       now,
       (index) => listed?.has(index) !== true,
     );

@@ -7,8 +7,8 @@
 import type { RequestId, WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";
-import { fillWorker } from "./place.js";
-import { fitCount, markActivity, occupy, reindex, signatureFor } from "./signature.js";
+import { fillWorker } from "./placement.js";
+import { fitCount, updateActive, occupy, reindexWorker, signatureFor } from "./signature.js";
 import type { RequestState, Signature, State, WorkerState } from "./state.js";
 
 export interface Request {
@@ -19,34 +19,34 @@ export interface Request {
   readonly retry: boolean;
 }
 
-export function onRequest(state: State, out: Decisions, asked: Request): void {
-  const signature = signatureOf(state, asked.service, asked.pool);
+export function onRequest(state: State, out: Decisions, incoming: Request): void {
+  const signature = signatureOf(state, incoming.service, incoming.pool);
   const request: RequestState = {
-    id: asked.id,
-    service: asked.service,
+    id: incoming.id,
+    service: incoming.service,
     signature,
-    deadline: asked.deadline,
-    retry: asked.retry,
-    over: false,
+    deadline: incoming.deadline,
+    retry: incoming.retry,
+    ended: false,
   };
-  const worker = signature.fitting.peek();
+  const worker = signature.available.peek();
   if (worker === undefined && signature.requests.size >= state.settings.maxWaitingRequests) {
-    const why = `${signature.requests.size} requests wait for service ${asked.service} already`;
-    out.calls.push({ kind: "refuse", request: asked.id, code: "LABORO_QUEUE_FULL", why });
+    const why = `${signature.requests.size} requests wait for service ${incoming.service} already`;
+    out.calls.push({ kind: "refuse", request: incoming.id, code: "LABORO_QUEUE_FULL", why });
     return;
   }
-  request.timer = { at: asked.deadline, kind: "deadline", request };
-  state.timers.place(request.timer);
+  request.timer = { at: incoming.deadline, kind: "deadline", request };
+  state.timers.upsert(request.timer);
   state.requests.set(request.id, request);
   if (worker === undefined) enqueue(state, request);
-  else give(state, out, request, worker);
+  else assignRequest(state, out, request, worker);
 }
 
 const signatureOf = (state: State, service: string, pool: string = DEFAULT_POOL): Signature =>
   signatureFor(state, { pool, tags: [], service, needs: ONE_SLOT });
 
 /** Whether any worker here could answer, be it busy. */
-export const isServed = (state: State, service: string, pool: string): boolean =>
+export const isServiceOffered = (state: State, service: string, pool: string): boolean =>
   signatureOf(state, service, pool).capable.size > 0;
 
 /** The worker is done with a request. True where its asker still waits for the answer. */
@@ -54,28 +54,28 @@ export function onReply(state: State, out: Decisions, id: WorkerId, requestId: R
   const request = state.requests.get(requestId);
   const worker = state.workers.get(id);
   if (request === undefined || worker === undefined || request.worker !== worker) return false;
-  const wanted = !request.over;
+  const wanted = !request.ended;
   freeSlot(request, worker);
-  forget(state, request);
+  deleteRequest(state, request);
   fillWorker(state, out, worker, now);
   return wanted;
 }
 
 /** The asker no longer waits. */
-export function onForget(state: State, out: Decisions, requestId: RequestId): void {
+export function onRequestCancelled(state: State, out: Decisions, requestId: RequestId): void {
   const request = state.requests.get(requestId);
-  if (request !== undefined && !request.over) endFor(state, out, request);
+  if (request !== undefined && !request.ended) endRequest(state, out, request);
 }
 
 /** No answer came in time. */
 export function expire(state: State, out: Decisions, request: RequestState): void {
-  if (request.over) return;
-  const why = `service ${request.service}: ${whereItStood(request)} before the deadline`;
+  if (request.ended) return;
+  const why = `service ${request.service}: ${deadlineReason(request)} before the deadline`;
   out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_DEADLINE", why });
-  endFor(state, out, request);
+  endRequest(state, out, request);
 }
 
-function whereItStood({ worker, signature }: RequestState): string {
+function deadlineReason({ worker, signature }: RequestState): string {
   if (worker !== undefined) return `${worker.profile.name} did not answer`;
   return signature.capable.size === 0 ? "no worker offered it" : "no worker was free";
 }
@@ -84,23 +84,23 @@ function whereItStood({ worker, signature }: RequestState): string {
 export function loseRequests(state: State, out: Decisions, worker: WorkerState): void {
   for (const request of [...worker.requests]) {
     freeSlot(request, worker);
-    if (request.over) {
-      forget(state, request);
+    if (request.ended) {
+      deleteRequest(state, request);
     } else if (request.retry) {
       request.retry = false;
-      const other = request.signature.fitting.peek();
+      const other = request.signature.available.peek();
       if (other === undefined) enqueue(state, request);
-      else give(state, out, request, other);
+      else assignRequest(state, out, request, other);
     } else {
       const why = `${worker.profile.name} was lost while it had a request for ${request.service}`;
       out.calls.push({ kind: "refuse", request: request.id, code: "LABORO_WORKER_LOST", why });
-      forget(state, request);
+      deleteRequest(state, request);
     }
   }
 }
 
 /** Waiting requests for which this worker has room, oldest first. */
-export function giveRequests(state: State, out: Decisions, worker: WorkerState): void {
+export function assignRequestsTo(state: State, out: Decisions, worker: WorkerState): void {
   for (;;) {
     let oldest: RequestState | undefined;
     for (const signature of state.active) {
@@ -111,7 +111,7 @@ export function giveRequests(state: State, out: Decisions, worker: WorkerState):
     }
     if (oldest === undefined) return;
     dequeue(state, oldest);
-    give(state, out, oldest, worker);
+    assignRequest(state, out, oldest, worker);
   }
 }
 
@@ -119,30 +119,30 @@ export function giveRequests(state: State, out: Decisions, worker: WorkerState):
 export function placeRequests(state: State, out: Decisions): void {
   for (const signature of state.active) {
     for (let request = signature.requests.peek(); request !== undefined; request = signature.requests.peek()) {
-      const worker = signature.fitting.peek();
+      const worker = signature.available.peek();
       if (worker === undefined) break;
       dequeue(state, request);
-      give(state, out, request, worker);
+      assignRequest(state, out, request, worker);
     }
   }
 }
 
 function enqueue(state: State, request: RequestState): void {
-  request.signature.requests.place(request);
-  markActivity(state, request.signature);
+  request.signature.requests.upsert(request);
+  updateActive(state, request.signature);
 }
 
 function dequeue(state: State, request: RequestState): void {
   request.signature.requests.remove(request);
-  markActivity(state, request.signature);
+  updateActive(state, request.signature);
 }
 
-function give(state: State, out: Decisions, request: RequestState, worker: WorkerState): void {
+function assignRequest(state: State, out: Decisions, request: RequestState, worker: WorkerState): void {
   request.worker = worker;
   worker.requests.add(request);
   occupy(worker, ONE_SLOT, 1);
   worker.lastUse = ++state.uses;
-  reindex(worker);
+  reindexWorker(worker);
   out.calls.push({ kind: "call", worker: worker.profile.id, request: request.id });
 }
 
@@ -150,21 +150,21 @@ function freeSlot(request: RequestState, worker: WorkerState): void {
   worker.requests.delete(request);
   delete request.worker;
   occupy(worker, ONE_SLOT, -1);
-  reindex(worker);
+  reindexWorker(worker);
 }
 
-function endFor(state: State, out: Decisions, request: RequestState): void {
-  request.over = true;
+function endRequest(state: State, out: Decisions, request: RequestState): void {
+  request.ended = true;
   if (request.timer !== undefined) state.timers.remove(request.timer);
   if (request.worker !== undefined) {
     out.calls.push({ kind: "uncall", worker: request.worker.profile.id, request: request.id });
     return;
   }
   dequeue(state, request);
-  forget(state, request);
+  deleteRequest(state, request);
 }
 
-function forget(state: State, request: RequestState): void {
+function deleteRequest(state: State, request: RequestState): void {
   if (request.timer !== undefined) state.timers.remove(request.timer);
   state.requests.delete(request.id);
 }

@@ -9,26 +9,26 @@
  */
 import type { JobState, Signature, State, WorkerState } from "./state.js";
 
-export function reserveRoom(state: State, job: JobState): void {
+export function reserveWorker(state: State, job: JobState): void {
   const { signature } = job;
-  if (!signature.wide || signature.reservation !== undefined || signature.fitting.size > 0) return;
-  const worker = roomiestFree(signature);
+  if (!signature.wide || signature.reservation !== undefined || signature.available.size > 0) return;
+  const worker = mostFreeWorker(signature);
   if (worker === undefined || !itsTurn(state, job, worker)) return;
   signature.reservation = worker;
   worker.reservedFor = signature;
 }
 
 /** The capable worker with most free slots that is not kept for another signature, nor on probation. */
-function roomiestFree({ roomiest }: Signature): WorkerState | undefined {
+function mostFreeWorker({ byFreeSlots }: Signature): WorkerState | undefined {
   const passed: WorkerState[] = [];
-  let worker = roomiest.peek();
+  let worker = byFreeSlots.peek();
   // At most one worker a signature is kept back, so few are passed over here.
   while (worker !== undefined && (worker.reservedFor !== undefined || worker.standing !== "good")) {
     passed.push(worker);
-    roomiest.remove(worker);
-    worker = roomiest.peek();
+    byFreeSlots.remove(worker);
+    worker = byFreeSlots.peek();
   }
-  for (const one of passed) roomiest.place(one);
+  for (const one of passed) byFreeSlots.upsert(one);
   return worker;
 }
 
@@ -44,8 +44,8 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
 
 /** Whether a worker with room can take a task of this job: it lives long enough, is not kept for a wider one, and not on probation. */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
-  if (worker.standing === "suspended" && worker.out > 0) return false;
-  if (!livesLongEnough(worker, job, state.now)) return false;
+  if (worker.standing === "suspended" && worker.assigned > 0) return false;
+  if (!hasTimeFor(worker, job, state.now)) return false;
   const reserved = worker.reservedFor;
   const next = reserved?.jobs.peek();
   if (next === undefined || reserved === job.signature) return true;
@@ -53,8 +53,8 @@ export function mayUse(state: State, worker: WorkerState, job: JobState): boolea
 }
 
 /** A worker that will end takes no task whose time limit reaches beyond that. */
-export function livesLongEnough({ profile }: WorkerState, { signature }: JobState, now: number): boolean {
-  return profile.until === undefined || now + (signature.timeLimitMs ?? 0) <= profile.until;
+export function hasTimeFor({ profile }: WorkerState, { signature }: JobState, now: number): boolean {
+  return profile.leavesAt === undefined || now + (signature.timeLimitMs ?? 0) <= profile.leavesAt;
 }
 
 /** The worker is anyone's again; the next `placeWork` looks at it. */
@@ -62,5 +62,5 @@ export function unreserve(state: State, signature: Signature): void {
   if (signature.reservation === undefined) return;
   delete signature.reservation.reservedFor;
   delete signature.reservation;
-  state.unsettled = true;
+  state.needsPlacement = true;
 }

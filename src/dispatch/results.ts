@@ -2,12 +2,12 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
-import { giveBack, leaveClaim, type Returning } from "./claims.js";
-import type { Decisions, TasksOf } from "./decisions.js";
-import { fillWorker, placeWork, useRoom } from "./place.js";
-import { requeue } from "./queue.js";
-import { refund } from "./share.js";
-import { reindex } from "./signature.js";
+import { returnToQueue, removeFromClaim, type ReturnedTask } from "./claims.js";
+import type { Decisions, AttemptRange } from "./decisions.js";
+import { fillWorker, placeWork, useFreeSlots } from "./placement.js";
+import { reindexJob } from "./job-queue.js";
+import { refund } from "./fair-share.js";
+import { reindexWorker } from "./signature.js";
 import { countResults } from "./standing.js";
 import {
   type Claim,
@@ -20,7 +20,7 @@ import {
   type State,
   type WorkerState,
 } from "./state.js";
-import { measure, measureJob } from "./stock.js";
+import { measureRate, updateMeanDuration } from "./prefetch.js";
 
 export interface Done extends Outcome {
   readonly job: JobId;
@@ -29,15 +29,15 @@ export interface Done extends Outcome {
 }
 
 /** What one claim's share of a report comes to. */
-interface Tally {
+interface ClaimResults {
   readonly results: TaskResult[];
-  readonly returning: Returning[];
-  readonly earlier: TaskResult[];
+  readonly returned: ReturnedTask[];
+  readonly earlierAttempts: TaskResult[];
   /** How long they took, together. */
-  lengths: number;
+  totalMs: number;
 }
 
-const newTally = (): Tally => ({ results: [], returning: [], earlier: [], lengths: 0 });
+const newClaimResults = (): ClaimResults => ({ results: [], returned: [], earlierAttempts: [], totalMs: 0 });
 
 export function onStarted(
   state: State,
@@ -61,11 +61,11 @@ export function onStarted(
 export function onDone(state: State, out: Decisions, id: WorkerId, done: readonly Done[], now: number): number {
   const worker = state.workers.get(id);
   if (worker === undefined) return done.length;
-  const tallies = new Map<Claim, Tally>();
-  const ends: boolean[] = [];
+  const resultsByClaim = new Map<Claim, ClaimResults>();
+  const successes: boolean[] = [];
   let stale = 0;
   let last: Claim | undefined;
-  let tally = newTally();
+  let claimResults = newClaimResults();
   for (const one of done) {
     const claim = claimOf(worker, one.job, one.index);
     if (claim === undefined || claim.attempt !== one.attempt) {
@@ -74,23 +74,23 @@ export function onDone(state: State, out: Decisions, id: WorkerId, done: readonl
     }
     // Results of one claim mostly come together.
     if (claim !== last) {
-      tally = tallies.get(claim) ?? newTally();
-      tallies.set(claim, tally);
+      claimResults = resultsByClaim.get(claim) ?? newClaimResults();
+      resultsByClaim.set(claim, claimResults);
       last = claim;
     }
-    tally.lengths += one.ended - one.started;
-    if (!contains(claim.job.cancels, one.index)) ends.push(succeeded(one));
-    judge(state, claim, one, tally, now);
+    claimResults.totalMs += one.ended - one.started;
+    if (!contains(claim.job.cancels, one.index)) successes.push(succeeded(one));
+    classify(state, claim, one, claimResults, now);
   }
-  measureJobs(tallies);
-  measure(worker, done.length - stale, now);
-  recordTallies(state, out, tallies, now);
-  countResults(state, out, worker, ends);
+  updateMeanDurations(resultsByClaim);
+  measureRate(worker, done.length - stale, now);
+  recordResults(state, out, resultsByClaim, now);
+  countResults(state, out, worker, successes);
   fillWorker(state, out, worker, now);
   return stale;
 }
 
-function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number): void {
+function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResults, now: number): void {
   const { job } = claim;
   const cancelled = contains(job.cancels, one.index);
   const good = succeeded(one);
@@ -101,7 +101,7 @@ function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number)
     worker: claim.worker.profile.name,
     started: one.started,
     ended: one.ended,
-    outputEnd: one.outputEnd,
+    outputBytes: one.outputBytes,
   };
   if (one.code !== undefined) result.code = one.code;
   if (one.signal !== undefined) result.signal = one.signal;
@@ -111,61 +111,61 @@ function judge(state: State, claim: Claim, one: Done, tally: Tally, now: number)
     const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
     const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
     const failures = claim.failures + 1;
-    tally.returning.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
-    tally.earlier.push(result);
+    claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
+    claimResults.earlierAttempts.push(result);
     // Marked at once, so that the same end reported twice counts once.
     claim.tasks[one.index - claim.first] = GONE;
   } else {
-    tally.results.push(result);
-    leaveClaim(state, claim, one.index);
+    claimResults.results.push(result);
+    removeFromClaim(state, claim, one.index);
   }
 }
 
-function measureJobs(tallies: ReadonlyMap<Claim, Tally>): void {
+function updateMeanDurations(resultsByClaim: ReadonlyMap<Claim, ClaimResults>): void {
   const sums = new Map<JobState, { length: number; count: number }>();
-  for (const [{ job }, { lengths, results, returning }] of tallies) {
+  for (const [{ job }, { totalMs, results, returned }] of resultsByClaim) {
     const sum = sums.get(job) ?? { length: 0, count: 0 };
-    sum.length += lengths;
-    sum.count += results.length + returning.length;
+    sum.length += totalMs;
+    sum.count += results.length + returned.length;
     sums.set(job, sum);
   }
-  for (const [job, { length, count }] of sums) measureJob(job, length / count);
+  for (const [job, { length, count }] of sums) updateMeanDuration(job, length / count);
 }
 
-function recordTallies(state: State, out: Decisions, tallies: ReadonlyMap<Claim, Tally>, now: number): void {
-  for (const [claim, { results, returning, earlier }] of tallies) {
+function recordResults(state: State, out: Decisions, resultsByClaim: ReadonlyMap<Claim, ClaimResults>, now: number): void {
+  for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
     if (results.length > 0) {
       const empty = claim.open === 0;
-      out.writes.push({ op: "settle", job: claim.job.id, parcel: claim.parcel, results, empty });
+      out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty });
     }
-    if (returning.length > 0) giveBack(state, out, claim, { returning, earlier, avoid: true }, now);
-    requeue(state, claim.job);
+    if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
+    reindexJob(state, claim.job);
   }
 }
 
 /** Tasks come back unstarted: asked for, refused, or left behind at an orderly stop. They have cost nothing. */
-export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly TasksOf[], now: number): void {
+export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly AttemptRange[], now: number): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
   for (const claim of claimsOf(worker)) claim.retracting = false;
   for (const [claim, indices] of byClaim(worker, tasks)) {
-    const returning: Returning[] = [];
+    const returned: ReturnedTask[] = [];
     const cancelled: number[] = [];
     for (const index of indices) {
       if (contains(claim.job.cancels, index)) cancelled.push(index);
-      else returning.push({ index, failures: claim.failures, crashes: claim.crashes, notBefore: 0 });
+      else returned.push({ index, failures: claim.failures, crashes: claim.crashes, notBefore: 0 });
     }
-    refund(claim.job, returning.length);
-    giveBack(state, out, claim, { returning, cancelled }, now);
+    refund(claim.job, returned.length);
+    returnToQueue(state, out, claim, { returned, cancelled }, now);
   }
-  useRoom(state, out, worker);
+  useFreeSlots(state, out, worker);
   // Not `fillWorker`: it would take into stock again what was asked back for another worker.
   placeWork(state, out, now);
-  if (worker.out === 0) worker.windowStart = -1;
+  if (worker.assigned === 0) worker.rateWindowStart = -1;
 }
 
 /** Those of these tasks that the worker has, by the claim they are in. */
-function byClaim(worker: WorkerState, tasks: readonly TasksOf[]): Map<Claim, number[]> {
+function byClaim(worker: WorkerState, tasks: readonly AttemptRange[]): Map<Claim, number[]> {
   const found = new Map<Claim, number[]>();
   for (const { job, first, last, attempt } of tasks) {
     for (const claim of claimsWithin(worker, job, { first, last })) {
@@ -197,7 +197,7 @@ export function loseClaim(
 ): void {
   const { job, worker } = claim;
   const { crashLimit } = job.job.limits;
-  const returning: Returning[] = [];
+  const returned: ReturnedTask[] = [];
   const cancelled: number[] = [];
   const results: TaskResult[] = [];
   for (let i = 0; i < claim.tasks.length; i++) {
@@ -208,15 +208,15 @@ export function loseClaim(
     const crashes = claim.crashes + (counts ? 1 : 0);
     if (contains(job.cancels, index)) cancelled.push(index);
     else if (counts && crashLimit > 0 && crashes >= crashLimit) results.push(lostResult(claim, index, crashes, now));
-    else returning.push({ index, failures: claim.failures, crashes, notBefore: 0 });
+    else returned.push({ index, failures: claim.failures, crashes, notBefore: 0 });
   }
-  for (const { index } of results) leaveClaim(state, claim, index);
+  for (const { index } of results) removeFromClaim(state, claim, index);
   if (results.length > 0) {
-    out.writes.push({ op: "settle", job: job.id, parcel: claim.parcel, results, empty: claim.open === 0 });
+    out.writes.push({ op: "settle", job: job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
   }
-  if (returning.length + cancelled.length > 0) giveBack(state, out, claim, { returning, cancelled }, now);
-  requeue(state, job);
-  reindex(worker);
+  if (returned.length + cancelled.length > 0) returnToQueue(state, out, claim, { returned, cancelled }, now);
+  reindexJob(state, job);
+  reindexWorker(worker);
 }
 
 function lostResult(claim: Claim, index: number, crashes: number, now: number): TaskResult {
@@ -227,7 +227,7 @@ function lostResult(claim: Claim, index: number, crashes: number, now: number): 
     worker: claim.worker.profile.name,
     started: now,
     ended: now,
-    outputEnd: 0,
+    outputBytes: 0,
     error: `${crashes} workers were lost while they ran this task`,
   };
 }

@@ -5,13 +5,13 @@ export interface Settings {
   /** Requests that may wait for one service. */
   readonly maxWaitingRequests: number;
   /** Tasks granted to this broker at a time. */
-  readonly leaseBlock: number;
+  readonly maxLeaseTasks: number;
   /** The stock of a worker: so much of its measured rate… */
-  readonly stockMs: number;
+  readonly prefetchMs: number;
   /** …but never more tasks than this, … */
-  readonly maxStock: number;
+  readonly maxPrefetch: number;
   /** …and none of a job whose tasks take longer than this. */
-  readonly stockTaskMs: number;
+  readonly maxPrefetchTaskMs: number;
   /** The first wait before a retry; doubles with each failure. */
   readonly retryBackoffMs: number;
   readonly maxRetryBackoffMs: number;
@@ -22,10 +22,10 @@ export interface Settings {
 export const DEFAULT_SETTINGS: Settings = {
   graceMs: 30_000,
   maxWaitingRequests: 10_000,
-  leaseBlock: 16_384,
-  stockMs: 50,
-  maxStock: 8_192,
-  stockTaskMs: 1_000,
+  maxLeaseTasks: 16_384,
+  prefetchMs: 50,
+  maxPrefetch: 8_192,
+  maxPrefetchTaskMs: 1_000,
   retryBackoffMs: 1_000,
   maxRetryBackoffMs: 60_000,
   standing: false,

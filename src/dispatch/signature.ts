@@ -3,10 +3,10 @@
  * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
-import type { Amounts, Requirement, TaskKind } from "../model/recipe.js";
+import type { Resources, Requirement, TaskKind } from "../model/recipe.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import { adoptLevels } from "./share.js";
+import { copyShareLevels } from "./fair-share.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
@@ -23,7 +23,7 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
   const key = keyOf(requirement, tasks);
   const known = state.signatures.get(key);
   if (known !== undefined) return known;
-  if (state.signatures.size >= MAX_IDLE_SIGNATURES) forgetIdle(state);
+  if (state.signatures.size >= MAX_IDLE_SIGNATURES) removeIdleSignatures(state);
   const signature: Signature = {
     key,
     requirement,
@@ -33,10 +33,10 @@ export function signatureFor(state: State, requirement: Requirement, tasks?: Tas
     jobs: new IndexedHeap(goesBefore),
     requests: new IndexedHeap((a, b) => a.id < b.id),
     capable: new Set(),
-    fitting: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
-    roomiest: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
-    hungry: new IndexedHeap(goesBefore),
-    levels: new Map(),
+    available: new IndexedHeap((a, b) => a.lastUse < b.lastUse),
+    byFreeSlots: new IndexedHeap((a, b) => freeSlots(a) > freeSlots(b)),
+    needsLease: new IndexedHeap(goesBefore),
+    shareLevels: new Map(),
   };
   state.signatures.set(key, signature);
   for (const worker of state.workers.values()) {
@@ -56,7 +56,7 @@ function keyOf(requirement: Requirement, tasks: TaskTraits | undefined): string 
   return JSON.stringify([requirement.pool, tags, requirement.service ?? null, needs, kind, timeLimitMs ?? null]);
 }
 
-const isWide = (needs: Amounts): boolean =>
+const isWide = (needs: Resources): boolean =>
   needs.slots > 1 || Object.entries(needs).some(([name, amount]) => name !== "slots" && amount > 0);
 
 /** Priority, then the smaller share of the slots so far, then age. */
@@ -77,39 +77,39 @@ export function isCapable(worker: WorkerState, signature: Signature): boolean {
   if (service !== undefined && !profile.services.includes(service)) return false;
   if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;
   for (const tag of tags) if (!profile.tags.includes(tag)) return false;
-  const kept = signature.forRequests ? 0 : profile.reserveRequests;
+  const reserved = signature.forRequests ? 0 : profile.reserveRequests;
   for (const name in needs) {
-    const room = (profile.total[name] ?? 0) - (name === "slots" ? kept : 0);
-    if ((needs[name] ?? 0) > room) return false;
+    const capacity = (profile.total[name] ?? 0) - (name === "slots" ? reserved : 0);
+    if ((needs[name] ?? 0) > capacity) return false;
   }
   return true;
 }
 
-export const canRun = ({ runs }: WorkerState["profile"], kind: TaskKind): boolean =>
-  runs === undefined || runs.includes(kind) || (kind === "numbered" && runs.includes("command"));
+export const canRun = ({ taskKinds }: WorkerState["profile"], kind: TaskKind): boolean =>
+  taskKinds === undefined || taskKinds.includes(kind) || (kind === "numbered" && taskKinds.includes("command"));
 
 /** How many pieces of this kind fit into the worker's free room. */
 export const fitCount = (worker: WorkerState, signature: Signature): number => countIn(worker.free, worker, signature);
 
 /** How many fit where the worker has nothing else. */
-export const wholeCount = (worker: WorkerState, signature: Signature): number =>
+export const maxFitCount = (worker: WorkerState, signature: Signature): number =>
   countIn(worker.profile.total, worker, signature);
 
 function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, signature: Signature): number {
   const { needs } = signature.requirement;
-  const kept = signature.forRequests ? 0 : worker.profile.reserveRequests;
+  const reserved = signature.forRequests ? 0 : worker.profile.reserveRequests;
   let count = Number.POSITIVE_INFINITY;
   for (const name in needs) {
     const need = needs[name] ?? 0;
     if (need === 0) continue;
-    const room = (free[name] ?? 0) - (name === "slots" ? kept : 0);
+    const freeAmount = (free[name] ?? 0) - (name === "slots" ? reserved : 0);
     // The small addition undoes 0.3 / 0.1 = 2.9999999999999996.
-    count = Math.min(count, Math.floor(room / need + 1e-9));
+    count = Math.min(count, Math.floor(freeAmount / need + 1e-9));
   }
   return Math.max(0, count);
 }
 
-export function occupy(worker: WorkerState, needs: Amounts, times: number): void {
+export function occupy(worker: WorkerState, needs: Resources, times: number): void {
   for (const name in needs) {
     const free = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
     // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
@@ -118,38 +118,38 @@ export function occupy(worker: WorkerState, needs: Amounts, times: number): void
 }
 
 /** After its free room, its last use or its connection changed: put the worker in the right places. */
-export function reindex(worker: WorkerState): void {
-  for (const signature of worker.capableOf) reindexFor(worker, signature);
+export function reindexWorker(worker: WorkerState): void {
+  for (const signature of worker.capableOf) reindexWorkerIn(worker, signature);
 }
 
-function reindexFor(worker: WorkerState, signature: Signature): void {
-  if (fitCount(worker, signature) > 0) signature.fitting.place(worker);
-  else signature.fitting.remove(worker);
-  if (signature.wide) signature.roomiest.place(worker);
+function reindexWorkerIn(worker: WorkerState, signature: Signature): void {
+  if (fitCount(worker, signature) > 0) signature.available.upsert(worker);
+  else signature.available.remove(worker);
+  if (signature.wide) signature.byFreeSlots.upsert(worker);
 }
 
 /** After what the worker offers changed: find its signatures anew. */
-export function reenlist(state: State, worker: WorkerState): void {
+export function updateSignatures(state: State, worker: WorkerState): void {
   for (const signature of state.signatures.values()) {
     if (isCapable(worker, signature)) joinSignature(worker, signature);
     else leaveSignature(state, worker, signature);
-    markActivity(state, signature);
+    updateActive(state, signature);
   }
 }
 
 function joinSignature(worker: WorkerState, signature: Signature): void {
-  if (signature.capable.size === 0) adoptLevels(signature, worker);
+  if (signature.capable.size === 0) copyShareLevels(signature, worker);
   worker.capableOf.add(signature);
   signature.capable.add(worker);
   signature.capacity = undefined;
-  reindexFor(worker, signature);
+  reindexWorkerIn(worker, signature);
 }
 
 /** Take the worker out of every index: it is away, drained or gone. */
-export function delist(state: State, worker: WorkerState): void {
+export function leaveSignatures(state: State, worker: WorkerState): void {
   for (const signature of worker.capableOf) {
     leaveSignature(state, worker, signature);
-    markActivity(state, signature);
+    updateActive(state, signature);
   }
 }
 
@@ -157,13 +157,13 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
   worker.capableOf.delete(signature);
   signature.capable.delete(worker);
   signature.capacity = undefined;
-  signature.fitting.remove(worker);
-  signature.roomiest.remove(worker);
+  signature.available.remove(worker);
+  signature.byFreeSlots.remove(worker);
   if (signature.reservation === worker) unreserve(state, signature);
 }
 
 /** Keep `active` true after a signature's jobs, requests or workers changed. */
-export function markActivity(state: State, signature: Signature): void {
+export function updateActive(state: State, signature: Signature): void {
   const waits = signature.jobs.size > 0 || signature.requests.size > 0;
   // Work that nobody here can do does not slow down the picks of others.
   if (waits && signature.capable.size > 0) {
@@ -174,7 +174,7 @@ export function markActivity(state: State, signature: Signature): void {
   }
 }
 
-function forgetIdle(state: State): void {
+function removeIdleSignatures(state: State): void {
   const inUse = new Set<Signature>();
   for (const job of state.jobs.values()) inUse.add(job.signature);
   for (const request of state.requests.values()) inUse.add(request.signature);

@@ -2,18 +2,18 @@
  * All that the heart knows, and nothing that it does. The functions of this folder change it; none of them reads a clock,
  * draws a random number or touches a socket.
  */
-import type { Attempt, JobId, ParcelId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, TaskRangeId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
 import type { Range, Ranges } from "../model/ranges.js";
-import type { Amounts, Requirement, TaskKind } from "../model/recipe.js";
+import type { Resources, Requirement, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../model/store.js";
 import { IndexedHeap } from "./heap.js";
-import type { Line } from "./line.js";
+import type { TaskQueue } from "./task-queue.js";
 import type { Settings } from "./settings.js";
 
 /** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
-export interface Waiting {
-  readonly parcel: ParcelId;
+export interface WaitingRange {
+  readonly rangeId: TaskRangeId;
   first: number;
   readonly last: number;
   readonly attempt: Attempt;
@@ -30,15 +30,15 @@ export interface JobState {
   held: boolean;
   cancels: Ranges;
   /** Ready to be handed out. */
-  readonly waiting: Line;
+  readonly waiting: TaskQueue;
   ready: number;
   /** In backoff. */
-  readonly later: Set<Waiting>;
+  readonly inBackoff: Set<WaitingRange>;
   /** At workers, running or in stock. */
-  out: number;
+  assigned: number;
   readonly claims: Set<Claim>;
   /** The store may have more tasks of it to grant. */
-  more: boolean;
+  mayLease: boolean;
   leasing: boolean;
   /** Slots given to this job so far, on the scale that its rivals of equal priority share (share.ts). */
   served: number;
@@ -58,7 +58,7 @@ export type TaskStates = Uint8Array | number[];
 
 /** Tasks handed to one worker in one piece: a parcel of the store. */
 export interface Claim {
-  readonly parcel: ParcelId;
+  readonly rangeId: TaskRangeId;
   readonly job: JobState;
   readonly worker: WorkerState;
   readonly first: number;
@@ -73,7 +73,7 @@ export interface Claim {
   /** Those that hold their share of the worker's room. */
   placed: number;
   /** Those beyond it. */
-  stock: number;
+  prefetched: number;
   /** RETRACT was sent and not yet answered. */
   retracting: boolean;
   /** When tasks of it were started, by index, as far as it was heard; made when the first one is. */
@@ -83,7 +83,7 @@ export interface Claim {
 export type Standing = "good" | "suspended" | "banned";
 
 /** What a worker has done, and how it stands for it (standing.ts). */
-export interface Figures {
+export interface StandingRecord {
   readonly results: number;
   readonly succeeded: number;
   /** The last ten, the latest last: `+` or `-`. */
@@ -101,16 +101,16 @@ export interface WorkerProfile {
   readonly pool: string;
   readonly tags: readonly string[];
   readonly services: readonly string[];
-  readonly total: Amounts;
+  readonly total: Resources;
   readonly reserveRequests: number;
   /** Its protocol lets it come back to what it was doing. */
   readonly resumable: boolean;
   /** It may hold tasks beyond its free slots. */
-  readonly stocks: boolean;
+  readonly canPrefetch: boolean;
   /** When it will leave, by the broker's clock. */
-  readonly until?: number;
+  readonly leavesAt?: number;
   /** The kinds of task that it can run; all if absent. */
-  readonly runs?: readonly TaskKind[];
+  readonly taskKinds?: readonly TaskKind[];
   /** How long it may be away, where that is not the broker's usual. */
   readonly graceMs?: number;
   /** Where it connects from. */
@@ -129,21 +129,21 @@ export interface WorkerState {
   /** Rises with each use; below 0, in order of joining, for one that was never used. */
   lastUse: number;
   /** The share of the job that it served last, by priority. */
-  readonly levels: Map<number, number>;
+  readonly shareLevels: Map<number, number>;
   /** Sorted by job and first index, disjoint within a job. */
   readonly claims: Map<JobId, Claim[]>;
   /** Claims with stock, in the order they were handed out. */
-  readonly stocked: Set<Claim>;
-  stock: number;
-  out: number;
+  readonly prefetchedClaims: Set<Claim>;
+  prefetched: number;
+  assigned: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
   /** A wide task waits for this worker to have room. */
   reservedFor?: Signature;
   /** Tasks per millisecond while it was busy. */
   rate: number;
-  windowStart: number;
-  windowCount: number;
+  rateWindowStart: number;
+  rateWindowCount: number;
   grace?: Timer;
 }
 
@@ -165,19 +165,19 @@ export interface Signature {
   /** Workers whose whole room suffices. */
   readonly capable: Set<WorkerState>;
   /** Those with room for one now, least recently used on top. */
-  readonly fitting: IndexedHeap<WorkerState>;
+  readonly available: IndexedHeap<WorkerState>;
   /** The capable ones, most free slots on top; kept for wide signatures only. */
-  readonly roomiest: IndexedHeap<WorkerState>;
+  readonly byFreeSlots: IndexedHeap<WorkerState>;
   /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (forage.ts). */
-  readonly hungry: IndexedHeap<JobState>;
+  readonly needsLease: IndexedHeap<JobState>;
   /** The one for which some were asked last. */
-  foraging?: JobState;
+  lastLeasedJob?: JobState;
   /** Tasks that the capable ones could have at once; absent until it is asked for. */
   capacity?: number | undefined;
   /** The worker that is kept for the next task. */
   reservation?: WorkerState;
   /** Where a job that begins to wait begins in the order, by priority. */
-  readonly levels: Map<number, number>;
+  readonly shareLevels: Map<number, number>;
 }
 
 export interface RequestState {
@@ -190,12 +190,12 @@ export interface RequestState {
   worker?: WorkerState;
   timer?: Timer;
   /** Its asker has an answer or no longer wants one; the worker is still at it. */
-  over: boolean;
+  ended: boolean;
 }
 
 /** Something that falls due. */
 export type Timer =
-  | { readonly at: number; readonly kind: "retry"; readonly job: JobState; readonly waiting: Waiting }
+  | { readonly at: number; readonly kind: "retry"; readonly job: JobState; readonly waiting: WaitingRange }
   | { readonly at: number; readonly kind: "deadline"; readonly request: RequestState }
   | { readonly at: number; readonly kind: "grace"; readonly worker: WorkerState };
 
@@ -210,17 +210,17 @@ export interface State {
   /** Signatures with jobs or requests that wait, and a worker that could take them. */
   readonly active: Set<Signature>;
   /** Signatures with hungry jobs. */
-  readonly hungry: Set<Signature>;
+  readonly needsLease: Set<Signature>;
   /** Workers that hold stock. */
-  readonly stocked: Set<WorkerState>;
+  readonly workersWithPrefetched: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
   readonly timers: IndexedHeap<Timer>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** How jobs ended that ended lately: one may be named by a job that is only now being stored. */
-  readonly ends: Map<JobId, JobEnd>;
+  readonly recentEnds: Map<JobId, JobEnd>;
   /** What workers have done, by their names. */
-  readonly standings: Map<string, Figures>;
+  readonly standings: Map<string, StandingRecord>;
   /** How many jobs there are of each priority. */
   readonly priorities: Map<number, number>;
   uses: number;
@@ -228,14 +228,14 @@ export interface State {
   /** The latest time that was told. */
   now: number;
   /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
-  unsettled: boolean;
-  nextParcel: number;
+  needsPlacement: boolean;
+  nextTaskRangeId: number;
   /** Nothing is handed out: the disk is full, or the broker is stopping. */
   halted: boolean;
 }
 
 /** Parcels are named by the broker that makes them; this many names belong to one epoch. */
-const PARCELS_PER_EPOCH = 2 ** 36;
+const TASK_RANGES_PER_EPOCH = 2 ** 36;
 
 export function createState(settings: Settings, epoch: Epoch, shared: boolean): State {
   return {
@@ -246,29 +246,29 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     workers: new Map(),
     signatures: new Map(),
     active: new Set(),
-    hungry: new Set(),
-    stocked: new Set(),
+    needsLease: new Set(),
+    workersWithPrefetched: new Set(),
     requests: new Map(),
     timers: new IndexedHeap((a, b) => a.at < b.at),
     waitingFor: new Map(),
-    ends: new Map(),
+    recentEnds: new Map(),
     standings: new Map(),
     priorities: new Map(),
     uses: 0,
     joins: 0,
     now: 0,
-    unsettled: false,
-    nextParcel: epoch * PARCELS_PER_EPOCH,
+    needsPlacement: false,
+    nextTaskRangeId: epoch * TASK_RANGES_PER_EPOCH,
     halted: false,
   };
 }
 
-export function newParcelId(state: State): ParcelId {
-  return state.nextParcel++ as ParcelId;
+export function newTaskRangeId(state: State): TaskRangeId {
+  return state.nextTaskRangeId++ as TaskRangeId;
 }
 
 /** The position of the first of these claims, sorted and disjoint, that ends at `index` or later. */
-export function firstReaching(claims: readonly Claim[], index: TaskIndex): number {
+export function firstEndingAtOrAfter(claims: readonly Claim[], index: TaskIndex): number {
   let low = 0;
   let high = claims.length;
   while (low < high) {
@@ -283,7 +283,7 @@ export function firstReaching(claims: readonly Claim[], index: TaskIndex): numbe
 export function claimOf(worker: WorkerState, job: JobId, index: TaskIndex): Claim | undefined {
   const claims = worker.claims.get(job);
   if (claims === undefined) return undefined;
-  const claim = claims[firstReaching(claims, index)];
+  const claim = claims[firstEndingAtOrAfter(claims, index)];
   if (claim === undefined || claim.first > index) return undefined;
   return claim.tasks[index - claim.first] === GONE ? undefined : claim;
 }
@@ -292,7 +292,7 @@ export function claimOf(worker: WorkerState, job: JobId, index: TaskIndex): Clai
 export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Claim[] {
   const claims = worker.claims.get(job) ?? [];
   const found: Claim[] = [];
-  for (let at = firstReaching(claims, range.first); at < claims.length; at++) {
+  for (let at = firstEndingAtOrAfter(claims, range.first); at < claims.length; at++) {
     const claim = claims[at] as Claim;
     if (claim.first > range.last) break;
     found.push(claim);

@@ -1,26 +1,26 @@
 /** A number or string that means one thing; a plain one has to be named to become it. */
-type Named<Base, Name extends string> = Base & { readonly __is: Name };
+type Branded<Base, Name extends string> = Base & { readonly __is: Name };
 
-export type JobId = Named<number, "job">;
+export type JobId = Branded<number, "job">;
 /** 0 .. job.count - 1 */
 export type TaskIndex = number;
 /** One hand-out of a task. Rises at each hand-out; the fence against late results. */
 export type Attempt = number;
 /** The lasting identity of a worker, kept in its data directory. */
-export type WorkerId = Named<string, "worker">;
+export type WorkerId = Branded<string, "worker">;
 /** One life of a worker process. */
-export type SessionId = Named<string, "session">;
-export type BrokerId = Named<string, "broker">;
+export type SessionId = Branded<string, "session">;
+export type BrokerId = Branded<string, "broker">;
 /** A stretch of tasks that is in one place: waiting at a broker, or claimed by a worker. */
-export type ParcelId = Named<number, "parcel">;
+export type TaskRangeId = Branded<number, "parcel">;
 /** A request that waits for its answer, as the broker counts them. */
-export type RequestId = Named<number, "request">;
+export type RequestId = Branded<number, "request">;
 
 export const JobId = (id: number): JobId => id as JobId;
 export const WorkerId = (id: string): WorkerId => id as WorkerId;
 export const SessionId = (id: string): SessionId => id as SessionId;
 export const BrokerId = (id: string): BrokerId => id as BrokerId;
-export const ParcelId = (id: number): ParcelId => id as ParcelId;
+export const TaskRangeId = (id: number): TaskRangeId => id as TaskRangeId;
 export const RequestId = (id: number): RequestId => id as RequestId;
 
 /** A task by job and index, as one word. */

@@ -4,11 +4,11 @@ import type { Bytes } from "./recipe.js";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-export function bad(what: string, expected: string, value: unknown): LaboroError {
-  return new LaboroError("LABORO_BAD_INPUT", `${what}: expected ${expected}, got ${shown(value)}`);
+export function badInput(what: string, expected: string, value: unknown): LaboroError {
+  return new LaboroError("LABORO_BAD_INPUT", `${what}: expected ${expected}, got ${describe(value)}`);
 }
 
-function shown(value: unknown): string {
+function describe(value: unknown): string {
   if (value instanceof Uint8Array) return `${value.length} bytes`;
   const text = typeof value === "string" ? JSON.stringify(value) : Array.isArray(value) ? "a list" : asText(value);
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
@@ -19,40 +19,40 @@ const asText = (value: unknown): string => (typeof value === "object" && value !
 
 export function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) {
-    throw bad(what, "an object", value);
+    throw badInput(what, "an object", value);
   }
   return value as Fields;
 }
 
-export function onlyKnown(given: Fields, known: readonly string[], what: string): void {
-  for (const name of Object.keys(given)) {
-    if (!known.includes(name)) throw bad(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
+export function refuseUnknown(object: Fields, known: readonly string[], what: string): void {
+  for (const name of Object.keys(object)) {
+    if (!known.includes(name)) throw badInput(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
   }
 }
 
-export function integer(value: unknown, what: string, least: number, most: number): number {
-  if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= most) return value;
-  throw bad(what, `a whole number from ${least} to ${most}`, value);
+export function integer(value: unknown, what: string, min: number, max: number): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw badInput(what, `a whole number from ${min} to ${max}`, value);
 }
 
 export function positive(value: unknown, what: string): number {
   if (typeof value === "number" && Number.isFinite(value) && value > 0) return value;
-  throw bad(what, "a number above 0", value);
+  throw badInput(what, "a number above 0", value);
 }
 
 export function number(value: unknown, what: string): number {
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw bad(what, "a number", value);
+  throw badInput(what, "a number", value);
 }
 
-export function text(value: unknown, what: string, longest = 1024): string {
-  if (typeof value === "string" && value.length > 0 && value.length <= longest && !value.includes("\0")) return value;
-  throw bad(what, `text of 1 to ${longest} characters without NUL`, value);
+export function text(value: unknown, what: string, maxLength = 1024): string {
+  if (typeof value === "string" && value.length > 0 && value.length <= maxLength && !value.includes("\0")) return value;
+  throw badInput(what, `text of 1 to ${maxLength} characters without NUL`, value);
 }
 
 export function flag(value: unknown, what: string): boolean {
   if (typeof value === "boolean") return value;
-  throw bad(what, "true or false", value);
+  throw badInput(what, "true or false", value);
 }
 
 /** Bytes, text, or an object with base64: what has no bytes of its own, as JSON, writes the last. */
@@ -61,15 +61,15 @@ export function bytes(value: unknown, what: string): Uint8Array {
   if (typeof value === "string") return Buffer.from(value);
   const decoded = fromBase64(value);
   if (decoded !== undefined) return decoded;
-  throw bad(what, "text, bytes or {base64}", value);
+  throw badInput(what, "text, bytes or {base64}", value);
 }
 
 /** For the command line of a process: no NUL. */
-export function word(value: unknown, what: string): Bytes {
+export function argument(value: unknown, what: string): Bytes {
   if (typeof value === "string" && !value.includes("\0")) return value;
   const given = value instanceof Uint8Array ? value : fromBase64(value);
   if (given !== undefined && !given.includes(0)) return given;
-  throw bad(what, "text or bytes without NUL", value);
+  throw badInput(what, "text or bytes without NUL", value);
 }
 
 function fromBase64(value: unknown): Uint8Array | undefined {
@@ -82,9 +82,9 @@ function fromBase64(value: unknown): Uint8Array | undefined {
   return decoded.toString("base64").replace(/=+$/, "") === given ? decoded : undefined;
 }
 
-export function list<T>(value: unknown, what: string, most: number, read: (item: unknown, what: string) => T): T[] {
-  if (!Array.isArray(value)) throw bad(what, "a list", value);
-  if (value.length > most) throw bad(what, `at most ${most} items`, value.length);
+export function list<T>(value: unknown, what: string, max: number, read: (item: unknown, what: string) => T): T[] {
+  if (!Array.isArray(value)) throw badInput(what, "a list", value);
+  if (value.length > max) throw badInput(what, `at most ${max} items`, value.length);
   return value.map((item: unknown, i) => {
     try {
       return read(item, what);
@@ -100,8 +100,8 @@ export function optional<T>(value: unknown, what: string, read: (value: unknown,
 }
 
 /** The properties that are not undefined: what exactOptionalPropertyTypes wants. */
-export function present<T extends object>(given: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const kept: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(given)) if (value !== undefined) kept[name] = value;
-  return kept as { [K in keyof T]?: Exclude<T[K], undefined> };
+export function definedOnly<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const defined: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(object)) if (value !== undefined) defined[name] = value;
+  return defined as { [K in keyof T]?: Exclude<T[K], undefined> };
 }

@@ -1,8 +1,8 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
 import { JobId } from "./ids.js";
-import { bad, integer, positive, text as readText } from "./input.js";
-import { type After, DEFAULT_LIMITS, type Entries, type JobRequest, type Limits } from "./job.js";
-import { type Amounts, type Bytes, DEFAULT_POOL, type Recipe, strideLength } from "./recipe.js";
+import { badInput, integer, positive, text as readText } from "./input.js";
+import { type Dependency, DEFAULT_LIMITS, type Entries, type JobSpec, type Limits } from "./job.js";
+import { type Resources, type Bytes, DEFAULT_POOL, type Recipe, strideLength } from "./recipe.js";
 import * as s from "./schema.js";
 
 /** More tasks than this in one job are refused. */
@@ -11,9 +11,9 @@ const MAX_ENTRIES = 10_000_000;
 const MAX_ARGUMENTS = 100_000;
 const MAX_STRIDES = 10_000;
 
-const environment = s.mapped(s.record(s.word()), (given, what) => {
+const environment = s.mapped(s.record(s.argument()), (given, what) => {
   for (const name of Object.keys(given)) {
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw bad(what, "names of letters, digits and _", name);
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw badInput(what, "names of letters, digits and _", name);
   }
   return given;
 });
@@ -25,22 +25,22 @@ const stride = s.mapped(
     step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
   }),
   (given, what) => {
-    if (given.last < given.first) throw bad(what, "first to be at most last", `${given.first} and ${given.last}`);
+    if (given.last < given.first) throw badInput(what, "first to be at most last", `${given.first} and ${given.last}`);
     return given;
   },
 );
 
 /** Where and with what a process runs. */
-const surroundings = {
+const processFields = {
   array: s.optional(s.described(s.list(stride, MAX_STRIDES), "the entry of a task is a number of these")),
-  dir: s.optional(s.word()),
+  dir: s.optional(s.argument()),
   env: s.optional(environment),
   stdin: s.optional(s.bytes()),
 };
 
 const command = s.object({
   kind: s.choice("command"),
-  argv: s.list(s.word(), MAX_ARGUMENTS),
+  argv: s.list(s.argument(), MAX_ARGUMENTS),
   placeholders: s.optional(
     s.described(s.flag(), "replace {} {#} {.} {/} and {1} {2} … in the arguments, task by task"),
   ),
@@ -48,26 +48,26 @@ const command = s.object({
   log: s.optional(
     s.described(s.text(4096), "a file at the worker that gets the output too; {#} in it is the task's number"),
   ),
-  ...surroundings,
+  ...processFields,
 });
 
 const script = s.object({
   kind: s.choice("script"),
   content: s.bytes(),
   type: s.described(s.text(16), "the file's extension: .sh"),
-  args: s.optional(s.list(s.word(), MAX_ARGUMENTS)),
-  ...surroundings,
+  args: s.optional(s.list(s.argument(), MAX_ARGUMENTS)),
+  ...processFields,
 });
 
 const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optional(s.bytes()) });
 
 const noop = s.object({ kind: s.choice("noop") });
 
-const recipe = s.mapped(s.kinds({ command, script, call, noop }), (given, what): Recipe => {
+const recipe = s.mapped(s.unionByKind({ command, script, call, noop }), (given, what): Recipe => {
   if (given.kind !== "command") return given;
-  if (given.argv.length === 0 || given.argv[0]?.length === 0) throw bad(`${what}.argv`, "a command", "nothing");
+  if (given.argv.length === 0 || given.argv[0]?.length === 0) throw badInput(`${what}.argv`, "a command", "nothing");
   if (given.shell === true && given.argv.length !== 1) {
-    throw bad(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
+    throw badInput(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
   }
   return given;
 });
@@ -77,43 +77,43 @@ const after = s.object({
   any: s.optional(s.described(s.flag(), "wait for its end, however it ends")),
 });
 
-const whole = (least: number, most: number) => s.optional(s.integer(least, most));
+const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
 
 /** What `client.submit` takes. */
 export const submission = s.object({
   recipe,
   name: s.optional(s.text()),
   /** How many tasks; 1 if absent. With entries or an array it must be absent or their number. */
-  count: whole(1, MAX_TASKS),
+  count: optionalInteger(1, MAX_TASKS),
   /** One entry a task. */
-  entries: s.optional(s.list(s.word(), MAX_ENTRIES)),
+  entries: s.optional(s.list(s.argument(), MAX_ENTRIES)),
   pool: s.optional(s.text()),
   tags: s.optional(s.list(s.text(), 100)),
   /** What one task needs, beyond one slot. */
   needs: s.optional(s.record(s.number())),
-  priority: whole(-1000, 1000),
-  retries: whole(0, 1_000),
-  crashLimit: whole(0, 1_000),
-  maxFails: whole(0, MAX_TASKS),
-  maxRunning: whole(1, MAX_TASKS),
+  priority: optionalInteger(-1000, 1000),
+  retries: optionalInteger(0, 1_000),
+  crashLimit: optionalInteger(0, 1_000),
+  maxFails: optionalInteger(0, MAX_TASKS),
+  maxRunning: optionalInteger(1, MAX_TASKS),
   timeLimitMs: s.optional(s.positive()),
-  outputCap: whole(0, 2 ** 40),
+  outputCap: optionalInteger(0, 2 ** 40),
   after: s.optional(s.list(after, 1000)),
   held: s.optional(s.flag()),
   /** What makes it the same batch as another. */
   key: s.optional(s.text()),
 });
 
-export type Submission = s.WrittenFor<typeof submission>;
+export type Submission = s.WrittenType<typeof submission>;
 
-export function readSubmission(input: unknown): { request: JobRequest; entries?: Entries } {
-  return jobRequest(submission.read(input, ""));
+export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entries } {
+  return jobSpec(submission.read(input, ""));
 }
 
 /** The job that a submission asks for. */
-export function jobRequest(given: s.ReadBy<typeof submission>): { request: JobRequest; entries?: Entries } {
+export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; entries?: Entries } {
   const { recipe, entries, key } = given;
-  const request: JobRequest = {
+  const spec: JobSpec = {
     name: given.name ?? defaultName(recipe),
     recipe,
     requirement: {
@@ -122,30 +122,30 @@ export function jobRequest(given: s.ReadBy<typeof submission>): { request: JobRe
       ...(recipe.kind === "call" ? { service: recipe.service } : {}),
       needs: needsOf(given.needs ?? {}),
     },
-    count: countOf(given),
+    count: taskCount(given),
     priority: given.priority ?? 0,
     limits: limitsOf(given),
-    after: (given.after ?? []).map(({ job, any = false }): After => ({ job: JobId(job), any })),
+    after: (given.after ?? []).map(({ job, any = false }): Dependency => ({ job: JobId(job), any })),
     held: given.held ?? false,
     ...(key === undefined ? {} : { key }),
   };
-  return entries === undefined ? { request } : { request, entries };
+  return entries === undefined ? { spec } : { spec, entries };
 }
 
-function countOf({ count, entries, recipe }: s.ReadBy<typeof submission>): number {
+function taskCount({ count, entries, recipe }: s.ReadType<typeof submission>): number {
   const array = "array" in recipe ? recipe.array : undefined;
-  if (array !== undefined && entries !== undefined) throw bad("entries", "none beside an array", "some");
-  if (entries?.length === 0) throw bad("entries", "at least one entry", "none");
+  if (array !== undefined && entries !== undefined) throw badInput("entries", "none beside an array", "some");
+  if (entries?.length === 0) throw badInput("entries", "at least one entry", "none");
   const length = array === undefined ? entries?.length : integer(lengthOf(array), "recipe.array", 1, MAX_TASKS);
   if (length === undefined) return count ?? 1;
-  if (count !== undefined && count !== length) throw bad("count", `${length}, the number of entries`, count);
+  if (count !== undefined && count !== length) throw badInput("count", `${length}, the number of entries`, count);
   return length;
 }
 
 const lengthOf = (array: NonNullable<(Recipe & { kind: "command" })["array"]>): number =>
   array.reduce((sum, one) => sum + strideLength(one), 0);
 
-function needsOf(given: Readonly<Record<string, number>>): Amounts {
+function needsOf(given: Readonly<Record<string, number>>): Resources {
   const needs: Record<string, number> & { slots: number } = { slots: 1 };
   for (const [name, amount] of Object.entries(given)) {
     needs[readText(name, "needs", 64)] =
@@ -154,7 +154,7 @@ function needsOf(given: Readonly<Record<string, number>>): Amounts {
   return needs;
 }
 
-function limitsOf(given: s.ReadBy<typeof submission>): Limits {
+function limitsOf(given: s.ReadType<typeof submission>): Limits {
   const limits: Record<string, number> = { ...DEFAULT_LIMITS };
   for (const name of ["retries", "crashLimit", "maxFails", "maxRunning", "timeLimitMs", "outputCap"] as const) {
     const value = given[name];

@@ -20,13 +20,13 @@ export interface Limits {
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
 
 /** Waits for another job: for its success, or with `any` for its end. */
-export interface After {
+export interface Dependency {
   readonly job: JobId;
   readonly any: boolean;
 }
 
 /** What a client asks for. */
-export interface JobRequest {
+export interface JobSpec {
   readonly name: string;
   readonly recipe: Recipe;
   readonly requirement: Requirement;
@@ -35,7 +35,7 @@ export interface JobRequest {
   /** The higher goes first; -1000 .. 1000. */
   readonly priority: number;
   readonly limits: Limits;
-  readonly after: readonly After[];
+  readonly after: readonly Dependency[];
   readonly held: boolean;
   /** What makes it the same batch as another: a client that submits it again finds the one it began. */
   readonly key?: string;
@@ -56,7 +56,7 @@ export interface Counters {
 export const finishedCount = (counters: Counters): number => counters.succeeded + counters.failed + counters.cancelled;
 
 /** A job as the store keeps it. */
-export interface Job extends JobRequest {
+export interface Job extends JobSpec {
   readonly id: JobId;
   readonly created: number;
   readonly hasEntries: boolean;
@@ -71,16 +71,16 @@ export interface Job extends JobRequest {
 }
 
 /** A job as it is when it has just been taken; `cursor` tasks are granted already. */
-export function newJob(request: JobRequest, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
+export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
   return {
-    ...request,
+    ...spec,
     id,
     created: now,
     hasEntries,
     cursor,
     cancels: NO_RANGES,
     counters: { succeeded: 0, failed: 0, cancelled: 0 },
-    ...(request.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
+    ...(spec.count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
   };
 }
 

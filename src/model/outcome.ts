@@ -13,7 +13,7 @@ export interface Outcome {
   /** Why it did not start, or what the service answered: one line for a person. */
   readonly error?: string;
   /** How many bytes of output the task wrote, both streams together. */
-  readonly outputEnd: number;
+  readonly outputBytes: number;
 }
 
 export const succeeded = (outcome: Outcome): boolean =>

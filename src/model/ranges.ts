@@ -37,9 +37,9 @@ export function normalize(ranges: Iterable<Range>): Ranges {
 export const union = (a: Ranges, b: Ranges): Ranges => (b.length === 0 ? a : normalize([...a, ...b]));
 
 /** What of `range` lies in `ranges`. */
-export function within(range: Range, ranges: Ranges): Ranges {
+export function intersection(range: Range, ranges: Ranges): Ranges {
   const found: Range[] = [];
-  for (let i = firstReaching(ranges, range.first); i < ranges.length; i++) {
+  for (let i = firstEndingAtOrAfter(ranges, range.first); i < ranges.length; i++) {
     const other = ranges[i];
     if (other === undefined || other.first > range.last) break;
     found.push({ first: Math.max(range.first, other.first), last: Math.min(range.last, other.last) });
@@ -48,10 +48,10 @@ export function within(range: Range, ranges: Ranges): Ranges {
 }
 
 /** What of `range` does not lie in `ranges`. */
-export function without(range: Range, ranges: Ranges): Ranges {
+export function difference(range: Range, ranges: Ranges): Ranges {
   const left: Range[] = [];
   let next = range.first;
-  for (const hit of within(range, ranges)) {
+  for (const hit of intersection(range, ranges)) {
     if (hit.first > next) left.push({ first: next, last: hit.first - 1 });
     next = hit.last + 1;
   }
@@ -60,7 +60,7 @@ export function without(range: Range, ranges: Ranges): Ranges {
 }
 
 export function contains(ranges: Ranges, index: number): boolean {
-  const range = ranges[firstReaching(ranges, index)];
+  const range = ranges[firstEndingAtOrAfter(ranges, index)];
   return range !== undefined && range.first <= index;
 }
 
@@ -76,7 +76,7 @@ export function rangesOf(sortedIndices: Iterable<number>): Ranges {
 }
 
 /** The position of the first range that ends at `index` or later. */
-function firstReaching(ranges: Ranges, index: number): number {
+function firstEndingAtOrAfter(ranges: Ranges, index: number): number {
   let low = 0;
   let high = ranges.length;
   while (low < high) {

@@ -71,15 +71,15 @@ function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Reci
 }
 
 /** Named amounts: what a worker has, or what one task needs. `slots` is always there. */
-export type Amounts = Readonly<Record<string, number>> & { readonly slots: number };
+export type Resources = Readonly<Record<string, number>> & { readonly slots: number };
 
 /** What a worker must have to take a piece of work. */
 export interface Requirement {
   readonly pool: string;
   readonly tags: readonly string[];
   readonly service?: string;
-  readonly needs: Amounts;
+  readonly needs: Resources;
 }
 
 export const DEFAULT_POOL = "default";
-export const ONE_SLOT: Amounts = { slots: 1 };
+export const ONE_SLOT: Resources = { slots: 1 };

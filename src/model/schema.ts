@@ -15,33 +15,33 @@ export interface Schema<Read, Written = Read> {
   /** The value that a text in a path or a query stands for; texts stand for themselves if absent. */
   fromText?(text: string): unknown;
   /** May be absent from an object. */
-  readonly absent?: boolean;
+  readonly optional?: boolean;
   /** Never there: keeps the type apart. */
   readonly written?: Written;
 }
 
-export type ReadBy<S> = S extends Schema<infer Read, unknown> ? Read : never;
-export type WrittenFor<S> = S extends Schema<unknown, infer Written> ? Written : never;
+export type ReadType<S> = S extends Schema<infer Read, unknown> ? Read : never;
+export type WrittenType<S> = S extends Schema<unknown, infer Written> ? Written : never;
 
 /** A schema whose value may be left out of an object. */
-export type Left<Read, Written> = Schema<Read, Written> & { readonly absent: true };
+export type Optional<Read, Written> = Schema<Read, Written> & { readonly optional: true };
 /** The same, where the reader puts a default in its place. */
-export type Filled<Read, Written> = Schema<Read, Written> & { readonly absent: true; readonly filled: true };
+export type Defaulted<Read, Written> = Schema<Read, Written> & { readonly optional: true; readonly defaulted: true };
 
 export type Shape = Readonly<Record<string, Schema<unknown, unknown>>>;
-type Flat<T> = { [K in keyof T]: T[K] };
-type LeftOut<S extends Shape> = {
-  [K in keyof S]: S[K] extends { filled: true } ? never : S[K] extends { absent: true } ? K : never;
+type Flatten<T> = { [K in keyof T]: T[K] };
+type OptionalReadKeys<S extends Shape> = {
+  [K in keyof S]: S[K] extends { defaulted: true } ? never : S[K] extends { optional: true } ? K : never;
 }[keyof S];
-type MayLeave<S extends Shape> = { [K in keyof S]: S[K] extends { absent: true } ? K : never }[keyof S];
-export type ReadObject<S extends Shape> = Flat<
-  { readonly [K in keyof S as K extends LeftOut<S> ? never : K]: ReadBy<S[K]> } & {
-    readonly [K in keyof S as K extends LeftOut<S> ? K : never]?: ReadBy<S[K]>;
+type OptionalWrittenKeys<S extends Shape> = { [K in keyof S]: S[K] extends { optional: true } ? K : never }[keyof S];
+export type ReadObject<S extends Shape> = Flatten<
+  { readonly [K in keyof S as K extends OptionalReadKeys<S> ? never : K]: ReadType<S[K]> } & {
+    readonly [K in keyof S as K extends OptionalReadKeys<S> ? K : never]?: ReadType<S[K]>;
   }
 >;
-export type WrittenObject<S extends Shape> = Flat<
-  { readonly [K in keyof S as K extends MayLeave<S> ? never : K]: WrittenFor<S[K]> } & {
-    readonly [K in keyof S as K extends MayLeave<S> ? K : never]?: WrittenFor<S[K]>;
+export type WrittenObject<S extends Shape> = Flatten<
+  { readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? never : K]: WrittenType<S[K]> } & {
+    readonly [K in keyof S as K extends OptionalWrittenKeys<S> ? K : never]?: WrittenType<S[K]>;
   }
 >;
 
@@ -56,11 +56,11 @@ export function object<S extends Shape>(shape: S): ObjectSchema<S> {
     shape,
     read: (value, what) => {
       const given = input.fields(value, what || "input");
-      input.onlyKnown(given, names, what || "input");
+      input.refuseUnknown(given, names, what || "input");
       return readMembers(shape, given, what) as ReadObject<S>;
     },
     json: () => {
-      const required = names.filter((name) => shape[name]?.absent !== true);
+      const required = names.filter((name) => shape[name]?.optional !== true);
       return {
         type: "object",
         properties: Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.json()])),
@@ -81,19 +81,19 @@ function readMembers(shape: Shape, given: Fields, what: string): Record<string, 
 }
 
 /** May be left out, or null. */
-export function optional<R, W>(schema: Schema<R, W>): Left<R, W> {
+export function optional<R, W>(schema: Schema<R, W>): Optional<R, W> {
   return {
     ...schema,
-    absent: true,
+    optional: true,
     // Only inside an object, whose type leaves the member out then.
     read: (value, what) => input.optional(value, what, schema.read) as R,
   };
 }
 
-export function withDefault<R, W>(schema: Schema<R, W>, value: R): Filled<R, W> {
+export function withDefault<R, W>(schema: Schema<R, W>, value: R): Defaulted<R, W> {
   return {
     ...optional(schema),
-    filled: true,
+    defaulted: true,
     read: (given, what) => input.optional(given, what, schema.read) ?? value,
     json: () => ({ ...schema.json(), default: value }),
   };
@@ -104,9 +104,9 @@ export function described<S extends Schema<unknown, unknown>>(schema: S, descrip
   return { ...schema, json: () => ({ ...schema.json(), description }) };
 }
 
-export const integer = (least: number, most: number): Schema<number> => ({
-  read: (value, what) => input.integer(value, what, least, most),
-  json: () => ({ type: "integer", minimum: least, maximum: most }),
+export const integer = (min: number, max: number): Schema<number> => ({
+  read: (value, what) => input.integer(value, what, min, max),
+  json: () => ({ type: "integer", minimum: min, maximum: max }),
   fromText: numberFrom,
 });
 
@@ -129,15 +129,15 @@ function numberFrom(text: string): unknown {
   return /^-?\d+(\.\d+)?(e\d{1,3})?$/.test(text) ? Number(text) : text;
 }
 
-export const text = (longest = 1024): Schema<string> => ({
-  read: (value, what) => input.text(value, what, longest),
-  json: () => ({ type: "string", minLength: 1, maxLength: longest }),
+export const text = (maxLength = 1024): Schema<string> => ({
+  read: (value, what) => input.text(value, what, maxLength),
+  json: () => ({ type: "string", minLength: 1, maxLength: maxLength }),
 });
 
 /** Text that may be empty. */
-export const anyText = (longest = 1024): Schema<string> => ({
-  read: (value, what) => (value === "" ? "" : input.text(value, what, longest)),
-  json: () => ({ type: "string", maxLength: longest }),
+export const anyText = (maxLength = 1024): Schema<string> => ({
+  read: (value, what) => (value === "" ? "" : input.text(value, what, maxLength)),
+  json: () => ({ type: "string", maxLength: maxLength }),
 });
 
 export const flag = (): Schema<boolean> => ({
@@ -151,17 +151,17 @@ export function choice<const T extends string>(...values: readonly T[]): Schema<
   return {
     read: (value, what) => {
       const found = values.find((one) => one === value);
-      if (found === undefined) throw input.bad(what, listed, value);
+      if (found === undefined) throw input.badInput(what, listed, value);
       return found;
     },
     json: () => ({ type: "string", enum: values }),
   };
 }
 
-export function list<R, W>(item: Schema<R, W>, most: number): Schema<readonly R[], readonly W[]> {
+export function list<R, W>(item: Schema<R, W>, max: number): Schema<readonly R[], readonly W[]> {
   return {
-    read: (value, what) => input.list(value, what, most, item.read),
-    json: () => ({ type: "array", items: item.json(), maxItems: most }),
+    read: (value, what) => input.list(value, what, max, item.read),
+    json: () => ({ type: "array", items: item.json(), maxItems: max }),
     fromText: (given) => given.split(",").map((one) => item.fromText?.(one) ?? one),
   };
 }
@@ -195,17 +195,17 @@ const BYTES_JSON: JsonSchema = {
 export const bytes = (): Schema<Uint8Array, WrittenBytes> => ({ read: input.bytes, json: () => BYTES_JSON });
 
 /** For the command line of a process: no NUL. Text stays text. */
-export const word = (): Schema<Bytes, WrittenBytes> => ({ read: input.word, json: () => BYTES_JSON });
+export const argument = (): Schema<Bytes, WrittenBytes> => ({ read: input.argument, json: () => BYTES_JSON });
 
 /** One of several objects, told apart by their member `kind`. */
-export function kinds<S extends Readonly<Record<string, Schema<object, object>>>>(
+export function unionByKind<S extends Readonly<Record<string, Schema<object, object>>>>(
   variants: S,
-): Schema<ReadBy<S[keyof S]>, WrittenFor<S[keyof S]>> {
+): Schema<ReadType<S[keyof S]>, WrittenType<S[keyof S]>> {
   const kind = choice(...Object.keys(variants));
   return {
     read: (value, what) => {
       const named = kind.read(input.fields(value, what).kind, `${what}.kind`);
-      return variants[named]?.read(value, what) as ReadBy<S[keyof S]>;
+      return variants[named]?.read(value, what) as ReadType<S[keyof S]>;
     },
     json: () => ({ oneOf: Object.values(variants).map((one) => one.json()) }),
   };

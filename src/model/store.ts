@@ -14,14 +14,14 @@
  *
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
-import type { Attempt, JobId, ParcelId, TaskIndex, WorkerId } from "./ids.js";
-import type { Counters, Entries, Job, JobEnd, JobRequest } from "./job.js";
+import type { Attempt, JobId, TaskRangeId, TaskIndex, WorkerId } from "./ids.js";
+import type { Counters, Entries, Job, JobEnd, JobSpec } from "./job.js";
 import type { OutputStream, TaskEnd, TaskResult } from "./outcome.js";
 import type { Range, Ranges } from "./ranges.js";
 
 /** A stretch of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
-export interface Parcel extends Range {
-  readonly id: ParcelId;
+export interface TaskRange extends Range {
+  readonly id: TaskRangeId;
   readonly job: JobId;
   /** The number of the last hand-out of these tasks; 0 if there was none. */
   readonly attempt: Attempt;
@@ -55,24 +55,24 @@ export type Write =
       readonly op: "submit";
       /** A number that this broker may give, see `Held.nextJob`; without one the store gives the next. */
       readonly id?: JobId;
-      readonly job: JobRequest;
+      readonly job: JobSpec;
       readonly entries?: Entries;
       readonly lease: number;
-      readonly parcel: ParcelId;
+      readonly rangeId: TaskRangeId;
     }
   /**
    * Grant up to `most` tasks of a job: given-back parcels that are due first, in task order and with their ids; then from
    * the cursor, as `parcel`. Of a given-back parcel that is too large the first part is granted as `parcel`.
    */
-  | { readonly op: "lease"; readonly job: JobId; readonly most: number; readonly parcel: ParcelId }
+  | { readonly op: "lease"; readonly job: JobId; readonly max: number; readonly rangeId: TaskRangeId }
   /**
    * Hand [first, last], at either end of the waiting parcel `from` or all of it, to a worker as the new parcel `parcel`,
    * which has the history of `from`. What is left stays `from`.
    */
   | {
       readonly op: "claim";
-      readonly from: ParcelId;
-      readonly parcel: ParcelId;
+      readonly from: TaskRangeId;
+      readonly rangeId: TaskRangeId;
       readonly first: number;
       readonly last: number;
       readonly attempt: Attempt;
@@ -85,7 +85,7 @@ export type Write =
   | {
       readonly op: "settle";
       readonly job: JobId;
-      readonly parcel: ParcelId;
+      readonly rangeId: TaskRangeId;
       readonly results: readonly TaskResult[];
       readonly empty: boolean;
     }
@@ -97,13 +97,13 @@ export type Write =
   | {
       readonly op: "replace";
       readonly job: JobId;
-      readonly parcel: ParcelId;
-      readonly pieces: readonly Parcel[];
-      readonly earlier: readonly TaskResult[];
+      readonly rangeId: TaskRangeId;
+      readonly replacements: readonly TaskRange[];
+      readonly earlierAttempts: readonly TaskResult[];
       readonly cancelled: number;
     }
   /** Give a waiting parcel back for any broker to lease. Cancelled tasks at its ends leave, and are counted. */
-  | { readonly op: "release"; readonly parcel: ParcelId }
+  | { readonly op: "release"; readonly rangeId: TaskRangeId }
   /** Take over whatever a worker has claimed through other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
@@ -125,9 +125,9 @@ export type Write =
       readonly job: JobId;
       readonly ends: readonly TaskEnd[];
       readonly ranges?: Ranges;
-      readonly parcel: ParcelId;
+      readonly rangeId: TaskRangeId;
       /** How many parcel names are free from `parcel` on; more pieces than that are refused. */
-      readonly names: number;
+      readonly idCount: number;
     }
   /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
   | { readonly op: "remove"; readonly job: JobId }
@@ -137,7 +137,7 @@ export type Write =
    */
   | {
       readonly op: "keep";
-      readonly area: string;
+      readonly bucket: string;
       readonly key: string;
       readonly value: string | null;
       readonly version?: number;
@@ -155,15 +155,15 @@ export interface Progress {
  * One a write, in order. `lost`: the parcel is no longer this epoch's; nothing was changed. `more`: another lease of this
  * job would grant something now.
  */
-export type Answer =
-  | { readonly op: "submit"; readonly job: Job; readonly parcel?: Parcel }
-  | { readonly op: "lease"; readonly job: JobId; readonly parcels: readonly Parcel[]; readonly more: boolean }
+export type WriteResult =
+  | { readonly op: "submit"; readonly job: Job; readonly taskRange?: TaskRange }
+  | { readonly op: "lease"; readonly job: JobId; readonly taskRanges: readonly TaskRange[]; readonly mayLease: boolean }
   /** With the tasks' entries, where the job has any. */
   | { readonly op: "claim"; readonly lost: boolean; readonly entries?: Entries }
   | { readonly op: "settle"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "replace"; readonly lost: boolean; readonly progress?: Progress }
   | { readonly op: "release"; readonly lost: boolean; readonly job?: JobId; readonly progress?: Progress }
-  | { readonly op: "adopt"; readonly parcels: readonly HeldParcel[] }
+  | { readonly op: "adopt"; readonly taskRanges: readonly ClaimedRange[] }
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
   /**
@@ -173,23 +173,23 @@ export type Answer =
   | {
       readonly op: "rerun";
       readonly job?: Job;
-      readonly parcels: readonly Parcel[];
+      readonly taskRanges: readonly TaskRange[];
       readonly count: number;
       readonly refused?: string;
     }
   | { readonly op: "remove"; readonly removed: boolean }
   /** `version` is the one there is now: the new one where it was kept, 0 where there is none. */
-  | { readonly op: "keep"; readonly kept: boolean; readonly version: number }
+  | { readonly op: "keep"; readonly stored: boolean; readonly version: number }
   | { readonly op: "output" };
 
 /** A parcel with the tasks in it that have a result already. */
-export interface HeldParcel {
-  readonly parcel: Parcel;
+export interface ClaimedRange {
+  readonly taskRange: TaskRange;
   readonly settled: Ranges;
 }
 
 /** What a broker needs to know when it opens its doors. */
-export interface Held {
+export interface RecoveredState {
   readonly epoch: Epoch;
   /**
    * Where one broker has the store to itself: it may number jobs from here on. Then what is decided about a new job can stand in
@@ -198,7 +198,7 @@ export interface Held {
   readonly nextJob?: JobId;
   /** Every job that has not ended. */
   readonly jobs: readonly Job[];
-  readonly parcels: readonly HeldParcel[];
+  readonly taskRanges: readonly ClaimedRange[];
 }
 
 export interface ResultPage {
@@ -226,16 +226,16 @@ export interface OutputPage {
 }
 
 /** A small text and its key. */
-export interface Kept {
+export interface KeyValue {
   readonly key: string;
   readonly value: string;
   readonly version: number;
   /** When, by the clock of the broker that wrote it. */
-  readonly changed: number;
+  readonly updatedAt: number;
 }
 
 /** How many tasks of one cell ended how. Cells are numbered from the first task that was asked for. */
-export interface EndCell {
+export interface EndCounts {
   readonly cell: number;
   readonly succeeded: number;
   readonly failed: number;
@@ -266,21 +266,21 @@ export interface ResultFilter {
 export interface Member {
   readonly epoch: Epoch;
   /** What it says of itself: JSON. */
-  readonly about: string;
+  readonly info: string;
   readonly started: number;
-  readonly lastBeat: number;
+  readonly lastHeartbeat: number;
   /** Its lease runs: what it owns is its own. */
   readonly alive: boolean;
 }
 
 /** An open job at a glance, for who wants to know whether there is anything new about it. */
-export interface JobMark {
+export interface JobSummary {
   readonly job: JobId;
   /** Another text whenever its hold, its cancels or its end have changed; perhaps also where they have not. */
-  readonly mark: string;
+  readonly changeMark: string;
   readonly counters: Counters;
   /** A lease would grant something now. */
-  readonly more: boolean;
+  readonly mayLease: boolean;
 }
 
 /**
@@ -293,7 +293,7 @@ export interface Group {
    * Renews the lease for `leaseMs` from now, by the store's clock; one that has ended too, as long as nobody has noticed. Rejects with
    * LABORO_LEASE_LOST where somebody has. Does not wait behind commits: the lease of a busy broker must not end for that.
    */
-  beat(about: string, leaseMs: number): Promise<void>;
+  heartbeat(info: string, leaseMs: number): Promise<void>;
   /** Living ones, and dead ones whose workers still hold claims. In order of the epochs. */
   members(): Promise<readonly Member[]>;
   /**
@@ -302,14 +302,14 @@ export interface Group {
    */
   reap(now: number): Promise<readonly Epoch[]>;
   /** What workers still hold of a dead broker is this broker's now. Each parcel is given to one broker only. */
-  orphans(dead: Epoch): Promise<readonly HeldParcel[]>;
+  takeOverClaims(dead: Epoch): Promise<readonly ClaimedRange[]>;
   /** Every open job, in order of their numbers. Cheap: asked every second or so. */
-  marks(): Promise<readonly JobMark[]>;
+  jobSummaries(): Promise<readonly JobSummary[]>;
   /**
    * Told what others changed: a job was added, held, cancelled, run again, given back, ended, removed; or a text was kept. Only a hint: some
    * are missed, and one's own may come back.
    */
-  listen(heard: (hint: { readonly job?: JobId; readonly area?: string }) => void): void;
+  listen(onHint: (hint: { readonly job?: JobId; readonly bucket?: string }) => void): void;
   /** This broker goes: its lease ends now, and what waits here is anybody's. Nothing is written afterwards. */
   leave(): Promise<void>;
 }
@@ -320,16 +320,16 @@ export interface Store {
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
   /** So many milliseconds results that nobody waits for may gather, to be one commit; none if absent. */
-  readonly gatherMs?: number;
+  readonly commitDelayMs?: number;
   /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
-  open(now: number): Promise<Held>;
+  open(now: number): Promise<RecoveredState>;
   /**
    * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed nothing: with
    * LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is a batch that no right broker
    * gives, such as a parcel id twice. LABORO_LEASE_LOST is the end of this epoch: also where the connection broke under a batch and
    * whether it was committed can no longer be found out.
    */
-  commit(writes: readonly Write[], now: number): Promise<readonly Answer[]>;
+  commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]>;
   job(id: JobId): Promise<Job | undefined>;
   /** Newest first; `before` pages on. */
   jobs(options: { readonly before?: JobId; readonly limit: number; readonly filter?: JobFilter }): Promise<JobPage>;
@@ -338,9 +338,9 @@ export interface Store {
     options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
   ): Promise<ResultPage>;
   /** How many of these tasks have which result, in cells of `per` neighbours; cells without any are left out. In order. */
-  ends(job: JobId, range: Range, per: number): Promise<readonly EndCell[]>;
+  endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
   /** The attempts of a task that were not its last. */
-  earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
+  earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
   /** The entries of tasks first..last, in order. */
   entries(job: JobId, range: Range): Promise<Entries>;
   /** Output of an attempt, the latest with any if none is named. */
@@ -355,10 +355,10 @@ export interface Store {
     },
   ): Promise<OutputPage>;
   /** How much output is stored of attempts that have not ended. */
-  outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
+  storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
   /** All that is kept in an area, in order of the keys' bytes. */
-  kept(area: string): Promise<readonly Kept[]>;
+  keyValues(bucket: string): Promise<readonly KeyValue[]>;
   /** About how much room all of it takes. */
-  bytes(): Promise<number>;
+  bytesUsed(): Promise<number>;
   close(): Promise<void>;
 }

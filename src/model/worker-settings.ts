@@ -7,7 +7,7 @@ import { badConfig, type Config, isConfig } from "../base/config-value.js";
 import * as input from "./input.js";
 
 /** A broker that a worker may go to, as an operator or the group writes it. */
-export interface BrokerPlace {
+export interface BrokerAddress {
   readonly identity: string;
   /** The main door, for laboro's own workers. */
   readonly url?: string;
@@ -25,7 +25,7 @@ export interface Settings {
   readonly slots?: number;
   /** What a Scale0 worker serves that says nothing itself. */
   readonly services?: readonly string[];
-  readonly brokers?: readonly BrokerPlace[];
+  readonly brokers?: readonly BrokerAddress[];
   /** A Scale0 worker that fell back on this broker is sent home when its own is there again. */
   readonly switchBack?: boolean;
   /** How far a Scale0 peer's clock may be off, in milliseconds. */
@@ -64,13 +64,13 @@ export function readSettings(config: Config, at = "config: "): Settings {
   const read = <T>(name: string, how: (value: unknown, what: string) => T): T | undefined =>
     input.optional(Object.hasOwn(config, name) ? config[name] : undefined, `${at}${name}`, how);
   const texts = (most: number) => (value: unknown, what: string) => input.list(listed(value), what, most, input.text);
-  return input.present({
+  return input.definedOnly({
     heartbeatMs: read("heartbeat_interval", (value, what) => input.integer(value, what, 50, LONGEST_HEARTBEAT)),
     environment: read("environment", readEnvironment),
     tags: read("tags", texts(1024)),
     slots: read("slots", (value, what) => input.integer(value, what, 1, 100_000)),
     services: read("services", texts(1024)),
-    brokers: read("brokers", (value, what) => input.list(listed(value), what, 1000, readPlace)),
+    brokers: read("brokers", (value, what) => input.list(listed(value), what, 1000, readBrokerAddress)),
     switchBack: read("switch_back", input.flag),
     clockTolerance: read("clock_tolerance", (value, what) => input.integer(value, what, 1, Number.MAX_SAFE_INTEGER)),
   });
@@ -81,20 +81,20 @@ const listed = (value: unknown): unknown => (Array.isArray(value) ? value : [val
 
 function readEnvironment(value: unknown, what: string): Record<string, string> {
   const members = Object.entries(input.fields(value, what)).map(([name, one]) => {
-    if (!/^[A-Za-z_]\w*$/.test(name)) throw input.bad(what, "names of variables", name);
+    if (!/^[A-Za-z_]\w*$/.test(name)) throw input.badInput(what, "names of variables", name);
     if (typeof one === "number" || typeof one === "boolean") return [name, String(one)];
     if (typeof one === "string" && !one.includes("\0")) return [name, one];
-    throw input.bad(`${what}.${name}`, "text without NUL", one);
+    throw input.badInput(`${what}.${name}`, "text without NUL", one);
   });
   return Object.fromEntries(members) as Record<string, string>;
 }
 
-function readPlace(value: unknown, what: string): BrokerPlace {
+function readBrokerAddress(value: unknown, what: string): BrokerAddress {
   const { identity, url, worker_uri, client_uri } = input.fields(value, what);
   const uri = (one: unknown, name: string) => input.optional(one, `${what}.${name}`, input.text);
   return {
     identity: input.text(identity, `${what}.identity`),
-    ...input.present({
+    ...input.definedOnly({
       url: uri(url, "url"),
       worker_uri: uri(worker_uri, "worker_uri"),
       client_uri: uri(client_uri, "client_uri"),

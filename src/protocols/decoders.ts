@@ -1,6 +1,6 @@
 /** What `laboro decode` knows: a capture of each protocol, in named messages. */
 
-export interface Decoded {
+export interface DecodedMessage {
   /** By the protocol's own word; `?` for what is none. */
   readonly name: string;
   readonly fields: Readonly<Record<string, unknown>>;
@@ -13,9 +13,9 @@ export interface Decoder {
    * One piece of the capture: bytes of a stream, or a message in its frames. `direction` is what stood before it, empty where nothing
    * did; each direction is a stream of its own. Gives the messages that are now whole, and never throws for what it is given.
    */
-  push(direction: string, frames: readonly Uint8Array[]): readonly Decoded[];
+  push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[];
   /** What came and is no whole message. */
-  end(): readonly Decoded[];
+  end(): readonly DecodedMessage[];
 }
 
 export const DECODERS: Readonly<Record<string, () => Promise<() => Decoder>>> = {

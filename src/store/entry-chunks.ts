@@ -10,8 +10,8 @@ export interface EntryChunk extends Range {
   readonly bytes: Uint8Array;
 }
 
-const MOST_ENTRIES = 1000;
-const MOST_BYTES = 256 * 1024;
+const MAX_ENTRIES = 1000;
+const MAX_BYTES = 256 * 1024;
 const BINARY = 0x80000000;
 
 export function chunkEntries(entries: Entries): EntryChunk[] {
@@ -20,9 +20,9 @@ export function chunkEntries(entries: Entries): EntryChunk[] {
   while (first < entries.length) {
     let size = 0;
     let next = first;
-    for (; next < entries.length && next - first < MOST_ENTRIES; next++) {
+    for (; next < entries.length && next - first < MAX_ENTRIES; next++) {
       const more = 4 + byteLength(entries[next] ?? "");
-      if (next > first && size + more > MOST_BYTES) break;
+      if (next > first && size + more > MAX_BYTES) break;
       size += more;
     }
     chunks.push({ first, last: next - 1, bytes: encode(entries, first, next, size) });

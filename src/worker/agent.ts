@@ -12,11 +12,11 @@ import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
-import { Desk, type DeskParts } from "./desk.js";
+import { WorkerTasks, type WorkerDependencies } from "./worker-tasks.js";
 import { KnownBrokers } from "./known-brokers.js";
 import { IdleWatch } from "./lifetime.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
-import { readTold } from "./told.js";
+import { readPushedConfig } from "./pushed-config.js";
 
 export interface AgentOptions {
   readonly urls: readonly string[];
@@ -47,57 +47,57 @@ export interface LeaveOptions {
   readonly finish: boolean;
   readonly graceMs: number;
   /** How long to wait for the broker to take what is done. */
-  readonly patienceMs: number;
+  readonly deliveryTimeoutMs: number;
 }
 
 type Link = LinkOf<"worker">;
 
 /** How long the answer of a call that was aborted is waited for: a handler need not heed it. */
-const ABORTED_MS = 1_000;
+const ABORT_GRACE_MS = 1_000;
 
 export class Agent {
-  readonly #parts: DeskParts;
+  readonly #deps: WorkerDependencies;
   readonly #options: AgentOptions;
-  readonly #desk: Desk;
+  readonly #tasks: WorkerTasks;
   readonly #calls: Calls;
   readonly #dial: Dial;
   readonly #brokers: KnownBrokers;
   readonly #idle: IdleWatch | undefined;
   /** What it was started with, whatever it is told meanwhile. */
-  readonly #ownSlots: number;
+  readonly #initialSlots: number;
   #tags: readonly string[];
   #everJoined = false;
   #link: Link | undefined;
   #leaving = false;
 
-  constructor(parts: DeskParts, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
-    this.#parts = parts;
+  constructor(deps: WorkerDependencies, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
+    this.#deps = deps;
     this.#options = options;
-    this.#ownSlots = parts.room.total.slots;
+    this.#initialSlots = deps.capacity.total.slots;
     this.#tags = options.tags;
-    this.#desk = new Desk(parts, options.cancelGraceMs, spooled, () => this.#idle?.look());
-    this.#calls = new Calls(parts.services, () => this.#idle?.look());
-    const busy = (): boolean => !this.#desk.idle || this.#calls.count > 0;
+    this.#tasks = new WorkerTasks(deps, options.cancelGraceMs, spooled, () => this.#idle?.check());
+    this.#calls = new Calls(deps.services, () => this.#idle?.check());
+    const busy = (): boolean => !this.#tasks.idle || this.#calls.count > 0;
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
-    this.#idle?.look();
-    this.#brokers = new KnownBrokers(parts.directory.brokersPath, options.urls, options);
+    this.#idle?.check();
+    this.#brokers = new KnownBrokers(deps.directory.brokersPath, options.urls, options);
     this.#dial = dial<"worker">({
       from: "worker",
-      urls: this.#brokers.atFirst,
+      urls: this.#brokers.initialUrls,
       token: options.token,
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
-      log: parts.log,
+      log: deps.log,
       onOpen: (link) => this.#join(link),
       onMessages: (batch, link) => {
         for (const message of batch) this.#receive(message, link);
-        this.#desk.pump();
-        if (batch.some(({ type }) => type === "TASKS" || type === "CALL")) this.#idle?.used();
-        else this.#idle?.look();
+        this.#tasks.pump();
+        if (batch.some(({ type }) => type === "TASKS" || type === "CALL")) this.#idle?.restart();
+        else this.#idle?.check();
       },
-      onDown: (reason) => this.#down(reason),
+      onDisconnected: (reason) => this.#down(reason),
       onRefused: options.onRefused,
       // One that it has only heard of may be somebody else's by now.
-      passOver: (url) => !this.#brokers.isGiven(url),
+      ignoreRefusal: (url) => !this.#brokers.isExplicit(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
     });
   }
@@ -107,56 +107,56 @@ export class Agent {
   }
 
   /** Start what waits, should there be room for it now. */
-  lookAgain(): void {
-    this.#desk.pump();
+  startPending(): void {
+    this.#tasks.pump();
   }
 
   /** The brokers to try from now on. */
   setUrls(urls: readonly string[]): void {
-    this.#brokers.setGiven(urls);
-    this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
+    this.#brokers.setExplicit(urls);
+    this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
   }
 
   /** Tell the broker what is offered now. */
   servicesChanged(): void {
-    this.#link?.send({ type: "SERVICES", services: this.#parts.services.names });
+    this.#link?.send({ type: "SERVICES", services: this.#deps.services.names });
   }
 
   /**
    * Orderly stop: give the stock back, stop what runs or await it, deliver what is done, close. A result that cannot be
    * delivered in time stays in the spool for the next start.
    */
-  async leave({ finish, graceMs, patienceMs }: LeaveOptions): Promise<void> {
+  async leave({ finish, graceMs, deliveryTimeoutMs: patienceMs }: LeaveOptions): Promise<void> {
     this.#leaving = true;
     this.#idle?.stop();
     this.#link?.send({ type: "LEAVING" });
-    this.#desk.beginClosing();
-    if (!finish) this.#desk.returnRunning(graceMs);
+    this.#tasks.beginClosing();
+    if (!finish) this.#tasks.returnRunning(graceMs);
     // Somebody waits for each answer, so what is under way may end by itself, within the grace of an urgent stop.
-    await this.#calls.whenNone(finish ? undefined : graceMs);
+    await this.#calls.whenIdle(finish ? undefined : graceMs);
     this.#calls.abortAll();
-    await this.#desk.until(() => this.#desk.runningCount === 0);
-    await this.#calls.whenNone(Math.min(graceMs, ABORTED_MS));
+    await this.#tasks.waitUntil(() => this.#tasks.runningCount === 0);
+    await this.#calls.whenIdle(Math.min(graceMs, ABORT_GRACE_MS));
     let patience = true;
     const timer = setTimeout(() => {
       patience = false;
-      this.#desk.pause();
+      this.#tasks.pause();
     }, patienceMs);
-    await this.#desk.until(() => this.#desk.idle || this.#link === undefined || !patience);
+    await this.#tasks.waitUntil(() => this.#tasks.idle || this.#link === undefined || !patience);
     clearTimeout(timer);
     this.#dial.stop(1000, "the worker stops");
-    this.#desk.close();
+    this.#tasks.close();
   }
 
   /** What `leave` lets end by itself gets no more than this. */
-  hurry(graceMs: number): void {
-    this.#desk.returnRunning(graceMs);
-    void this.#calls.whenNone(graceMs).then(() => this.#calls.abortAll());
+  shortenGrace(graceMs: number): void {
+    this.#tasks.returnRunning(graceMs);
+    void this.#calls.whenIdle(graceMs).then(() => this.#calls.abortAll());
   }
 
   #join(link: Link): void {
     const { name, session, pool, reserveRequests } = this.#options;
-    const { directory, services, room, lifetime } = this.#parts;
+    const { directory, services, capacity: room, lifetime } = this.#deps;
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
@@ -168,8 +168,8 @@ export class Agent {
       pool,
       services: services.names,
       reserveRequests,
-      held: this.#desk.held(),
-      ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.leftMs }),
+      held: this.#tasks.held(),
+      ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.remainingMs }),
     });
   }
 
@@ -177,20 +177,20 @@ export class Agent {
     this.#link = link;
     this.#everJoined = true;
     link.startHeartbeat(welcome.heartbeatMs);
-    this.#heed(welcome.config, link);
+    this.#applyConfig(welcome.config, link);
     if (this.#leaving) link.send({ type: "LEAVING" });
-    this.#desk.resume(welcome, (message) => link.send(message));
-    this.#parts.log.info({ broker: welcome.broker }, "joined the broker");
+    this.#tasks.resume(welcome, (message) => link.send(message));
+    this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
   }
 
   /** What the operator has for this worker. Its tags and slots are announced where they are others now. */
-  #heed(config: Welcome["config"], link: Link): void {
-    const { room, slots, files, services, log } = this.#parts;
+  #applyConfig(config: Welcome["config"], link: Link): void {
+    const { capacity: room, slots, files, services, log } = this.#deps;
     try {
-      const { version, heartbeatMs, settings } = readTold(config);
+      const { version, heartbeatMs, settings } = readPushedConfig(config);
       const before = JSON.stringify([room.total.slots, this.#tags]);
-      const count = settings.slots ?? this.#ownSlots;
+      const count = settings.slots ?? this.#initialSlots;
       slots.grow(count);
       this.#options.onSlots?.(count);
       room.setSlots(count);
@@ -199,7 +199,7 @@ export class Agent {
       if (heartbeatMs !== undefined) link.startHeartbeat(heartbeatMs);
       const urls = (settings.brokers ?? []).flatMap(({ url }) => (url === undefined ? [] : [url]));
       this.#brokers.setConfigured(urls);
-      this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
+      this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
       if (version > 0) log.info({ version }, "told by the broker's config");
       if (JSON.stringify([count, this.#tags]) === before) return;
       link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: room.total });
@@ -217,10 +217,10 @@ export class Agent {
   }
 
   #down(reason: CloseReason): void {
-    this.#parts.log.warn({ code: reason.code }, `the link to the broker is down: ${reason.text}`);
+    this.#deps.log.warn({ code: reason.code }, `the link to the broker is down: ${reason.text}`);
     this.#link = undefined;
     this.#calls.forgetAll();
-    this.#desk.pause();
+    this.#tasks.pause();
   }
 
   #receive(message: ToWorker, link: Link): void {
@@ -229,38 +229,38 @@ export class Agent {
         this.#welcome(message, link);
         break;
       case "RECIPE":
-        this.#desk.learn(message);
+        this.#tasks.addRecipe(message);
         break;
       case "TASKS":
-        this.#desk.receive(message);
+        this.#tasks.receive(message);
         break;
       case "ACK":
-        this.#desk.acknowledge(message.seq);
+        this.#tasks.acknowledge(message.seq);
         break;
       case "CREDIT":
-        this.#desk.credit(message.bytes);
+        this.#tasks.credit(message.bytes);
         break;
       case "RETRACT":
-        this.#desk.retract(message.tasks);
+        this.#tasks.retract(message.tasks);
         break;
       case "CANCEL":
-        this.#desk.cancel(message.tasks);
+        this.#tasks.cancel(message.tasks);
         break;
       case "CALL":
-        this.#calls.answer(message, (reply) => link.send(reply));
+        this.#calls.handle(message, (reply) => link.send(reply));
         break;
       case "UNCALL":
         this.#calls.abort(message.id);
         break;
       case "BROKERS":
         this.#brokers.setGroup(message.urls);
-        this.#dial.setUrls(this.#brokers.learnt, this.#brokers.lastly);
+        this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
         break;
       case "STOP":
         this.#options.onStop();
         break;
       case "CONFIG":
-        this.#heed(message.config, link);
+        this.#applyConfig(message.config, link);
         break;
       case "DRAIN":
       case "BEAT":

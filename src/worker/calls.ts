@@ -11,30 +11,30 @@ export const REPLY_LIMIT = FRAME_LIMIT - 1024;
 
 export class Calls {
   readonly #services: Services;
-  readonly #underWay = new Map<number, AbortableCall>();
-  readonly #replied: () => void;
+  readonly #active = new Map<number, AbortableCall>();
+  readonly #onReply: () => void;
   #waiting: (() => void)[] = [];
 
   /** `replied` is called after each reply. */
-  constructor(services: Services, replied: () => void = () => {}) {
+  constructor(services: Services, onReply: () => void = () => {}) {
     this.#services = services;
-    this.#replied = replied;
+    this.#onReply = onReply;
   }
 
   get count(): number {
-    return this.#underWay.size;
+    return this.#active.size;
   }
 
   /** Every call gets a reply, an aborted one too: until then its slot is not free. */
-  answer({ id, service, body }: Call, send: (message: FromWorker) => void): void {
+  handle({ id, service, body }: Call, send: (message: FromWorker) => void): void {
     const call = new AbortableCall();
-    this.#underWay.set(id, call);
+    this.#active.set(id, call);
     const reply = (served: { body: Uint8Array; error?: ErrorCode }): void => {
       // A connection later the same number may be another's.
-      if (this.#underWay.get(id) !== call) return;
-      this.#underWay.delete(id);
+      if (this.#active.get(id) !== call) return;
+      this.#active.delete(id);
       send({ type: "REPLY", id, ...(served.body.length > REPLY_LIMIT ? tooLarge(served.body.length) : served) });
-      this.#ended();
+      this.#callEnded();
     };
     const answer = this.#services.call(service, body, call);
     if (answer instanceof Promise) void answer.then(reply);
@@ -42,24 +42,24 @@ export class Calls {
   }
 
   abort(id: number): void {
-    this.#underWay.get(id)?.abort();
+    this.#active.get(id)?.abort();
   }
 
   /** Tell every handler that nobody waits; their replies still come. */
   abortAll(): void {
-    for (const call of this.#underWay.values()) call.abort();
+    for (const call of this.#active.values()) call.abort();
   }
 
   /** The connection is gone, and with it whoever waited. */
   forgetAll(): void {
     this.abortAll();
-    this.#underWay.clear();
-    this.#ended();
+    this.#active.clear();
+    this.#callEnded();
   }
 
   /** When nothing is under way any more, or after `ms`. */
-  whenNone(ms = Number.POSITIVE_INFINITY): Promise<void> {
-    if (this.#underWay.size === 0) return Promise.resolve();
+  whenIdle(ms = Number.POSITIVE_INFINITY): Promise<void> {
+    if (this.#active.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
       const timer = ms < LONGEST_TIMER_MS ? setTimeout(resolve, ms) : undefined;
       this.#waiting.push(() => {
@@ -69,9 +69,9 @@ export class Calls {
     });
   }
 
-  #ended(): void {
-    if (this.#underWay.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
-    this.#replied();
+  #callEnded(): void {
+    if (this.#active.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    this.#onReply();
   }
 }
 

@@ -3,7 +3,7 @@
  * a share of one device, which others may share; of a need such as 1.5 the whole part is whole devices.
  */
 import { LaboroError } from "../base/errors.js";
-import type { Amounts } from "../model/recipe.js";
+import type { Resources } from "../model/recipe.js";
 
 /** Amounts are counted in millionths, as whole numbers: ten tasks of 0.1 fit into 1. */
 export const MILLIONTHS = 1_000_000;
@@ -13,7 +13,7 @@ export const millionths = (amount: number): number => Math.round(amount * MILLIO
 const MOST_DEVICES = 1024;
 
 /** What was taken: device numbers, each with how much of it. */
-export type Share = ReadonlyMap<number, number>;
+export type DeviceShare = ReadonlyMap<number, number>;
 
 export class Devices {
   /** What the tasks are told: `0`, `1`, or the names that this worker was given itself. */
@@ -28,7 +28,7 @@ export class Devices {
   }
 
   /** What would be taken for this need; undefined where it does not fit now. */
-  find(need: number): Share | undefined {
+  find(need: number): DeviceShare | undefined {
     const share = new Map<number, number>();
     for (let whole = Math.floor(millionths(need) / MILLIONTHS); whole > 0; whole--) {
       const at = this.#free.findIndex((free, i) => free === MILLIONTHS && !share.has(i));
@@ -37,12 +37,12 @@ export class Devices {
     }
     const part = millionths(need) % MILLIONTHS;
     if (part === 0) return share;
-    const at = this.#tightest(part, share);
+    const at = this.#bestFit(part, share);
     return at === undefined ? undefined : share.set(at, part);
   }
 
   /** The device with the least room that suffices, so that whole ones stay whole. */
-  #tightest(part: number, taken: Share): number | undefined {
+  #bestFit(part: number, taken: DeviceShare): number | undefined {
     let best: number | undefined;
     for (const [at, free] of this.#free.entries()) {
       if (free < part || taken.has(at)) continue;
@@ -51,16 +51,16 @@ export class Devices {
     return best;
   }
 
-  take(share: Share): void {
+  acquire(share: DeviceShare): void {
     for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) - part;
   }
 
-  give(share: Share): void {
+  release(share: DeviceShare): void {
     for (const [at, part] of share) this.#free[at] = (this.#free[at] ?? 0) + part;
   }
 
   /** As `CUDA_VISIBLE_DEVICES` has them. */
-  shown(share: Share): string {
+  nameList(share: DeviceShare): string {
     return [...share.keys()]
       .sort((a, b) => a - b)
       .map((at) => this.names[at])
@@ -72,7 +72,7 @@ export class Devices {
  * The devices of a worker, by resource. A worker that was itself started with CUDA_VISIBLE_DEVICES hands out those. Throws
  * LABORO_BAD_INPUT where it has fewer of them than it says.
  */
-export function devicesOf(total: Amounts, env: NodeJS.ProcessEnv): Map<string, Devices> {
+export function devicesOf(total: Resources, env: NodeJS.ProcessEnv): Map<string, Devices> {
   const devices = new Map<string, Devices>();
   for (const [name, amount] of Object.entries(total)) {
     if (name === "slots" || amount <= 0 || amount > MOST_DEVICES) continue;
@@ -95,5 +95,5 @@ function visibleDevices(amount: number, visible: string | undefined): readonly s
 }
 
 /** `LABORO_RESOURCE_GPU` */
-export const variableOf = (resource: string): string =>
+export const envVariableOf = (resource: string): string =>
   `LABORO_RESOURCE_${resource.toUpperCase().replaceAll(/[^A-Z0-9]/g, "_")}`;

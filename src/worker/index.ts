@@ -9,14 +9,14 @@ import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import { Agent } from "./agent.js";
-import { JobFiles } from "./command-of.js";
+import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
 import { MemoryWatch } from "./memory.js";
 import { openSlots } from "./processes/index.js";
 import { openPrograms, type ServiceProgram } from "./programs/index.js";
-import { Room } from "./room.js";
+import { Capacity } from "./capacity.js";
 import { type Handler, Services } from "./services.js";
-import { openWorkerDirectory, type WorkerDirectory } from "./spool/identity.js";
+import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
 import { indexPath, spooledOutputs } from "./spool/output-index.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
 
@@ -68,7 +68,7 @@ export interface StopOptions {
   readonly finish?: boolean;
   readonly graceMs?: number;
   /** How long to wait for the broker to take what is done. */
-  readonly patienceMs?: number;
+  readonly deliveryTimeoutMs?: number;
 }
 
 export interface Worker {
@@ -85,12 +85,12 @@ export interface Worker {
 /** A result that the broker has acknowledged by then is not written to this worker's disk at all. */
 const SPOOL_AFTER_MS = 20;
 const CANCEL_GRACE_MS = 5_000;
-const PATIENCE_MS = 5_000;
+const DELIVERY_TIMEOUT_MS = 5_000;
 
 export function startWorker(options: WorkerOptions): Worker {
   const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS, slots: count = 1 } = options;
   // Refuses what contradicts itself before anything is opened.
-  const room = new Room({ ...options.resources, slots: count }, process.env);
+  const capacity = new Capacity({ ...options.resources, slots: count }, process.env);
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const directory = openWorkerDirectory(dir);
   const { spool, results } = openSpool(directory, log);
@@ -105,14 +105,14 @@ export function startWorker(options: WorkerOptions): Worker {
     services.set(service, handler);
   }
   const slots = openSlots({ count, now, env });
-  const files = new JobFiles(join(dir, "files"), room.hidden);
+  const files = new JobFiles(join(dir, "files"), capacity.hiddenDevicesEnv);
   const name = options.name ?? `${hostname()}:${process.pid}`;
   const lifetime =
     options.lifetimeMs === undefined ? undefined : new Lifetime(options.lifetimeMs, now, () => leave("lifetime"));
-  const memory = memoryWatch(options, log, () => agent.lookAgain());
+  const memory = memoryWatch(options, log, () => agent.startPending());
   const agent = new Agent(
     {
-      ...{ directory, spool, slots, files, services, room, log, now },
+      ...{ directory, spool, slots, files, services, capacity, log, now },
       ...(lifetime === undefined ? {} : { lifetime }),
       ...(memory === undefined ? {} : { memory }),
     },
@@ -141,11 +141,11 @@ export function startWorker(options: WorkerOptions): Worker {
   );
   let stopping: Promise<void> | undefined;
   const stop = (how: StopOptions): Promise<void> => {
-    if (stopping !== undefined && how.finish !== true) agent.hurry(how.graceMs ?? cancelGraceMs);
+    if (stopping !== undefined && how.finish !== true) agent.shortenGrace(how.graceMs ?? cancelGraceMs);
     stopping ??= (async () => {
-      const { finish = false, graceMs = cancelGraceMs, patienceMs = PATIENCE_MS } = how;
+      const { finish = false, graceMs = cancelGraceMs, deliveryTimeoutMs: patienceMs = DELIVERY_TIMEOUT_MS } = how;
       memory?.stop();
-      await agent.leave({ finish, graceMs, patienceMs });
+      await agent.leave({ finish, graceMs, deliveryTimeoutMs: patienceMs });
       lifetime?.stop();
       await programs.close();
       await slots.close();
@@ -180,7 +180,7 @@ export function startWorker(options: WorkerOptions): Worker {
 
 function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spool" | "results"> {
   const { spool, results, damage } = ResultSpool.load(directory.resultsPath, {
-    gatherMs: SPOOL_AFTER_MS,
+    batchDelayMs: SPOOL_AFTER_MS,
     onFailing: (error) =>
       log.warn({ code: error?.code }, error?.message ?? "the spool of results can be written again"),
   });
@@ -189,7 +189,7 @@ function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spo
   return { spool, results };
 }
 
-function memoryWatch(options: WorkerOptions, log: Log, lookAgain: () => void): MemoryWatch | undefined {
+function memoryWatch(options: WorkerOptions, log: Log, retry: () => void): MemoryWatch | undefined {
   const { minMemory: least, memoryFile: file } = options;
   if (least === undefined) return undefined;
   const changed = (enough: boolean, available: number): void => {
@@ -197,7 +197,7 @@ function memoryWatch(options: WorkerOptions, log: Log, lookAgain: () => void): M
     if (enough) log.info(fields, "there is memory again: tasks start");
     else log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(least)}`);
   };
-  return new MemoryWatch({ least, changed, lookAgain, ...(file === undefined ? {} : { file }) });
+  return new MemoryWatch({ minBytes: least, onChange: changed, retry, ...(file === undefined ? {} : { file }) });
 }
 
 const megabytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;

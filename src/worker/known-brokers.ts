@@ -6,53 +6,53 @@ import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { writeFileAtomically } from "../base/files/durable.js";
 
-const MOST = 1_000;
+const MAX_URLS = 1_000;
 /** Brokers that were told of once and are not any more. */
 const MOST_EARLIER = 32;
 
-export interface Letters {
+export interface BrokerCredentials {
   readonly token: string;
   readonly caFingerprint?: string | undefined;
 }
 
 export class KnownBrokers {
   readonly #path: string;
-  readonly #key: string;
-  #given: readonly string[];
+  readonly #credentialHash: string;
+  #explicit: readonly string[];
   #configured: readonly string[] = [];
   #group: readonly string[];
   /** Not among the group when it was last told of: dead, drained, or only just started again. */
   #earlier: readonly string[];
 
   /** `path` is the file; what is in it counts only for the same token and CA: others' brokers would only refuse it. */
-  constructor(path: string, given: readonly string[], { token, caFingerprint = "" }: Letters) {
+  constructor(path: string, explicit: readonly string[], { token, caFingerprint = "" }: BrokerCredentials) {
     this.#path = path;
-    this.#key = createHash("sha256").update(`${token} ${caFingerprint}`).digest("hex").slice(0, 16);
-    this.#given = given;
-    ({ urls: this.#group, earlier: this.#earlier } = readGroup(path, this.#key));
+    this.#credentialHash = createHash("sha256").update(`${token} ${caFingerprint}`).digest("hex").slice(0, 16);
+    this.#explicit = explicit;
+    ({ urls: this.#group, earlier: this.#earlier } = readGroup(path, this.#credentialHash));
   }
 
   /** At the start, those that were named come first. */
-  get atFirst(): readonly string[] {
-    return [...new Set([...this.#given, ...this.#group, ...this.#earlier])];
+  get initialUrls(): readonly string[] {
+    return [...new Set([...this.#explicit, ...this.#group, ...this.#earlier])];
   }
 
   /** Later a broker that has told of its group, or an operator, knows better. */
-  get learnt(): readonly string[] {
+  get currentUrls(): readonly string[] {
     return [...new Set([...this.#configured, ...this.#group])];
   }
 
   /** Where none of those answers. */
-  get lastly(): readonly string[] {
-    return [...this.#given, ...this.#earlier];
+  get fallbackUrls(): readonly string[] {
+    return [...this.#explicit, ...this.#earlier];
   }
 
-  isGiven(url: string): boolean {
-    return this.#given.includes(url);
+  isExplicit(url: string): boolean {
+    return this.#explicit.includes(url);
   }
 
-  setGiven(urls: readonly string[]): void {
-    this.#given = urls;
+  setExplicit(urls: readonly string[]): void {
+    this.#explicit = urls;
   }
 
   setConfigured(urls: readonly string[]): void {
@@ -60,12 +60,12 @@ export class KnownBrokers {
   }
 
   setGroup(urls: readonly string[]): void {
-    const some = urls.slice(0, MOST);
+    const some = urls.slice(0, MAX_URLS);
     if (some.join() === this.#group.join()) return;
     const before = [...this.#group, ...this.#earlier].filter((url) => !some.includes(url));
     this.#earlier = [...new Set(before)].slice(0, MOST_EARLIER);
     this.#group = some;
-    const kept: Kept = { for: this.#key, urls: some, earlier: this.#earlier };
+    const kept: BrokersFile = { credentialHash: this.#credentialHash, urls: some, earlier: this.#earlier };
     try {
       writeFileAtomically(this.#path, `${JSON.stringify(kept)}\n`);
     } catch {
@@ -74,16 +74,16 @@ export class KnownBrokers {
   }
 }
 
-interface Kept {
+interface BrokersFile {
   /** Whose they are. */
-  readonly for: string;
+  readonly credentialHash: string;
   readonly urls: readonly string[];
   readonly earlier: readonly string[];
 }
 
-function readGroup(path: string, key: string): Omit<Kept, "for"> {
+function readGroup(path: string, key: string): Omit<BrokersFile, "for"> {
   try {
-    const kept = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Record<keyof Kept, unknown>>;
+    const kept = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Record<keyof BrokersFile, unknown>>;
     if (kept.for === key) return { urls: urlsIn(kept.urls), earlier: urlsIn(kept.earlier) };
   } catch {
     // There is none yet, or it is damaged: a broker will tell.
@@ -93,5 +93,5 @@ function readGroup(path: string, key: string): Omit<Kept, "for"> {
 
 function urlsIn(value: unknown): readonly string[] {
   if (!Array.isArray(value)) return [];
-  return value.filter((url): url is string => typeof url === "string" && URL.canParse(url)).slice(0, MOST);
+  return value.filter((url): url is string => typeof url === "string" && URL.canParse(url)).slice(0, MAX_URLS);
 }

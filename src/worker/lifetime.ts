@@ -8,17 +8,17 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export class Lifetime {
   readonly #deadline: number;
   readonly #now: () => number;
-  readonly #over: () => void;
+  readonly #onExpired: () => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(ms: number, now: () => number, over: () => void) {
+  constructor(ms: number, now: () => number, onExpired: () => void) {
     this.#deadline = now() + ms;
     this.#now = now;
-    this.#over = over;
+    this.#onExpired = onExpired;
     this.#wait();
   }
 
-  get leftMs(): number {
+  get remainingMs(): number {
     return Math.max(0, this.#deadline - this.#now());
   }
 
@@ -27,11 +27,11 @@ export class Lifetime {
   }
 
   #wait(): void {
-    const left = this.leftMs;
+    const left = this.remainingMs;
     this.#timer = setTimeout(
       () => {
-        if (this.leftMs > 0) this.#wait();
-        else this.#over();
+        if (this.remainingMs > 0) this.#wait();
+        else this.#onExpired();
       },
       Math.min(Math.ceil(left), LONGEST_TIMER_MS),
     );
@@ -42,32 +42,32 @@ export class Lifetime {
 export class IdleWatch {
   readonly #ms: number;
   readonly #busy: () => boolean;
-  readonly #tooLong: () => void;
+  readonly #onTimeout: () => void;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
 
-  constructor(ms: number, busy: () => boolean, tooLong: () => void) {
+  constructor(ms: number, busy: () => boolean, onTimeout: () => void) {
     this.#ms = Math.min(ms, LONGEST_TIMER_MS);
     this.#busy = busy;
-    this.#tooLong = tooLong;
+    this.#onTimeout = onTimeout;
   }
 
   /** Something has come or gone. */
-  look(): void {
+  check(): void {
     if (this.#stopped) return;
     if (this.#busy()) {
       clearTimeout(this.#timer);
       this.#timer = undefined;
     } else {
-      this.#timer ??= setTimeout(this.#tooLong, this.#ms);
+      this.#timer ??= setTimeout(this.#onTimeout, this.#ms);
     }
   }
 
   /** There was something, even if it is over already: the time counts anew. */
-  used(): void {
+  restart(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.look();
+    this.check();
   }
 
   stop(): void {

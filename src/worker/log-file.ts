@@ -8,13 +8,13 @@ import type { Bytes } from "../model/recipe.js";
 const MOST_EARLIER = 10_000;
 
 export class LogFile {
-  readonly #lost: (why: string) => void;
+  readonly #onFailure: (why: string) => void;
   #fd: number | undefined;
   #length = 0;
 
-  private constructor(fd: number, lost: (why: string) => void) {
+  private constructor(fd: number, onFailure: (why: string) => void) {
     this.#fd = fd;
-    this.#lost = lost;
+    this.#onFailure = onFailure;
   }
 
   /**
@@ -22,12 +22,12 @@ export class LogFile {
    * LABORO_BAD_INPUT where no file can be made: a task whose log would go astray is not run. `lost` is called if later on the file
    * takes no more.
    */
-  static open(path: Bytes, dir: Bytes | undefined, lost: (why: string) => void): LogFile {
+  static open(path: Bytes, dir: Bytes | undefined, onFailure: (why: string) => void): LogFile {
     const whole = within(dir, latin(path));
     for (let earlier = 0; earlier <= MOST_EARLIER; earlier++) {
       const name = Buffer.from(earlier === 0 ? whole : numbered(whole, earlier), "latin1");
       try {
-        return new LogFile(openSync(name, "wx", 0o666), lost);
+        return new LogFile(openSync(name, "wx", 0o666), onFailure);
       } catch (cause) {
         if (errnoOf(cause) !== "EEXIST") throw cannotOpen(name, why(cause), cause);
       }
@@ -43,7 +43,7 @@ export class LogFile {
       this.#length += bytes.length;
     } catch (cause) {
       this.close();
-      this.#lost(`its log file is not complete: ${why(cause)}`);
+      this.#onFailure(`its log file is not complete: ${why(cause)}`);
     }
   }
 

@@ -6,20 +6,20 @@ import { readFileSync } from "node:fs";
 
 export interface MemoryOptions {
   /** Bytes that must be available for a task to start. */
-  readonly least: number;
+  readonly minBytes: number;
   /** From now on there is not enough, or there is again. */
-  readonly changed: (enough: boolean, available: number) => void;
+  readonly onChange: (enough: boolean, available: number) => void;
   /** Something may be able to start now. */
-  readonly lookAgain: () => void;
+  readonly retry: () => void;
   /** Where the kernel says what is available. */
   readonly file?: string;
 }
 
-const LOOK_AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 
 export class MemoryWatch {
   readonly #options: MemoryOptions;
-  #short = false;
+  #low = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: MemoryOptions) {
@@ -27,19 +27,19 @@ export class MemoryWatch {
   }
 
   /** Asked before a start. While the answer is no, `lookAgain` follows. */
-  enough(): boolean {
-    const { least, changed, lookAgain } = this.#options;
+  hasEnough(): boolean {
+    const { minBytes: least, onChange: changed, retry: lookAgain } = this.#options;
     const available = this.#available();
     const enough = available >= least;
-    if (enough !== !this.#short) {
-      this.#short = !enough;
+    if (enough !== !this.#low) {
+      this.#low = !enough;
       changed(enough, available);
     }
     if (!enough && this.#timer === undefined) {
       this.#timer = setTimeout(() => {
         this.#timer = undefined;
         lookAgain();
-      }, LOOK_AGAIN_MS);
+      }, RETRY_MS);
     }
     return enough;
   }

@@ -30,7 +30,7 @@ export type Handler = (
   context: CallContext,
 ) => Uint8Array | string | undefined | Promise<Uint8Array | string | undefined>;
 
-export interface Served {
+export interface ServiceReply {
   readonly body: Uint8Array;
   readonly error?: ErrorCode;
 }
@@ -53,7 +53,7 @@ export class Services {
   }
 
   /** Never throws: what goes wrong is the answer. Answers at once where the handler does. */
-  call(service: string, body: Uint8Array, context: CallContext): Served | Promise<Served> {
+  call(service: string, body: Uint8Array, context: CallContext): ServiceReply | Promise<ServiceReply> {
     const handler = this.#handlers.get(service);
     if (handler === undefined) return failure(`this worker does not offer ${service}`);
     try {
@@ -65,12 +65,12 @@ export class Services {
   }
 }
 
-function success(answer: Uint8Array | string | undefined): Served {
+function success(answer: Uint8Array | string | undefined): ServiceReply {
   if (answer === undefined) return { body: EMPTY };
   return { body: typeof answer === "string" ? Buffer.from(answer) : answer };
 }
 
-function failure(cause: unknown): Served {
+function failure(cause: unknown): ServiceReply {
   const text = typeof cause === "string" ? cause : asLaboroError(cause).message;
   const large = cause instanceof LaboroError && cause.code === "LABORO_BODY_TOO_LARGE";
   return { error: large ? cause.code : "LABORO_SERVICE_FAILED", body: Buffer.from(text) };

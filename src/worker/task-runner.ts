@@ -4,11 +4,11 @@ import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Outcome, OutputStream } from "../model/outcome.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
-import type { JobFiles } from "./command-of.js";
-import type { StockedTask } from "./ledger.js";
+import type { JobFiles } from "./job-files.js";
+import type { PrefetchedTask } from "./task-tracker.js";
 import { LogFile } from "./log-file.js";
 import type { Slots } from "./processes/index.js";
-import type { Place } from "./room.js";
+import type { AcquiredSlot } from "./capacity.js";
 import { AbortableCall, type Services } from "./services.js";
 
 /** How it went, but for the length of its output, which the receiver of the output knows. */
@@ -19,7 +19,7 @@ export interface RunSink {
   ended(end: RunEnd): void;
 }
 
-export interface Run {
+export interface RunHandle {
   /** SIGTERM, and SIGKILL after the grace. `ended` follows when it is gone. */
   stop(graceMs: number): void;
 }
@@ -42,7 +42,7 @@ export class TaskRunner {
     this.#now = now;
   }
 
-  run(task: StockedTask, job: JobRecipe, place: Place, sink: RunSink): Run {
+  run(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink): RunHandle {
     const started = this.#now();
     let timedOut = false;
     let timer: NodeJS.Timeout | undefined;
@@ -50,12 +50,12 @@ export class TaskRunner {
       clearTimeout(timer);
       sink.ended(timedOut ? { ...how, timedOut: true } : how);
     };
-    let run: Run;
+    let run: RunHandle;
     try {
       run = this.#start(
         task,
         job,
-        place,
+        acquired,
         { output: (stream, bytes) => sink.output(stream, bytes), ended: end },
         started,
       );
@@ -77,17 +77,17 @@ export class TaskRunner {
     return run;
   }
 
-  #start(task: StockedTask, job: JobRecipe, place: Place, sink: RunSink, started: number): Run {
+  #start(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink, started: number): RunHandle {
     const { recipe } = job;
     if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
     if (recipe.kind === "noop") {
       setImmediate(() => sink.ended({ code: 0, started, ended: this.#now() }));
       return { stop: () => {} };
     }
-    const shell = this.#slots.slots[place.slot];
-    if (shell === undefined) throw new Error(`there is no slot ${place.slot}`);
+    const shell = this.#slots.slots[acquired.slot];
+    if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
     const file = this.#logFile(task, recipe);
-    const command = shell.run(this.#files.commandOf(recipe, task, place), {
+    const command = shell.run(this.#files.commandOf(recipe, task, acquired), {
       output: (stream, bytes) => {
         file?.write(bytes);
         sink.output(stream, bytes);
@@ -100,14 +100,14 @@ export class TaskRunner {
     return { stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()) };
   }
 
-  #logFile({ job, index }: StockedTask, recipe: JobRecipe["recipe"]): LogFile | undefined {
+  #logFile({ job, index }: PrefetchedTask, recipe: JobRecipe["recipe"]): LogFile | undefined {
     if (recipe.kind !== "command" || recipe.log === undefined) return undefined;
     const path = recipe.log.replaceAll("{#}", String(index + 1));
     return LogFile.open(path, recipe.dir, (why) => this.#log.warn({ job, index }, why));
   }
 
   /** The answer of the service is the task's standard output. */
-  #call(service: string, body: Uint8Array, sink: RunSink, started: number): Run {
+  #call(service: string, body: Uint8Array, sink: RunSink, started: number): RunHandle {
     const call = new AbortableCall();
     void Promise.resolve(this.#services.call(service, body, call)).then(({ body: answer, error }) => {
       const times = { started, ended: this.#now() };
@@ -122,7 +122,7 @@ export class TaskRunner {
   }
 }
 
-function bodyOf(task: StockedTask, body: Uint8Array | undefined): Uint8Array {
+function bodyOf(task: PrefetchedTask, body: Uint8Array | undefined): Uint8Array {
   if (task.entry === undefined) return body ?? new Uint8Array(0);
   return typeof task.entry === "string" ? Buffer.from(task.entry) : task.entry;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { COOKIE_MS, Entry } from "../../src/broker/access/entry.js";
+import { COOKIE_MS, BrowserLogin } from "../../src/broker/access/browser-login.js";
 import { apiOf, ask, openDoor, post } from "./kit.js";
 
 describe("a browser", () => {
@@ -54,14 +54,14 @@ describe("a browser", () => {
 describe("the cookie", () => {
   it("is good for its role and its time, and for nothing that was made up", () => {
     let now = 1_000;
-    const entry = new Entry("secret", () => now);
+    const entry = new BrowserLogin("secret", () => now);
     const { code } = entry.newCode("client");
     const cookie = (entry.exchange(code, true) ?? "").split(";", 1)[0] ?? "";
     expect(entry.roleOf(`other=1; ${cookie}`)).toBe("client");
     expect(entry.roleOf(cookie.replace("client", "admin"))).toBeUndefined();
     expect(entry.roleOf(`${cookie}x`)).toBeUndefined();
-    expect(new Entry("another", () => now).roleOf(cookie)).toBeUndefined();
-    expect(new Entry("secret", () => now).roleOf(cookie)).toBe("client");
+    expect(new BrowserLogin("another", () => now).roleOf(cookie)).toBeUndefined();
+    expect(new BrowserLogin("secret", () => now).roleOf(cookie)).toBe("client");
     now += COOKIE_MS;
     expect(entry.roleOf(cookie)).toBeUndefined();
     for (const odd of [undefined, "", "laboro", "laboro=", "laboro=a.b.c", "laboro=admin.99999999999999."])
@@ -70,7 +70,7 @@ describe("the cookie", () => {
 
   it("comes of a code that is young, and with TLS stays with TLS", () => {
     let now = 0;
-    const entry = new Entry("secret", () => now);
+    const entry = new BrowserLogin("secret", () => now);
     expect(entry.exchange(entry.newCode("read").code, true)).toContain("; Secure");
     const { code } = entry.newCode("read");
     now = 6 * 60_000;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { LaboroError } from "../../src/base/errors.js";
-import { Looks } from "../../src/broker/api/dashboard-looks.js";
-import { TABLE } from "../../src/broker/operations/index.js";
-import { ROUTES } from "../../web/src/routes.js";
+import { SharedResponses } from "../../src/broker/api/shared-responses.js";
+import { OPERATIONS_BY_NAME } from "../../src/broker/operations/index.js";
+import { API_ROUTES } from "../../web/src/api-routes.js";
 import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
@@ -87,8 +87,8 @@ describe("the dashboard's files", () => {
 
 describe("the dashboard's table of addresses", () => {
   it("is the broker's", () => {
-    for (const [name, [method, path]] of Object.entries(ROUTES)) {
-      expect([name, TABLE.get(name)?.method, TABLE.get(name)?.path]).toEqual([name, method, path]);
+    for (const [name, [method, path]] of Object.entries(API_ROUTES)) {
+      expect([name, OPERATIONS_BY_NAME.get(name)?.method, OPERATIONS_BY_NAME.get(name)?.path]).toEqual([name, method, path]);
     }
   });
 });
@@ -121,7 +121,7 @@ describe("a look that is shared", () => {
   it("is made once however many ask, again after a second, and rests in between", async () => {
     let now = 0;
     const rests: number[] = [];
-    const looks = new Looks(
+    const looks = new SharedResponses(
       () => now,
       async (ms) => {
         rests.push(ms);
@@ -132,17 +132,17 @@ describe("a look that is shared", () => {
       now += 25;
       return `made ${++made}`;
     };
-    const many = await Promise.all(Array.from({ length: 100 }, () => looks.look("a", make)));
+    const many = await Promise.all(Array.from({ length: 100 }, () => looks.get("a", make)));
     expect(new Set(many.map(({ text }) => text))).toEqual(new Set(["made 1"]));
     now += 900;
-    expect((await looks.look("a", make)).text).toBe("made 1");
+    expect((await looks.get("a", make)).text).toBe("made 1");
     now += 200;
-    expect((await looks.look("a", make)).text).toBe("made 2");
+    expect((await looks.get("a", make)).text).toBe("made 2");
     expect(rests).toEqual([100, 100]);
   });
 
   it("is made one at a time, and too many that wait are refused", async () => {
-    const looks = new Looks();
+    const looks = new SharedResponses();
     let under = 0;
     let most = 0;
     const open: (() => void)[] = [];
@@ -152,7 +152,7 @@ describe("a look that is shared", () => {
       under--;
       return "made";
     };
-    const asked = Array.from({ length: 150 }, (_, at) => looks.look(String(at), make).catch((cause: unknown) => cause));
+    const asked = Array.from({ length: 150 }, (_, at) => looks.get(String(at), make).catch((cause: unknown) => cause));
     const refused = (await Promise.all(asked.slice(101))).filter((one) => one instanceof LaboroError);
     expect(refused.map((one) => (one as LaboroError).code)).toEqual(new Array(49).fill("LABORO_QUEUE_FULL"));
     const release = setInterval(() => open.shift()?.(), 1);
@@ -162,9 +162,9 @@ describe("a look that is shared", () => {
   });
 
   it("that fails is tried again by the next", async () => {
-    const looks = new Looks();
-    await expect(looks.look("a", () => Promise.reject(new Error("no")))).rejects.toThrow("no");
-    expect((await looks.look("a", async () => "yes")).text).toBe("yes");
+    const looks = new SharedResponses();
+    await expect(looks.get("a", () => Promise.reject(new Error("no")))).rejects.toThrow("no");
+    expect((await looks.get("a", async () => "yes")).text).toBe("yes");
   });
 });
 
@@ -173,7 +173,7 @@ describe("conversations", () => {
     const { broker, client, worker } = await openShop();
     const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     await until(() => one.joined, "it has joined");
-    const { conversations } = await client.ask("conversations", { find: "ONE" });
+    const { connections: conversations } = await client.ask("conversations", { find: "ONE" });
     expect(conversations).toMatchObject([
       { protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false },
     ]);
@@ -196,10 +196,10 @@ describe("conversations", () => {
     expect((await apiOf(broker)(`/conversations/${id}`, read)).status).toBe(403);
     expect((await apiOf(broker)("/conversations", read)).status).toBe(200);
     await one.stop({ graceMs: 0 });
-    await until(async () => (await client.ask("conversation", { id })).over, "it is over");
+    await until(async () => (await client.ask("conversation", { id })).closed, "it is over");
     const { messages: lastWords } = await client.ask("conversation", { id, after: last });
     expect(lastWords.map(({ name }) => name)).toContain("LEAVING");
-    expect((await client.ask("conversations", {})).conversations.map(({ peer }) => peer)).not.toContain("one");
+    expect((await client.ask("conversations", {})).connections.map(({ peer }) => peer)).not.toContain("one");
     expect((await apiOf(broker)("/conversations/4711")).status).toBe(400);
   });
 });

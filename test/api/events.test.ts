@@ -83,7 +83,7 @@ describe("events", () => {
     const one = worker({ name: "one" });
     await until(async () => (await kinds()).includes("worker-joined"), "it joined");
     await api("/jobs", post({ recipe: { kind: "command", argv: ["sleep", "30"] } }));
-    await until(() => broker.core.state.workers.get(one.id)?.out === 1, "it has the task");
+    await until(() => broker.core.state.workers.get(one.id)?.assigned === 1, "it has the task");
     await api("/workers/one/drain", post());
     broker.core.portOf(one.id)?.close("cut by the test");
     await until(async () => (await kinds()).includes("worker-away"), "it is away");

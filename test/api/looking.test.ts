@@ -1,7 +1,7 @@
 /** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
 import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
-import { AREA, FIGURES, KEPT_MS } from "../../src/broker/stats/history.js";
+import { AREA, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Client } from "../../src/entries/client.js";
 import { openShop, until } from "./kit.js";
 
@@ -10,7 +10,7 @@ const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c"
 describe("the picture of a job", () => {
   /** Each run as `state count`. */
   async function pictureOf(client: Client, input: { job: number; first?: number; last?: number; cells?: number }) {
-    const { runs, states, per } = await client.ask("taskMap", input);
+    const { runs, states, tasksPerCell: per } = await client.ask("taskMap", input);
     const shown: string[] = [];
     for (let at = 0; at < runs.length; at += 2) shown.push(`${states[runs[at] ?? 0]} ${runs[at + 1]}`);
     return { shown, per };
@@ -47,7 +47,7 @@ describe("the picture of a job", () => {
       per: 10,
     });
     const waiting = await client.submit({ recipe: { kind: "noop" }, count: 1_000_000_000, held: true });
-    const { runs, last, per, count } = await client.ask("taskMap", { job: waiting.id, first: 5, cells: 1_000 });
+    const { runs, last, tasksPerCell: per, count } = await client.ask("taskMap", { job: waiting.id, first: 5, cells: 1_000 });
     expect({ runs, last, per, count }).toEqual({ runs: [3, 1_000], last: 5 + 2 ** 20 - 1, per: 1_049, count: 1e9 });
     await waiting.cancel();
     expect((await pictureOf(client, { job: waiting.id, cells: 50 })).shown).toEqual(["cancelled 50"]);
@@ -81,7 +81,7 @@ describe("pages of workers", () => {
     const { workers, total, matching } = await client.ask("workerPage", { find: "anna" });
     expect({ total, matching }).toEqual({ total: 3, matching: 1 });
     expect(workers[0]?.running).toMatchObject([{ job: job.id, index: 0, name: "long", attempt: 1 }]);
-    expect(workers[0]?.place).toBe(2);
+    expect(workers[0]?.position).toBe(2);
     await job.cancel();
   });
 });
@@ -107,7 +107,7 @@ describe("the overview", () => {
     broker.core.portOf(one.id)?.close("gone");
     await until(async () => (await problems()).some(({ kind }) => kind === "worker-away"), "it is away");
     expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-away"]);
-    const { lately, status } = await client.ask("overview", {});
+    const { recentEvents: lately, status } = await client.ask("overview", {});
     expect(lately.map(({ kind }) => kind)).toContain("worker-away");
     expect(lately.map(({ kind }) => kind)).not.toContain("tasks-ended");
     expect(status.tasks.running).toBe(1);
@@ -121,10 +121,10 @@ describe("the overview", () => {
     );
     await Promise.all(jobs.map((job) => job.wait()));
     const { problems } = await client.ask("overview", {});
-    expect(problems.map(({ kind, grave, text }) => [kind, grave, text])).toEqual(
+    expect(problems.map(({ kind, critical: grave, text }) => [kind, grave, text])).toEqual(
       new Array(5).fill(["job-failed", false, "bad failed: 1 of 1 tasks"]),
     );
-    expect(problems.map(({ more }) => more)).toEqual([undefined, undefined, undefined, undefined, 2]);
+    expect(problems.map(({ omitted: more }) => more)).toEqual([undefined, undefined, undefined, undefined, 2]);
   });
 
   it("tells of a queue that is full", async () => {
@@ -152,13 +152,13 @@ describe("the history", () => {
     await history.tick(now);
     const recent = await client.ask("history", {});
     expect(recent.stepMs).toBe(5_000);
-    expect([recent.succeeded.at(-1), recent.failed.at(-1), recent.handedOut.at(-1)]).toEqual([3, 1, 4]);
+    expect([recent.succeeded.at(-1), recent.failed.at(-1), recent.assigned.at(-1)]).toEqual([3, 1, 4]);
     expect([recent.slots.at(-1), recent.workers.at(-1)]).toEqual([3, 1]);
     await history.tick(now + minute);
     const day = await client.ask("history", { span: "day" });
     expect(day.stepMs).toBe(minute);
     expect([day.at.length, day.succeeded, day.failed]).toEqual([1, [3], [1]]);
-    const kept = await broker.core.store.kept(AREA);
+    const kept = await broker.core.store.keyValues(AREA);
     expect(kept).toHaveLength(1);
   });
 
@@ -173,9 +173,9 @@ describe("the history", () => {
     await broker.core.keep(AREA, "spoiled", "no JSON");
     const day = await client.ask("history", { span: "day" });
     expect([day.at, day.succeeded, day.waitP50, day.failed]).toEqual([[now], [12], [30], [0]]);
-    expect(Object.keys(day).sort()).toEqual(["at", "stepMs", ...FIGURES].sort());
+    expect(Object.keys(day).sort()).toEqual(["at", "stepMs", ...HISTORY_FIELDS].sort());
     await broker.core.history.tick(Date.now() + minute);
-    const kept = (await broker.core.store.kept(AREA)).map(({ key }) => key);
+    const kept = (await broker.core.store.keyValues(AREA)).map(({ key }) => key);
     expect(kept).toHaveLength(3);
     expect(kept).not.toContain("spoiled");
   });

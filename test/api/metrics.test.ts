@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { LaboroError } from "../../src/base/errors.js";
 import { METRICS } from "../../src/broker/api/metrics.js";
-import { Spread } from "../../src/broker/stats/spread.js";
+import { Histogram } from "../../src/broker/stats/histogram.js";
 import { ask, openDoor, openShop } from "./kit.js";
 
 /** The value of each series, as `name{labels}`. */
@@ -89,7 +89,7 @@ describe("docs/reference/metrics.md", () => {
 
 describe("a spread of times", () => {
   it("counts each in the bucket whose bound it does not exceed", () => {
-    const spread = new Spread();
+    const spread = new Histogram();
     for (const ms of [0, 0.5, 1, 1.5, 2, 2.1, 1024, 1025, 2 ** 40]) spread.add(ms);
     expect([...spread.counts.slice(0, 3), spread.counts[10], spread.counts[11], spread.counts[28]]).toEqual([
       3, 2, 1, 1, 1, 1,
@@ -98,7 +98,7 @@ describe("a spread of times", () => {
   });
 
   it("tells a quantile within a factor of two, and of what came since", () => {
-    const spread = new Spread();
+    const spread = new Histogram();
     for (let ms = 1; ms <= 1000; ms++) spread.add(ms);
     expect(spread.quantile(0.5)).toBeGreaterThan(300);
     expect(spread.quantile(0.5)).toBeLessThan(800);
@@ -107,6 +107,6 @@ describe("a spread of times", () => {
     const news = spread.since(before);
     expect([news.count, news.sum]).toEqual([100, 800]);
     expect(news.quantile(0.95)).toBeLessThanOrEqual(8);
-    expect(new Spread().quantile(0.5)).toBe(0);
+    expect(new Histogram().quantile(0.5)).toBe(0);
   });
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
-import { STATUS } from "../../src/broker/api/errors.js";
+import { HTTP_STATUS } from "../../src/broker/api/errors.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { apiOf, openDoor } from "./kit.js";
 
@@ -97,7 +97,7 @@ describe("docs/reference/api.md", () => {
         Number(status),
       ]),
     );
-    expect(Object.fromEntries(rows)).toEqual(STATUS);
+    expect(Object.fromEntries(rows)).toEqual(HTTP_STATUS);
   });
 });
 

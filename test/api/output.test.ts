@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { answerRange } from "../../src/broker/api/range.js";
+import { parseRange } from "../../src/broker/api/range.js";
 import { apiOf, codeOf, openShop, until } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
@@ -111,12 +111,12 @@ describe("a task's output", () => {
 
 describe("a range", () => {
   it("is what the standard says", () => {
-    expect(answerRange(undefined, 10)).toBeUndefined();
-    expect(answerRange("bytes=-", 10)).toBeUndefined();
-    expect(answerRange("bytes=5-2", 10)).toBeUndefined();
-    expect(answerRange("bytes=0-0,2-3", 10)).toBeUndefined();
-    expect(answerRange("bytes=-0", 10)).toBe("outside");
-    expect(answerRange("bytes=0-", 0)).toBe("outside");
-    expect(answerRange("bytes=-99", 10)).toEqual({ first: 0, last: 9 });
+    expect(parseRange(undefined, 10)).toBeUndefined();
+    expect(parseRange("bytes=-", 10)).toBeUndefined();
+    expect(parseRange("bytes=5-2", 10)).toBeUndefined();
+    expect(parseRange("bytes=0-0,2-3", 10)).toBeUndefined();
+    expect(parseRange("bytes=-0", 10)).toBe("outside");
+    expect(parseRange("bytes=0-", 0)).toBe("outside");
+    expect(parseRange("bytes=-99", 10)).toEqual({ first: 0, last: 9 });
   });
 });

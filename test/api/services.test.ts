@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ServiceFigures } from "../../src/broker/stats/service-figures.js";
+import { ServiceStats } from "../../src/broker/stats/service-stats.js";
 import { apiOf, codeOf, messageOf, openShop, until } from "./kit.js";
 
 const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({
@@ -65,10 +65,10 @@ describe("a request over HTTP", () => {
 
 describe("the figures of services", () => {
   it("have rate and latency of a bounded window", () => {
-    const figures = new ServiceFigures();
+    const figures = new ServiceStats();
     const start = 1_000_000;
     for (let i = 0; i < 5_000; i++) figures.add("s", "p", start + i, i < 4_000 ? 999 : i % 100, false);
-    const { answered, rate, latencyMs } = figures.of("s", "p", start + 5_000);
+    const { completed: answered, rate, latencyMs } = figures.of("s", "p", start + 5_000);
     expect([answered, rate]).toEqual([5_000, 5_000 / 60]);
     expect(latencyMs?.p50).toBeLessThan(60);
     expect(latencyMs?.p99).toBeGreaterThan(90);

@@ -106,22 +106,22 @@ describe("certificates", () => {
     const { dir } = await openDoor();
     const first = new Certificates(dir, ["a.example"]);
     const ca = await first.fingerprint();
-    const shown = await first.shown();
-    expect(await first.shown()).toBe(shown);
+    const shown = await first.serverCertificate();
+    expect(await first.serverCertificate()).toBe(shown);
     const again = new Certificates(dir, ["a.example"]);
-    expect(await again.shown()).toEqual(shown);
+    expect(await again.serverCertificate()).toEqual(shown);
     const certificate = new X509Certificate(shown.cert);
     expect(certificate.checkHost("a.example")).toBe("a.example");
     expect(certificate.checkIP("127.0.0.1")).toBe("127.0.0.1");
     expect(certificate.checkHost("b.example")).toBeUndefined();
 
     const renamed = new Certificates(dir, ["b.example"]);
-    expect(new X509Certificate((await renamed.shown()).cert).checkHost("b.example")).toBe("b.example");
+    expect(new X509Certificate((await renamed.serverCertificate()).cert).checkHost("b.example")).toBe("b.example");
     expect(await renamed.fingerprint()).toBe(ca);
 
     const inAYear = Date.now() + 370 * 86_400_000;
     const later = new Certificates(dir, ["b.example"], () => inAYear);
-    const renewed = new X509Certificate((await later.shown()).cert);
+    const renewed = new X509Certificate((await later.serverCertificate()).cert);
     expect(Date.parse(renewed.validTo)).toBeGreaterThan(inAYear + 300 * 86_400_000);
     expect(await later.fingerprint()).toBe(ca);
   });

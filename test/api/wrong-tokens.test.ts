@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { SlowDown } from "../../src/broker/access/slow-down.js";
+import { TokenThrottle } from "../../src/broker/access/token-throttle.js";
 import { Tokens } from "../../src/broker/access/tokens.js";
 import { apiOf, ask, openShop } from "./kit.js";
 
 describe("wrong tokens", () => {
   it("are answered ever more slowly, by address, and forgotten after a while", () => {
     let now = 0;
-    const slow = new SlowDown(() => now);
+    const slow = new TokenThrottle(() => now);
     const delay = (address = "10.0.0.1"): number | undefined => {
-      const ms = slow.wrong(address);
-      slow.answered(address);
+      const ms = slow.delayAfterFailure(address);
+      slow.refusalSent(address);
       return ms;
     };
     expect([delay(), delay(), delay(), delay()]).toEqual([100, 200, 400, 800]);
@@ -21,20 +21,20 @@ describe("wrong tokens", () => {
   });
 
   it("are refused at once when many wait already, and cost bounded memory", () => {
-    const slow = new SlowDown(() => 0);
-    for (let i = 0; i < 16; i++) expect(slow.wrong("a")).toBeGreaterThan(0);
-    expect(slow.wrong("a")).toBeUndefined();
-    slow.answered("a");
-    expect(slow.wrong("a")).toBeGreaterThan(0);
-    for (let i = 0; i < 5_000; i++) slow.wrong(`10.1.${i >> 8}.${i & 255}`);
+    const slow = new TokenThrottle(() => 0);
+    for (let i = 0; i < 16; i++) expect(slow.delayAfterFailure("a")).toBeGreaterThan(0);
+    expect(slow.delayAfterFailure("a")).toBeUndefined();
+    slow.refusalSent("a");
+    expect(slow.delayAfterFailure("a")).toBeGreaterThan(0);
+    for (let i = 0; i < 5_000; i++) slow.delayAfterFailure(`10.1.${i >> 8}.${i & 255}`);
     expect(slow.size).toBe(1_000);
   });
 
   it("of one IPv6 network count together", () => {
-    const slow = new SlowDown(() => 0);
-    slow.wrong("2001:db8:1:2::1");
-    expect(slow.wrong("2001:db8:1:2:ffff::9")).toBe(200);
-    expect(slow.wrong("2001:db8:1:3::1")).toBe(100);
+    const slow = new TokenThrottle(() => 0);
+    slow.delayAfterFailure("2001:db8:1:2::1");
+    expect(slow.delayAfterFailure("2001:db8:1:2:ffff::9")).toBe(200);
+    expect(slow.delayAfterFailure("2001:db8:1:3::1")).toBe(100);
   });
 
   it("delay nobody who has a right one", async () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { CommitLoop } from "../../src/broker/commit-loop.js";
 import { Decisions } from "../../src/dispatch/index.js";
-import type { Parcel, Store } from "../../src/model/store.js";
+import type { TaskRange, Store } from "../../src/model/store.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { Broker, result } from "../store/suite/kit.js";
 
@@ -16,7 +16,7 @@ afterEach(async () => {
 
 interface Scene {
   readonly loop: CommitLoop;
-  readonly parcel: Parcel;
+  readonly parcel: TaskRange;
   /** How many writes each commit had. */
   readonly commits: number[];
   settle(index: number): void;
@@ -34,7 +34,7 @@ async function scene(relaxed: boolean): Promise<Scene> {
   const parcel = await broker.claim(waiting, 0, 9);
   const commits: number[] = [];
   const counting: Store = Object.create(store, {
-    gatherMs: { value: store.gatherMs },
+    gatherMs: { value: store.commitDelayMs },
     commit: {
       value: (...args: Parameters<Store["commit"]>) => {
         commits.push(args[0].length);
@@ -54,7 +54,7 @@ async function scene(relaxed: boolean): Promise<Scene> {
     settle: (index) => {
       const decisions = new Decisions();
       const results = [result(index)];
-      decisions.writes.push({ op: "settle", job: parcel.job, parcel: parcel.id, results, empty: index === 9 });
+      decisions.writes.push({ op: "settle", job: parcel.job, rangeId: parcel.id, results, empty: index === 9 });
       loop.add(decisions);
     },
     recorded: async () => (await store.results(job.id, { from: 0, limit: 100 })).results.length,
@@ -75,7 +75,7 @@ describe("results of a store that lets them gather", () => {
     while (commits.length < 1) await turn();
     expect(commits).toEqual([9]);
     settle(9);
-    await loop.settled();
+    await loop.flush();
     expect(await recorded()).toBe(10);
   });
 
@@ -83,10 +83,10 @@ describe("results of a store that lets them gather", () => {
     const { loop, settle, commits, recorded } = await scene(true);
     settle(0);
     settle(1);
-    const answer = await loop.ask({ op: "keep", area: "a", key: "k", value: "v", version: 0 });
+    const answer = await loop.commit({ op: "keep", bucket: "a", key: "k", value: "v", version: 0 });
     expect([answer.op, commits, await recorded()]).toEqual(["keep", [3], 2]);
     settle(2);
-    await loop.settled();
+    await loop.flush();
     expect([commits, await recorded()]).toEqual([[3, 1], 3]);
   });
 });
@@ -99,7 +99,7 @@ describe("results of any other store", () => {
     expect(commits).toEqual([1]);
     settle(1);
     settle(2);
-    await loop.settled();
+    await loop.flush();
     expect(commits).toEqual([1, 2]);
   });
 });

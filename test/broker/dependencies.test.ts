@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
-import { type JobId, ParcelId, WorkerId } from "../../src/model/ids.js";
+import { type JobId, TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { readSubmission } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
 import { startBroker } from "../../src/server.js";
@@ -75,14 +75,14 @@ describe("a job that waits for another", () => {
     ended.push(() => rmSync(dir, { recursive: true, force: true }));
     const store = openSqliteStore({ dir });
     const { epoch } = await store.open(1);
-    const id = (n: number): ParcelId => ParcelId(epoch * 2 ** 36 + n);
+    const id = (n: number): TaskRangeId => TaskRangeId(epoch * 2 ** 36 + n);
     const [a] = await store.commit(
-      [{ op: "submit", job: readSubmission({ recipe: fails }).request, lease: 10, parcel: id(1) }],
+      [{ op: "submit", job: readSubmission({ recipe: fails }).spec, lease: 10, rangeId: id(1) }],
       1,
     );
     const first = (a?.op === "submit" ? a.job.id : 0) as JobId;
-    const after = readSubmission({ recipe: noop, after: [{ job: first }], name: "after success" }).request;
-    const any = readSubmission({ recipe: noop, after: [{ job: first, any: true }], name: "after any end" }).request;
+    const after = readSubmission({ recipe: noop, after: [{ job: first }], name: "after success" }).spec;
+    const any = readSubmission({ recipe: noop, after: [{ job: first, any: true }], name: "after any end" }).spec;
     const result = {
       index: 0,
       attempt: 1,
@@ -95,10 +95,10 @@ describe("a job that waits for another", () => {
     } as const;
     await store.commit(
       [
-        { op: "submit", job: after, lease: 10, parcel: id(2) },
-        { op: "submit", job: any, lease: 10, parcel: id(3) },
-        { op: "claim", from: id(1), parcel: id(4), first: 0, last: 0, attempt: 1, worker: WorkerId("w") },
-        { op: "settle", job: first, parcel: id(4), results: [result], empty: true },
+        { op: "submit", job: after, lease: 10, rangeId: id(2) },
+        { op: "submit", job: any, lease: 10, rangeId: id(3) },
+        { op: "claim", from: id(1), rangeId: id(4), first: 0, last: 0, attempt: 1, worker: WorkerId("w") },
+        { op: "settle", job: first, rangeId: id(4), results: [result], empty: true },
       ],
       3,
     );

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { parseDoor, refuseOpenDoors } from "../../src/broker/listeners/requested.js";
+import { parseListener, checkListeners } from "../../src/broker/listeners/requested.js";
 
 describe("--door", () => {
   it("has its own ports on this machine unless told otherwise", () => {
-    expect(parseDoor("runexp")).toEqual([{ name: "runexp", host: "127.0.0.1", ports: [5433] }]);
-    expect(parseDoor("scale0")).toEqual([{ name: "scale0", host: "127.0.0.1", ports: [8080, 8081, 8082] }]);
-    expect(parseDoor("all").map(({ name }) => name)).toEqual(["fuq", "fuq1", "runexp", "round-robin", "scale0"]);
+    expect(parseListener("runexp")).toEqual([{ name: "runexp", host: "127.0.0.1", ports: [5433] }]);
+    expect(parseListener("scale0")).toEqual([{ name: "scale0", host: "127.0.0.1", ports: [8080, 8081, 8082] }]);
+    expect(parseListener("all").map(({ name }) => name)).toEqual(["fuq", "fuq1", "runexp", "round-robin", "scale0"]);
   });
 
   it.each([
@@ -20,7 +20,7 @@ describe("--door", () => {
     ["scale0=127.0.0.1:1,2,3", "127.0.0.1", [1, 2, 3]],
     ["scale0=1,2,3", "127.0.0.1", [1, 2, 3]],
   ])("%s", (text, host, ports) => {
-    expect(parseDoor(text)).toEqual([{ name: text.split("=")[0], host, ports }]);
+    expect(parseListener(text)).toEqual([{ name: text.split("=")[0], host, ports }]);
   });
 
   it.each([
@@ -36,14 +36,14 @@ describe("--door", () => {
     "fuq=[::1",
     "all=1",
   ])("refuses %s", (text) => {
-    expect(() => parseDoor(text)).toThrow(expect.objectContaining({ code: "LABORO_BAD_INPUT" }));
+    expect(() => parseListener(text)).toThrow(expect.objectContaining({ code: "LABORO_BAD_INPUT" }));
   });
 
   it("is not opened to other machines unless that is said, nor twice", () => {
-    const wide = parseDoor("fuq=0.0.0.0");
-    expect(() => refuseOpenDoors(wide, false)).toThrow(/no authentication/);
-    expect(() => refuseOpenDoors(wide, true)).not.toThrow();
-    expect(() => refuseOpenDoors(parseDoor("all"), false)).not.toThrow();
-    expect(() => refuseOpenDoors([...parseDoor("fuq"), ...parseDoor("all")], false)).toThrow(/named twice/);
+    const wide = parseListener("fuq=0.0.0.0");
+    expect(() => checkListeners(wide, false)).toThrow(/no authentication/);
+    expect(() => checkListeners(wide, true)).not.toThrow();
+    expect(() => checkListeners(parseListener("all"), false)).not.toThrow();
+    expect(() => checkListeners([...parseListener("fuq"), ...parseListener("all")], false)).toThrow(/named twice/);
   });
 });

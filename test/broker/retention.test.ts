@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { keepWithin } from "../../src/broker/retention.js";
+import { startRetention } from "../../src/broker/retention.js";
 import { openShop, until } from "../client/shop.js";
 
 const SILENT = { info: () => {}, warn: () => {}, error: () => {} };
@@ -11,7 +11,7 @@ describe("what has ended", () => {
     const ended = await client.submit({ recipe: { kind: "noop" }, count: 3 });
     await ended.wait();
     const open = await client.submit({ recipe: { kind: "call", service: "nobody's" }, count: 1 });
-    const stop = keepWithin(broker.core, { keepForMs: 1, everyMs: 10 }, SILENT);
+    const stop = startRetention(broker.core, { keepForMs: 1, everyMs: 10 }, SILENT);
     const left = async () => (await client.ask("jobs", {})).jobs.map(({ id }) => id);
     await until(async () => (await left()).length === 1, "the job that ended is forgotten");
     stop();
@@ -23,10 +23,10 @@ describe("what has ended", () => {
     worker();
     const output = { kind: "command", argv: ["head", "-c", "300000", "/dev/zero"] } as const;
     for (let i = 0; i < 25; i++) await (await client.submit({ recipe: output, count: 1 })).wait();
-    const before = await broker.core.store.bytes();
+    const before = await broker.core.store.bytesUsed();
     expect(before).toBeGreaterThan(25 * 300_000);
-    const stop = keepWithin(broker.core, { keepBytes: before - 1_000_000, everyMs: 10 }, SILENT);
-    await until(async () => (await broker.core.store.bytes()) < before - 1_000_000, "there is room again");
+    const stop = startRetention(broker.core, { keepBytes: before - 1_000_000, everyMs: 10 }, SILENT);
+    await until(async () => (await broker.core.store.bytesUsed()) < before - 1_000_000, "there is room again");
     stop();
     // Twenty go at a time, the newest are the last to go.
     expect((await client.ask("jobs", {})).jobs.map(({ id }) => Number(id))).toEqual([25, 24, 23, 22, 21]);

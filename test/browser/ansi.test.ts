@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { AnsiLines, type Line, type Style, xtermColour } from "../../web/src/ansi.js";
+import { AnsiLines, type StyledLine, type Style, xtermColour } from "../../web/src/ansi.js";
 
 const ESC = "\u001b";
 
@@ -10,7 +10,7 @@ function read(...texts: readonly string[]): AnsiLines {
   return lines;
 }
 
-const plain = (lines: readonly Line[]): string[] => lines.map((line) => line.map(({ text }) => text).join(""));
+const plain = (lines: readonly StyledLine[]): string[] => lines.map((line) => line.map(({ text }) => text).join(""));
 /** The runs of the first line, as [text, style]. */
 const runs = (...texts: readonly string[]): [string, Style][] =>
   (read(...texts).lines[0] ?? []).map(({ text, style }) => [text, style]);

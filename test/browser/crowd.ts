@@ -15,18 +15,18 @@ export const profile = (name: string, over: Partial<WorkerProfile> = {}): Worker
   total: { slots: 4 },
   reserveRequests: 0,
   resumable: false,
-  stocks: false,
+  canPrefetch: false,
   address: "127.0.0.1",
   ...over,
 });
 
 /** Takes everything and does nothing. */
 export const IDLE: WorkerPort = {
-  tasks: () => {},
+  assign: () => {},
   retract: () => {},
   cancel: () => {},
   call: () => {},
-  uncall: () => {},
+  cancelCall: () => {},
   drain: () => {},
   stop: () => {},
   close: () => {},
@@ -42,7 +42,7 @@ export interface Doing {
 /** Ends whatever it is given at once, as far as it is told to. */
 export const quick = ({ broker }: Scene, name: string, { failEvery, until = Infinity }: Doing): WorkerPort => ({
   ...IDLE,
-  tasks: (job, { first, last, attempt }) => {
+  assign: (job, { first, last, attempt }) => {
     const id = WorkerId(name);
     const all = Array.from({ length: last - first + 1 }, (_, at) => ({ job: job.id, index: first + at, attempt }));
     const done = all

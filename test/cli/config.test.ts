@@ -64,7 +64,7 @@ describe("laboro config", () => {
     for (let i = 1; i <= 55; i++) await shop.client.ask("configSet", { settings: { round: i } });
     const { versions } = await shop.client.ask("configHistory", {});
     expect(versions.map(({ version }) => version)).toEqual(Array.from({ length: 50 }, (_, i) => 55 - i));
-    expect(await shop.broker.core.store.kept("config")).toHaveLength(50);
+    expect(await shop.broker.core.store.keyValues("config")).toHaveLength(50);
     const gone = await shop.laboro(["config", "show", "--at", "5"]);
     expect([gone.code, gone.stderr]).toEqual([2, "laboro: version: 6 to 55 are kept, not 5 (LABORO_BAD_INPUT)\n"]);
   });
@@ -72,7 +72,7 @@ describe("laboro config", () => {
   it("does not undo what another has set meanwhile", async () => {
     const shop = await openCliShop();
     await shop.client.ask("configSet", { settings: { a: 1 } });
-    await expect(shop.client.ask("configSet", { settings: { b: 1 }, expected: 0 })).rejects.toMatchObject({
+    await expect(shop.client.ask("configSet", { settings: { b: 1 }, expectedVersion: 0 })).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",
       message: "the config is at version 1 now, not at 0",
     });

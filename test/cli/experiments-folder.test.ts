@@ -14,8 +14,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Aftermath } from "../../src/protocols/runexp/experiments/aftermath.js";
 import { findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
-import { Drafts, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
-import { Screen, screenOptions } from "../../src/protocols/runexp/experiments/screen.js";
+import { TempFilePool, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
+import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/progress-output.js";
 
 let dir: string;
 beforeEach(() => {
@@ -32,7 +32,7 @@ describe("the folder of scripts", () => {
   it("gives .sh and .m with their sub-folders, and nothing else", () => {
     for (const path of ["b.sh", "a.m", "sub dir/c.v1.sh", "notes.txt", "sub dir/x.sh~", ".sh/d.sh"]) write(path);
     symlinkSync("..", join(dir, "sub dir", "loop"));
-    const { experiments, remarks } = findExperiments(dir);
+    const { experiments, notices: remarks } = findExperiments(dir);
     expect(experiments.map(({ name, kind }) => `${name} ${kind}`)).toEqual([
       ".sh/d .sh",
       "a .m",
@@ -44,7 +44,7 @@ describe("the folder of scripts", () => {
 
   it("does not let two scripts write one result", () => {
     for (const path of ["x.sh", "x.m", "y.m", "z.m", "z.sh", "z.m.sh"]) write(path);
-    const { experiments, remarks } = findExperiments(dir);
+    const { experiments, notices: remarks } = findExperiments(dir);
     expect(experiments.map(({ path, name }) => `${path}: ${name}`)).toEqual([
       "x.m: x.m",
       "x.sh: x",
@@ -61,7 +61,7 @@ describe("the folder of scripts", () => {
 
   it("leaves out a name that cannot be sent", () => {
     for (const path of ["a\nb.sh", ".sh", "sub/.m"]) write(path);
-    const { experiments, remarks } = findExperiments(dir);
+    const { experiments, notices: remarks } = findExperiments(dir);
     expect(experiments).toEqual([]);
     expect(remarks).toEqual([
       '".sh" is left out: it has no name but its extension',
@@ -107,9 +107,9 @@ describe("what is done", () => {
 });
 
 describe("a result", () => {
-  const drafts = (): Drafts => {
+  const drafts = (): TempFilePool => {
     mkdirSync(join(dir, "drafts"));
-    return new Drafts(join(dir, "drafts"));
+    return new TempFilePool(join(dir, "drafts"));
   };
 
   it("appears whole, in a folder that is made for it, or not at all", async () => {
@@ -131,14 +131,14 @@ describe("a result", () => {
 
   it("finds some new files ready, and makes its own where there is none", () => {
     mkdirSync(join(dir, "drafts"));
-    const made = new Drafts(join(dir, "drafts"), 3);
+    const made = new TempFilePool(join(dir, "drafts"), 3);
     expect(readdirSync(join(dir, "drafts"))).toHaveLength(3);
     const taken = Array.from({ length: 5 }, () => made.take());
     made.close();
     expect(new Set(taken.map(({ path }) => path)).size).toBe(5);
     expect(readdirSync(join(dir, "drafts"))).toHaveLength(5);
     for (const { fd } of taken) closeSync(fd);
-    expect(() => new Drafts(join(dir, "nowhere"), 3).take()).toThrow(/ENOENT/);
+    expect(() => new TempFilePool(join(dir, "nowhere"), 3).take()).toThrow(/ENOENT/);
   });
 
   it("that is empty is there too", async () => {
@@ -152,17 +152,17 @@ describe("a result", () => {
 describe("the lines", () => {
   it("are those of queueexp", () => {
     let said = "";
-    const screen = (options: Parameters<typeof screenOptions>[0]) =>
-      new Screen(screenOptions(options), (text) => (said += text));
-    screen({}).handed("vm", "a", 6, 20);
+    const screen = (options: Parameters<typeof progressOptions>[0]) =>
+      new ProgressOutput(progressOptions(options), (text) => (said += text));
+    screen({}).assigned("vm", "a", 6, 20);
     expect(said).toBe("[ 30.0%] 6/20\r");
     said = "";
-    screen({ shownames: true }).handed("vm", "a", 1, 3);
+    screen({ shownames: true }).assigned("vm", "a", 1, 3);
     expect(said).toMatch(/^[A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d \[ 33\.3%\] vm: a\n$/);
     said = "";
     screen({}).ended("vm", "a", "success");
     screen({ quiet: true }).ended("vm", "a", "failure");
-    screen({ quiet: true }).handed("vm", "a", 1, 3);
+    screen({ quiet: true }).assigned("vm", "a", 1, 3);
     expect(said).toBe("");
     screen({}).ended("vm", "a", "failure");
     expect(said).toMatch(/ \[RESULT\] vm: finished a with failure\n$/);
@@ -188,6 +188,6 @@ describe("the lines", () => {
       { progress: false, names: false, ends: "all" },
     ],
   ])("of %j are %j", (given, expected) => {
-    expect(screenOptions(given)).toEqual(expected);
+    expect(progressOptions(given)).toEqual(expected);
   });
 });

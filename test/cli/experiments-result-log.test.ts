@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { thisProcess } from "../../src/base/files/process-name.js";
+import { thisProcess } from "../../src/base/files/process-identity.js";
 import { encodeRecords, scanRecords } from "../../src/base/files/records.js";
-import { Drafts, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
+import { TempFilePool, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
 import { ResultLog, recoverResults } from "../../src/protocols/runexp/experiments/result-log.js";
 
 let dir: string;
@@ -74,7 +74,7 @@ describe("the log of results", () => {
 
   it("goes on where a result could not get a file of its own", async () => {
     const log = await ResultLog.open(dir, outputs, 4_096);
-    const file = new ResFile("a", { outputs, drafts: new Drafts(join(dir, "nowhere")), log });
+    const file = new ResFile("a", { outputs, tempFiles: new TempFilePool(join(dir, "nowhere")), log });
     file.write(Buffer.from("text"));
     await expect(file.sync()).rejects.toThrow(/cannot write/);
     file.abandon();

@@ -76,7 +76,7 @@ describe("laboro experiments", () => {
       const said: string[] = [];
       const runner = (host: string): Runner =>
         startRunner({
-          ...{ manager: { host: "127.0.0.1", port }, host, threads: 1, dir: site.path(host), quickMs: LONG },
+          ...{ manager: { host: "127.0.0.1", port }, host, threads: 1, dir: site.path(host), prefetchMaxJobMs: LONG },
           on: {
             message: (_from, message) =>
               void said.push(`${host} ${Object.values(fieldsOf(message))[0]} ${message.type}`),
@@ -91,7 +91,7 @@ describe("laboro experiments", () => {
       expect(fs.existsSync(join(dir, "outputs", "b.res"))).toBe(false);
       fs.writeFileSync(go, "");
       await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ how }) => how)).toEqual(["finished", "finished"]);
+      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual(["finished", "finished"]);
       expect(fs.readFileSync(join(dir, "outputs", "b.res"), "utf8")).toContain("[one] Running b");
       expect(fs.readdirSync(join(dir, "outputs")).filter((name) => name.endsWith(".res"))).toHaveLength(6);
       expect(said.filter((line) => line.endsWith("REDONI"))).toEqual(["one c REDONI"]);
@@ -124,7 +124,7 @@ describe("laboro experiments", () => {
       await until("it has asked again and again", () => told() > 3, LONG);
       fs.writeFileSync(go, "");
       await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ how }) => how)).toEqual(["finished", "finished"]);
+      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual(["finished", "finished"]);
     },
     LONG,
   );

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from "node:child_process";
 import { expect, it } from "vitest";
-import { Gathered } from "../../src/cli/lib/buffered-stdout.js";
+import { BufferedStdout } from "../../src/cli/lib/buffered-stdout.js";
 
 const MODULE = new URL("../../dist/cli/lib/buffered-stdout.js", import.meta.url).href;
 
@@ -12,10 +12,10 @@ const inProcess = (code: string): readonly string[] => [
 
 it("writes the first text at once, and together what follows within a moment", async () => {
   const writes: string[] = [];
-  const out = new Gathered((text) => void writes.push(text));
-  out.line("a");
+  const out = new BufferedStdout((text) => void writes.push(text));
+  out.writeLine("a");
   expect(writes).toEqual(["a\n"]);
-  for (const text of ["b", "c", "d"]) out.line(text);
+  for (const text of ["b", "c", "d"]) out.writeLine(text);
   expect(writes).toEqual(["a\n"]);
   while (writes.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
   expect(writes).toEqual(["a\n", "b\nc\nd\n"]);

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlin
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { lockDirectory, ownData } from "../../src/base/files/local-data.js";
+import { lockDirectory, localDataDir } from "../../src/base/files/local-data.js";
 
 let dir: string;
 beforeEach(() => {
@@ -15,7 +15,7 @@ const EXT4 = 0xef53;
 
 describe("the data of a broker of one's own", () => {
   it("lies in the directory", () => {
-    expect(ownData(dir, { type: EXT4, mountinfo: "" })).toBe(join(dir, ".laboro"));
+    expect(localDataDir(dir, { type: EXT4, mountinfo: "" })).toBe(join(dir, ".laboro"));
     expect(existsSync(join(dir, ".laboro"))).toBe(false);
   });
 
@@ -24,10 +24,10 @@ describe("the data of a broker of one's own", () => {
     const [a, b] = [join(dir, "a", "study 1"), join(dir, "b", "study 1")];
     for (const made of [a, b]) mkdirSync(made, { recursive: true });
     const home = join(dir, "local", `laboro-${userInfo().uid}`);
-    const place = ownData(a, options);
+    const place = localDataDir(a, options);
     expect(place).toMatch(new RegExp(`^${home}/study_1-[0-9a-f]{16}$`));
-    expect(ownData(a, options)).toBe(place);
-    expect(ownData(b, options)).not.toBe(place);
+    expect(localDataDir(a, options)).toBe(place);
+    expect(localDataDir(b, options)).not.toBe(place);
     expect(statSync(home).mode & 0o777).toBe(0o700);
   });
 
@@ -44,10 +44,10 @@ describe("the data of a broker of one's own", () => {
     const home = join(dir, `laboro-${userInfo().uid}`);
     mkdirSync(home);
     chmodSync(home, 0o777);
-    expect(() => ownData(dir, options)).toThrow(/not a folder that is yours alone/);
+    expect(() => localDataDir(dir, options)).toThrow(/not a folder that is yours alone/);
     rmSync(home, { recursive: true });
     mkdirSync(join(dir, "elsewhere"), { mode: 0o700 });
     symlinkSync(join(dir, "elsewhere"), home);
-    expect(() => ownData(dir, options)).toThrow(/not a folder that is yours alone/);
+    expect(() => localDataDir(dir, options)).toThrow(/not a folder that is yours alone/);
   });
 });

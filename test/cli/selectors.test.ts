@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseJobSelector, parseSelector, parseTaskSelector, shownRanges } from "../../src/cli/lib/selectors.js";
+import { parseJobSelector, parseSelector, parseTaskSelector, formatRanges } from "../../src/cli/lib/selectors.js";
 
 describe("a selector", () => {
   it("names jobs by number, range, last and all", () => {
@@ -29,7 +29,7 @@ describe("a selector", () => {
   });
 
   it("is written back as it was meant", () => {
-    expect(shownRanges(parseSelector("1.5,1-3,4,9").tasks ?? [])).toBe("1-5,9");
+    expect(formatRanges(parseSelector("1.5,1-3,4,9").tasks ?? [])).toBe("1-5,9");
   });
 
   it.each([

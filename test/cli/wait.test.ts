@@ -75,7 +75,7 @@ describe("laboro wait", () => {
     await shop.client.submit({ recipe: { kind: "noop" } });
     const port = Number(new URL(shop.broker.url).port);
     const waited = shop.laboro(["wait", "last"]);
-    await until(() => shop.broker.core.jobs.ends.size > 0, "it waits");
+    await until(() => shop.broker.core.jobs.endWatchers.size > 0, "it waits");
     await shop.broker.stop();
     const again = await startBroker({ dir: shop.data, port });
     try {
@@ -90,7 +90,7 @@ describe("laboro wait", () => {
   it("is interrupted with exit code 130", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: { kind: "noop" } });
-    const watched = shop.broker.core.jobs.ends;
+    const watched = shop.broker.core.jobs.endWatchers;
     const { code } = await shop.laboro(["wait", "last"], {
       started: (child) => void until(() => watched.size > 0, "it waits").then(() => child.kill("SIGINT")),
     });

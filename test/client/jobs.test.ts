@@ -203,6 +203,6 @@ describe("a job", () => {
     expect(stored).toBeLessThanOrEqual(10_000);
     expect(Buffer.from(pieces[0]?.bytes ?? "").toString()).toMatch(/^1\n2\n3\n/);
     expect(Buffer.from(last?.bytes ?? "").toString()).toMatch(/\n99999\n100000\n$/);
-    expect((last?.offset ?? 0) + (last?.bytes.length ?? 0)).toBe((await resultsOf(job))[0]?.outputEnd);
+    expect((last?.offset ?? 0) + (last?.bytes.length ?? 0)).toBe((await resultsOf(job))[0]?.outputBytes);
   });
 });

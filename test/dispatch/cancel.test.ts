@@ -63,7 +63,7 @@ describe("cancel", () => {
   });
 
   it("reaches tasks that are granted only later", () => {
-    const broker = new Workbench({ leaseBlock: 4 });
+    const broker = new Workbench({ maxLeaseTasks: 4 });
     broker.submit({ count: 40 });
     broker.cancel(1, 2, 37);
     broker.join("a", { slots: 40 });
@@ -84,7 +84,7 @@ describe("cancel", () => {
   });
 
   it("of 150,000 tasks that wait one by one is no trouble", () => {
-    const broker = new Workbench({ leaseBlock: 300_000 });
+    const broker = new Workbench({ maxLeaseTasks: 300_000 });
     broker.submit({ count: 300_000, held: true });
     const { state } = broker;
     const job = state.jobs.get(JobId(1));

@@ -24,10 +24,10 @@ describe("the indexed heap", () => {
           if (kind === "add" || item === undefined) {
             const added = { key };
             plain.push(added);
-            heap.place(added);
+            heap.upsert(added);
           } else if (kind === "change") {
             item.key = key;
-            heap.place(item);
+            heap.upsert(item);
           } else {
             const gone = kind === "pop" ? heap.pop() : item;
             if (kind === "remove") expect(heap.remove(item)).toBe(true);
@@ -37,7 +37,7 @@ describe("the indexed heap", () => {
           const sorted = plain.map((one) => one.key).sort((a, b) => a - b);
           expect(heap.size).toBe(plain.length);
           expect(heap.peek()?.key).toBe(sorted[0]);
-          expect(heap.runnerUp()?.key).toBe(sorted[1]);
+          expect(heap.peekSecond()?.key).toBe(sorted[1]);
           expect([...heap].every((one) => heap.has(one) && plain.includes(one))).toBe(true);
         }
       }),

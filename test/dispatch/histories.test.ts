@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
-import { DEFAULT_LIMITS, type JobRequest } from "../../src/model/job.js";
+import { DEFAULT_LIMITS, type JobSpec } from "../../src/model/job.js";
 import { type SimBroker, Simulation } from "./simulation.js";
 
 const RUNS = Number(process.env.LABORO_HISTORIES ?? 1_500);
@@ -17,7 +17,7 @@ const job = fc.record({
   maxFails: fc.option(fc.integer({ min: 0, max: 2 }), { nil: undefined }),
 });
 
-function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobRequest {
+function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never): JobSpec {
   const { count, priority, slots, retries, maxRunning, maxFails } = given;
   return {
     name: "j",
@@ -162,7 +162,7 @@ function live(steps: readonly Step[]): Simulation {
   const simulation = new Simulation({
     brokers: 2,
     workers: [1, 2, 3],
-    settings: { leaseBlock: 4, retryBackoffMs: 10, maxRetryBackoffMs: 40 },
+    settings: { maxLeaseTasks: 4, retryBackoffMs: 10, maxRetryBackoffMs: 40 },
   });
   for (const step of steps) {
     take(simulation, step);

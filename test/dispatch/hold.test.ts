@@ -45,7 +45,7 @@ describe("hold", () => {
 
 describe("a halted broker", () => {
   it("hands out no tasks, takes results, serves requests, and goes on where it stopped", () => {
-    const broker = new Workbench({ leaseBlock: 2 });
+    const broker = new Workbench({ maxLeaseTasks: 2 });
     broker.join("a", { slots: 2, services: ["echo"] });
     broker.submit({ count: 6 });
     broker.halt();
@@ -59,7 +59,7 @@ describe("a halted broker", () => {
   });
 
   it("leases again after it, also for a job of which it had nothing left", () => {
-    const broker = new Workbench({ leaseBlock: 2 });
+    const broker = new Workbench({ maxLeaseTasks: 2 });
     broker.submit({ count: 6 });
     broker.halt();
     broker.cancel(1, 0, 1);

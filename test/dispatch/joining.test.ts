@@ -61,7 +61,7 @@ describe("a worker that comes back", () => {
     broker.submit({ slots: 4 });
     broker.submit({ count: 5 });
     broker.join("a", { slots: 2 }, [holding(1, 0, 0, "running")]);
-    expect(broker.worker("a").stock).toBe(1);
+    expect(broker.worker("a").prefetched).toBe(1);
     broker.finish("a", ["1.0"]);
     expect(broker.worker("a").free.slots).toBe(0);
   });

@@ -4,7 +4,7 @@ import { Workbench } from "./workbench.js";
 describe("a worker that will end", () => {
   it("takes no task whose time limit reaches beyond its end, and says so", () => {
     const broker = new Workbench();
-    broker.join("short", { slots: 2, until: broker.now + 60_000 });
+    broker.join("short", { slots: 2, leavesAt: broker.now + 60_000 });
     const long = broker.submit({ timeLimitMs: 120_000 });
     expect(broker.at("short")).toEqual([]);
     expect(broker.why(`${long}.0`)).toContain("ends before the time limit");
@@ -12,7 +12,7 @@ describe("a worker that will end", () => {
 
   it("takes others of the same kind that fit, or that have no limit", () => {
     const broker = new Workbench();
-    broker.join("short", { slots: 3, until: broker.now + 60_000 });
+    broker.join("short", { slots: 3, leavesAt: broker.now + 60_000 });
     broker.submit({ timeLimitMs: 120_000 });
     const fits = broker.submit({ timeLimitMs: 30_000 });
     const open = broker.submit({});
@@ -21,7 +21,7 @@ describe("a worker that will end", () => {
 
   it("leaves them to a worker that stays", () => {
     const broker = new Workbench();
-    broker.join("short", { slots: 2, until: broker.now + 60_000 });
+    broker.join("short", { slots: 2, leavesAt: broker.now + 60_000 });
     broker.join("stays", { slots: 1 });
     const long = broker.submit({ timeLimitMs: 120_000, count: 2 });
     expect(broker.at("stays")).toEqual([`${long}.0`]);

@@ -19,7 +19,7 @@ describe("max-fails", () => {
 
   it("is not overrun by what workers have in stock", () => {
     const broker = new Workbench();
-    broker.join("a", { slots: 2, stocks: true });
+    broker.join("a", { slots: 2, canPrefetch: true });
     broker.submit({ count: 1_000, maxFails: 3 });
     let failed = 0;
     while (broker.job(1).reason === undefined && failed < 100) {

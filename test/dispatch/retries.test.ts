@@ -47,7 +47,7 @@ describe("a task that fails", () => {
     broker.submit({ count: 2, retries: 1 });
     broker.finish("a", ["1.0"], { code: 0, timedOut: true });
     broker.report("a", [
-      { job: 1 as never, index: 1, attempt: 1, signal: "SIGSEGV", started: 0, ended: 1, outputEnd: 0 },
+      { job: 1 as never, index: 1, attempt: 1, signal: "SIGSEGV", started: 0, ended: 1, outputBytes: 0 },
     ]);
     broker.pass(100);
     expect(broker.attempt("a", "1.0")).toBe(2);

@@ -9,7 +9,7 @@ import {
   onWorkerJoined,
   type WorkerProfile,
 } from "../../src/dispatch/index.js";
-import { JobId, ParcelId, SessionId, WorkerId } from "../../src/model/ids.js";
+import { JobId, TaskRangeId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job } from "../../src/model/job.js";
 
 /** Looks into a table: reads of a worker's profile, which every step that concerns a worker makes. */
@@ -33,7 +33,7 @@ class Looks {
         return 0;
       },
       resumable: true,
-      stocks: false,
+      canPrefetch: false,
     };
   }
 }
@@ -58,7 +58,7 @@ function jobOf(id: number, count: number): Job {
 }
 
 const parcelOf = (job: Job) => ({
-  id: ParcelId(job.id),
+  id: TaskRangeId(job.id),
   job: job.id,
   first: 0,
   last: job.count - 1,
@@ -83,7 +83,7 @@ function looksPerTask(workers: number, jobs: number): number {
   looks.count = 0;
   for (const { worker, job, first: index, attempt } of running.slice(0, 100)) {
     const out = new Decisions();
-    onDone(state, out, worker, [{ job, index, attempt, code: 0, started: 0, ended: 1, outputEnd: 0 }], 1);
+    onDone(state, out, worker, [{ job, index, attempt, code: 0, started: 0, ended: 1, outputBytes: 0 }], 1);
   }
   return looks.count / 100;
 }
@@ -108,13 +108,13 @@ describe("a heap of 100,000", () => {
       return a.at < b.at;
     });
     const items = Array.from({ length: 100_000 }, (_, i) => ({ at: (i * 7_919) % 100_003 }));
-    for (const item of items) heap.place(item);
+    for (const item of items) heap.upsert(item);
     comparisons = 0;
     for (let i = 0; i < 1_000; i++) {
       const top = heap.peek();
       if (top === undefined) break;
       top.at = 200_000 + i;
-      heap.place(top);
+      heap.upsert(top);
     }
     expect(comparisons / 1_000).toBeLessThan(2 * Math.log2(100_000) + 4);
   });

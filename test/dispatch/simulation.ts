@@ -35,19 +35,19 @@ import {
   type WorkerProfile,
 } from "../../src/dispatch/index.js";
 import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js";
-import type { JobRequest } from "../../src/model/job.js";
+import type { JobSpec } from "../../src/model/job.js";
 import type { Range } from "../../src/model/ranges.js";
 import type { Epoch, Write } from "../../src/model/store.js";
-import type { DoneTask, FromWorker, HeldTasks, TaskRange, TaskRef } from "../../src/protocols/laboro/messages.js";
-import { Ledger } from "../../src/worker/ledger.js";
+import type { DoneTask, FromWorker, HeldTasks, AttemptRange, TaskRef } from "../../src/protocols/laboro/messages.js";
+import { TaskTracker } from "../../src/worker/task-tracker.js";
 import { ModelWorld } from "../store/model-store.js";
 
 type ToBroker = { type: "JOIN"; held: readonly HeldTasks[]; session: string } | Exclude<FromWorker, { type: "JOIN" }>;
 type ToWorker =
-  | { type: "WELCOME"; drop: readonly TaskRange[] }
-  | ({ type: "TASKS" } & TaskRange)
+  | { type: "WELCOME"; drop: readonly AttemptRange[] }
+  | ({ type: "TASKS" } & AttemptRange)
   | { type: "ACK"; seq: number }
-  | { type: "RETRACT" | "CANCEL"; tasks: readonly TaskRange[] };
+  | { type: "RETRACT" | "CANCEL"; tasks: readonly AttemptRange[] };
 
 /** A connection. Either side may still hold what the other has let go. */
 interface Link {
@@ -80,7 +80,7 @@ export class SimWorker {
   readonly id: WorkerId;
   readonly slots: number;
   session = 0;
-  ledger = new Ledger();
+  ledger = new TaskTracker();
   running: TaskRef[] = [];
   /** Survives the death of the process. */
   spool = new Map<string, DoneTask>();
@@ -142,13 +142,13 @@ export class Simulation {
 
   // Steps. Each does nothing where it cannot happen now.
 
-  submit(broker: SimBroker, request: JobRequest): void {
+  submit(broker: SimBroker, request: JobSpec): void {
     this.commit(broker);
     const parcel = newParcelId(broker.state);
-    const lease = this.#settings.leaseBlock;
-    const [answer] = this.world.apply([{ op: "submit", job: request, lease, parcel }], broker.epoch, this.now);
+    const lease = this.#settings.maxLeaseTasks;
+    const [answer] = this.world.apply([{ op: "submit", job: request, lease, rangeId: parcel }], broker.epoch, this.now);
     if (answer?.op !== "submit") throw new Error("a submission was not answered");
-    this.decide(broker, (out) => onJobAdded(broker.state, out, answer.job, answer.parcel, new Set(), this.now));
+    this.decide(broker, (out) => onJobAdded(broker.state, out, answer.job, answer.taskRange, new Set(), this.now));
     // The other brokers hear of it; that is a hint only, so it may as well come at once.
     this.#tell(broker, (other, out) => onJobAdded(other.state, out, answer.job, undefined, new Set(), this.now));
   }
@@ -182,7 +182,7 @@ export class Simulation {
       if (link === undefined) continue;
       if (send.kind !== "tasks")
         link.toWorker.push({ type: send.kind === "cancel" ? "CANCEL" : "RETRACT", tasks: send.tasks });
-      else if (!lost.has(send.parcel)) {
+      else if (!lost.has(send.rangeId)) {
         const { job, first, last, attempt } = send;
         link.toWorker.push({ type: "TASKS", job, first, last, attempt });
       }
@@ -265,7 +265,7 @@ export class Simulation {
     const { worker } = link;
     this.commit(broker);
     const [answer] = this.world.apply([{ op: "adopt", worker: worker.id }], broker.epoch, this.now);
-    if (answer?.op === "adopt") for (const held of answer.parcels) restoreClaim(broker.state, held, this.now);
+    if (answer?.op === "adopt") for (const held of answer.taskRanges) restoreClaim(broker.state, held, this.now);
     broker.links.set(worker, link);
     const profile: WorkerProfile = {
       id: worker.id,
@@ -278,7 +278,7 @@ export class Simulation {
       total: { slots: worker.slots },
       reserveRequests: 0,
       resumable: true,
-      stocks: true,
+      canPrefetch: true,
     };
     const { drop } = this.decide(broker, (out) => onWorkerJoined(broker.state, out, profile, join.held, this.now));
     link.toWorker.push({ type: "WELCOME", drop });
@@ -291,7 +291,7 @@ export class Simulation {
     const { ledger } = worker;
     if (message.type === "WELCOME") {
       worker.welcomed = true;
-      ledger.strike(message.drop);
+      ledger.drop(message.drop);
       worker.running = worker.running.filter((task) => ledger.isRunning(task));
       for (const { job, first, last, attempt } of message.drop) {
         for (let index = first; index <= last; index++) worker.spool.delete(`${taskKey(job, index)}.${attempt}`);
@@ -304,16 +304,16 @@ export class Simulation {
         for (const { job, index, attempt } of tasks) worker.spool.delete(`${taskKey(job, index)}.${attempt}`);
       }
     } else if (message.type === "RETRACT") {
-      link.toBroker.push({ type: "RETRACTED", tasks: ledger.unstock(message.tasks) });
+      link.toBroker.push({ type: "RETRACTED", tasks: ledger.removePrefetched(message.tasks) });
     } else {
-      const unstarted = ledger.unstock(message.tasks);
+      const unstarted = ledger.removePrefetched(message.tasks);
       if (unstarted.length > 0) link.toBroker.push({ type: "CANCELLED", tasks: unstarted });
     }
   }
 
   start(worker: SimWorker): void {
     if (worker.running.length >= worker.slots) return;
-    const task = worker.ledger.start(() => true);
+    const task = worker.ledger.startNext(() => true);
     if (task === undefined) return;
     const before = this.runs.find((run) => taskName(run.task) === taskName(task));
     if (before !== undefined)
@@ -335,7 +335,7 @@ export class Simulation {
       code: good ? 0 : 1,
       started: this.now - 5,
       ended: this.now,
-      outputEnd: 0,
+      outputBytes: 0,
     };
     const run = this.runs.find((one) => taskName(one.task) === taskName(task));
     if (run !== undefined) run.end = good ? "succeeded" : "failed";
@@ -356,10 +356,10 @@ export class Simulation {
     if (link === undefined || !worker.welcomed) return;
     link.toBroker.push({ type: "LEAVING" });
     const running = worker.running.map(({ job, index, attempt }) => ({ job, attempt, first: index, last: index }));
-    ledger.strike(running);
+    ledger.drop(running);
     worker.running = [];
     this.report(worker);
-    link.toBroker.push({ type: "RETRACTED", tasks: [...ledger.unstockAll(), ...running] });
+    link.toBroker.push({ type: "RETRACTED", tasks: [...ledger.removeAllPrefetched(), ...running] });
     link.toWorker.length = 0;
     this.crashWorker(worker);
   }
@@ -369,7 +369,7 @@ export class Simulation {
     this.cutWorkerSide(worker);
     worker.session++;
     worker.running = [];
-    worker.ledger = new Ledger();
+    worker.ledger = new TaskTracker();
     for (const done of worker.spool.values()) {
       worker.ledger.resume(done);
       worker.ledger.finish(done);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { afterResult } from "../../src/dispatch/standing.js";
-import type { Figures } from "../../src/dispatch/state.js";
+import type { StandingRecord } from "../../src/dispatch/state.js";
 import { Workbench } from "./workbench.js";
 
-const CLEAN: Figures = { results: 0, succeeded: 0, recent: "", probes: 0, standing: "good" };
-const standingOf = (ends: string, from: Figures = CLEAN): Figures =>
+const CLEAN: StandingRecord = { results: 0, succeeded: 0, recent: "", probes: 0, standing: "good" };
+const standingOf = (ends: string, from: StandingRecord = CLEAN): StandingRecord =>
   [...ends].reduce((figures, end) => afterResult(figures, end === "+"), from);
 
 describe("standing", () => {

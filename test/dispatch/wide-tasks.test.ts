@@ -100,13 +100,13 @@ describe("a wide task", () => {
 
   it("is not put into stock, where nothing would keep room for it", () => {
     const broker = new Workbench();
-    broker.join("a", { slots: 2, stocks: true });
+    broker.join("a", { slots: 2, canPrefetch: true });
     const wide = broker.submit({ count: 50, slots: 2 });
     for (let i = 0; i < 10; i++) {
       broker.now += 5;
       finishOne(broker, "a");
     }
-    expect(broker.worker("a").stock).toBe(0);
+    expect(broker.worker("a").prefetched).toBe(0);
     expect(broker.at("a")).toEqual([`${wide}.10`]);
   });
 

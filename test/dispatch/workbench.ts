@@ -135,7 +135,7 @@ export class Workbench {
       total: { ...room, slots },
       reserveRequests: 0,
       resumable: true,
-      stocks: false,
+      canPrefetch: false,
       ...rest,
     };
     if (!this.state.workers.has(profile.id)) this.joined.set(name, { place: this.log.length, order: ++this.#joins });
@@ -145,7 +145,7 @@ export class Workbench {
 
   #adopt(worker: WorkerId): void {
     const [answer] = this.world.apply([{ op: "adopt", worker }], this.state.epoch, this.now);
-    if (answer?.op === "adopt") for (const held of answer.parcels) restoreClaim(this.state, held, this.now);
+    if (answer?.op === "adopt") for (const held of answer.taskRanges) restoreClaim(this.state, held, this.now);
   }
 
   away(name: string): void {
@@ -207,10 +207,10 @@ export class Workbench {
       after: (after ?? []).map(({ job, any }) => ({ job: JobId(job), any: any ?? false })),
       held: held ?? false,
     };
-    const lease = this.state.settings.leaseBlock;
-    const [answer] = this.world.apply([{ op: "submit", job: request, lease, parcel }], this.state.epoch, this.now);
+    const lease = this.state.settings.maxLeaseTasks;
+    const [answer] = this.world.apply([{ op: "submit", job: request, lease, rangeId: parcel }], this.state.epoch, this.now);
     if (answer?.op !== "submit") throw new Error("the submission was not answered");
-    this.step((out) => onJobAdded(this.state, out, answer.job, answer.parcel, new Set(), this.now));
+    this.step((out) => onJobAdded(this.state, out, answer.job, answer.taskRange, new Set(), this.now));
     return answer.job.id;
   }
 
@@ -264,7 +264,7 @@ export class Workbench {
         code: 0,
         started: this.now - 5,
         ended: this.now,
-        outputEnd: 0,
+        outputBytes: 0,
         ...told,
       }),
     );

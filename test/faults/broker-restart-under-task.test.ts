@@ -31,5 +31,5 @@ it("starts a task once and gets its result and whole output when the broker is k
   expect(results).toMatchObject([{ index: 0, attempt: 1, code: 0, state: "succeeded", worker: "one" }]);
   expect(await job.text(0)).toBe(expected("out"));
   expect(await job.text(0, "stderr")).toBe(expected("err"));
-  expect(results[0]?.outputEnd).toBe(expected("out").length + expected("err").length);
+  expect(results[0]?.outputBytes).toBe(expected("out").length + expected("err").length);
 });

@@ -17,7 +17,7 @@ it("takes no report of a task from a worker that does not hold it, and no second
     const task = { job: id, index, attempt: 1 };
     reports.push({ type: "STARTED", tasks: [task] });
     reports.push({ type: "OUTPUT", ...task, stream: "stdout", offset: 0, bytes: Buffer.from("intruded") });
-    reports.push({ type: "DONE", seq: index + 1, tasks: [{ ...task, code: 1, started: 1, ended: 2, outputEnd: 8 }] });
+    reports.push({ type: "DONE", seq: index + 1, tasks: [{ ...task, code: 1, started: 1, ended: 2, outputBytes: 8 }] });
   }
   reports.push({ type: "RETRACTED", tasks: [{ job: id, first: 0, last: Number.MAX_SAFE_INTEGER, attempt: 1 }] });
   reports.push({ type: "CANCELLED", tasks: [{ job: id, first: 0, last: Number.MAX_SAFE_INTEGER, attempt: 1 }] });

@@ -22,7 +22,7 @@ const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
     {
       type: "DONE",
       seq: 1,
-      tasks: [{ job: JobId(1), index: 1, attempt: 1, code: 0, started: 1, ended: 2, outputEnd: 0 }],
+      tasks: [{ job: JobId(1), index: 1, attempt: 1, code: 0, started: 1, ended: 2, outputBytes: 0 }],
     },
   ],
   [

@@ -57,7 +57,7 @@ async function expectHeadAndTail(what: string, { job, log, grown }: Awaited<Retu
   const results = await resultsOf(job);
   const kept = stretches.reduce((sum, { offset, end }) => sum + end - offset, 0);
   console.log(
-    `${what}: lost: ${1 - results.length}, run twice: ${log.count - 1}, kept ${kept} of ${results[0]?.outputEnd} bytes in ${stretches.length} stretches, ` +
+    `${what}: lost: ${1 - results.length}, run twice: ${log.count - 1}, kept ${kept} of ${results[0]?.outputBytes} bytes in ${stretches.length} stretches, ` +
       `worker grew ${grown.worker} MiB, broker ${grown.broker} MiB`,
   );
   expect(results).toMatchObject([{ state: "succeeded", attempt: 1, outputEnd: WRITTEN }]);

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { WebSocket } from "ws";
 import { WorkerId } from "../../src/model/ids.js";
 import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
-import type { TaskRange, ToWorker } from "../../src/protocols/laboro/messages.js";
+import type { AttemptRange, ToWorker } from "../../src/protocols/laboro/messages.js";
 import { join, openLink } from "../support/intruder.js";
 import { SeededRandom } from "../support/random.js";
 import { sites } from "../support/site.js";
@@ -19,7 +19,7 @@ function listen(socket: WebSocket): ToWorker[] {
   return heard;
 }
 
-const tasksIn = (heard: readonly ToWorker[]): TaskRange[] => heard.filter((message) => message.type === "TASKS");
+const tasksIn = (heard: readonly ToWorker[]): AttemptRange[] => heard.filter((message) => message.type === "TASKS");
 
 it("hands a task once to a worker that comes back while the hand-out is on its way to the disk", async () => {
   const random = new SeededRandom();

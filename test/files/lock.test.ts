@@ -4,7 +4,7 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { acquireLock } from "../../src/base/files/lock.js";
-import { isAlive, thisProcess } from "../../src/base/files/process-name.js";
+import { isAlive, thisProcess } from "../../src/base/files/process-identity.js";
 import { scratch } from "./scratch.js";
 
 const leaveBehind = (path: string, content: object | string): void =>

@@ -17,7 +17,7 @@ function refusal(input: unknown): string {
 
 describe("a submission", () => {
   it("needs nothing but a recipe", () => {
-    const { request, entries } = readSubmission({ recipe: { kind: "noop" } });
+    const { spec: request, entries } = readSubmission({ recipe: { kind: "noop" } });
     expect(entries).toBeUndefined();
     expect(request).toMatchObject({
       count: 1,
@@ -31,7 +31,7 @@ describe("a submission", () => {
   });
 
   it("has as many tasks as entries, and may not say another number", () => {
-    expect(readSubmission({ recipe: COMMAND, entries: ["a", "b"] }).request.count).toBe(2);
+    expect(readSubmission({ recipe: COMMAND, entries: ["a", "b"] }).spec.count).toBe(2);
     expect(refusal({ recipe: COMMAND, entries: ["a", "b"], count: 3 })).toBe(
       "count: expected 2, the number of entries, got 3",
     );
@@ -39,7 +39,7 @@ describe("a submission", () => {
   });
 
   it("for a service asks for a worker that offers it", () => {
-    const { request } = readSubmission({ recipe: { kind: "call", service: "sum" } });
+    const { spec: request } = readSubmission({ recipe: { kind: "call", service: "sum" } });
     expect(request.requirement.service).toBe("sum");
   });
 

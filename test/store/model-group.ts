@@ -1,7 +1,7 @@
 /** Brokers that share a world: their leases, and what they hear of each other. The world's clock is this process's. */
 import { LaboroError } from "../../src/base/errors.js";
 import type { JobId } from "../../src/model/ids.js";
-import type { Epoch, Group, HeldParcel, JobMark, Member } from "../../src/model/store.js";
+import type { Epoch, Group, ClaimedRange, JobSummary, Member } from "../../src/model/store.js";
 import type { ModelWorld } from "./model-store.js";
 
 interface Row {
@@ -64,7 +64,7 @@ export class ModelGroup implements Group {
     this.#epoch = epoch;
   }
 
-  async beat(about: string, leaseMs: number): Promise<void> {
+  async heartbeat(about: string, leaseMs: number): Promise<void> {
     const { brokers } = this.#world;
     brokers.check(this.#epoch);
     brokers.set(this.#epoch, { about, lastBeat: Date.now(), leaseEnds: Date.now() + leaseMs });
@@ -85,17 +85,17 @@ export class ModelGroup implements Group {
     for (const [epoch, { leaseEnds, dead }] of brokers.rows) {
       if (epoch === this.#epoch || leaseEnds > Date.now()) continue;
       if (!dead) brokers.set(epoch, { dead: true });
-      if (this.#world.reap(epoch, now).some(({ parcel }) => parcel.worker !== undefined)) left.push(epoch);
+      if (this.#world.reap(epoch, now).some(({ taskRange: parcel }) => parcel.worker !== undefined)) left.push(epoch);
     }
     return left;
   }
 
-  async orphans(dead: Epoch): Promise<readonly HeldParcel[]> {
+  async takeOverClaims(dead: Epoch): Promise<readonly ClaimedRange[]> {
     this.#world.brokers.check(this.#epoch);
     return this.#world.orphans(dead, this.#epoch);
   }
 
-  async marks(): Promise<readonly JobMark[]> {
+  async jobSummaries(): Promise<readonly JobSummary[]> {
     this.#world.brokers.reach(this.#epoch);
     const open = [...this.#world.jobs.values()].filter(({ job }) => job.ended === undefined);
     return open.map(({ job }) => ({

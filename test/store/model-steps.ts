@@ -3,12 +3,12 @@
  * a step choose among what there is, so that any list of steps means something and shrinks well.
  */
 import * as fc from "fast-check";
-import { type ParcelId, WorkerId } from "../../src/model/ids.js";
+import { type TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { finishedCount } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
-import type { Parcel, Write } from "../../src/model/store.js";
+import type { TaskRange, Write } from "../../src/model/store.js";
 import type { ModelJob, ModelWorld, OwnedParcel } from "./model-store.js";
 import { newParcel, newParcels, request } from "./suite/kit.js";
 
@@ -67,7 +67,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
   const { id } = job.job;
   switch (kind) {
     case "lease":
-      return { op: "lease", job: id, most: size, parcel: newParcel() };
+      return { op: "lease", job: id, max: size, rangeId: newParcel() };
     case "hold":
       return { op: "hold", job: id, held: flag };
     case "cancel": {
@@ -81,7 +81,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
       return claim(step, chosen(parcels(world, pick % 10 === 0 ? "any" : "waiting"), pick)?.parcel);
     case "release": {
       const parcel = chosen(parcels(world, flag ? "waiting" : "any"), pick)?.parcel;
-      return parcel === undefined ? undefined : { op: "release", parcel: parcel.id };
+      return parcel === undefined ? undefined : { op: "release", rangeId: parcel.id };
     }
     case "settle":
       return settle(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
@@ -129,28 +129,28 @@ function rerun({ pick, size, flag, state }: Step, { job }: ModelJob): Write {
   return flag ? write : { ...write, ranges };
 }
 
-function claim({ size, pick, flag }: Step, from: Parcel | undefined): Write | undefined {
+function claim({ size, pick, flag }: Step, from: TaskRange | undefined): Write | undefined {
   if (from === undefined) return undefined;
   const last = from.last - from.first;
   const most = Math.min(size, last);
   const range = flag ? { first: from.first, last: from.first + most } : { first: from.last - most, last: from.last };
   const worker = WORKERS[pick % WORKERS.length] ?? WorkerId("ann");
-  return { op: "claim", from: from.id, parcel: newParcel(), ...range, attempt: from.attempt + 1, worker };
+  return { op: "claim", from: from.id, rangeId: newParcel(), ...range, attempt: from.attempt + 1, worker };
 }
 
 /** Results of some of a parcel's tasks, now and then of tasks that have one already. */
-function settle(step: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+function settle(step: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
   if (parcel === undefined) return undefined;
   const known = jobOf(world, parcel);
   const indices = tasksOf(parcel).filter((index) => step.flag || (index * 7 + step.pick) % 3 > 0);
   const done = indices.filter((index) => !known.results.has(index) || index % 4 === 0);
   const results = done.map((index) => resultOf(step, world, parcel, index));
   const empty = tasksOf(parcel).every((index) => known.results.has(index) || done.includes(index));
-  return { op: "settle", job: parcel.job, parcel: parcel.id, results, empty };
+  return { op: "settle", job: parcel.job, rangeId: parcel.id, results, empty };
 }
 
 /** What has no result goes back to wait, or stays with the worker; cancelled tasks leave. */
-function replace(step: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+function replace(step: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
   if (parcel === undefined) return undefined;
   const known = jobOf(world, parcel);
   const open = tasksOf(parcel).filter((index) => !known.results.has(index));
@@ -172,10 +172,10 @@ function replace(step: Step, world: ModelWorld, parcel: Parcel | undefined): Wri
   );
   const ended = worker === undefined || keep ? [] : staying.filter((index) => index % 2 === 0);
   const earlier = ended.map((index) => ({ ...resultOf(step, world, parcel, index), state: "failed" as const }));
-  return { op: "replace", job: parcel.job, parcel: parcel.id, pieces, earlier, cancelled: leaving.length };
+  return { op: "replace", job: parcel.job, rangeId: parcel.id, replacements: pieces, earlierAttempts: earlier, cancelled: leaving.length };
 }
 
-function output({ pick, size, flag }: Step, world: ModelWorld, parcel: Parcel | undefined): Write | undefined {
+function output({ pick, size, flag }: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
   if (parcel === undefined) return undefined;
   const { job, attempt } = parcel;
   const known = jobOf(world, parcel);
@@ -189,13 +189,13 @@ function output({ pick, size, flag }: Step, world: ModelWorld, parcel: Parcel | 
 }
 
 /** A write for a parcel that is not there. */
-function stale({ size }: Step, parcel: ParcelId, { job }: ModelJob): Write {
-  if (size % 3 === 0) return { op: "release", parcel };
-  if (size % 3 === 1) return { op: "replace", job: job.id, parcel, pieces: [], earlier: [], cancelled: 3 };
-  return { op: "settle", job: job.id, parcel, results: [], empty: size % 2 === 0 };
+function stale({ size }: Step, parcel: TaskRangeId, { job }: ModelJob): Write {
+  if (size % 3 === 0) return { op: "release", rangeId: parcel };
+  if (size % 3 === 1) return { op: "replace", job: job.id, rangeId: parcel, replacements: [], earlierAttempts: [], cancelled: 3 };
+  return { op: "settle", job: job.id, rangeId: parcel, results: [], empty: size % 2 === 0 };
 }
 
-function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: Parcel, index: number): TaskResult {
+function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: TaskRange, index: number): TaskResult {
   return {
     index,
     attempt: parcel.attempt,
@@ -203,7 +203,7 @@ function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: Parcel
     worker: parcel.worker ?? "nobody",
     started: pick,
     ended: pick + size,
-    outputEnd: world.output.end(parcel.job, index, parcel.attempt),
+    outputBytes: world.output.end(parcel.job, index, parcel.attempt),
     ...(pick % 2 === 0 ? { code: size } : { signal: "SIGTERM" }),
     ...(pick % 5 === 0 ? { timedOut: pick % 10 === 0 } : {}),
     ...(pick % 7 === 0 ? { error: `reason ${pick}` } : {}),
@@ -220,7 +220,7 @@ function parcels(world: ModelWorld, place: Place): OwnedParcel[] {
   });
 }
 
-function jobOf(world: ModelWorld, parcel: Parcel): ModelJob {
+function jobOf(world: ModelWorld, parcel: TaskRange): ModelJob {
   const known = world.jobs.get(parcel.job);
   if (known === undefined) throw new Error(`parcel ${parcel.id} is of no job`);
   return known;
@@ -232,6 +232,6 @@ const begunJobs = (world: ModelWorld): ModelJob[] =>
 const endedJobs = (world: ModelWorld): ModelJob[] =>
   [...world.jobs.values()].filter(({ job }) => job.ended !== undefined);
 
-const tasksOf = ({ first, last }: Parcel): number[] => Array.from({ length: last - first + 1 }, (_, at) => first + at);
+const tasksOf = ({ first, last }: TaskRange): number[] => Array.from({ length: last - first + 1 }, (_, at) => first + at);
 
 const chosen = <T>(list: readonly T[], pick: number): T | undefined => list[pick % Math.max(1, list.length)];

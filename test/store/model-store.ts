@@ -6,7 +6,7 @@
  * call is refused with the same error.
  */
 import { LaboroError } from "../../src/base/errors.js";
-import { type Attempt, JobId, ParcelId, type TaskIndex } from "../../src/model/ids.js";
+import { type Attempt, JobId, TaskRangeId, type TaskIndex } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import {
@@ -17,26 +17,26 @@ import {
   rangesOf,
   sizeOf,
   union,
-  within,
-  without,
+  intersection,
+  difference,
 } from "../../src/model/ranges.js";
 import type {
-  Answer,
-  EndCell,
+  WriteResult,
+  EndCounts,
   Epoch,
   Group,
-  Held,
-  HeldParcel,
+  RecoveredState,
+  ClaimedRange,
   JobPage,
-  Kept,
+  KeyValue,
   OutputPage,
-  Parcel,
+  TaskRange,
   Progress,
   ResultPage,
   Store,
   Write,
 } from "../../src/model/store.js";
-import { type Run, tooManyPieces } from "../../src/store/rerun-pieces.js";
+import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
 import { ModelBrokers, ModelGroup } from "./model-group.js";
@@ -53,19 +53,19 @@ export interface ModelJob {
 
 /** A parcel and the broker that owns it; without one it was given back. */
 export interface OwnedParcel {
-  readonly parcel: Parcel;
+  readonly parcel: TaskRange;
   readonly epoch: Epoch | undefined;
 }
 
 type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
-type AnswerTo<Name extends Write["op"]> = Extract<Answer, { op: Name }>;
+type AnswerTo<Name extends Write["op"]> = Extract<WriteResult, { op: Name }>;
 
 export class ModelWorld {
   readonly shared: boolean;
   readonly jobs = new Map<JobId, ModelJob>();
-  readonly parcels = new Map<ParcelId, OwnedParcel>();
+  readonly parcels = new Map<TaskRangeId, OwnedParcel>();
   readonly output = new ModelOutput();
-  readonly keptTexts = new Map<string, Kept & { readonly area: string }>();
+  readonly keptTexts = new Map<string, KeyValue & { readonly area: string }>();
   readonly brokers = new ModelBrokers();
   #epoch = 0;
   #lastJob = 0;
@@ -86,7 +86,7 @@ export class ModelWorld {
   }
 
   /** A broker is dead: what waited there can be leased by others. Gives what its workers still have. */
-  reap(epoch: Epoch, now: number): readonly HeldParcel[] {
+  reap(epoch: Epoch, now: number): readonly ClaimedRange[] {
     for (const { parcel, epoch: owner } of [...this.parcels.values()]) {
       if (owner !== epoch || parcel.worker !== undefined) continue;
       const known = this.#known(parcel.job);
@@ -98,13 +98,13 @@ export class ModelWorld {
   }
 
   /** The grace for a dead broker's workers is over: another broker takes what they had. */
-  orphans(epoch: Epoch, newEpoch: Epoch): readonly HeldParcel[] {
+  orphans(epoch: Epoch, newEpoch: Epoch): readonly ClaimedRange[] {
     const taken = this.#owned((owner) => owner === epoch);
-    for (const { parcel } of taken) this.parcels.set(parcel.id, { parcel, epoch: newEpoch });
+    for (const { taskRange: parcel } of taken) this.parcels.set(parcel.id, { parcel, epoch: newEpoch });
     return taken;
   }
 
-  begin(): Held {
+  begin(): RecoveredState {
     const epoch = ++this.#epoch;
     if (!this.shared) for (const [id, { parcel }] of this.parcels) this.parcels.set(id, { parcel, epoch });
     const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
@@ -112,7 +112,7 @@ export class ModelWorld {
     return this.shared ? held : { ...held, nextJob: JobId(this.#lastJob + 1) };
   }
 
-  apply(writes: readonly Write[], epoch: Epoch, now: number): Answer[] {
+  apply(writes: readonly Write[], epoch: Epoch, now: number): WriteResult[] {
     if (this.#broken !== undefined) throw this.#broken;
     try {
       for (const write of writes) if (write.op === "output") this.output.append(write.chunks);
@@ -123,7 +123,7 @@ export class ModelWorld {
     }
   }
 
-  #applyOne(write: Write, epoch: Epoch, now: number): Answer {
+  #applyOne(write: Write, epoch: Epoch, now: number): WriteResult {
     switch (write.op) {
       case "submit":
         return this.#submit(write, epoch, now);
@@ -172,11 +172,11 @@ export class ModelWorld {
     };
     this.jobs.set(id, { job, entries: write.entries ?? [], results: new Map(), earlier: [], over: new Set() });
     if (cursor === 0) return { op: "submit", job };
-    return { op: "submit", job, parcel: this.#fresh(write.parcel, id, { first: 0, last: cursor - 1 }, epoch) };
+    return { op: "submit", job, taskRange: this.#fresh(write.rangeId, id, { first: 0, last: cursor - 1 }, epoch) };
   }
 
-  #lease({ job: id, most, parcel }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
-    const granted: Parcel[] = [];
+  #lease({ job: id, max: most, rangeId: parcel }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
+    const granted: TaskRange[] = [];
     let left = most;
     for (const found of this.#due(id, now)) {
       if (left === 0) break;
@@ -194,18 +194,18 @@ export class ModelWorld {
       }
     }
     const known = this.jobs.get(id);
-    if (known === undefined) return { op: "lease", job: id, parcels: granted, more: false };
+    if (known === undefined) return { op: "lease", job: id, taskRanges: granted, mayLease: false };
     const { cursor, count } = known.job;
     const next = Math.min(count, cursor + left);
     if (next > cursor) {
       known.job = { ...known.job, cursor: next };
       granted.push(this.#fresh(parcel, id, { first: cursor, last: next - 1 }, epoch));
     }
-    return { op: "lease", job: id, parcels: granted, more: next < count || this.#due(id, now).length > 0 };
+    return { op: "lease", job: id, taskRanges: granted, mayLease: next < count || this.#due(id, now).length > 0 };
   }
 
   #claim(write: Op<"claim">, epoch: Epoch): AnswerTo<"claim"> {
-    const { op, from, parcel: id, first, last, attempt, worker } = write;
+    const { op, from, rangeId: id, first, last, attempt, worker } = write;
     const owned = this.parcels.get(from);
     if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
     const { parcel } = owned;
@@ -214,7 +214,7 @@ export class ModelWorld {
       throw new LaboroError("LABORO_INTERNAL", `a claim out of the middle of parcel ${from}`);
     }
     this.parcels.delete(from);
-    for (const rest of without(parcel, [{ first, last }])) {
+    for (const rest of difference(parcel, [{ first, last }])) {
       this.parcels.set(from, { parcel: { ...parcel, ...rest }, epoch });
     }
     this.#place({ ...parcel, id, first, last, attempt, worker }, epoch);
@@ -222,7 +222,7 @@ export class ModelWorld {
     return job.hasEntries ? { op, lost: false, entries: entries.slice(first, last + 1) } : { op, lost: false };
   }
 
-  #settle({ op, job, parcel, results, empty }: Op<"settle">, epoch: Epoch, now: number): AnswerTo<"settle"> {
+  #settle({ op, job, rangeId: parcel, results, empty }: Op<"settle">, epoch: Epoch, now: number): AnswerTo<"settle"> {
     if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
     const counters = { ...known.job.counters };
@@ -238,7 +238,7 @@ export class ModelWorld {
   }
 
   #replace(write: Op<"replace">, epoch: Epoch, now: number): AnswerTo<"replace"> {
-    const { op, job, parcel, pieces, earlier, cancelled } = write;
+    const { op, job, rangeId: parcel, replacements: pieces, earlierAttempts: earlier, cancelled } = write;
     if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
     this.parcels.delete(parcel);
@@ -249,7 +249,7 @@ export class ModelWorld {
     return { op, lost: false, progress: this.#progress(known, now) };
   }
 
-  #release({ op, parcel: id }: Op<"release">, epoch: Epoch, now: number): AnswerTo<"release"> {
+  #release({ op, rangeId: id }: Op<"release">, epoch: Epoch, now: number): AnswerTo<"release"> {
     const owned = this.parcels.get(id);
     if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
     const { job } = owned.parcel;
@@ -263,23 +263,23 @@ export class ModelWorld {
 
   #adopt({ op, worker }: Op<"adopt">, epoch: Epoch): AnswerTo<"adopt"> {
     const parcels = this.#owned((owner, parcel) => owner !== epoch && parcel.worker === worker);
-    for (const { parcel } of parcels) this.parcels.set(parcel.id, { parcel, epoch });
-    return { op, parcels };
+    for (const { taskRange: parcel } of parcels) this.parcels.set(parcel.id, { parcel, epoch });
+    return { op, taskRanges: parcels };
   }
 
-  #keep({ op, area, key, value, version: expected }: Op<"keep">, now: number): AnswerTo<"keep"> {
+  #keep({ op, bucket: area, key, value, version: expected }: Op<"keep">, now: number): AnswerTo<"keep"> {
     const name = JSON.stringify([area, key]);
     const version = this.keptTexts.get(name)?.version ?? 0;
-    if (expected !== undefined && expected !== version) return { op, kept: false, version };
+    if (expected !== undefined && expected !== version) return { op, stored: false, version };
     if (value === null) {
       this.keptTexts.delete(name);
-      return { op, kept: true, version: 0 };
+      return { op, stored: true, version: 0 };
     }
-    this.keptTexts.set(name, { area, key, value, version: version + 1, changed: now });
-    return { op, kept: true, version: version + 1 };
+    this.keptTexts.set(name, { area, key, value, version: version + 1, updatedAt: now });
+    return { op, stored: true, version: version + 1 };
   }
 
-  kept(area: string): readonly Kept[] {
+  kept(area: string): readonly KeyValue[] {
     return [...this.keptTexts.values()]
       .filter((one) => one.area === area)
       .map(({ area: _, ...one }) => one)
@@ -299,10 +299,10 @@ export class ModelWorld {
     const { job } = known;
     if (job.ended !== undefined) return { op, progress: this.#progress(known, now) };
     const { count, cursor, counters } = job;
-    const cancels = union(job.cancels, within({ first: 0, last: count - 1 }, normalize(ranges)));
+    const cancels = union(job.cancels, intersection({ first: 0, last: count - 1 }, normalize(ranges)));
     known.job = { ...job, cancels, ...(reason === undefined ? {} : { reason }) };
     let cancelled = 0;
-    if (without({ first: cursor, last: count - 1 }, cancels).length === 0) {
+    if (difference({ first: cursor, last: count - 1 }, cancels).length === 0) {
       cancelled += count - cursor;
       known.job = { ...known.job, cursor: count };
     }
@@ -313,10 +313,10 @@ export class ModelWorld {
     return { op, progress: this.#progress(known, now) };
   }
 
-  #rerun({ op, job: id, ends, ranges, parcel, names }: Op<"rerun">, epoch: Epoch): AnswerTo<"rerun"> {
+  #rerun({ op, job: id, ends, ranges, rangeId: parcel, idCount: names }: Op<"rerun">, epoch: Epoch): AnswerTo<"rerun"> {
     const known = this.jobs.get(id);
-    if (known === undefined) return { op, parcels: [], count: 0 };
-    const runs: Run[] = [];
+    if (known === undefined) return { op, taskRanges: [], count: 0 };
+    const runs: AttemptRun[] = [];
     const counters = { ...known.job.counters };
     for (let index = 0; index < known.job.cursor; index++) {
       if (ranges !== undefined && !ranges.some(({ first, last }) => first <= index && index <= last)) continue;
@@ -328,9 +328,9 @@ export class ModelWorld {
       if (run?.attempt === attempt && run.last + 1 === index) runs[runs.length - 1] = { ...run, last: index };
       else runs.push({ first: index, last: index, attempt });
     }
-    if (runs.length === 0) return { op, job: known.job, parcels: [], count: 0 };
+    if (runs.length === 0) return { op, job: known.job, taskRanges: [], count: 0 };
     if (runs.length > names) {
-      return { op, job: known.job, parcels: [], count: 0, refused: tooManyPieces(runs.length, names) };
+      return { op, job: known.job, taskRanges: [], count: 0, refused: tooManyRanges(runs.length, names) };
     }
     for (const { first, last } of runs) {
       for (let index = first; index <= last; index++) {
@@ -339,15 +339,15 @@ export class ModelWorld {
         known.results.delete(index);
       }
     }
-    const cancels = known.job.cancels.flatMap((range) => without(range, normalize(runs)));
+    const cancels = known.job.cancels.flatMap((range) => difference(range, normalize(runs)));
     const { ended: _, reason, ...job } = known.job;
     known.job = { ...job, counters, cancels, ...(reason === undefined || cancels.length === 0 ? {} : { reason }) };
     const parcels = runs.map((run, at) => {
-      const piece = { ...run, id: ParcelId(parcel + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
+      const piece = { ...run, id: TaskRangeId(parcel + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
       this.#place(piece, epoch);
       return piece;
     });
-    return { op, job: known.job, parcels, count: countOf(runs) };
+    return { op, job: known.job, taskRanges: parcels, count: countOf(runs) };
   }
 
   #remove({ op, job: id }: Op<"remove">): AnswerTo<"remove"> {
@@ -374,8 +374,8 @@ export class ModelWorld {
   }
 
   /** A parcel is nobody's; the cancelled tasks at its ends leave it. Gives how many. */
-  #giveUp(parcel: Parcel): number {
-    const left = without(parcel, this.#known(parcel.job).job.cancels);
+  #giveUp(parcel: TaskRange): number {
+    const left = difference(parcel, this.#known(parcel.job).job.cancels);
     const [start] = left;
     const end = left.at(-1);
     if (start === undefined || end === undefined) {
@@ -397,33 +397,33 @@ export class ModelWorld {
     return ended === undefined ? { counters } : { counters, ended: ended.state };
   }
 
-  #fresh(id: ParcelId, job: JobId, range: Range, epoch: Epoch): Parcel {
+  #fresh(id: TaskRangeId, job: JobId, range: Range, epoch: Epoch): TaskRange {
     const parcel = { id, job, ...range, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
     this.#place(parcel, epoch);
     return parcel;
   }
 
-  #place(parcel: Parcel, epoch: Epoch): void {
+  #place(parcel: TaskRange, epoch: Epoch): void {
     if (this.parcels.has(parcel.id)) throw new LaboroError("LABORO_INTERNAL", `parcel ${parcel.id} is there already`);
     this.parcels.set(parcel.id, { parcel, epoch });
   }
 
   /** The given-back parcels of a job that may be handed out now, in task order. */
-  #due(job: JobId, now: number): Parcel[] {
+  #due(job: JobId, now: number): TaskRange[] {
     return [...this.parcels.values()]
       .filter(({ parcel, epoch }) => epoch === undefined && parcel.job === job && parcel.notBefore <= now)
       .map(({ parcel }) => parcel)
       .sort((a, b) => a.first - b.first);
   }
 
-  #owned(wanted: (epoch: Epoch | undefined, parcel: Parcel) => boolean): HeldParcel[] {
+  #owned(wanted: (epoch: Epoch | undefined, parcel: TaskRange) => boolean): ClaimedRange[] {
     const found = [...this.parcels.values()].filter(({ parcel, epoch }) => wanted(epoch, parcel));
     return found
       .sort((a, b) => a.parcel.id - b.parcel.id)
       .map(({ parcel }) => ({ parcel, settled: this.#settledIn(parcel) }));
   }
 
-  #settledIn({ job, first, last }: Parcel): readonly Range[] {
+  #settledIn({ job, first, last }: TaskRange): readonly Range[] {
     const indices = [...this.#known(job).results.keys()].filter((index) => index >= first && index <= last);
     return rangesOf(indices.sort((a, b) => a - b));
   }
@@ -449,14 +449,14 @@ class ModelStore implements Store {
     return new ModelGroup(this.#world, this.#epoch ?? 0);
   }
 
-  async open(): Promise<Held> {
+  async open(): Promise<RecoveredState> {
     const held = this.#world.begin();
     this.#epoch = held.epoch;
     this.#world.brokers.enter(held.epoch);
     return held;
   }
 
-  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+  async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
     const { brokers } = this.#world;
     if (this.#epoch === undefined) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
     brokers.check(this.#epoch);
@@ -487,7 +487,7 @@ class ModelStore implements Store {
     return next === undefined ? { results } : { results, next };
   }
 
-  async ends(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCell[]> {
+  async endCounts(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCounts[]> {
     const cells = new Map<number, Record<TaskEnd, number>>();
     for (const { index, state } of this.#world.jobs.get(job)?.results.values() ?? []) {
       if (index < first || index > last) continue;
@@ -499,7 +499,7 @@ class ModelStore implements Store {
     return [...cells].map(([cell, counted]) => ({ cell, ...counted })).sort((a, b) => a.cell - b.cell);
   }
 
-  async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+  async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     const found = this.#world.jobs.get(job)?.earlier.filter((result) => result.index === index) ?? [];
     return found.sort((a, b) => a.attempt - b.attempt);
   }
@@ -512,7 +512,7 @@ class ModelStore implements Store {
     return this.#world.output.read(job, index, options);
   }
 
-  async outputEnds(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]> {
+  async storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]> {
     return tasks.map(({ job: id, index, attempt }) => {
       const known = this.#world.jobs.get(id);
       const ended = [...(known?.results.values() ?? []), ...(known?.earlier ?? [])];
@@ -522,11 +522,11 @@ class ModelStore implements Store {
     });
   }
 
-  async kept(area: string): Promise<readonly Kept[]> {
+  async keyValues(area: string): Promise<readonly KeyValue[]> {
     return this.#world.kept(area);
   }
 
-  async bytes(): Promise<number> {
+  async bytesUsed(): Promise<number> {
     return JSON.stringify([...this.#world.jobs.values()]).length;
   }
 
@@ -536,8 +536,8 @@ class ModelStore implements Store {
 }
 
 /** What other brokers are told of a write. */
-function hintsOf(write: Write, answer: Answer | undefined): { readonly job?: JobId; readonly area?: string }[] {
-  if (write.op === "keep") return [{ area: write.area }];
+function hintsOf(write: Write, answer: WriteResult | undefined): { readonly job?: JobId; readonly area?: string }[] {
+  if (write.op === "keep") return [{ area: write.bucket }];
   if (answer?.op === "submit") return [{ job: answer.job.id }];
   if (write.op === "hold" || write.op === "cancel" || write.op === "rerun" || write.op === "remove")
     return [{ job: write.job }];

@@ -1,7 +1,7 @@
 /** Runs random steps on the model and on an engine side by side: equal answers, equal reads, the model's invariant after each. */
 import * as fc from "fast-check";
 import { expect } from "vitest";
-import type { Answer, JobFilter, ResultFilter, Store, Write } from "../../src/model/store.js";
+import type { WriteResult, JobFilter, ResultFilter, Store, Write } from "../../src/model/store.js";
 import type { MakeStore } from "./contract-suite.js";
 import { NAMES, POOLS, type Step, steps, writeFor } from "./model-steps.js";
 import { ModelWorld } from "./model-store.js";
@@ -27,7 +27,7 @@ async function runBoth(list: readonly Step[], handle: () => Store): Promise<void
   let engine = handle();
   expect(await engine.open(NOW)).toEqual(await model.open(NOW));
   let writes: Write[] = [];
-  let answers: Answer[] = [];
+  let answers: WriteResult[] = [];
   let now = 0;
 
   const commit = async (): Promise<void> => {
@@ -107,7 +107,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
       expect(await engine.results(id, { ...page, filter })).toEqual(await model.results(id, { ...page, filter }));
     }
     for (let index = 0; index < count; index++) {
-      expect(await engine.earlier(id, index)).toEqual(await model.earlier(id, index));
+      expect(await engine.earlierAttempts(id, index)).toEqual(await model.earlierAttempts(id, index));
       for (const options of [
         { from: 0, limit: 999 },
         { from: 4, limit: 9, stream: "stderr" as const },
@@ -117,7 +117,7 @@ export async function sameReads(engine: Store, model: Store, world: ModelWorld):
         expect(await engine.output(id, index, options)).toEqual(await model.output(id, index, options));
       }
       const attempts = [1, 2, 3].map((attempt) => ({ job: id, index, attempt }));
-      expect(await engine.outputEnds(attempts)).toEqual(await model.outputEnds(attempts));
+      expect(await engine.storedOutputBytes(attempts)).toEqual(await model.storedOutputBytes(attempts));
     }
   }
 }

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Devices, devicesOf } from "../../src/worker/devices.js";
-import { type Place, Room } from "../../src/worker/room.js";
+import { type AcquiredSlot, Capacity } from "../../src/worker/capacity.js";
 import { openShop } from "../client/shop.js";
 
-const gpusOf = (place: Place): string[] => place.env.LABORO_RESOURCE_GPU?.split(",") ?? [];
+const gpusOf = (place: AcquiredSlot): string[] => place.env.LABORO_RESOURCE_GPU?.split(",") ?? [];
 
 describe("devices", () => {
   it("are never handed out beyond what there is, and all are free in the end", () => {
@@ -12,8 +12,8 @@ describe("devices", () => {
     const step = fc.record({ need, end: fc.nat({ max: 5 }), take: fc.boolean() });
     fc.assert(
       fc.property(fc.constantFrom(1, 2, 2.5, 4), fc.array(step, { maxLength: 60 }), (total, steps) => {
-        const room = new Room({ slots: 100, gpu: total });
-        const open: { place: Place; need: number }[] = [];
+        const room = new Capacity({ slots: 100, gpu: total });
+        const open: { place: AcquiredSlot; need: number }[] = [];
         const check = (): void => {
           const used = new Map<string, number>();
           for (const { place, need } of open) {
@@ -30,34 +30,34 @@ describe("devices", () => {
         };
         for (const { need, end, take } of steps) {
           const needs = { slots: 1, gpu: need };
-          if (take && room.fits(needs)) open.push({ place: room.take(needs), need });
+          if (take && room.fits(needs)) open.push({ place: room.acquire(needs), need });
           else {
             const [ended] = open.splice(end, 1);
-            if (ended !== undefined) room.give(ended.place);
+            if (ended !== undefined) room.release(ended.place);
           }
           check();
         }
-        for (const { place } of open) room.give(place);
+        for (const { place } of open) room.release(place);
         expect(room.fits({ slots: 1, gpu: total })).toBe(true);
       }),
     );
   });
 
   it("ten tenths are one", () => {
-    const room = new Room({ slots: 11, gpu: 1 });
+    const room = new Capacity({ slots: 11, gpu: 1 });
     const needs = { slots: 1, gpu: 0.1 };
-    for (let i = 0; i < 10; i++) expect([room.fits(needs), gpusOf(room.take(needs))]).toEqual([true, ["0"]]);
+    for (let i = 0; i < 10; i++) expect([room.fits(needs), gpusOf(room.acquire(needs))]).toEqual([true, ["0"]]);
     expect(room.fits(needs)).toBe(false);
   });
 
   it("shares go together, so that whole devices stay whole", () => {
     const devices = new Devices(2);
     const half = devices.find(0.5) ?? new Map();
-    devices.take(half);
+    devices.acquire(half);
     const other = devices.find(0.5) ?? new Map();
-    devices.take(other);
-    expect([devices.shown(half), devices.shown(other)]).toEqual(["0", "0"]);
-    expect(devices.shown(devices.find(1) ?? new Map())).toBe("1");
+    devices.acquire(other);
+    expect([devices.nameList(half), devices.nameList(other)]).toEqual(["0", "0"]);
+    expect(devices.nameList(devices.find(1) ?? new Map())).toBe("1");
     expect(devices.find(2)).toBeUndefined();
   });
 

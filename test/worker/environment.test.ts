@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
-import { JobFiles } from "../../src/worker/command-of.js";
+import { JobFiles } from "../../src/worker/job-files.js";
 import { openShop } from "../client/shop.js";
 
 const before = process.env.LABORO_BROKER;

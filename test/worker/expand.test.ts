@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { expandLine, expandWords } from "../../src/model/expand.js";
+import { expandLine, expandWords } from "../../src/model/placeholders.js";
 
 const text = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString();
 const line = (template: string, entry: string | Uint8Array): string => text(expandLine(template, 7, entry));

@@ -17,12 +17,12 @@ describe.each(["lines", "length"] as const satisfies readonly FramingName[])("me
         fc.array(message, { maxLength: 8 }),
         fc.infiniteStream(fc.integer({ min: 1, max: 9 })),
         (all, cuts) => {
-          const bytes = Buffer.concat(all.map((one) => framing.write(one)));
+          const bytes = Buffer.concat(all.map((one) => framing.encode(one)));
           const reader = framing.reader(LIMIT);
           const found: Buffer[] = [];
           for (let at = 0; at < bytes.length; ) {
             const size = cuts.next().value ?? 1;
-            found.push(...reader.take(bytes.subarray(at, at + size)));
+            found.push(...reader.push(bytes.subarray(at, at + size)));
             at += size;
           }
           expect(found.map((one) => one.toString("hex"))).toEqual(all.map((one) => one.toString("hex")));
@@ -34,16 +34,16 @@ describe.each(["lines", "length"] as const satisfies readonly FramingName[])("me
   it("larger than the limit are refused before they are whole", () => {
     const large = { code: "LABORO_BODY_TOO_LARGE" };
     const reader = framing.reader(LIMIT);
-    const bytes = framing.write(Buffer.alloc(LIMIT + 1, "x"));
-    expect(() => reader.take(Buffer.from(bytes.subarray(0, -1)))).toThrow(expect.objectContaining(large));
+    const bytes = framing.encode(Buffer.alloc(LIMIT + 1, "x"));
+    expect(() => reader.push(Buffer.from(bytes.subarray(0, -1)))).toThrow(expect.objectContaining(large));
   });
 });
 
 describe("lines", () => {
   it("have no line break in them, but one at the end is no matter", () => {
-    expect(() => FRAMINGS.lines.write(Buffer.from("a\nb"))).toThrow(/several lines/);
-    expect(Buffer.from(FRAMINGS.lines.write(Buffer.from("a\n"))).toString()).toBe("a\n");
-    expect(FRAMINGS.lines.reader(LIMIT).take(Buffer.from("a\r\n\nb\n"))).toEqual(
+    expect(() => FRAMINGS.lines.encode(Buffer.from("a\nb"))).toThrow(/several lines/);
+    expect(Buffer.from(FRAMINGS.lines.encode(Buffer.from("a\n"))).toString()).toBe("a\n");
+    expect(FRAMINGS.lines.reader(LIMIT).push(Buffer.from("a\r\n\nb\n"))).toEqual(
       ["a", "", "b"].map((text) => Buffer.from(text)),
     );
   });

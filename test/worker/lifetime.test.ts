@@ -41,7 +41,7 @@ describe("a worker with a lifetime", () => {
     const endless = worker();
     await until(() => timed.joined && endless.joined, "both have joined");
     const profileOf = (id: typeof timed.id) => broker.core.state.workers.get(id)?.profile;
-    const left = (profileOf(timed.id)?.until ?? 0) - Date.now();
+    const left = (profileOf(timed.id)?.leavesAt ?? 0) - Date.now();
     expect(left).toBeGreaterThan(3_590_000);
     expect(left).toBeLessThanOrEqual(3_600_100);
     expect(profileOf(endless.id)).not.toHaveProperty("until");

@@ -22,12 +22,12 @@ export interface Style {
   readonly error?: true;
 }
 
-export interface Run {
+export interface TextRun {
   readonly text: string;
   readonly style: Style;
 }
 
-export type Line = readonly Run[];
+export type StyledLine = readonly TextRun[];
 
 const PLAIN: Style = {};
 const LONGEST_LINE = 20_000;
@@ -35,21 +35,21 @@ const LONGEST_CONTROL = 64;
 
 export class AnsiLines {
   /** The last is the one that is being written. */
-  readonly lines: Line[] = [[]];
+  readonly lines: StyledLine[] = [[]];
   /** Lines that were dropped before the first one. */
   dropped = 0;
   /** The first line, counted with the dropped ones, that has changed since this was set. */
   changedFrom = 0;
-  readonly #most: number;
+  readonly #maxLines: number;
   #state: "text" | "escape" | "control" | "string" = "text";
   #control = "";
   #style: Style = PLAIN;
   #length = 0;
-  #returned = false;
+  #sawReturn = false;
   #escapeInString = false;
 
-  constructor(most = 5_000) {
-    this.#most = most;
+  constructor(maxLines = 5_000) {
+    this.#maxLines = maxLines;
   }
 
   /** `error`: it was written to the error stream. */
@@ -63,11 +63,11 @@ export class AnsiLines {
         this.#write(text.slice(from, at), error);
         this.#control = "";
         if (code === 0x1b) this.#state = "escape";
-        else this.#obey(code);
+        else this.#handleControl(code);
         from = at + 1;
         continue;
       }
-      this.#follow(text[at] ?? "", code);
+      this.#handleEscape(text[at] ?? "", code);
       from = at + 1;
     }
     if (this.#state === "text") this.#write(text.slice(from), error);
@@ -80,7 +80,7 @@ export class AnsiLines {
     this.#newLine();
   }
 
-  #follow(one: string, code: number): void {
+  #handleEscape(one: string, code: number): void {
     if (this.#state === "escape") {
       // ESC ( B and the like: one more is to come.
       if (code >= 0x20 && code <= 0x2f) return;
@@ -96,20 +96,20 @@ export class AnsiLines {
     } else if (code < 0x20 || this.#control.length >= LONGEST_CONTROL) {
       // No terminal would have sent this.
       this.#state = "text";
-      if (code < 0x20) this.#obey(code);
+      if (code < 0x20) this.#handleControl(code);
     } else {
       this.#control += one;
     }
   }
 
-  #obey(code: number): void {
+  #handleControl(code: number): void {
     if (code === 0x0a) this.#newLine();
-    else if (code === 0x0d) this.#returned = true;
+    else if (code === 0x0d) this.#sawReturn = true;
   }
 
   #write(text: string, error: boolean, style: Style = this.#style): void {
     if (text === "") return;
-    if (this.#returned) this.#eraseLine();
+    if (this.#sawReturn) this.#eraseLine();
     const room = LONGEST_LINE - this.#length;
     if (room <= 0) return;
     const written = text.length > room ? `${text.slice(0, room)}…` : text;
@@ -124,20 +124,20 @@ export class AnsiLines {
   }
 
   #newLine(): void {
-    this.#returned = false;
+    this.#sawReturn = false;
     this.#length = 0;
     this.#touch();
     this.lines.push([]);
-    if (this.lines.length <= this.#most) return;
+    if (this.lines.length <= this.#maxLines) return;
     // By the hundred, so that not every line moves all others.
-    const many = Math.max(1, Math.floor(this.#most / 50));
+    const many = Math.max(1, Math.floor(this.#maxLines / 50));
     this.lines.splice(0, many);
     this.dropped += many;
   }
 
   /** What comes after a carriage return is written over the line: progress bars. */
   #eraseLine(): void {
-    this.#returned = false;
+    this.#sawReturn = false;
     this.#length = 0;
     this.lines[this.lines.length - 1] = [];
     this.#touch();

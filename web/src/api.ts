@@ -1,24 +1,24 @@
 /** Asking the broker: every operation by its name, with its types. The browser sends the cookie along. */
 import type { OperationInput, OperationOutput } from "../../src/broker/operations/index.js";
-import { type Asked, ROUTES } from "./routes.js";
+import { type ApiOperation, API_ROUTES } from "./api-routes.js";
 
 const BASE = "/api/v1";
 
 /** Bytes as JSON has them. */
-export type Written = string | { readonly base64: string };
+export type JsonBytes = string | { readonly base64: string };
 
 /** What an answer is once it has been JSON. */
 export type Json<T> = T extends Uint8Array
-  ? Written
+  ? JsonBytes
   : T extends readonly (infer Item)[]
     ? readonly Json<Item>[]
     : T extends object
       ? { readonly [Name in keyof T]: Json<T[Name]> }
       : T;
 
-export type Answer<Name extends Asked> = Json<OperationOutput<Name>>;
+export type Answer<Name extends ApiOperation> = Json<OperationOutput<Name>>;
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
@@ -31,24 +31,24 @@ export class Refused extends Error {
 /** The broker did not answer at all. */
 export class Unreachable extends Error {}
 
-export interface Asking {
+export interface AskOptions {
   readonly signal?: AbortSignal;
   /** The same answer that others get, up to a second old. */
   readonly shared?: boolean;
 }
 
 /** Texts that came last, by address: the broker says so where nothing has changed. */
-const known = new Map<string, { readonly tag: string; readonly value: unknown }>();
-const KNOWN = 50;
+const cachedAnswers = new Map<string, { readonly tag: string; readonly value: unknown }>();
+const MAX_CACHED = 50;
 
-export async function ask<Name extends Asked>(
+export async function ask<Name extends ApiOperation>(
   name: Name,
   input: OperationInput<Name>,
-  { signal, shared = false }: Asking = {},
+  { signal, shared = false }: AskOptions = {},
 ): Promise<Answer<Name>> {
   const { url, request } = requestFor(name, input as Readonly<Record<string, unknown>>);
-  const before = shared ? known.get(url) : undefined;
-  const response = await reach(url, {
+  const before = shared ? cachedAnswers.get(url) : undefined;
+  const response = await send(url, {
     ...request,
     headers: {
       ...request.headers,
@@ -58,21 +58,21 @@ export async function ask<Name extends Asked>(
     ...(signal === undefined ? {} : { signal }),
   });
   if (response.status === 304 && before !== undefined) return before.value as Answer<Name>;
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await errorFrom(response);
   const value = (await response.json()) as Answer<Name>;
   const tag = response.headers.get("etag");
-  if (shared && tag !== null) remember(url, { tag, value });
+  if (shared && tag !== null) cacheAnswer(url, { tag, value });
   return value;
 }
 
-function remember(url: string, look: { tag: string; value: unknown }): void {
-  known.delete(url);
-  known.set(url, look);
-  const [oldest] = known.keys();
-  if (known.size > KNOWN && oldest !== undefined) known.delete(oldest);
+function cacheAnswer(url: string, answer: { tag: string; value: unknown }): void {
+  cachedAnswers.delete(url);
+  cachedAnswers.set(url, answer);
+  const [oldest] = cachedAnswers.keys();
+  if (cachedAnswers.size > MAX_CACHED && oldest !== undefined) cachedAnswers.delete(oldest);
 }
 
-async function reach(url: string, request: RequestInit): Promise<Response> {
+async function send(url: string, request: RequestInit): Promise<Response> {
   try {
     return await fetch(url, { ...request, credentials: "same-origin", cache: "no-store" });
   } catch (cause) {
@@ -81,14 +81,14 @@ async function reach(url: string, request: RequestInit): Promise<Response> {
   }
 }
 
-async function refusal(response: Response): Promise<Refused> {
+async function errorFrom(response: Response): Promise<ApiError> {
   const said = (await response.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
   const { code = "LABORO_INTERNAL", message = `the broker answered ${response.status}` } = said.error ?? {};
-  return new Refused(response.status, code, message);
+  return new ApiError(response.status, code, message);
 }
 
-function requestFor(name: Asked, input: Readonly<Record<string, unknown>>): { url: string; request: RequestInit } {
-  const [method, path] = ROUTES[name];
+function requestFor(name: ApiOperation, input: Readonly<Record<string, unknown>>): { url: string; request: RequestInit } {
+  const [method, path] = API_ROUTES[name];
   const rest = new Map(Object.entries(input).filter(([, value]) => value !== undefined));
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, member: string) => {
     const value = rest.get(member);
@@ -106,14 +106,14 @@ function requestFor(name: Asked, input: Readonly<Record<string, unknown>>): { ur
 /** A task's output as it was written, for a file. */
 export async function rawOutput(job: number, index: number): Promise<Blob> {
   const url = `${BASE}/jobs/${job}/tasks/${index}/output`;
-  const response = await reach(url, { headers: { accept: "application/octet-stream" } });
-  if (!response.ok) throw await refusal(response);
+  const response = await send(url, { headers: { accept: "application/octet-stream" } });
+  if (!response.ok) throw await errorFrom(response);
   return response.blob();
 }
 
 const decoder = new TextDecoder();
 
-export function textOf(written: Written): string {
+export function decodeText(written: JsonBytes): string {
   if (typeof written === "string") return written;
   return decoder.decode(Uint8Array.from(atob(written.base64), (one) => one.charCodeAt(0)));
 }

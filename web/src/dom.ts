@@ -14,7 +14,7 @@ export function h<Name extends keyof HTMLElementTagNameMap>(
 ): HTMLElementTagNameMap[Name] {
   const element = document.createElement(name);
   setAll(element, attributes);
-  put(element, ...children);
+  appendAll(element, ...children);
   return element;
 }
 
@@ -36,20 +36,20 @@ export function set(element: Element, name: string, value: Attribute): void {
     element.setAttribute(name, value === true ? "" : String(value));
 }
 
-export function put(element: Element, ...children: readonly Child[]): void {
+export function appendAll(element: Element, ...children: readonly Child[]): void {
   for (const child of children) {
     if (child !== undefined && child !== false) element.append(child instanceof Node ? child : String(child));
   }
 }
 
 /** These instead of whatever is in it. */
-export function fill(element: Element, ...children: readonly Child[]): void {
+export function setChildren(element: Element, ...children: readonly Child[]): void {
   element.replaceChildren();
-  put(element, ...children);
+  appendAll(element, ...children);
 }
 
 /** Writes only what is another, so that a selection in a text that stays is not lost. */
-export function write(element: Element, text: string | number): void {
+export function setText(element: Element, text: string | number): void {
   const wanted = String(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
@@ -58,14 +58,14 @@ export function write(element: Element, text: string | number): void {
  * As many children as there are items, in their order; each is made once, and told when its item has changed. Focus and selection stay where
  * they are.
  */
-export function rows<Item, Row extends Element>(
+export function updateRows<Item, Row extends Element>(
   parent: Element,
   items: readonly Item[],
   keyOf: (item: Item) => string | number,
   make: (item: Item) => Row,
   update: (row: Row, item: Item) => void,
 ): void {
-  const kept = keptRows.get(parent) as Map<string | number, Row> | undefined;
+  const kept = rowsByParent.get(parent) as Map<string | number, Row> | undefined;
   const before = kept ?? new Map<string | number, Row>();
   const after = new Map<string | number, Row>();
   let place: Element | null = parent.firstElementChild;
@@ -78,7 +78,7 @@ export function rows<Item, Row extends Element>(
     else parent.insertBefore(row, place);
   }
   for (const [key, row] of before) if (after.get(key) !== row) row.remove();
-  keptRows.set(parent, after);
+  rowsByParent.set(parent, after);
 }
 
-const keptRows = new WeakMap<Element, Map<string | number, Element>>();
+const rowsByParent = new WeakMap<Element, Map<string | number, Element>>();

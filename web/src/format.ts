@@ -1,13 +1,13 @@
 /** Numbers and times as people read them; durations and sizes as the command line has them. */
-import { shownDuration } from "../../src/base/format.js";
+import { shortDuration } from "../../src/base/format.js";
 
-export { shownDuration as duration, shownSize as size } from "../../src/base/format.js";
+export { shortDuration as duration, formatSize as size } from "../../src/base/format.js";
 
 /** Tenths of a second would only flicker. */
 export function ago(then: number, now = Date.now()): string {
   const ms = Math.max(0, now - then);
   if (ms < 1_000) return "now";
-  return ms < 60_000 ? `${Math.floor(ms / 1_000)}s ago` : `${shownDuration(ms)} ago`;
+  return ms < 60_000 ? `${Math.floor(ms / 1_000)}s ago` : `${shortDuration(ms)} ago`;
 }
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });

@@ -2,98 +2,98 @@
 import "../style/base.css";
 import "../style/parts.css";
 import "../style/pages.css";
-import { ask, Refused } from "./api.js";
-import { type Desk, type MakePage, may, type Page, wordsFor } from "./desk.js";
+import { ask, ApiError } from "./api.js";
+import { type PageContext, type PageFactory, isAllowed, type Page, errorMessage } from "./page-context.js";
 import { h } from "./dom.js";
-import { listenForKeys, showKeys } from "./keys.js";
+import { listenForKeys, showKeys } from "./keyboard.js";
 import { brokersPage } from "./pages/brokers.js";
 import { configPage } from "./pages/config.js";
-import { conversationsPage } from "./pages/conversations.js";
+import { connectionsPage } from "./pages/connections.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
 import { notFoundPage } from "./pages/not-found.js";
 import { overviewPage } from "./pages/overview.js";
 import { servicesPage } from "./pages/services.js";
 import { workersPage } from "./pages/workers.js";
-import { type Place, placeOf, ROOT } from "./place.js";
-import { Pulse } from "./pulse.js";
-import { Shell } from "./shell.js";
+import { type Route, parseRoute, ROOT } from "./route.js";
+import { PagePoller } from "./page-poller.js";
+import { AppShell } from "./app-shell.js";
 
-const PAGES: Readonly<Record<string, MakePage>> = {
+const PAGES: Readonly<Record<string, PageFactory>> = {
   overview: overviewPage,
-  jobs: (place, desk) => (place.path.length > 1 ? jobPage : jobsPage)(place, desk),
+  jobs: (route, context) => (route.path.length > 1 ? jobPage : jobsPage)(route, context),
   workers: workersPage,
   services: servicesPage,
   brokers: brokersPage,
   config: configPage,
-  conversations: conversationsPage,
+  conversations: connectionsPage,
 };
 
 async function start(): Promise<void> {
   const access = await ask("access", {});
-  let shell: Shell | undefined;
-  let open: { readonly page: Page; readonly pulse: Pulse } | undefined;
+  let shell: AppShell | undefined;
+  let open: { readonly page: Page; readonly pulse: PagePoller } | undefined;
 
-  const desk: Desk = {
+  const context: PageContext = {
     access,
-    go: (address, replace = false) => {
+    navigate: (address, replace = false) => {
       if (replace) history.replaceState(null, "", address);
       else history.pushState(null, "", address);
       show();
     },
-    say: (text, bad = false) => {
-      shell?.say(text, bad);
-      open?.pulse.now();
+    notify: (text, bad = false) => {
+      shell?.notify(text, bad);
+      open?.pulse.pollNow();
     },
-    again: () => open?.pulse.now(),
+    refresh: () => open?.pulse.pollNow(),
   };
-  const allowed = (needs: string | undefined): boolean => needs === undefined || may(desk, needs);
-  shell = new Shell(desk, () => showKeys(allowed));
+  const allowed = (needs: string | undefined): boolean => needs === undefined || isAllowed(context, needs);
+  shell = new AppShell(context, () => showKeys(allowed));
 
   /** A cookie that has run out is told by the page for who has not come in. */
-  function reached(cause: unknown): void {
-    if (cause instanceof Refused && cause.status === 401) location.assign("/");
-    else shell?.reached(cause);
+  function onPolled(cause: unknown): void {
+    if (cause instanceof ApiError && cause.status === 401) location.assign("/");
+    else shell?.showConnection(cause);
   }
 
   function show(): void {
-    const place = placeOf(location);
-    const name = place.path[0] ?? "overview";
-    shell?.at(name);
-    if (open?.page.moved?.(place) === true) {
-      open.pulse.now();
+    const route = parseRoute(location);
+    const name = route.path[0] ?? "overview";
+    shell?.setCurrent(name);
+    if (open?.page.onNavigate?.(route) === true) {
+      open.pulse.pollNow();
       return;
     }
     open?.pulse.stop();
     open?.page.close?.();
-    const page = pageFor(name, place);
+    const page = pageFor(name, route);
     document.title = `${page.title} · laboro`;
     shell?.main.replaceChildren(page.element);
     window.scrollTo(0, 0);
     // Who does not see the page hears that it is another.
     if (open !== undefined) shell?.main.focus({ preventScroll: true });
-    open = { page, pulse: new Pulse((signal) => page.look(signal), reached, page.everyMs) };
+    open = { page, pulse: new PagePoller((signal) => page.refresh(signal), onPolled, page.refreshMs) };
   }
 
-  function pageFor(name: string, place: Place): Page {
+  function pageFor(name: string, route: Route): Page {
     const make = Object.hasOwn(PAGES, name) ? PAGES[name] : undefined;
-    return (make ?? notFoundPage)(place, desk);
+    return (make ?? notFoundPage)(route, context);
   }
 
   window.addEventListener("popstate", show);
   document.addEventListener("click", (event) => {
-    const to = inside(event);
+    const to = internalLink(event);
     if (to === undefined) return;
     event.preventDefault();
-    desk.go(to);
+    context.navigate(to);
   });
-  listenForKeys((address) => desk.go(address), allowed);
-  shell.broker((await ask("overview", {}, { shared: true })).status.version);
+  listenForKeys((address) => context.navigate(address), allowed);
+  shell.setVersion((await ask("overview", {}, { shared: true })).status.version);
   show();
 }
 
 /** The address that a click leads to, where it is one of ours and nothing else is meant by it. */
-function inside(event: MouseEvent): string | undefined {
+function internalLink(event: MouseEvent): string | undefined {
   if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey)
     return undefined;
   const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
@@ -102,9 +102,9 @@ function inside(event: MouseEvent): string | undefined {
 }
 
 start().catch((cause: unknown) => {
-  if (cause instanceof Refused && cause.status === 401) location.assign("/");
+  if (cause instanceof ApiError && cause.status === 401) location.assign("/");
   else
     document.body.append(
-      h("p", { class: "failed-start", role: "alert" }, `This page cannot be shown: ${wordsFor(cause)}`),
+      h("p", { class: "failed-start", role: "alert" }, `This page cannot be shown: ${errorMessage(cause)}`),
     );
 });

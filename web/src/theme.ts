@@ -19,22 +19,22 @@ export function setTheme(wanted: Theme): void {
   } catch {
     // Without storage it holds until the page is left.
   }
-  tell();
+  notifyListeners();
 }
 
-function tell(): void {
+function notifyListeners(): void {
   colours.clear();
-  for (const told of [...listeners]) told();
+  for (const listener of [...listeners]) listener();
 }
 
 /** Called when colours have become others. */
-export function onTheme(told: () => void): () => void {
-  listeners.add(told);
-  return () => listeners.delete(told);
+export function onThemeChange(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
 const colours = new Map<string, string>();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", notifyListeners);
 
 /** What `var(--name)` is now. The style sheet has pairs of colours, so it has to be asked of an element. */
 export function colour(name: string): string {

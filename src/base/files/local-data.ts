@@ -11,20 +11,20 @@ import { makeDirectory } from "./durable.js";
 import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
 import { acquireLock, type Lock } from "./lock.js";
 
-export const OWN_DATA = ".laboro";
+export const LOCAL_DATA = ".laboro";
 /** On a local disk, for everybody to write, and kept over a boot. */
 const LOCAL = "/var/tmp";
 
-export interface OwnDataOptions extends FilesystemFacts {
-  readonly local?: string;
+export interface LocalDataOptions extends FilesystemFacts {
+  readonly baseDir?: string;
 }
 
-export function ownData(directory: string, { local = LOCAL, ...facts }: OwnDataOptions = {}): string {
+export function localDataDir(directory: string, { baseDir: local = LOCAL, ...facts }: LocalDataOptions = {}): string {
   const path = resolve(directory);
-  if (networkFilesystem(path, facts) === undefined) return join(path, OWN_DATA);
+  if (networkFilesystem(path, facts) === undefined) return join(path, LOCAL_DATA);
   const name = basename(path).replace(/[^\w.-]/g, "_");
   const hash = createHash("sha256").update(path).digest("hex").slice(0, 16);
-  return join(ownFolder(local), `${name}-${hash}`);
+  return join(userFolder(local), `${name}-${hash}`);
 }
 
 /**
@@ -32,14 +32,14 @@ export function ownData(directory: string, { local = LOCAL, ...facts }: OwnDataO
  * Where the data is in it, that has a lock of its own.
  */
 export function lockDirectory(directory: string, data: string): Lock | undefined {
-  const folder = join(resolve(directory), OWN_DATA);
+  const folder = join(resolve(directory), LOCAL_DATA);
   if (data === folder) return undefined;
   makeDirectory(folder, 0o777);
   return acquireLock(join(folder, "lock"), directory);
 }
 
 /** Others may write beside it, so whoever made it is looked at. */
-function ownFolder(local: string): string {
+function userFolder(local: string): string {
   const { uid } = userInfo();
   const folder = join(local, `laboro-${uid}`);
   makeDirectory(folder, 0o700);

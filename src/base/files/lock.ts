@@ -14,7 +14,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { errnoOf, LaboroError } from "../errors.js";
 import { writeFileAtomically } from "./durable.js";
-import { isAlive, type ProcessName, parseProcessName, thisProcess } from "./process-name.js";
+import { isAlive, type ProcessIdentity, parseProcessIdentity, thisProcess } from "./process-identity.js";
 
 export interface Lock {
   readonly path: string;
@@ -51,7 +51,7 @@ export function acquireLock(path: string, what: string, instead?: string): Lock 
 
 interface Holder {
   readonly file: string;
-  readonly process: ProcessName | undefined;
+  readonly process: ProcessIdentity | undefined;
 }
 
 /** Another claimant that lives, or may; files of dead ones are removed. */
@@ -68,7 +68,7 @@ function findHolder(path: string, own: string): Holder | undefined {
       if (errnoOf(cause) === "ENOENT") continue;
       throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot read the lock ${file}`, { cause });
     }
-    const process = parseProcessName(text);
+    const process = parseProcessIdentity(text);
     if (process === undefined || isAlive(process)) return { file, process };
     fs.rmSync(file, { force: true });
   }

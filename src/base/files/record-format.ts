@@ -14,7 +14,7 @@ export interface Damage {
 }
 
 /** Writes the header of a record whose payload already stands at `at + RECORD_HEADER`. Returns where the record ends. */
-export function sealRecord(buffer: Buffer, at: number, length: number): number {
+export function writeRecordHeader(buffer: Buffer, at: number, length: number): number {
   const payload = at + RECORD_HEADER;
   buffer.writeUInt32LE(RECORD_MAGIC, at);
   buffer.writeUInt32LE(length, at + 4);
@@ -30,7 +30,7 @@ export function encodeRecords(payloads: readonly Uint8Array[]): Buffer {
   let at = 0;
   for (const payload of payloads) {
     buffer.set(payload, at + RECORD_HEADER);
-    at = sealRecord(buffer, at, payload.length);
+    at = writeRecordHeader(buffer, at, payload.length);
   }
   return buffer;
 }

@@ -11,12 +11,12 @@ const WINDOW = 256 * 1024;
 const MAGIC_BYTES = Buffer.alloc(4);
 MAGIC_BYTES.writeUInt32LE(RECORD_MAGIC);
 
-export type Found =
+export type RecordCheck =
   | { readonly good: true; readonly length: number }
   /** The length is the one that the header states. */
   | { readonly good: false; readonly length: number; readonly reason: DamageReason };
 
-const bad = (reason: DamageReason, length = 0): Found => ({ good: false, length, reason });
+const bad = (reason: DamageReason, length = 0): RecordCheck => ({ good: false, length, reason });
 
 export class RecordWindow {
   readonly #fd: number;
@@ -33,7 +33,7 @@ export class RecordWindow {
     this.#buffer = Buffer.allocUnsafe(Math.min(WINDOW, Math.max(expected, RECORD_HEADER)));
   }
 
-  check(at: number): Found {
+  check(at: number): RecordCheck {
     const left = this.#size - at;
     const head = this.#locate(at, Math.min(left, RECORD_HEADER));
     if (head < 0) return bad("cut off");

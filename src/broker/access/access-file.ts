@@ -34,7 +34,7 @@ export function readAccess(dir: string): Access {
 }
 
 /** The token of an earlier start, so that clients that outlive a broker are let in by the next. */
-export function keptToken(dir: string): string {
+export function loadOrCreateAdminToken(dir: string): string {
   try {
     return readAccess(dir).token;
   } catch (cause) {

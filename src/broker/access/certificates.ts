@@ -11,18 +11,18 @@ import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
 
-export interface Pair {
+export interface CertificatePair {
   readonly cert: string;
   readonly key: string;
 }
 
-interface Kept {
-  readonly ca: Pair;
-  readonly own: Pair & { readonly names: readonly string[] };
+interface StoredCertificates {
+  readonly ca: CertificatePair;
+  readonly own: CertificatePair & { readonly names: readonly string[] };
 }
 
 /** The CA that all brokers of a group show: the one they have, or else the one that `own` makes. */
-export type Agree = (own: () => Promise<Pair>) => Promise<Pair>;
+export type AgreeOnCa = (own: () => Promise<CertificatePair>) => Promise<CertificatePair>;
 
 const FILE = "certificates.json";
 const DAY = 86_400_000;
@@ -34,15 +34,15 @@ export class Certificates {
   readonly #dir: string;
   readonly #names: readonly string[];
   readonly #now: () => number;
-  readonly #agree: Agree | undefined;
-  #kept: Kept | undefined;
-  #shown: Pair | undefined;
-  #making: Promise<Kept> | undefined;
+  readonly #agree: AgreeOnCa | undefined;
+  #stored: StoredCertificates | undefined;
+  #serverCertificate: CertificatePair | undefined;
+  #making: Promise<StoredCertificates> | undefined;
 
   /** `names` beyond those that this machine has by itself. */
-  constructor(dir: string, names: readonly string[], now: () => number = Date.now, agree?: Agree) {
+  constructor(dir: string, names: readonly string[], now: () => number = Date.now, agree?: AgreeOnCa) {
     this.#dir = dir;
-    this.#names = [...new Set([...names, ...ownNames()])].sort();
+    this.#names = [...new Set([...names, ...localHostNames()])].sort();
     this.#now = now;
     this.#agree = agree;
   }
@@ -54,33 +54,33 @@ export class Certificates {
   }
 
   /** What is shown to who connects; the same object for as long as it is the same certificate. */
-  async shown(): Promise<Pair> {
-    const before = this.#kept;
+  async serverCertificate(): Promise<CertificatePair> {
+    const before = this.#stored;
     const { ca, own } = await this.#current();
     // With the CA, so that a peer that knows its fingerprint only can find it in the chain.
-    if (this.#shown === undefined || before?.own !== own) this.#shown = { cert: own.cert + ca.cert, key: own.key };
-    return this.#shown;
+    if (this.#serverCertificate === undefined || before?.own !== own) this.#serverCertificate = { cert: own.cert + ca.cert, key: own.key };
+    return this.#serverCertificate;
   }
 
   /** Looked at with each connection, so that no timer need watch for the end of a certificate. */
-  async #current(): Promise<Kept> {
-    if (this.#kept !== undefined && this.#isGood(this.#kept)) return this.#kept;
-    this.#making ??= this.#make().finally(() => {
+  async #current(): Promise<StoredCertificates> {
+    if (this.#stored !== undefined && this.#isGood(this.#stored)) return this.#stored;
+    this.#making ??= this.#loadOrCreate().finally(() => {
       this.#making = undefined;
     });
-    this.#kept = await this.#making;
-    return this.#kept;
+    this.#stored = await this.#making;
+    return this.#stored;
   }
 
-  #isGood({ own }: Kept): boolean {
+  #isGood({ own }: StoredCertificates): boolean {
     if (own.names.join() !== this.#names.join()) return false;
     return Date.parse(new X509Certificate(own.cert).validTo) - this.#now() > RENEWED_BEFORE;
   }
 
-  async #make(): Promise<Kept> {
+  async #loadOrCreate(): Promise<StoredCertificates> {
     const path = join(this.#dir, FILE);
-    const found = readKept(path);
-    const ownCa = async (): Promise<Pair> => found?.ca ?? (await this.#makeCa());
+    const found = readStored(path);
+    const ownCa = async (): Promise<CertificatePair> => found?.ca ?? (await this.#makeCa());
     const ca = this.#agree === undefined ? await ownCa() : await this.#agree(ownCa);
     if (found?.ca.cert === ca.cert && this.#isGood(found)) return found;
     const kept = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
@@ -89,14 +89,14 @@ export class Certificates {
     return kept;
   }
 
-  async #makeCa(): Promise<Pair> {
+  async #makeCa(): Promise<CertificatePair> {
     return this.#generate(`laboro CA ${hostname()}`.slice(0, 64), CA_DAYS, [
       { name: "basicConstraints", cA: true, critical: true },
       { name: "keyUsage", keyCertSign: true, cRLSign: true, critical: true },
     ]);
   }
 
-  #makeOwn(ca: Pair): Promise<Pair> {
+  #makeOwn(ca: CertificatePair): Promise<CertificatePair> {
     const altNames = this.#names.map((name) =>
       isIP(name) === 0 ? { type: 2 as const, value: name } : { type: 7 as const, ip: name },
     );
@@ -109,7 +109,7 @@ export class Certificates {
     return this.#generate(`laboro ${hostname()}`.slice(0, 64), OWN_DAYS, extensions, ca);
   }
 
-  async #generate(name: string, days: number, extensions: Extensions, ca?: Pair): Promise<Pair> {
+  async #generate(name: string, days: number, extensions: Extensions, ca?: CertificatePair): Promise<CertificatePair> {
     // It takes long to load, and most brokers are for one machine and need no certificate.
     const { generate } = await import("selfsigned");
     const made = await generate([{ name: "commonName", value: name }], {
@@ -130,15 +130,15 @@ type Extensions = NonNullable<NonNullable<Parameters<typeof import("selfsigned")
 
 const withNewline = (pem: string): string => `${pem.replaceAll("\r\n", "\n").trim()}\n`;
 
-function ownNames(): string[] {
+function localHostNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((found) => found ?? []);
   const usable = addresses.filter(({ address }) => !address.startsWith("fe80:"));
   return ["localhost", hostname(), ...usable.map(({ address }) => address)];
 }
 
-function readKept(path: string): Kept | undefined {
+function readStored(path: string): StoredCertificates | undefined {
   try {
-    return JSON.parse(readFileSync(path, "utf8")) as Kept;
+    return JSON.parse(readFileSync(path, "utf8")) as StoredCertificates;
   } catch (cause) {
     if (errnoOf(cause) === "ENOENT") return undefined;
     throw new LaboroError("LABORO_DATA_CORRUPT", `${path} cannot be read: ${String(cause)}`, { cause });

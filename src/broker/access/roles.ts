@@ -3,9 +3,9 @@ export const ROLES = ["admin", "client", "worker", "read", "fuq"] as const;
 export type Role = (typeof ROLES)[number];
 
 /** What an operation asks of who calls it; `any` is any token that is known. */
-export type Needed = "any" | "read" | "client" | "worker" | "admin";
+export type RequiredRole = "any" | "read" | "client" | "worker" | "admin";
 
-const ALLOWED: Readonly<Record<Needed, readonly Role[]>> = {
+const ALLOWED: Readonly<Record<RequiredRole, readonly Role[]>> = {
   any: ROLES,
   read: ["read", "client", "fuq", "admin"],
   client: ["client", "fuq", "admin"],
@@ -13,6 +13,6 @@ const ALLOWED: Readonly<Record<Needed, readonly Role[]>> = {
   admin: ["admin"],
 };
 
-export const mayDo = (role: Role, needed: Needed): boolean => ALLOWED[needed].includes(role);
+export const roleAllows = (role: Role, needed: RequiredRole): boolean => ALLOWED[needed].includes(role);
 
 export const isRole = (value: unknown): value is Role => ROLES.some((role) => role === value);

@@ -12,7 +12,7 @@ export interface Token {
 }
 
 const FILE = "tokens.json";
-const MADE: readonly Role[] = ["client", "worker", "read", "fuq"];
+const GENERATED_ROLES: readonly Role[] = ["client", "worker", "read", "fuq"];
 const SHORTEST = 16;
 
 export const newToken = (): string => randomBytes(24).toString("base64url");
@@ -40,14 +40,14 @@ export class Tokens {
 const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest();
 
 /** Those of earlier starts, so that workers that outlive a broker are let in by the next; made where there are none. */
-export const keptTokens = (dir: string, admin: string): Tokens =>
-  new Tokens([{ role: "admin", token: admin }, ...tokensIn(dir)]);
+export const loadOrCreateTokens = (dir: string, admin: string): Tokens =>
+  new Tokens([{ role: "admin", token: admin }, ...storedOrNewTokens(dir)]);
 
 /** All but the admin's. */
-export const tokensIn = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
+export const storedOrNewTokens = (dir: string): readonly Token[] => readTokens(join(dir, FILE)) ?? makeTokens(dir);
 
 function makeTokens(dir: string): readonly Token[] {
-  const tokens = MADE.map((role) => ({ role, token: newToken() }));
+  const tokens = GENERATED_ROLES.map((role) => ({ role, token: newToken() }));
   writeTokens(dir, tokens);
   return tokens;
 }

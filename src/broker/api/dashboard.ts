@@ -7,8 +7,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 
-export const UI = "/ui/";
-const ASSETS = `${UI}assets/`;
+export const UI_PATH = "/ui/";
+const ASSETS = `${UI_PATH}assets/`;
 
 const TYPES: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
@@ -39,30 +39,30 @@ const HEADERS = {
   "x-content-type-options": "nosniff",
 } as const;
 
-interface File {
+interface DashboardFile {
   readonly bytes: Uint8Array;
   readonly type: string;
 }
 
-type Files = ReadonlyMap<string, File>;
+type Files = ReadonlyMap<string, DashboardFile>;
 
 /** Beside the compiled API, or where the sources run from. */
 const FOLDERS = [new URL("../../web/", import.meta.url), new URL("../../../dist/web/", import.meta.url)];
 
-let read: Promise<Files> | undefined;
+let cachedFiles: Promise<Files> | undefined;
 
 /** By their path in the build; none where it has not been built. */
 function files(): Promise<Files> {
-  read ??= readFiles().catch((cause: unknown) => {
-    read = undefined;
+  cachedFiles ??= readFiles().catch((cause: unknown) => {
+    cachedFiles = undefined;
     throw cause;
   });
-  return read;
+  return cachedFiles;
 }
 
 async function readFiles(): Promise<Files> {
   for (const folder of FOLDERS) {
-    const found = new Map<string, File>();
+    const found = new Map<string, DashboardFile>();
     for (const path of await listed(folder)) {
       const type = TYPES[extname(path)];
       if (type !== undefined) found.set(path, { bytes: await fs.readFile(new URL(path, folder)), type });
@@ -82,16 +82,16 @@ async function listed(folder: URL): Promise<string[]> {
 }
 
 /** True where it has answered; false where this is no address of the dashboard, or it was not built. */
-export async function answerDashboard(
+export async function serveDashboard(
   request: IncomingMessage,
   response: ServerResponse,
   path: string,
 ): Promise<boolean> {
-  if (path !== "/" && !path.startsWith(UI)) return false;
+  if (path !== "/" && !path.startsWith(UI_PATH)) return false;
   const all = await files();
-  const asset = all.get(path.slice(UI.length));
+  const asset = all.get(path.slice(UI_PATH.length));
   const page = path.startsWith(ASSETS) || extname(path) !== "" ? undefined : all.get("index.html");
-  const file = path.startsWith(UI) && asset !== undefined && asset.type !== TYPES[".html"] ? asset : page;
+  const file = path.startsWith(UI_PATH) && asset !== undefined && asset.type !== TYPES[".html"] ? asset : page;
   if (file === undefined) return false;
   response.writeHead(200, {
     ...HEADERS,

@@ -4,7 +4,7 @@ import { asLaboroError, type ErrorCode, errnoOf, LaboroError } from "../../base/
 import type { Log } from "../../base/log.js";
 
 /** Any other is a fault on this side: 500. */
-export const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
+export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_BAD_INPUT: 400,
   LABORO_BAD_TOKEN: 401,
   LABORO_FORBIDDEN: 403,
@@ -22,8 +22,8 @@ export const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_DISK_FULL: 507,
 };
 
-export function answerError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
-  const { error, status: found } = understood(cause);
+export function replyError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
+  const { error, status: found } = errorWithStatus(cause);
   if (error.code === "LABORO_INTERNAL") log.error({ error: error.message }, "a request to the API failed");
   return reply
     .code(status ?? found)
@@ -32,11 +32,11 @@ export function answerError(cause: unknown, reply: FastifyReply, log: Log, statu
 }
 
 /** What Fastify itself refuses has no code of ours yet. */
-function understood(cause: unknown): { error: LaboroError; status: number } {
+function errorWithStatus(cause: unknown): { error: LaboroError; status: number } {
   const status = statusIn(cause);
   if (cause instanceof LaboroError || status === undefined) {
     const error = asLaboroError(cause);
-    return { error, status: STATUS[error.code] ?? 500 };
+    return { error, status: HTTP_STATUS[error.code] ?? 500 };
   }
   const text = cause instanceof Error ? cause.message : String(cause);
   if (status === 413) {

@@ -12,10 +12,10 @@ export class Markup {
 type Content = string | number | Markup | readonly Markup[];
 
 export function html(parts: TemplateStringsArray, ...values: readonly Content[]): Markup {
-  return new Markup(parts.reduce((text, part, i) => text + shown(values[i - 1] ?? "") + part));
+  return new Markup(parts.reduce((text, part, i) => text + render(values[i - 1] ?? "") + part));
 }
 
-function shown(value: Content): string {
+function render(value: Content): string {
   if (value instanceof Markup) return value.text;
   return typeof value === "object" ? value.map(({ text }) => text).join("") : escaped(String(value));
 }

@@ -7,30 +7,30 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Log } from "../../base/log.js";
 import type { Role } from "../access/roles.js";
 import type { Core } from "../core.js";
-import { perform, readFor, TABLE } from "../operations/index.js";
-import type { AnyOperation, BrokerFace, Context } from "../operations/operation.js";
-import { Looks } from "./dashboard-looks.js";
-import { answerError, notFound } from "./errors.js";
+import { perform, authorizeAndRead, OPERATIONS_BY_NAME } from "../operations/index.js";
+import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
+import { SharedResponses } from "./shared-responses.js";
+import { replyError, notFound } from "./errors.js";
 import { inputOf, readJson } from "./input.js";
 import { jsonOf } from "./json.js";
 import { openApi } from "./openapi.js";
-import { answerRawOutput } from "./raw-output.js";
-import { askRaw } from "./raw-request.js";
-import { streamEvents } from "./stream.js";
+import { sendRawOutput } from "./raw-output.js";
+import { handleRawRequest } from "./raw-request.js";
+import { streamEvents } from "./event-stream.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
 /** `shared`: an answer up to a second old will do, the same that others get. */
-const LOOK_HEADER = "laboro-look";
+const SHARED_HEADER = "laboro-look";
 
 export type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
 
-export function createApi(core: Core, broker: BrokerFace, log: Log): Api {
+export function createApi(core: Core, broker: BrokerInfo, log: Log): Api {
   const roles = new WeakMap<IncomingMessage, Role>();
-  const contextOf = (request: FastifyRequest, reply: FastifyReply): Context => {
+  const contextOf = (request: FastifyRequest, reply: FastifyReply): OperationContext => {
     const gone = new AbortController();
     reply.raw.once("close", () => gone.abort());
-    return { role: roles.get(request.raw) ?? "worker", gone: gone.signal, broker };
+    return { role: roles.get(request.raw) ?? "worker", signal: gone.signal, info: broker };
   };
   const app = build(core, log, contextOf);
   const ready = app.ready();
@@ -41,7 +41,7 @@ export function createApi(core: Core, broker: BrokerFace, log: Log): Api {
   };
 }
 
-type ContextOf = (request: FastifyRequest, reply: FastifyReply) => Context;
+type ContextOf = (request: FastifyRequest, reply: FastifyReply) => OperationContext;
 
 function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   const app = fastify({
@@ -49,34 +49,34 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
     serverFactory: (handler) => createServer(handler),
     bodyLimit: BODY_LIMIT,
     routerOptions: { maxParamLength: 4096 },
-    frameworkErrors: (error, _request, reply) => void answerError(error, reply, log),
+    frameworkErrors: (error, _request, reply) => void replyError(error, reply, log),
   });
-  app.setErrorHandler((error, _request, reply) => answerError(error, reply, log));
-  app.setNotFoundHandler((request, reply) => answerError(notFound(request), reply, log, 404));
+  app.setErrorHandler((error, _request, reply) => replyError(error, reply, log));
+  app.setNotFoundHandler((request, reply) => replyError(notFound(request), reply, log, 404));
   app.addHook("onRequest", async (_request, reply) => {
     reply.header("cache-control", "no-store").header("x-content-type-options", "nosniff");
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "buffer" }, (_request, body, done) => readJson(body, done));
-  const looks = new Looks();
+  const sharedResponses = new SharedResponses();
   let document: string | undefined;
   app.get(`${BASE}/openapi.json`, async (_request, reply) => {
-    document ??= JSON.stringify(openApi(contextOf(_request, reply).broker.version));
+    document ??= JSON.stringify(openApi(contextOf(_request, reply).info.version));
     return reply.type("application/json").send(document);
   });
-  for (const one of TABLE.values()) if (one.name !== "request") addRoute(app, core, one, contextOf, looks);
+  for (const one of OPERATIONS_BY_NAME.values()) if (one.name !== "request") addRoute(app, core, one, contextOf, sharedResponses);
   app.register(async (raw) => {
     // A message for a service may be anything.
     raw.removeAllContentTypeParsers();
     raw.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
     raw.post(routeOf("/services/{service}"), { bodyLimit: 64 * BODY_LIMIT }, (request, reply) =>
-      askRaw(core, request, reply, contextOf(request, reply)),
+      handleRawRequest(core, request, reply, contextOf(request, reply)),
     );
   });
   return app;
 }
 
-function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf, looks: Looks): void {
+function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf, sharedResponses: SharedResponses): void {
   const shared = mayBeShared(one);
   app.route({
     method: one.method,
@@ -90,12 +90,12 @@ function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf
         return streamEvents(core, request, reply, input, context);
       }
       if (one.name === "output" && accepts.includes("application/octet-stream")) {
-        return answerRawOutput(core, request, reply, input, context);
+        return sendRawOutput(core, request, reply, input, context);
       }
-      if (shared && request.headers[LOOK_HEADER] === "shared") {
-        readFor(one, input, context.role);
-        const { text, tag } = await looks.look(`${one.name} ${JSON.stringify(input)}`, async () =>
-          jsonOf(await perform(core, one.name, input, { ...context, gone: NOBODY_LEAVES })),
+      if (shared && request.headers[SHARED_HEADER] === "shared") {
+        authorizeAndRead(one, input, context.role);
+        const { text, etag: tag } = await sharedResponses.get(`${one.name} ${JSON.stringify(input)}`, async () =>
+          jsonOf(await perform(core, one.name, input, { ...context, signal: NEVER_ABORTED })),
         );
         reply.header("etag", tag);
         if (request.headers["if-none-match"] === tag) return reply.code(304).send();
@@ -108,7 +108,7 @@ function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf
 }
 
 /** A look is made for all who share it. */
-const NOBODY_LEAVES = new AbortController().signal;
+const NEVER_ABORTED = new AbortController().signal;
 
 /** Questions that are answered at once, and to everybody alike. */
 function mayBeShared({ method, input, name }: AnyOperation): boolean {

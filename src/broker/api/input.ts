@@ -1,7 +1,7 @@
 /** The input of an operation out of a request: its path, its query and its body together. */
 import type { FastifyRequest } from "fastify";
 import { LaboroError } from "../../base/errors.js";
-import { bad, type Fields, fields } from "../../model/input.js";
+import { badInput, type Fields, fields } from "../../model/input.js";
 import type { Schema } from "../../model/schema.js";
 import type { AnyOperation } from "../operations/operation.js";
 
@@ -38,6 +38,6 @@ export function readJson(body: string | Buffer, done: (error: Error | null, valu
   try {
     done(null, JSON.parse(body.toString()));
   } catch {
-    done(bad("body", "JSON", body.toString().slice(0, 40)));
+    done(badInput("body", "JSON", body.toString().slice(0, 40)));
   }
 }

@@ -2,27 +2,27 @@
 import type { ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { now } from "../../base/clock.js";
-import { mayDo, type Role } from "../access/roles.js";
+import { roleAllows, type Role } from "../access/roles.js";
 import type { Core } from "../core.js";
-import type { BrokerFace } from "../operations/operation.js";
+import type { BrokerInfo } from "../operations/operation.js";
 import { services } from "../operations/services.js";
-import { oldestWait, requestsIn, workersIn, workIn } from "../stats/load.js";
-import { BUCKETS, boundOf, type Spread } from "../stats/spread.js";
-import { Looks } from "./dashboard-looks.js";
+import { oldestWait, countRequests, countWorkers, countWork } from "../stats/load.js";
+import { BUCKETS, boundOf, type Histogram } from "../stats/histogram.js";
+import { SharedResponses } from "./shared-responses.js";
 
-interface Value {
+interface MetricSample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string | number>>;
   readonly metricName?: string;
 }
 
 /** What one scrape has looked at. */
-interface Scene {
+interface ScrapeData {
   readonly core: Core;
   readonly version: string;
-  readonly work: ReturnType<typeof workIn>;
-  readonly crew: ReturnType<typeof workersIn>;
-  readonly requests: ReturnType<typeof requestsIn>;
+  readonly work: ReturnType<typeof countWork>;
+  readonly workerCounts: ReturnType<typeof countWorkers>;
+  readonly requests: ReturnType<typeof countRequests>;
   readonly services: readonly Service[];
   readonly disk: { readonly free: number; readonly total: number } | undefined;
 }
@@ -33,17 +33,17 @@ export interface Metric {
   readonly name: string;
   readonly type: "counter" | "gauge" | "histogram";
   readonly help: string;
-  readonly values: (scene: Scene) => readonly Value[];
+  readonly values: (scene: ScrapeData) => readonly MetricSample[];
 }
 
 /** Services that are told apart; the rest are in the totals only, so that the number of series is bounded. */
 const SERVICES = 100;
 
-const one = (value: number): Value[] => [{ value, labels: {} }];
-const by = (label: string, counts: Readonly<Record<string, number>>): Value[] =>
+const one = (value: number): MetricSample[] => [{ value, labels: {} }];
+const by = (label: string, counts: Readonly<Record<string, number>>): MetricSample[] =>
   Object.entries(counts).map(([name, value]) => ({ value, labels: { [label]: name } }));
 
-const perService = (value: (service: Service) => number | undefined) => (scene: Scene) =>
+const perService = (value: (service: Service) => number | undefined) => (scene: ScrapeData) =>
   scene.services.flatMap((service) => {
     const { name, pool } = service;
     const found = value(service);
@@ -51,7 +51,7 @@ const perService = (value: (service: Service) => number | undefined) => (scene: 
   });
 
 /** As Prometheus has histograms: each bucket with all that are below it. */
-function histogram(name: string, { counts, count, sum }: Spread): Value[] {
+function histogram(name: string, { counts, count, sum }: Histogram): MetricSample[] {
   let below = 0;
   const buckets = Array.from({ length: BUCKETS }, (_, at) => {
     below += counts[at] ?? 0;
@@ -75,10 +75,10 @@ const metric = (
   name: string,
   type: Metric["type"],
   help: string,
-  values: (scene: Scene) => readonly Value[],
+  values: (scene: ScrapeData) => readonly MetricSample[],
 ): Metric => ({ name: `laboro_${name}`, type, help, values });
 
-const spread = (name: string, help: string, of: (core: Core) => Spread): Metric =>
+const histogramMetric = (name: string, help: string, of: (core: Core) => Histogram): Metric =>
   metric(name, "histogram", help, ({ core }) => histogram(`laboro_${name}`, of(core)));
 
 export const METRICS: readonly Metric[] = [
@@ -91,33 +91,33 @@ export const METRICS: readonly Metric[] = [
   ),
   metric("jobs", "gauge", "Open jobs", ({ work }) => by("state", work.jobs)),
   metric("tasks", "gauge", "Tasks of open jobs that have not ended", ({ work }) => by("state", work.tasks)),
-  metric("tasks_ended_total", "counter", "Tasks, by their last result", ({ core }) => by("state", core.tally.ended)),
-  metric("tasks_handed_out_total", "counter", "Tasks given to workers", ({ core }) => one(core.tally.handedOut)),
+  metric("tasks_ended_total", "counter", "Tasks, by their last result", ({ core }) => by("state", core.counters.ended)),
+  metric("tasks_handed_out_total", "counter", "Tasks given to workers", ({ core }) => one(core.counters.assigned)),
   metric("attempts_repeated_total", "counter", "Attempts that failed or were lost and were not the last", ({ core }) =>
-    one(core.tally.retried),
+    one(core.counters.retried),
   ),
   metric("queue_latency_seconds", "gauge", "For how long the work has waited that waits longest", ({ core }) =>
     one(oldestWait(core, now()) / 1000),
   ),
-  spread("task_wait_seconds", "From when a task could be handed out until it was", ({ tally }) => tally.waits),
-  spread("task_duration_seconds", "From the start of a task to its end", ({ tally }) => tally.lengths),
-  metric("output_bytes_total", "counter", "Output taken from workers", ({ core }) => one(core.tally.outputBytes)),
-  metric("workers", "gauge", "Workers, there or away for a while", ({ crew: { workers } }) =>
-    by("state", { connected: workers.connected, away: workers.away }),
+  histogramMetric("task_wait_seconds", "From when a task could be handed out until it was", ({ counters: tally }) => tally.taskWaits),
+  histogramMetric("task_duration_seconds", "From the start of a task to its end", ({ counters: tally }) => tally.taskDurations),
+  metric("output_bytes_total", "counter", "Output taken from workers", ({ core }) => one(core.counters.outputBytes)),
+  metric("workers", "gauge", "Workers, there or away for a while", ({ workerCounts: { workers } }) =>
+    by("state", { connected: workers.connected, away: workers.disconnected }),
   ),
-  metric("workers_draining", "gauge", "Those of them that get nothing new", ({ crew }) => one(crew.workers.draining)),
+  metric("workers_draining", "gauge", "Those of them that get nothing new", ({ workerCounts: crew }) => one(crew.workers.draining)),
   metric("workers_standing", "gauge", "Workers, by how they stand", ({ core }) => by("standing", standings(core))),
   metric("workers_lost_total", "counter", "Connections of workers that ended without a word", ({ core }) =>
-    one(core.tally.workersLost),
+    one(core.counters.workersLost),
   ),
-  metric("slots", "gauge", "Slots of connected workers", ({ crew }) =>
+  metric("slots", "gauge", "Slots of connected workers", ({ workerCounts: crew }) =>
     by("state", { free: crew.slots.free, used: crew.slots.total - crew.slots.free }),
   ),
   metric("requests", "gauge", "Requests to services that are under way", ({ requests }) => by("state", requests)),
   metric("requests_answered_total", "counter", "Requests that were answered", ({ core }) =>
-    by("outcome", { answer: core.tally.answered - core.tally.refused, refusal: core.tally.refused }),
+    by("outcome", { answer: core.counters.requestsCompleted - core.counters.requestsFailed, refusal: core.counters.requestsFailed }),
   ),
-  spread("request_seconds", "From a request to its answer", ({ tally }) => tally.answers),
+  histogramMetric("request_seconds", "From a request to its answer", ({ counters: tally }) => tally.requestDurations),
   metric(
     "service_workers",
     "gauge",
@@ -134,7 +134,7 @@ export const METRICS: readonly Metric[] = [
     "service_answered_total",
     "counter",
     "Requests that were answered",
-    perService(({ answered }) => answered),
+    perService(({ completed: answered }) => answered),
   ),
   metric(
     "service_failed_total",
@@ -143,7 +143,7 @@ export const METRICS: readonly Metric[] = [
     perService(({ failed }) => failed),
   ),
   metric("events_total", "counter", "Events", ({ core }) => one(core.events.last % 2 ** 32)),
-  metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.tally.commits)),
+  metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.counters.commits)),
   metric("disk_bytes", "gauge", "Room where the data lies", ({ disk }) =>
     disk === undefined ? [] : by("state", { free: disk.free, used: disk.total - disk.free }),
   ),
@@ -156,33 +156,33 @@ export const METRICS: readonly Metric[] = [
 
 export class Metrics {
   readonly #core: Core;
-  readonly #face: BrokerFace;
+  readonly #info: BrokerInfo;
   readonly #registry = new Registry();
   /** However many scrape. */
-  readonly #looks = new Looks();
-  #scene: Scene | undefined;
+  readonly #responses = new SharedResponses();
+  #scrape: ScrapeData | undefined;
 
-  constructor(core: Core, face: BrokerFace) {
+  constructor(core: Core, info: BrokerInfo) {
     this.#core = core;
-    this.#face = face;
+    this.#info = info;
     for (const { values, ...said } of METRICS) {
       // What a registry asks of a metric, and no more: these count nothing themselves.
       const source = {
         ...said,
-        get: async () => ({ ...said, values: this.#scene === undefined ? [] : values(this.#scene) }),
+        get: async () => ({ ...said, values: this.#scrape === undefined ? [] : values(this.#scrape) }),
       };
       this.#registry.registerMetric(source as unknown as Parameters<Registry["registerMetric"]>[0]);
     }
   }
 
   async answer(response: ServerResponse, role: Role): Promise<void> {
-    if (!mayDo(role, "read")) {
+    if (!roleAllows(role, "read")) {
       const error = { code: "LABORO_FORBIDDEN", message: `metrics need the role read, this token has ${role}` };
       response.writeHead(403, { "content-type": "application/json" });
       response.end(JSON.stringify({ error }));
       return;
     }
-    const { text } = await this.#looks.look("metrics", () => this.#text());
+    const { text } = await this.#responses.get("metrics", () => this.#text());
     response.writeHead(200, {
       "content-type": this.#registry.contentType,
       "cache-control": "no-store",
@@ -192,16 +192,16 @@ export class Metrics {
   }
 
   async #text(): Promise<string> {
-    const context = { role: "read", broker: this.#face, gone: new AbortController().signal } as const;
+    const context = { role: "read", broker: this.#info, gone: new AbortController().signal } as const;
     const found = await services.perform(this.#core, {}, context);
-    this.#scene = {
+    this.#scrape = {
       core: this.#core,
-      version: this.#face.version,
-      work: workIn(this.#core),
-      crew: workersIn(this.#core),
-      requests: requestsIn(this.#core),
+      version: this.#info.version,
+      work: countWork(this.#core),
+      workerCounts: countWorkers(this.#core),
+      requests: countRequests(this.#core),
       services: found.services.slice(0, SERVICES),
-      disk: await this.#face.disk?.().catch(() => undefined),
+      disk: await this.#info.disk?.().catch(() => undefined),
     };
     return this.#registry.metrics();
   }

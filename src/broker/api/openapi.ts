@@ -2,7 +2,7 @@
 
 import { ERROR_CODES } from "../../base/errors.js";
 import type { JsonSchema } from "../../model/schema.js";
-import { TABLE } from "../operations/index.js";
+import { OPERATIONS_BY_NAME } from "../operations/index.js";
 import type { AnyOperation } from "../operations/operation.js";
 import { BASE } from "./index.js";
 
@@ -24,7 +24,7 @@ const BYTES = { "application/octet-stream": { schema: {} } };
 
 export function openApi(version: string): object {
   const paths: Record<string, Record<string, unknown>> = {};
-  for (const one of TABLE.values()) {
+  for (const one of OPERATIONS_BY_NAME.values()) {
     const path = paths[one.path] ?? {};
     paths[one.path] = path;
     path[one.method.toLowerCase()] = describe(one);
@@ -83,7 +83,7 @@ function parameter(one: AnyOperation, name: string, where: "path" | "query"): ob
   return {
     name,
     in: where,
-    required: shape[name]?.absent !== true,
+    required: shape[name]?.optional !== true,
     ...(description === undefined ? {} : { description }),
     schema,
     // A list in a query is written 1,2,3.

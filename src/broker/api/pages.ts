@@ -1,19 +1,19 @@
 /** Pages for people: the dashboard; how the broker is, in HTML without a script; and how to get in, for who is not. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { mayDo, type Role } from "../access/roles.js";
+import { roleAllows, type Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { type OperationOutput, perform } from "../operations/index.js";
-import type { BrokerFace } from "../operations/operation.js";
-import { answerDashboard, UI } from "./dashboard.js";
+import type { BrokerInfo } from "../operations/operation.js";
+import { serveDashboard, UI_PATH } from "./dashboard.js";
 import { html, type Markup, page, STYLE_HASH, table } from "./html.js";
 
-export interface Visit {
+export interface PageRequest {
   readonly core: Core;
-  readonly face: BrokerFace;
+  readonly info: BrokerInfo;
   /** Absent for who has not come in. */
   readonly role: Role | undefined;
   /** The cookie for a code, where it is good. */
-  enter(code: string): string | undefined;
+  login(code: string): string | undefined;
 }
 
 const JOBS = 50;
@@ -25,47 +25,47 @@ const HEADERS = {
   "x-content-type-options": "nosniff",
 } as const;
 
-export async function answerPage(
+export async function servePage(
   request: IncomingMessage,
   response: ServerResponse,
   path: string,
-  visit: Visit,
+  visit: PageRequest,
 ): Promise<void> {
   if (request.method !== "GET" && request.method !== "HEAD") {
-    show(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
+    sendPage(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
   } else if (path === "/enter") {
-    enter(request, response, visit);
-  } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI)) {
-    show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
-  } else if (visit.role === undefined || !mayDo(visit.role, "read")) {
-    show(response, 401, howToGetIn());
-  } else if (wantsDashboard(request, path) && (await answerDashboard(request, response, path))) {
+    login(request, response, visit);
+  } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI_PATH)) {
+    sendPage(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
+  } else if (visit.role === undefined || !roleAllows(visit.role, "read")) {
+    sendPage(response, 401, loginPage());
+  } else if (wantsDashboard(request, path) && (await serveDashboard(request, response, path))) {
     return;
-  } else if (path.startsWith(UI)) {
-    show(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
+  } else if (path.startsWith(UI_PATH)) {
+    sendPage(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
   } else {
-    show(response, 200, await statusPage(visit, visit.role));
+    sendPage(response, 200, await statusPage(visit, visit.role));
   }
 }
 
 /** A browser says that it wants HTML; what says nothing of the kind gets the page that needs no script. */
 const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
-  path.startsWith(UI) || (path === "/" && headers.accept?.includes("text/html") === true);
+  path.startsWith(UI_PATH) || (path === "/" && headers.accept?.includes("text/html") === true);
 
 /** The code is in the address, so nothing of this page is kept, and the next address has none. */
-function enter(request: IncomingMessage, response: ServerResponse, visit: Visit): void {
+function login(request: IncomingMessage, response: ServerResponse, visit: PageRequest): void {
   const code = new URLSearchParams(request.url?.split("?")[1] ?? "").get("code") ?? "";
   // A browser that looks ahead must not use up the code.
-  const cookie = request.method === "GET" ? visit.enter(code) : undefined;
+  const cookie = request.method === "GET" ? visit.login(code) : undefined;
   if (cookie === undefined) {
-    show(response, 401, howToGetIn("This link is not good any more: it works once, and for five minutes."));
+    sendPage(response, 401, loginPage("This link is not good any more: it works once, and for five minutes."));
     return;
   }
   response.writeHead(303, { ...HEADERS, location: "/", "set-cookie": cookie });
   response.end();
 }
 
-function howToGetIn(why = "This is a laboro broker. Its jobs are shown to who comes in."): Markup {
+function loginPage(why = "This is a laboro broker. Its jobs are shown to who comes in."): Markup {
   return page(
     "Come in",
     html`<p>${why}</p>
@@ -77,7 +77,7 @@ function howToGetIn(why = "This is a laboro broker. Its jobs are shown to who co
   );
 }
 
-async function statusPage({ core, face }: Visit, role: Role): Promise<Markup> {
+async function statusPage({ core, info: face }: PageRequest, role: Role): Promise<Markup> {
   const context = { role, broker: face, gone: AbortSignal.timeout(10_000) };
   const status = (await perform(core, "status", {}, context)) as OperationOutput<"status">;
   const { jobs } = (await perform(core, "jobs", { limit: JOBS }, context)) as OperationOutput<"jobs">;
@@ -121,7 +121,7 @@ async function statusPage({ core, face }: Visit, role: Role): Promise<Markup> {
   );
 }
 
-function show(response: ServerResponse, status: number, content: Markup): void {
+function sendPage(response: ServerResponse, status: number, content: Markup): void {
   response.writeHead(status, HEADERS);
   response.end(content.text);
 }

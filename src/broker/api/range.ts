@@ -5,7 +5,7 @@ export interface ByteRange {
 }
 
 /** Undefined where the whole is to be sent: without the header, or with one that is not understood. */
-export function answerRange(header: string | undefined, total: number): ByteRange | "outside" | undefined {
+export function parseRange(header: string | undefined, total: number): ByteRange | "outside" | undefined {
   const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? "");
   if (found === null) return undefined;
   const [, from = "", to = ""] = found;

@@ -5,25 +5,25 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Fields } from "../../model/input.js";
 import type { Core } from "../core.js";
-import { readFor } from "../operations/index.js";
-import type { Context } from "../operations/operation.js";
+import { authorizeAndRead } from "../operations/index.js";
+import type { OperationContext } from "../operations/operation.js";
 import { output } from "../operations/output.js";
-import { answerRange, type ByteRange } from "./range.js";
+import { parseRange, type ByteRange } from "./range.js";
 
-export async function answerRawOutput(
+export async function sendRawOutput(
   core: Core,
   request: FastifyRequest,
   reply: FastifyReply,
   input: Fields,
-  context: Context,
+  context: OperationContext,
 ): Promise<FastifyReply> {
-  const given = readFor(output, { ...input, limit: undefined, waitMs: undefined }, context.role);
+  const given = authorizeAndRead(output, { ...input, limit: undefined, waitMs: undefined }, context.role);
   const first = await output.perform(core, { ...given, limit: 1 }, context);
   const attempt = given.attempt ?? first.attempt;
   const asked = { ...given, ...(attempt === undefined ? {} : { attempt }) };
   let total = 0;
   for await (const bytes of piecesOf(core, asked, context)) total += bytes.length;
-  const range = answerRange(request.headers.range, total);
+  const range = parseRange(request.headers.range, total);
   reply.type("application/octet-stream").header("accept-ranges", "bytes");
   if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
   if (range === "outside") {
@@ -41,11 +41,11 @@ export async function answerRawOutput(
   return reply.send(cut(piecesOf(core, asked, context), { first: from, last }));
 }
 
-type Asked = Parameters<typeof output.perform>[1];
+type OutputQuery = Parameters<typeof output.perform>[1];
 
-async function* piecesOf(core: Core, asked: Asked, context: Context): AsyncGenerator<Uint8Array> {
+async function* piecesOf(core: Core, asked: OutputQuery, context: OperationContext): AsyncGenerator<Uint8Array> {
   let from: number | undefined = asked.from;
-  while (from !== undefined && !context.gone.aborted) {
+  while (from !== undefined && !context.signal.aborted) {
     const page: Awaited<ReturnType<typeof output.perform>> = await output.perform(core, { ...asked, from }, context);
     for (const { bytes } of page.pieces) yield bytes;
     from = page.next;

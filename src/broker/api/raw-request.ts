@@ -2,17 +2,17 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Core } from "../core.js";
 import { perform } from "../operations/index.js";
-import type { Context } from "../operations/operation.js";
+import type { OperationContext } from "../operations/operation.js";
 import { request as operation } from "../operations/services.js";
 import { inputOf } from "./input.js";
 
 const TIMEOUT_HEADER = "laboro-timeout-ms";
 
-export async function askRaw(
+export async function handleRawRequest(
   core: Core,
   request: FastifyRequest,
   reply: FastifyReply,
-  context: Context,
+  context: OperationContext,
 ): Promise<FastifyReply> {
   const { params, query, body } = request;
   const given = inputOf(operation, { params, query } as FastifyRequest);

@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
-import type { CurveKeys } from "../listeners/door.js";
+import type { CurveKeys } from "../listeners/listener.js";
 
 export interface KeyPair {
   /** 40 characters of Z85. */

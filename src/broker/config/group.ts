@@ -2,7 +2,7 @@
 export interface GroupBroker {
   readonly identity: string;
   /** Its doors by name; one with several ports is there as often, in the order of its ports. */
-  readonly doors: readonly { readonly name: string; readonly url: string }[];
+  readonly listeners: readonly { readonly name: string; readonly url: string }[];
 }
 
 export interface BrokerGroup {

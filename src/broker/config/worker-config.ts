@@ -26,7 +26,7 @@ export interface ConfigKeeper {
 export const CONFIG_HISTORY = 50;
 const AREA = "config";
 /** How often a broker of a group looks whether another has set one. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 export class WorkerConfig {
   readonly #keeper: ConfigKeeper;
@@ -45,7 +45,7 @@ export class WorkerConfig {
     if (!this.#keeper.store.shared) return;
     this.#watch = setInterval(() => {
       this.#load().catch((cause: unknown) => this.#log.warn({ error: String(cause) }, "the config could not be read"));
-    }, LOOK_MS);
+    }, POLL_MS);
     this.#watch.unref();
   }
 
@@ -86,8 +86,8 @@ export class WorkerConfig {
 
   async #load(): Promise<void> {
     const before = this.current.version;
-    const kept = await this.#keeper.store.kept(AREA);
-    const found = kept.map(({ key, value, changed }) => ({
+    const kept = await this.#keeper.store.keyValues(AREA);
+    const found = kept.map(({ key, value, updatedAt: changed }) => ({
       version: Number(key),
       changed,
       settings: settingsIn(value),
@@ -100,7 +100,7 @@ export class WorkerConfig {
   }
 
   async #forgetOld(): Promise<void> {
-    for (const { key } of await this.#keeper.store.kept(AREA)) {
+    for (const { key } of await this.#keeper.store.keyValues(AREA)) {
       if (Number(key) <= this.current.version - CONFIG_HISTORY) await this.#keeper.keep(AREA, key, null);
     }
   }

@@ -11,7 +11,7 @@ import { openDataDirectory } from "../../store/sqlite/data-directory.js";
 
 const FILE = "group.json";
 
-interface Kept {
+interface StoredIdentity {
   readonly identity: string;
   /** The epoch of its last life. */
   readonly epoch?: number;
@@ -21,7 +21,7 @@ export interface GroupDirectory {
   readonly identity: string;
   readonly formerEpoch: number | undefined;
   /** This life has this epoch. */
-  remember(epoch: number): void;
+  saveEpoch(epoch: number): void;
   release(): void;
 }
 
@@ -29,7 +29,7 @@ export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean)
   const lock = openDataDirectory({ dir, allowNetworkFilesystem });
   try {
     const path = join(dir, FILE);
-    let { identity, epoch } = readKept(path) ?? { identity: randomBytes(6).toString("hex") };
+    let { identity, epoch } = readIdentity(path) ?? { identity: randomBytes(6).toString("hex") };
     const write = (): void => writePrivate(path, `${JSON.stringify({ identity, epoch })}\n`);
     if (epoch === undefined) write();
     return {
@@ -37,7 +37,7 @@ export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean)
       get formerEpoch() {
         return epoch;
       },
-      remember: (now) => {
+      saveEpoch: (now) => {
         epoch = now;
         write();
       },
@@ -49,7 +49,7 @@ export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean)
   }
 }
 
-function readKept(path: string): Kept | undefined {
+function readIdentity(path: string): StoredIdentity | undefined {
   let text: string;
   try {
     text = readFileSync(path, "utf8");
@@ -58,7 +58,7 @@ function readKept(path: string): Kept | undefined {
     throw cause;
   }
   try {
-    const { identity, epoch } = JSON.parse(text) as Partial<Kept>;
+    const { identity, epoch } = JSON.parse(text) as Partial<StoredIdentity>;
     if (typeof identity === "string" && identity !== "") {
       return { identity, ...(typeof epoch === "number" ? { epoch } : {}) };
     }

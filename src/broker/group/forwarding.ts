@@ -1,12 +1,12 @@
 /** Requests for services that only workers of other brokers offer. What comes from another broker is not sent on again. */
 import { asLaboroError } from "../../base/errors.js";
-import type { Asking, Elsewhere, Reply } from "../request-desk.js";
+import type { ServiceRequest, RequestForwarder, Reply } from "../pending-requests.js";
 import type { Peer, Peers } from "./peers.js";
 
 /** The other broker keeps the deadline; this much later it is given up here. */
 const SLACK_MS = 500;
 
-export class Forwarding implements Elsewhere {
+export class PeerForwarder implements RequestForwarder {
   readonly #peers: Peers;
   /** Nobody is known to offer it: the others' heartbeats may tell by now. */
   readonly #lookAgain: () => void;
@@ -17,15 +17,15 @@ export class Forwarding implements Elsewhere {
     this.#lookAgain = lookAgain;
   }
 
-  has(service: string, pool: string): boolean {
+  canServe(service: string, pool: string): boolean {
     const found = this.#offering(service, pool).length > 0;
     if (!found) this.#lookAgain();
     return found;
   }
 
-  ask(asking: Asking, reply: Reply): () => void {
+  forward(request: ServiceRequest, reply: Reply): () => void {
     const unwanted = new AbortController();
-    void this.#ask(asking, unwanted.signal).then(
+    void this.#forward(request, unwanted.signal).then(
       (body) => reply(body, undefined),
       (cause: unknown) => {
         const { code, message } = asLaboroError(cause);
@@ -35,7 +35,7 @@ export class Forwarding implements Elsewhere {
     return () => unwanted.abort();
   }
 
-  async #ask({ service, pool, body, timeoutMs, retry }: Asking, unwanted: AbortSignal): Promise<Uint8Array> {
+  async #forward({ service, pool, body, timeoutMs, retry }: ServiceRequest, unwanted: AbortSignal): Promise<Uint8Array> {
     const offering = this.#offering(service, pool);
     const peer = offering[this.#turns++ % Math.max(1, offering.length)];
     if (peer === undefined) throw new Error(`no broker offers ${service}`);

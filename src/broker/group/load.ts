@@ -3,55 +3,55 @@
 import { now } from "../../base/clock.js";
 import type { JobId } from "../../model/ids.js";
 import type { Core } from "../core.js";
-import { requestsIn, workersIn, workIn } from "../stats/load.js";
+import { countRequests, countWorkers, countWork } from "../stats/load.js";
 import type { Peers } from "./peers.js";
 
-interface Load extends ReturnType<typeof workersIn> {
+interface Load extends ReturnType<typeof countWorkers> {
   /** Jobs of which workers have tasks, and how many. */
-  readonly jobs: readonly { readonly job: JobId; readonly out: number }[];
-  readonly requests: ReturnType<typeof requestsIn>;
+  readonly jobs: readonly { readonly job: JobId; readonly assigned: number }[];
+  readonly requests: ReturnType<typeof countRequests>;
 }
 
-export function loadHere(core: Core): Load {
-  const jobs: { job: JobId; out: number }[] = [];
-  for (const { id, out } of core.state.jobs.values()) if (out > 0) jobs.push({ job: id, out });
-  return { jobs, ...workersIn(core), requests: requestsIn(core) };
+export function localLoad(core: Core): Load {
+  const jobs: { job: JobId; assigned: number }[] = [];
+  for (const { id, assigned: out } of core.state.jobs.values()) if (out > 0) jobs.push({ job: id, assigned: out });
+  return { jobs, ...countWorkers(core), requests: countRequests(core) };
 }
 
 /** Lists are asked for often; what others said a moment ago is true enough. */
 const FRESH_MS = 300;
-const heard = new WeakMap<Peers, { readonly until: number; readonly loads: Promise<readonly Load[]> }>();
+const loadCache = new WeakMap<Peers, { readonly until: number; readonly loads: Promise<readonly Load[]> }>();
 
 function loadsElsewhere({ peers }: Core): Promise<readonly Load[]> {
   if (peers === undefined || peers.all.length === 0) return Promise.resolve([]);
-  const known = heard.get(peers);
+  const known = loadCache.get(peers);
   if (known !== undefined && known.until > now()) return known.loads;
-  const loads = peers.gather<Load>("peer.load", {}).then((all) => all.map(({ answer }) => answer));
-  heard.set(peers, { until: now() + FRESH_MS, loads });
+  const loads = peers.askAll<Load>("peer.load", {}).then((all) => all.map(({ answer }) => answer));
+  loadCache.set(peers, { until: now() + FRESH_MS, loads });
   return loads;
 }
 
 /** How many tasks of jobs workers of other brokers have. */
-export async function tasksElsewhere(core: Core): Promise<ReadonlyMap<JobId, number>> {
+export async function tasksAtPeers(core: Core): Promise<ReadonlyMap<JobId, number>> {
   return sumOf(await loadsElsewhere(core));
 }
 
 function sumOf(loads: readonly Load[]): Map<JobId, number> {
   const sum = new Map<JobId, number>();
   for (const { jobs } of loads) {
-    for (const { job, out } of jobs) sum.set(job, (sum.get(job) ?? 0) + out);
+    for (const { job, assigned: out } of jobs) sum.set(job, (sum.get(job) ?? 0) + out);
   }
   return sum;
 }
 
-export async function loadEverywhere(core: Core) {
+export async function groupLoad(core: Core) {
   const others = await loadsElsewhere(core);
-  const { workers, slots } = workersIn(core);
-  const requests = requestsIn(core);
+  const { workers, slots } = countWorkers(core);
+  const requests = countRequests(core);
   for (const other of others) {
     for (const name of ["connected", "away", "draining"] as const) workers[name] += other.workers[name];
     for (const name of ["total", "free"] as const) slots[name] += other.slots[name];
     for (const name of ["waiting", "running"] as const) requests[name] += other.requests[name];
   }
-  return { ...workIn(core, sumOf(others)), workers, slots, requests };
+  return { ...countWork(core, sumOf(others)), workers, slots, requests };
 }

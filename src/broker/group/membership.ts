@@ -13,7 +13,7 @@ import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Group, Member } from "../../model/store.js";
 import type { Core } from "../core.js";
-import { type About, aboutSelf, readAbout, type Self } from "./about.js";
+import { type HeartbeatInfo, ownHeartbeatInfo, readHeartbeatInfo, type SelfInfo } from "./heartbeat-info.js";
 
 export const DEFAULT_LEASE_MS = 10_000;
 const BEATS_A_LEASE = 3;
@@ -21,23 +21,23 @@ const SAFE_PART = 0.8;
 /** After one that did not arrive the next follows sooner. */
 const RETRY_PART = 0.1;
 
-export interface LivingMember extends About {
+export interface LiveMember extends HeartbeatInfo {
   readonly epoch: number;
   readonly started: number;
   /** How long ago it gave its last sign, by the store's clock. */
-  readonly lagMs: number;
+  readonly heartbeatAgeMs: number;
 }
 
 export interface MembershipOptions {
-  readonly self: Self;
+  readonly self: SelfInfo;
   readonly leaseMs: number;
   readonly log: Log;
   /** The lease is gone. Called once. */
-  readonly lost: (cause: LaboroError) => void;
+  readonly onLeaseLost: (cause: LaboroError) => void;
   /** The living have changed, or what they say of themselves. */
-  readonly changed: (living: readonly LivingMember[]) => void;
+  readonly onMembersChanged: (living: readonly LiveMember[]) => void;
   /** Others' waiting tasks can be leased now. */
-  readonly freed: () => void;
+  readonly onTasksFreed: () => void;
 }
 
 export class Membership {
@@ -46,10 +46,10 @@ export class Membership {
   readonly #options: MembershipOptions;
   /** Brokers that have left something to their workers. */
   readonly #dead = new Set<number>();
-  #living: readonly LivingMember[] = [];
+  #liveMembers: readonly LiveMember[] = [];
   /** What others act on of what was last said of this broker. */
-  #said = "";
-  #sayAgain = false;
+  #announced = "";
+  #announceAgain = false;
   #failing = false;
   #timer: NodeJS.Timeout | undefined;
   #limit: NodeJS.Timeout | undefined;
@@ -63,13 +63,13 @@ export class Membership {
     this.#options = options;
   }
 
-  get self(): Self {
+  get self(): SelfInfo {
     return this.#options.self;
   }
 
   /** This one among them. */
-  get living(): readonly LivingMember[] {
-    return this.#living;
+  get liveMembers(): readonly LiveMember[] {
+    return this.#liveMembers;
   }
 
   /** Resolves after the first heartbeat; rejects where it does not arrive. */
@@ -86,20 +86,20 @@ export class Membership {
   }
 
   /** What this broker says of itself has changed: say it now. */
-  sayAnew(): void {
-    if (this.#said === spoken([aboutSelf(this.#core, this.#options.self)])) return;
-    this.#sayAgain = this.#turn !== undefined;
+  announce(): void {
+    if (this.#announced === announcement([ownHeartbeatInfo(this.#core, this.#options.self)])) return;
+    this.#announceAgain = this.#turn !== undefined;
     this.#schedule(0);
   }
 
   /** Look at the others again. */
   async refresh(): Promise<void> {
     const members = await this.#group.members();
-    const latest = Math.max(...members.map(({ lastBeat }) => lastBeat));
+    const latest = Math.max(...members.map(({ lastHeartbeat: lastBeat }) => lastBeat));
     const living = members.flatMap((member) => livingMember(member, latest));
-    const changed = spoken(living) !== spoken(this.#living);
-    this.#living = living;
-    if (changed && !this.#over) this.#options.changed(living);
+    const changed = announcement(living) !== announcement(this.#liveMembers);
+    this.#liveMembers = living;
+    if (changed && !this.#over) this.#options.onMembersChanged(living);
   }
 
   get #interval(): number {
@@ -118,8 +118,8 @@ export class Membership {
   }
 
   #pause(): number {
-    const again = this.#sayAgain;
-    this.#sayAgain = false;
+    const again = this.#announceAgain;
+    this.#announceAgain = false;
     return again ? 0 : this.#failing ? this.#interval * RETRY_PART : this.#interval;
   }
 
@@ -127,7 +127,7 @@ export class Membership {
     try {
       await this.#beat();
       await this.refresh();
-      await this.#bury();
+      await this.#takeOverDead();
       this.#failing = false;
     } catch (cause) {
       this.#failing = true;
@@ -135,7 +135,7 @@ export class Membership {
       if (this.#over) return;
       if (error.code === "LABORO_LEASE_LOST") {
         this.stop();
-        this.#options.lost(error);
+        this.#options.onLeaseLost(error);
       } else {
         this.#options.log.warn({ code: error.code }, `no heartbeat, or no look at the others: ${error.message}`);
       }
@@ -143,11 +143,11 @@ export class Membership {
   }
 
   async #beat(): Promise<void> {
-    const about = aboutSelf(this.#core, this.#options.self);
+    const about = ownHeartbeatInfo(this.#core, this.#options.self);
     const sent = performance.now();
-    await this.#group.beat(JSON.stringify(about), this.#options.leaseMs);
+    await this.#group.heartbeat(JSON.stringify(about), this.#options.leaseMs);
     if (this.#over) return;
-    this.#said = spoken([about]);
+    this.#announced = announcement([about]);
     clearTimeout(this.#limit);
     const left = sent + this.#options.leaseMs * SAFE_PART - performance.now();
     this.#limit = setTimeout(() => this.#cut(), Math.max(0, left));
@@ -170,24 +170,24 @@ export class Membership {
   }
 
   /** What waited at a dead broker is anybody's; what its workers have is kept for them here, for the grace period. */
-  async #bury(): Promise<void> {
+  async #takeOverDead(): Promise<void> {
     for (const epoch of await this.#group.reap(now())) this.#dead.add(epoch);
     for (const epoch of this.#dead) {
       this.#options.log.warn({ epoch }, "a broker of the group is dead; what its workers have is kept for them");
-      await this.#core.takeOver(() => this.#group.orphans(epoch));
+      await this.#core.takeOver(() => this.#group.takeOverClaims(epoch));
       this.#dead.delete(epoch);
-      this.#options.freed();
+      this.#options.onTasksFreed();
     }
   }
 }
 
-function livingMember({ epoch, started, lastBeat, alive, about }: Member, latest: number): LivingMember[] {
-  const said = alive ? readAbout(about) : undefined;
-  return said === undefined ? [] : [{ ...said, epoch, started, lagMs: Math.max(0, latest - lastBeat) }];
+function livingMember({ epoch, started, lastHeartbeat: lastBeat, alive, info: about }: Member, latest: number): LiveMember[] {
+  const said = alive ? readHeartbeatInfo(about) : undefined;
+  return said === undefined ? [] : [{ ...said, epoch, started, heartbeatAgeMs: Math.max(0, latest - lastBeat) }];
 }
 
 /** What of it others act on: the rest changes with every heartbeat. */
-const spoken = (members: readonly (About & { readonly epoch?: number })[]): string =>
+const announcement = (members: readonly (HeartbeatInfo & { readonly epoch?: number })[]): string =>
   JSON.stringify(
-    members.map(({ epoch, identity, state, doors, services }) => [epoch, identity, state, doors, services]),
+    members.map(({ epoch, identity, state, listeners: doors, services }) => [epoch, identity, state, doors, services]),
   );

@@ -6,7 +6,7 @@
 import { now } from "../../base/clock.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import type { About } from "./about.js";
+import type { HeartbeatInfo } from "./heartbeat-info.js";
 
 /** Who asks as a broker is known by this beginning of its name. */
 const PEER_NAME = "broker ";
@@ -53,23 +53,23 @@ export type ConnectPeer = (options: {
   readonly name: string;
 }) => PeerLink;
 
-export type Peer = About;
+export type Peer = HeartbeatInfo;
 
-interface Link {
+interface PeerLink {
   readonly url: string;
   readonly link: PeerLink;
   /** Until then it may only be slow to open. */
   readonly patience: number;
 }
 
-export interface Answer<T> {
+export interface PeerAnswer<T> {
   readonly peer: Peer;
   readonly answer: T;
 }
 
 export class Peers {
   readonly #options: PeerOptions;
-  readonly #links = new Map<string, Link>();
+  readonly #links = new Map<string, PeerLink>();
   #known: readonly Peer[] = [];
   #closed = false;
   #ca: string | undefined;
@@ -114,8 +114,8 @@ export class Peers {
   }
 
   /** What each of them says to this; who says nothing in time is left out. */
-  async gather<T extends object>(operation: string, input: unknown): Promise<readonly Answer<T>[]> {
-    const asked = this.#known.map(async (peer): Promise<Answer<T> | undefined> => {
+  async askAll<T extends object>(operation: string, input: unknown): Promise<readonly PeerAnswer<T>[]> {
+    const asked = this.#known.map(async (peer): Promise<PeerAnswer<T> | undefined> => {
       try {
         return { peer, answer: await this.ask<T>(peer, operation, input) };
       } catch (cause) {
@@ -133,7 +133,7 @@ export class Peers {
     return (await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted)) as Uint8Array;
   }
 
-  async #linkTo(peer: Peer): Promise<Link> {
+  async #linkTo(peer: Peer): Promise<PeerLink> {
     const url = urlOf(peer);
     const caFingerprint = url?.startsWith("https:") === true ? await this.#fingerprint() : undefined;
     const known = this.#links.get(peer.identity);
@@ -143,7 +143,7 @@ export class Peers {
     }
     const { token, identity, connect } = this.#options;
     const link = connect({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
-    const made: Link = { url, link, patience: now() + ANSWER_MS };
+    const made: PeerLink = { url, link, patience: now() + ANSWER_MS };
     this.#links.set(peer.identity, made);
     return made;
   }
@@ -154,5 +154,5 @@ export class Peers {
   }
 }
 
-export const urlOf = ({ doors }: Pick<Peer, "doors">): string | undefined =>
+export const urlOf = ({ listeners: doors }: Pick<Peer, "doors">): string | undefined =>
   doors.find(({ name }) => name === "main")?.url;

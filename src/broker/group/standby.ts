@@ -6,22 +6,22 @@ import { hostname } from "node:os";
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { inUrl, isLoopback } from "../../base/loopback.js";
+import { inUrl, isLoopback } from "../../base/addresses.js";
 import { packageVersion } from "../../base/version.js";
 import type { Store } from "../../model/store.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
-import { type About, nameOf, readAbout } from "./about.js";
+import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./heartbeat-info.js";
 
 export interface StandbyOptions {
   readonly identity: string;
   readonly leaseMs: number;
   readonly openStore: () => Store | Promise<Store>;
-  readonly place: Pick<BrokerOptions, "host" | "port" | "advertise" | "tls">;
+  readonly address: Pick<BrokerOptions, "host" | "port" | "advertise" | "tls">;
   readonly log: Log;
   readonly stopping: AbortSignal;
 }
 
-const LONGEST_LOOK_MS = 1_000;
+const MAX_POLL_MS = 1_000;
 const RETRY_MS = 500;
 
 /** Resolves when it is time to open the doors, or when the broker stops. */
@@ -43,23 +43,23 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
     const { epoch } = await store.open(now());
     const { group } = store;
     if (group === undefined) throw new Error("a store that nobody else uses needs no fallback");
-    const about = JSON.stringify(aboutStandby(options));
+    const about = JSON.stringify(standbyHeartbeatInfo(options));
     // Brokers that are just being started come before a fallback.
     const patience = now() + leaseMs;
     let beaten = 0;
     while (!stopping.aborted) {
       if (now() - beaten > leaseMs / 3) {
-        await group.beat(about, leaseMs);
+        await group.heartbeat(about, leaseMs);
         beaten = now();
       }
       const members = (await group.members()).filter(({ alive }) => alive);
-      const open = members.some((one) => isOpen(readAbout(one.about)));
+      const open = members.some((one) => isOpen(readHeartbeatInfo(one.info)));
       const first = Math.min(...members.map((one) => one.epoch)) === epoch;
       if (!open && first && now() > patience) {
         await group.leave();
         return true;
       }
-      await pause(Math.min(LONGEST_LOOK_MS, leaseMs / 4));
+      await pause(Math.min(MAX_POLL_MS, leaseMs / 4));
     }
     await group.leave();
     return true;
@@ -69,13 +69,13 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
 }
 
 /** One that says nothing that is understood here has its doors open, as far as is known. */
-const isOpen = (about: About | undefined): boolean => about?.state !== "standby";
+const isOpen = (about: HeartbeatInfo | undefined): boolean => about?.state !== "standby";
 
-function aboutStandby({ identity, place }: Pick<StandbyOptions, "identity" | "place">): About {
-  const doors = urlWhenOpen(place);
+function standbyHeartbeatInfo({ identity, address: place }: Pick<StandbyOptions, "identity" | "place">): HeartbeatInfo {
+  const listeners = urlWhenOpen(place);
   return {
-    ...{ identity, doors, version: packageVersion(), host: hostname(), pid: process.pid },
-    name: nameOf(doors),
+    ...{ identity, listeners, version: packageVersion(), host: hostname(), pid: process.pid },
+    name: nameOf(listeners),
     state: "standby",
     fallback: true,
     workers: 0,
@@ -86,7 +86,7 @@ function aboutStandby({ identity, place }: Pick<StandbyOptions, "identity" | "pl
 }
 
 /** Where its main door will be; a port that is any free one is not known yet. */
-function urlWhenOpen({ host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls }: StandbyOptions["place"]) {
+function urlWhenOpen({ host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls }: StandbyOptions["address"]) {
   const wildcard = host === "0.0.0.0" || host === "::" || host === "";
   const name = advertise[0] ?? (wildcard ? hostname() : host);
   if (port === 0) return [];

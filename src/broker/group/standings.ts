@@ -2,10 +2,10 @@
 import { type Figures, STANDING_AREA } from "../../dispatch/index.js";
 import type { Core } from "../core.js";
 
-export async function heedStandings(core: Core): Promise<void> {
+export async function applyStandings(core: Core): Promise<void> {
   const { state, store } = core;
   if (!state.settings.standing) return;
-  const kept = await store.kept(STANDING_AREA);
+  const kept = await store.keyValues(STANDING_AREA);
   const here = new Set<string>();
   for (const { connected, profile } of state.workers.values()) if (connected) here.add(profile.name);
   for (const { key, value } of kept) if (!here.has(key)) state.standings.set(key, JSON.parse(value) as Figures);

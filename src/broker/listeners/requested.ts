@@ -1,10 +1,10 @@
 /** Listeners for the old protocols that an operator asked for: how they are written, and which are refused. */
 import { LaboroError } from "../../base/errors.js";
-import { isLoopback } from "../../base/loopback.js";
-import { DOOR_NAMES, type Door, type DoorName, type DoorPlace } from "./door.js";
+import { isLoopback } from "../../base/addresses.js";
+import { LISTENER_NAMES, type Listener, type ListenerName, type ListenerAddress } from "./listener.js";
 
 /** Where each opens unless told otherwise. */
-const DEFAULT_PORTS: Readonly<Record<DoorName, readonly number[]>> = {
+const DEFAULT_PORTS: Readonly<Record<ListenerName, readonly number[]>> = {
   fuq: [5430],
   fuq1: [5431],
   runexp: [5433],
@@ -13,32 +13,32 @@ const DEFAULT_PORTS: Readonly<Record<DoorName, readonly number[]>> = {
 };
 
 /** A door that was asked for. */
-export interface DoorRequest extends DoorPlace {
-  readonly name: DoorName;
+export interface ListenerRequest extends ListenerAddress {
+  readonly name: ListenerName;
   /** Of its workers, where not that of all doors. */
   readonly pool?: string;
 }
 
-export interface OpenedDoor extends Door {
-  readonly name: DoorName;
+export interface OpenListener extends Listener {
+  readonly name: ListenerName;
 }
 
 const LOOPBACK = "127.0.0.1";
 
 /** `NAME`, `all`, `NAME=HOST`, `NAME=HOST:PORT`, `NAME=HOST:PORT,PORT,PORT` or `NAME=PORT`. */
-export function parseDoor(text: string): readonly DoorRequest[] {
+export function parseListener(text: string): readonly ListenerRequest[] {
   const [name = "", place] = splitOnce(text, "=");
-  if (name === "all" && place === undefined) return DOOR_NAMES.map((one) => ({ name: one, ...usual(one) }));
-  const known = DOOR_NAMES.find((one) => one === name);
+  if (name === "all" && place === undefined) return LISTENER_NAMES.map((one) => ({ name: one, ...defaultAddress(one) }));
+  const known = LISTENER_NAMES.find((one) => one === name);
   if (known === undefined) {
-    throw new LaboroError("LABORO_BAD_INPUT", `there is no door ${name}: ${DOOR_NAMES.join(", ")} or all`);
+    throw new LaboroError("LABORO_BAD_INPUT", `there is no door ${name}: ${LISTENER_NAMES.join(", ")} or all`);
   }
-  return [{ name: known, ...(place === undefined ? usual(known) : placeOf(known, place)) }];
+  return [{ name: known, ...(place === undefined ? defaultAddress(known) : parseAddress(known, place)) }];
 }
 
-const usual = (name: DoorName): DoorPlace => ({ host: LOOPBACK, ports: DEFAULT_PORTS[name] });
+const defaultAddress = (name: ListenerName): ListenerAddress => ({ host: LOOPBACK, ports: DEFAULT_PORTS[name] });
 
-function placeOf(name: DoorName, text: string): DoorPlace {
+function parseAddress(name: ListenerName, text: string): ListenerAddress {
   const found = /^(?:(?:\[(?<v6>[^\]]+)\]|(?<host>[^:,[\]]*[^:,[\]\d][^:,[\]]*))(?::(?=\d)|$))?(?<ports>[\d,]+)?$/.exec(
     text,
   );
@@ -63,14 +63,14 @@ function splitOnce(text: string, by: string): [string, string | undefined] {
 }
 
 /** Those who reach one of these doors are let in without a word: so only this machine does, unless it was said in so many words. */
-export function refuseOpenDoors(doors: readonly DoorRequest[], insecure: boolean): void {
-  for (const { name, host } of doors) {
+export function checkListeners(listeners: readonly ListenerRequest[], insecure: boolean): void {
+  for (const { name, host } of listeners) {
     if (insecure || isLoopback(host)) continue;
     throw new LaboroError(
       "LABORO_BAD_INPUT",
       `door ${name} has no authentication, and other machines can reach ${host}: --insecure opens it all the same`,
     );
   }
-  const twice = doors.find(({ name }, at) => doors.findIndex((other) => other.name === name) !== at);
+  const twice = listeners.find(({ name }, at) => listeners.findIndex((other) => other.name === name) !== at);
   if (twice !== undefined) throw new LaboroError("LABORO_BAD_INPUT", `door ${twice.name} is named twice`);
 }

@@ -4,7 +4,7 @@ import { type Config, readConfig } from "../../base/config-value.js";
 import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
 import { CONFIG_HISTORY } from "../config/worker-config.js";
-import { limit, nothing } from "./members.js";
+import { limit, nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const settings: s.Schema<Config> = {
@@ -44,10 +44,10 @@ export const configSet = operation({
   summary: "Set what workers are told; those that are connected hear it at once",
   input: s.object({
     settings: s.described(settings, "all of them: what is left out is no longer set"),
-    expected: s.optional(s.described(s.count(), "refuse where another version is the current one by now")),
+    expectedVersion: s.optional(s.described(s.count(), "refuse where another version is the current one by now")),
   }),
   output: configView,
-  perform: (core, given) => core.config.set(given.settings, given.expected),
+  perform: (core, given) => core.config.set(given.settings, given.expectedVersion),
 });
 
 export const configHistory = operation({

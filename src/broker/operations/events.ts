@@ -1,10 +1,10 @@
 /** Following what happens. */
-import type { ReadBy } from "../../model/schema.js";
+import type { ReadType } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
 import type { EventPage } from "../events.js";
-import { nextNews } from "../watchers.js";
+import { waitForNext } from "../watchers.js";
 import { END_STATES } from "./job-view.js";
-import { limit, rangesOut, waitMs } from "./members.js";
+import { limit, rangesOut, waitMs } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const PAGE = 1_000;
@@ -39,7 +39,7 @@ export const eventView = s.object({
   succeeded: s.optional(rangesOut),
   failed: s.optional(rangesOut),
   cancelled: s.optional(rangesOut),
-  partly: s.optional(s.described(s.flag(), "the tasks were too scattered to be listed all")),
+  truncated: s.optional(s.described(s.flag(), "the tasks were too scattered to be listed all")),
   counters: s.optional(counters),
   worker: s.optional(s.text()),
   code: s.optional(s.text()),
@@ -67,7 +67,7 @@ export const events = operation({
     last: s.described(s.count(), "give this as after for what comes next"),
     missed: s.described(s.flag(), "others came before these and are no longer kept"),
   }),
-  perform: async (core, given: ReadBy<typeof input>, { gone }): Promise<EventPage> => {
+  perform: async (core, given: ReadType<typeof input>, { signal: gone }): Promise<EventPage> => {
     const after = given.after ?? core.events.last;
     const deadline = Date.now() + given.waitMs;
     let missed = false;
@@ -77,7 +77,7 @@ export const events = operation({
       const left = deadline - Date.now();
       if (page.events.length > 0 || left <= 0 || gone.aborted || missed) return { ...page, missed };
       from = page.last;
-      await nextNews((told: (event: unknown) => void) => core.events.onAdded(told), left, gone);
+      await waitForNext((told: (event: unknown) => void) => core.events.onAdded(told), left, gone);
     }
   },
 });

@@ -1,6 +1,6 @@
 /** How things were. */
 import * as s from "../../model/schema.js";
-import { FIGURES, type Figure, type Point, TICK_MS } from "../stats/history.js";
+import { HISTORY_FIELDS, type HistoryField, type HistoryPoint, TICK_MS } from "../stats/history.js";
 import { operation } from "./operation.js";
 
 const MOST = 2_000;
@@ -12,20 +12,20 @@ const COLUMNS = {
   succeeded: column("tasks, in the time of a point"),
   failed: column("tasks"),
   cancelled: column("tasks"),
-  handedOut: column("tasks"),
-  answered: column("requests, refusals included"),
-  refused: column("requests"),
+  assigned: column("tasks"),
+  requestsCompleted: column("requests, refusals included"),
+  requestsFailed: column("requests"),
   waitP50: column("milliseconds from when a task could be handed out until it was; half of them waited no longer"),
   waitP95: column("milliseconds; 95 of 100 waited no longer"),
   oldestWait: column("milliseconds for which the work that waited longest had waited"),
-  answerP50: column("milliseconds from a request to its answer"),
-  answerP95: column("milliseconds"),
+  latencyP50: column("milliseconds from a request to its answer"),
+  latencyP95: column("milliseconds"),
   slots: column("of connected workers"),
   slotsUsed: column("of these"),
   tasksWaiting: column("of open jobs"),
   tasksRunning: column("at workers"),
   workers: column("connected"),
-} as const satisfies Readonly<Record<Figure, unknown>>;
+} as const satisfies Readonly<Record<HistoryField, unknown>>;
 
 export const history = operation({
   name: "history",
@@ -51,5 +51,5 @@ export const history = operation({
   },
 });
 
-const columnsOf = (points: readonly Point[]) =>
-  Object.fromEntries(FIGURES.map((name) => [name, points.map((point) => point[name])])) as Record<Figure, number[]>;
+const columnsOf = (points: readonly HistoryPoint[]) =>
+  Object.fromEntries(HISTORY_FIELDS.map((name) => [name, points.map((point) => point[name])])) as Record<HistoryField, number[]>;

@@ -6,16 +6,16 @@ import type { JobId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
-import { tasksElsewhere } from "../group/load.js";
+import { tasksAtPeers } from "../group/load.js";
 import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
-import { existing, job, limit, nothing } from "./members.js";
+import { requireJob, job, limit, nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const PAGE = 1_000;
 /** Jobs removed in one commit. */
 const REMOVED_AT_ONCE = 100;
 /** Jobs looked at for one page, where few of them are of the state that is asked for. */
-const MOST_LOOKED_AT = 20_000;
+const MAX_SCANNED = 20_000;
 
 const listInput = s.object({
   before: s.optional(s.mapped(job, (id) => id)),
@@ -41,7 +41,7 @@ export const jobs = operation({
   }),
   perform: async (core, given) => {
     const found: JobView[] = [];
-    const elsewhere = await tasksElsewhere(core);
+    const elsewhere = await tasksAtPeers(core);
     let before = given.before;
     let looked = 0;
     for (;;) {
@@ -56,13 +56,13 @@ export const jobs = operation({
       looked += page.jobs.length;
       before = page.next;
       if (before === undefined) return { jobs: found };
-      if (found.length >= given.limit || looked >= MOST_LOOKED_AT) return { jobs: found, next: before };
+      if (found.length >= given.limit || looked >= MAX_SCANNED) return { jobs: found, next: before };
     }
   },
 });
 
 /** The store tells open jobs from ended ones; what an open one is doing is known here only. */
-function filterOf(given: s.ReadBy<typeof listInput>): JobFilter {
+function filterOf(given: s.ReadType<typeof listInput>): JobFilter {
   const { state, name, pool, key, createdFrom, createdBefore } = given;
   const ended = END_STATES.filter((one) => state?.includes(one));
   const wantsOpen = state?.some((one) => one === "open" || OPEN_STATES.some((live) => live === one)) === true;
@@ -90,9 +90,9 @@ export const remove = operation({
   input: s.object({ job }),
   output: nothing,
   perform: (core, given) =>
-    core.jobs.whileEntering(given.job, async () => {
-      const found = await existing(core, given.job);
-      const answer = found.ended === undefined ? undefined : await core.ask({ op: "remove", job: given.job });
+    core.jobs.withLock(given.job, async () => {
+      const found = await requireJob(core, given.job);
+      const answer = found.ended === undefined ? undefined : await core.commit({ op: "remove", job: given.job });
       if (answer?.op === "remove" && answer.removed) return {};
       throw new LaboroError("LABORO_JOB_OPEN", `job ${given.job} has not ended: cancel it first`);
     }),
@@ -122,14 +122,14 @@ export const clean = operation({
 export async function removeJobs(core: Core, jobs: readonly JobId[]): Promise<readonly JobId[]> {
   const removed: JobId[] = [];
   for (const ids of batched(jobs)) {
-    const answers = await Promise.all(ids.map((id) => core.ask({ op: "remove", job: id })));
+    const answers = await Promise.all(ids.map((id) => core.commit({ op: "remove", job: id })));
     removed.push(...ids.filter((_, i) => answers[i]?.op === "remove" && answers[i].removed));
   }
   return removed;
 }
 
 /** Newest first. */
-export async function endedJobs(core: Core, given: s.ReadBy<typeof cleanInput>): Promise<JobId[]> {
+export async function endedJobs(core: Core, given: s.ReadType<typeof cleanInput>): Promise<JobId[]> {
   const { olderThanMs, states, keep } = given;
   const filter = { states, ...(olderThanMs === undefined ? {} : { endedBefore: now() - olderThanMs }) };
   const found: JobId[] = [];

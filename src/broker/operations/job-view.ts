@@ -5,14 +5,14 @@ import { finishedCount } from "../../model/job.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { rangesOut } from "./members.js";
+import { rangesOut } from "./shared-fields.js";
 
 export const OPEN_STATES = ["held", "blocked", "waiting", "running"] as const;
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const SUMMARY = 200;
 
 const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
-const words = s.optional(s.list(s.word(), 100_000));
+const words = s.optional(s.list(s.argument(), 100_000));
 const size = s.optional(s.described(s.count(), "bytes; the content itself comes when asked for"));
 
 const recipeView = s.object({
@@ -23,8 +23,8 @@ const recipeView = s.object({
   shell: s.optional(s.flag()),
   log: s.optional(s.text(4096)),
   array: s.optional(s.list(stride, 10_000)),
-  dir: s.optional(s.word()),
-  env: s.optional(s.record(s.word())),
+  dir: s.optional(s.argument()),
+  env: s.optional(s.record(s.argument())),
   type: s.optional(s.text()),
   args: words,
   service: s.optional(s.text()),
@@ -72,7 +72,7 @@ export const jobView = s.object({
   after: s.list(s.object({ job: s.count(), any: s.flag() }), 1000),
 });
 
-export type JobView = s.ReadBy<typeof jobView>;
+export type JobView = s.ReadType<typeof jobView>;
 export type JobState = JobView["state"];
 
 /** `elsewhere`: how many of its tasks are at workers of other brokers. */
@@ -82,8 +82,8 @@ export function viewOf(core: Core, job: Job, content = false, elsewhere = 0): Jo
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // What was decided since the store was asked counts too.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
-  const out = (open?.out ?? 0) + elsewhere;
-  const running = Math.min(out, count - finishedCount(done));
+  const assigned = (open?.assigned ?? 0) + elsewhere;
+  const running = Math.min(assigned, count - finishedCount(done));
   const waiting = count - finishedCount(done) - running;
   return {
     id,
@@ -116,7 +116,7 @@ function stateOf(state: State, { id, held }: Job, elsewhere: number): (typeof OP
   const open = state.jobs.get(id);
   if (open?.held ?? held) return "held";
   if (open !== undefined && open.blockedBy.size > 0) return "blocked";
-  return (open?.out ?? 0) + elsewhere > 0 ? "running" : "waiting";
+  return (open?.assigned ?? 0) + elsewhere > 0 ? "running" : "waiting";
 }
 
 function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {

@@ -4,16 +4,16 @@ import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { firstLease, newParcelId, onCancelHeard, onHoldHeard, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
-import { type Entries, type JobEnd, type JobRequest, newJob } from "../../model/job.js";
-import { jobRequest, submission } from "../../model/job-input.js";
+import { type Entries, type JobEnd, type JobSpec, newJob } from "../../model/job.js";
+import { jobSpec, submission } from "../../model/job-input.js";
 import * as s from "../../model/schema.js";
-import type { Answer, Write } from "../../model/store.js";
+import type { WriteResult, Write } from "../../model/store.js";
 import type { Core } from "../core.js";
-import { endsOf, refuseUnwanted } from "../dependencies.js";
-import { tasksElsewhere } from "../group/load.js";
-import { nextNews } from "../watchers.js";
+import { endsOf, refuseFailedDependencies } from "../dependencies.js";
+import { tasksAtPeers } from "../group/load.js";
+import { waitForNext } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
-import { existing, job, nothing, open, ranges, tasksWithin } from "./members.js";
+import { requireJob, job, nothing, requireOpenJob, ranges, tasksWithin } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 export const submit = operation({
@@ -26,13 +26,13 @@ export const submit = operation({
   output: s.object({ job: s.count() }),
   bodyLimit: 64 * 1024 * 1024,
   perform: async (core, given) => {
-    const { request, entries } = jobRequest(given);
+    const { spec: request, entries } = jobSpec(given);
     if (request.after.length === 0) return { job: await submitAtOnce(core, request, entries) };
     const others = request.after.map((after) => after.job);
-    refuseUnwanted(request.after, await endsOf(core, others));
-    const { job: stored, parcel } = await store(core, submitWrite(core, request, entries));
+    refuseFailedDependencies(request.after, await endsOf(core, others));
+    const { job: stored, taskRange: parcel } = await commitSubmit(core, submitWrite(core, request, entries));
     // One of the others may have ended while this one was stored; then it must not run as if that had succeeded.
-    await core.jobs.whileEntering(stored.id, async () => {
+    await core.jobs.withLock(stored.id, async () => {
       core.jobs.stored(stored, parcel, await endsOf(core, others));
     });
     return { job: stored.id };
@@ -42,21 +42,21 @@ export const submit = operation({
 type Submit = Extract<Write, { op: "submit" }>;
 
 /** Where brokers share the store: what workers here can use. */
-function leaseOf({ state }: Core, job: JobRequest): number {
-  if (!state.shared) return state.settings.leaseBlock;
+function leaseOf({ state }: Core, job: JobSpec): number {
+  if (!state.shared) return state.settings.maxLeaseTasks;
   return Math.min(job.count, firstLease(state, signatureOfJob(state, job), job));
 }
 
-function submitWrite(core: Core, job: JobRequest, entries: Entries | undefined): Submit {
+function submitWrite(core: Core, job: JobSpec, entries: Entries | undefined): Submit {
   const parcel = newParcelId(core.state);
   const lease = leaseOf(core, job);
-  const id = core.jobs.number();
+  const id = core.jobs.nextNumber();
   const more = { ...(id === undefined ? {} : { id }), ...(entries === undefined ? {} : { entries }) };
-  return { op: "submit", job, lease, parcel, ...more };
+  return { op: "submit", job, lease, rangeId: parcel, ...more };
 }
 
-async function store(core: Core, write: Submit): Promise<Extract<Answer, { op: "submit" }>> {
-  const answer = await core.ask(write);
+async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" }>> {
+  const answer = await core.commit(write);
   if (answer.op === "submit") return answer;
   throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
 }
@@ -65,24 +65,24 @@ async function store(core: Core, write: Submit): Promise<Extract<Answer, { op: "
  * Where this broker numbers the jobs, dispatch need not wait for the store: what it decides stands behind the submission in the same
  * batch, so that the first tasks leave one commit earlier.
  */
-async function submitAtOnce(core: Core, request: JobRequest, entries: Entries | undefined): Promise<JobId> {
+async function submitAtOnce(core: Core, request: JobSpec, entries: Entries | undefined): Promise<JobId> {
   if (core.refusing !== undefined) throw core.refusing;
   const write = submitWrite(core, request, entries);
   const { id } = write;
   if (id === undefined) {
-    const { job: stored, parcel } = await store(core, write);
+    const { job: stored, taskRange: parcel } = await commitSubmit(core, write);
     core.jobs.stored(stored, parcel, new Map());
     return stored.id;
   }
-  const stored = store(core, write);
+  const stored = commitSubmit(core, write);
   const granted = Math.min(write.lease, request.count);
   const job = newJob(request, id, entries !== undefined, granted, now());
   const history = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
-  core.jobs.stored(job, { id: write.parcel, job: id, first: 0, last: granted - 1, ...history }, new Map());
+  core.jobs.stored(job, { id: write.rangeId, job: id, first: 0, last: granted - 1, ...history }, new Map());
   try {
     await stored;
   } catch (cause) {
-    core.jobs.refused(id);
+    core.jobs.submitRefused(id);
     throw cause;
   }
   return id;
@@ -100,8 +100,8 @@ export const jobOperation = operation({
   }),
   output: jobView,
   perform: async (core, given) => {
-    const found = await existing(core, given.job);
-    const elsewhere = found.ended === undefined ? await tasksElsewhere(core) : undefined;
+    const found = await requireJob(core, given.job);
+    const elsewhere = found.ended === undefined ? await tasksAtPeers(core) : undefined;
     return viewOf(core, found, given.content, elsewhere?.get(found.id));
   },
 });
@@ -117,18 +117,18 @@ export const wait = operation({
     timeoutMs: s.optional(s.described(s.integer(0, 2 ** 31 - 1), "no longer than so many milliseconds")),
   }),
   output: s.object({ ended: s.flag(), state: s.optional(s.choice(...END_STATES)) }),
-  perform: async (core, given, { gone }) => {
+  perform: async (core, given, { signal: gone }) => {
     const over = new AbortController();
     const stop = AbortSignal.any([gone, over.signal]);
     // Watched first, then looked: an end in between is seen by one of the two.
-    const news = nextNews(
-      (told: (end: JobEnd) => void) => core.jobs.ends.watch(given.job, told),
+    const nextEnd = waitForNext(
+      (told: (end: JobEnd) => void) => core.jobs.endWatchers.watch(given.job, told),
       given.timeoutMs,
       stop,
     );
     try {
-      const found = core.state.jobs.has(given.job) ? undefined : await existing(core, given.job);
-      const end = found?.ended?.state ?? (await news);
+      const found = core.state.jobs.has(given.job) ? undefined : await requireJob(core, given.job);
+      const end = found?.ended?.state ?? (await nextEnd);
       return end === undefined ? { ended: false } : { ended: true, state: end };
     } finally {
       over.abort();
@@ -146,9 +146,9 @@ const holdOrRelease = (held: boolean) =>
     input: s.object({ job }),
     output: nothing,
     perform: async (core, given) => {
-      await open(core, given.job);
+      await requireOpenJob(core, given.job);
       // On disk first: what cannot be written can still be refused, and has not happened.
-      await core.ask({ op: "hold", job: given.job, held });
+      await core.commit({ op: "hold", job: given.job, held });
       core.decide((out) => onHoldHeard(core.state, out, given.job, held, now()));
       return {};
     },
@@ -166,10 +166,10 @@ export const cancel = operation({
   input: s.object({ job, tasks: s.optional(ranges), reason: s.optional(s.text()) }),
   output: nothing,
   perform: async (core, given) => {
-    const found = await open(core, given.job);
+    const found = await requireOpenJob(core, given.job);
     const ranges = tasksWithin(found, given.tasks);
     const reason = given.reason === undefined ? {} : { reason: given.reason };
-    await core.ask({ op: "cancel", job: given.job, ranges, ...reason });
+    await core.commit({ op: "cancel", job: given.job, ranges, ...reason });
     core.decide((out) => onCancelHeard(core.state, out, given.job, ranges));
     return {};
   },

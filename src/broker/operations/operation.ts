@@ -1,35 +1,35 @@
 /** What an operation is: its name, who may, where it lies in the HTTP API, what goes in and out, and what it does. */
 
-import type { Conversations } from "../../base/conversations.js";
-import type { ObjectSchema, ReadBy, Schema, Shape } from "../../model/schema.js";
-import type { Needed, Role } from "../access/roles.js";
+import type { TracedConnections } from "../../base/traced-connections.js";
+import type { ObjectSchema, ReadType, Schema, Shape } from "../../model/schema.js";
+import type { RequiredRole, Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 
 /** What an operation may know of the broker beyond its core. */
-export interface BrokerFace {
+export interface BrokerInfo {
   readonly version: string;
-  readonly conversations: Conversations;
+  readonly connections: TracedConnections;
   /** Room where the data lies, in bytes; undefined where it is not on this machine. */
   disk?(): Promise<{ readonly free: number; readonly total: number }>;
   /** A fallback closes its doors again; absent where it is none. */
   stepBack?(): void;
-  doors(): readonly { readonly name: string; readonly url: string }[];
+  listeners(): readonly { readonly name: string; readonly url: string }[];
   /** A link that lets a browser in once, with this role. */
-  newEntry(role: Role): { readonly code: string; readonly url: string; readonly expires: number };
+  newLoginLink(role: Role): { readonly code: string; readonly url: string; readonly expires: number };
 }
 
-export interface Context {
+export interface OperationContext {
   readonly role: Role;
   /** Nobody waits for the answer any more. */
-  readonly gone: AbortSignal;
-  readonly broker: BrokerFace;
+  readonly signal: AbortSignal;
+  readonly info: BrokerInfo;
 }
 
 export type Method = "GET" | "POST" | "DELETE";
 
 export interface Operation<In extends ObjectSchema<Shape>, Out extends Schema<object, object>> {
   readonly name: string;
-  readonly role: Needed;
+  readonly role: RequiredRole;
   readonly method: Method;
   /** Below /api/v1; `{name}` is a member of the input. */
   readonly path: string;
@@ -38,11 +38,11 @@ export interface Operation<In extends ObjectSchema<Shape>, Out extends Schema<ob
   readonly output: Out;
   /** Bytes of a body over HTTP; 1 MiB if absent. */
   readonly bodyLimit?: number;
-  perform(core: Core, input: ReadBy<In>, context: Context): Promise<ReadBy<Out>> | ReadBy<Out>;
+  perform(core: Core, input: ReadType<In>, context: OperationContext): Promise<ReadType<Out>> | ReadType<Out>;
 }
 
 export type AnyOperation = Omit<Operation<ObjectSchema<Shape>, Schema<object, object>>, "perform"> & {
-  perform(core: Core, input: never, context: Context): Promise<object> | object;
+  perform(core: Core, input: never, context: OperationContext): Promise<object> | object;
 };
 
 export const operation = <In extends ObjectSchema<Shape>, Out extends Schema<object, object>>(

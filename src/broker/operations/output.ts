@@ -5,15 +5,15 @@ import { type JobId, taskKey } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../model/store.js";
 import type { Core } from "../core.js";
-import { placeOf, whereIsIt } from "../group/whereabouts.js";
-import { nextNews } from "../watchers.js";
-import { index, job, limit, waitMs } from "./members.js";
+import { localClaim, taskLocation } from "../group/task-location.js";
+import { waitForNext } from "../watchers.js";
+import { index, job, limit, waitMs } from "./shared-fields.js";
 import { operation } from "./operation.js";
-import { resultOf, withTask } from "./tasks.js";
+import { resultOf, requireTask } from "./tasks.js";
 
 const PAGE = 1024 * 1024;
 /** Of what comes in at another broker there is no news here: it is looked for. */
-const LOOK_MS = 300;
+const POLL_MS = 300;
 
 const piece = s.object({
   stream: s.choice("stdout", "stderr"),
@@ -35,7 +35,7 @@ const page = s.object({
   pieces: s.list(piece, PAGE),
   attempt: s.optional(s.described(s.count(), "whose output it is, where that is known")),
   next: s.optional(s.described(s.count(), "where the next page begins; absent where no more is stored")),
-  end: s.described(s.count(), "give this as from to follow"),
+  endOffset: s.described(s.count(), "give this as from to follow"),
   ended: s.described(s.flag(), "nothing more will come of this attempt"),
 });
 
@@ -47,23 +47,23 @@ export const output = operation({
   summary: "Output of a task; a jump in the offsets is what the cap dropped",
   input,
   output: page,
-  perform: async (core, given, { gone }) => {
-    await withTask(core, given);
-    await core.learn([given.job]);
+  perform: async (core, given, { signal: gone }) => {
+    await requireTask(core, given);
+    await core.loadJobs([given.job]);
     const deadline = now() + given.waitMs;
     for (;;) {
       const over = new AbortController();
       const stop = AbortSignal.any([gone, over.signal]);
       // Watched first, then looked: bytes that come in between are seen by one of the two.
-      const news = nextNews(
-        (told: (news: undefined) => void) => core.taskNews.watch(taskKey(given.job, given.index), told),
-        Math.min(Math.max(0, deadline - now()), isFar(core, given) ? LOOK_MS : Number.POSITIVE_INFINITY),
+      const nextUpdate = waitForNext(
+        (told: (news: undefined) => void) => core.taskUpdates.watch(taskKey(given.job, given.index), told),
+        Math.min(Math.max(0, deadline - now()), isAtPeer(core, given) ? POLL_MS : Number.POSITIVE_INFINITY),
         stop,
       );
       try {
-        const found = await look(core, given);
+        const found = await readPage(core, given);
         if (found.pieces.length > 0 || found.ended || now() >= deadline || gone.aborted) return found;
-        await news;
+        await nextUpdate;
       } finally {
         over.abort();
       }
@@ -71,10 +71,10 @@ export const output = operation({
   },
 });
 
-const isFar = (core: Core, { job, index }: { job: JobId; index: number }): boolean =>
-  core.peers !== undefined && placeOf(core, job, index) === undefined;
+const isAtPeer = (core: Core, { job, index }: { job: JobId; index: number }): boolean =>
+  core.peers !== undefined && localClaim(core, job, index) === undefined;
 
-async function look(core: Core, given: s.ReadBy<typeof input>): Promise<s.ReadBy<typeof page>> {
+async function readPage(core: Core, given: s.ReadType<typeof input>): Promise<s.ReadType<typeof page>> {
   const { attempt, ended } = await attemptOf(core, given);
   const { from, limit, stream } = given;
   const found = await core.store.output(given.job, given.index, {
@@ -87,7 +87,7 @@ async function look(core: Core, given: s.ReadBy<typeof input>): Promise<s.ReadBy
     pieces: found.pieces,
     ...(attempt === undefined ? {} : { attempt }),
     ...(found.next === undefined ? {} : { next: found.next }),
-    end: endOf(found, from),
+    endOffset: endOf(found, from),
     ended: ended && found.next === undefined,
   };
 }
@@ -98,10 +98,10 @@ async function attemptOf(
   given: { job: JobId; index: number; attempt?: number },
 ): Promise<{ attempt?: number; ended: boolean }> {
   const { attempt } = given;
-  const here = placeOf(core, given.job, given.index);
+  const here = localClaim(core, given.job, given.index);
   const result = here === undefined ? await resultOf(core, given) : undefined;
   if (result !== undefined) return { attempt: attempt ?? result.attempt, ended: true };
-  const at = here ?? (await whereIsIt(core, given.job, given.index)).place;
+  const at = here ?? (await taskLocation(core, given.job, given.index)).claim;
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
   // It waits, or was cancelled unrun: the latest attempt that wrote anything is the best there is.
   if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
@@ -111,7 +111,7 @@ async function attemptOf(
 /** While its worker moves from one broker to another, nobody has an attempt that goes on. */
 async function isEarlier(core: Core, { job, index }: { job: JobId; index: number }, attempt: number): Promise<boolean> {
   if (!core.state.jobs.has(job)) return true;
-  return (await core.store.earlier(job, index)).some((one) => one.attempt === attempt);
+  return (await core.store.earlierAttempts(job, index)).some((one) => one.attempt === attempt);
 }
 
 function endOf({ pieces, next }: OutputPage, from: number): number {

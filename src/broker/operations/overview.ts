@@ -3,21 +3,21 @@
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import { mayDo } from "../access/roles.js";
+import { roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { TICK_MS } from "../stats/history.js";
 import { oldestWait } from "../stats/load.js";
-import { LATELY_KEPT } from "../stats/tally.js";
+import { MAX_RECENT_EVENTS } from "../stats/counters.js";
 import { eventView } from "./events.js";
-import { nothing } from "./members.js";
+import { nothing } from "./shared-fields.js";
 import { type AnyOperation, operation } from "./operation.js";
 import { problem, problemsOf } from "./problems.js";
 import { status } from "./status.js";
 
 /** The pace is told over this time. */
-const PACE_MS = 60_000;
+const RATE_WINDOW_MS = 60_000;
 
-const pace = s.described(s.number(), "a second, over the last minute");
+const perSecond = s.described(s.number(), "a second, over the last minute");
 
 export const overview = operation({
   name: "overview",
@@ -29,7 +29,7 @@ export const overview = operation({
   output: s.object({
     at: s.described(s.number(), "when this was so, in milliseconds since 1970"),
     status: status.output,
-    pace: s.object({ succeeded: pace, failed: pace, cancelled: pace, answered: pace }),
+    rate: s.object({ succeeded: perSecond, failed: perSecond, cancelled: perSecond, answered: perSecond }),
     waitMs: s.object({
       p50: s.described(s.number(), "of the tasks handed out in the last minute"),
       p95: s.number(),
@@ -37,17 +37,17 @@ export const overview = operation({
     }),
     disk: s.optional(s.described(s.object({ free: s.number(), total: s.number() }), "where the data lies, in bytes")),
     problems: s.described(s.list(problem, 1_000), "the gravest first"),
-    lately: s.described(s.list(eventView, LATELY_KEPT), "the latest events, without the ends of tasks"),
+    recentEvents: s.described(s.list(eventView, MAX_RECENT_EVENTS), "the latest events, without the ends of tasks"),
   }),
   perform: async (core, _given, context) => {
-    const disk = await diskOf(context.broker.disk);
+    const disk = await diskOf(context.info.disk);
     return {
       at: now(),
       status: await status.perform(core, {}, context),
-      ...paceOf(core),
+      ...recentRates(core),
       ...(disk === undefined ? {} : { disk }),
       problems: await problemsOf(core, disk),
-      lately: [...core.tally.lately] as s.ReadBy<typeof eventView>[],
+      recentEvents: [...core.counters.recentEvents] as s.ReadType<typeof eventView>[],
     };
   },
 });
@@ -57,14 +57,14 @@ async function diskOf(ask: (() => Promise<{ free: number; total: number }>) | un
   return ask?.().catch(() => undefined);
 }
 
-function paceOf(core: Core) {
-  const points = core.history.recent().slice(-PACE_MS / TICK_MS);
+function recentRates(core: Core) {
+  const points = core.history.recent().slice(-RATE_WINDOW_MS / TICK_MS);
   const seconds = Math.max(1, (points.length * TICK_MS) / 1000);
   const sum = (name: "succeeded" | "failed" | "cancelled" | "answered"): number =>
     points.reduce((total, point) => total + point[name], 0) / seconds;
   const most = (name: "waitP50" | "waitP95"): number => Math.max(0, ...points.map((point) => point[name]));
   return {
-    pace: {
+    rate: {
       succeeded: sum("succeeded"),
       failed: sum("failed"),
       cancelled: sum("cancelled"),
@@ -75,7 +75,7 @@ function paceOf(core: Core) {
 }
 
 /** The table of operations is made of this one among others, so it is asked for when it is there. */
-export const accessTo = (table: () => Iterable<AnyOperation>) =>
+export const permissionsOperation = (table: () => Iterable<AnyOperation>) =>
   operation({
     name: "access",
     role: "any",
@@ -88,7 +88,7 @@ export const accessTo = (table: () => Iterable<AnyOperation>) =>
       operations: s.described(s.list(s.text(), 1_000), "the names of those that its role allows"),
     }),
     perform: (_core, _given, { role }) => {
-      const operations = [...table()].filter((one) => mayDo(role, one.role)).map(({ name }) => name);
+      const operations = [...table()].filter((one) => roleAllows(role, one.role)).map(({ name }) => name);
       if (operations.length === 0) throw new LaboroError("LABORO_FORBIDDEN", `the role ${role} allows nothing here`);
       return { role, operations };
     },

@@ -5,7 +5,7 @@ import { explain } from "../../dispatch/index.js";
 import type { JobState } from "../../dispatch/state.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { stageOf } from "../stats/load.js";
+import { openJobState } from "../stats/load.js";
 
 const KINDS = [
   "refusing",
@@ -23,56 +23,56 @@ const KINDS = [
 
 export const problem = s.object({
   kind: s.choice(...KINDS),
-  grave: s.described(s.flag(), "something is being lost or stands still; otherwise it is worth a look"),
+  critical: s.described(s.flag(), "something is being lost or stands still; otherwise it is worth a look"),
   text: s.text(65_536),
   since: s.optional(s.described(s.number(), "milliseconds since 1970")),
   job: s.optional(s.count()),
   task: s.optional(s.described(s.count(), "of the job: one to look at")),
   worker: s.optional(s.described(s.text(), "its name")),
   service: s.optional(s.text()),
-  more: s.optional(s.described(s.count(), "how many others are like this one and are not told")),
+  omitted: s.optional(s.described(s.count(), "how many others are like this one and are not told")),
 });
 
-export type Problem = s.ReadBy<typeof problem>;
+export type Problem = s.ReadType<typeof problem>;
 
 /** Told of each kind. */
-const TOLD = 5;
+const MAX_PER_KIND = 5;
 /** A worker that is lost for longer is not missed any more, a job that failed so long ago is history. */
 const LOST_MS = 3_600_000;
 const FAILED_MS = 24 * 3_600_000;
-const LITTLE_ROOM = 0.05;
-const NO_ROOM = 0.01;
+const LOW_DISK_FRACTION = 0.05;
+const CRITICAL_DISK_FRACTION = 0.01;
 const LONG_QUEUE = 0.5;
 /** How jobs ended is asked of the store, and not at every look. */
-const ASKED_AGAIN_MS = 10_000;
+const FAILED_JOBS_CACHE_MS = 10_000;
 
 export async function problemsOf(core: Core, disk: { free: number; total: number } | undefined): Promise<Problem[]> {
   const { refusing } = core;
   const found: Problem[] = [];
   if (refusing !== undefined) {
-    found.push({ kind: "refusing", grave: true, text: `nothing new is taken: ${refusing.message}` });
+    found.push({ kind: "refusing", critical: true, text: `nothing new is taken: ${refusing.message}` });
   }
-  if (disk !== undefined && disk.free < disk.total * LITTLE_ROOM) {
+  if (disk !== undefined && disk.free < disk.total * LOW_DISK_FRACTION) {
     const part = ((100 * disk.free) / disk.total).toFixed(1);
-    const grave = disk.free < disk.total * NO_ROOM;
-    found.push({ kind: "disk", grave, text: `the disk has ${part} % of its room left` });
+    const grave = disk.free < disk.total * CRITICAL_DISK_FRACTION;
+    found.push({ kind: "disk", critical: grave, text: `the disk has ${part} % of its room left` });
   }
   found.push(
     ...fullQueues(core),
-    ...jobsIn(core),
-    ...workersIn(core),
+    ...jobProblems(core),
+    ...workerProblems(core),
     ...lostWorkers(core),
     ...(await failedJobs(core)),
   );
-  return found.sort((a, b) => Number(b.grave) - Number(a.grave) || KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
+  return found.sort((a, b) => Number(b.critical) - Number(a.critical) || KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
 }
 
 /** The first of them, the last with how many others there are. */
 function few(problems: readonly Problem[]): Problem[] {
-  const told = problems.slice(0, TOLD);
+  const told = problems.slice(0, MAX_PER_KIND);
   const last = told.at(-1);
   const more = problems.length - told.length;
-  return last === undefined || more === 0 ? told : [...told.slice(0, -1), { ...last, more }];
+  return last === undefined || more === 0 ? told : [...told.slice(0, -1), { ...last, omitted: more }];
 }
 
 function fullQueues(core: Core): Problem[] {
@@ -84,16 +84,16 @@ function fullQueues(core: Core): Problem[] {
     const { service } = requirement;
     if (requests.size >= most) {
       const text = `${service}: ${requests.size} requests wait, and more are refused`;
-      full.push({ kind: "queue-full", grave: true, text, service });
+      full.push({ kind: "queue-full", critical: true, text, service });
     } else {
       const text = `${service}: ${requests.size} requests wait, ${most} may`;
-      long.push({ kind: "queue-long", grave: false, text, service });
+      long.push({ kind: "queue-long", critical: false, text, service });
     }
   }
   return [...few(full), ...few(long)];
 }
 
-function jobsIn(core: Core): Problem[] {
+function jobProblems(core: Core): Problem[] {
   const failing: { failed: number; problem: Problem }[] = [];
   const stuck: Problem[] = [];
   for (const open of core.state.jobs.values()) {
@@ -101,7 +101,7 @@ function jobsIn(core: Core): Problem[] {
     const { failed, succeeded } = core.jobs.countersOf(id) ?? job.counters;
     if (failed > 0) {
       const text = `${job.name}: ${failed} of ${failed + succeeded} tasks have failed so far`;
-      failing.push({ failed, problem: { kind: "job-failing", grave: true, text, job: id, since: job.created } });
+      failing.push({ failed, problem: { kind: "job-failing", critical: true, text, job: id, since: job.created } });
     }
     if (isStuck(core, open)) stuck.push(stuckJob(core, open));
   }
@@ -111,30 +111,30 @@ function jobsIn(core: Core): Problem[] {
 
 /** In a group, what nobody here can do is left to others. */
 const isStuck = (core: Core, open: JobState): boolean =>
-  !core.state.shared && open.ready > 0 && stageOf(open) === "waiting" && open.signature.capable.size === 0;
+  !core.state.shared && open.ready > 0 && openJobState(open) === "waiting" && open.signature.capable.size === 0;
 
 function stuckJob(core: Core, { id, job, waiting }: JobState): Problem {
   const task = waiting.front?.first ?? 0;
   const text = `${job.name} waits: ${explain(core.state, id, task, now())}`;
-  return { kind: "job-stuck", grave: false, text, job: id, task, since: core.tally.readySince(job) };
+  return { kind: "job-stuck", critical: false, text, job: id, task, since: core.counters.readySince(job) };
 }
 
-function workersIn(core: Core): Problem[] {
+function workerProblems(core: Core): Problem[] {
   const found: Record<"banned" | "suspended" | "away", Problem[]> = { banned: [], suspended: [], away: [] };
   for (const { profile, connected, standing } of core.state.workers.values()) {
     const { name } = profile;
     const { results = 0, succeeded = 0, recent = "" } = core.state.standings.get(name) ?? {};
     if (standing === "banned") {
       const text = `${name} is banned: ${succeeded} of its ${results} tasks succeeded`;
-      found.banned.push({ kind: "worker-banned", grave: true, text, worker: name });
+      found.banned.push({ kind: "worker-banned", critical: true, text, worker: name });
     } else if (standing === "suspended") {
       const failures = recent.split("-").length - 1;
       const text = `${name} is suspended: ${failures} of its last ${recent.length} tasks failed`;
-      found.suspended.push({ kind: "worker-suspended", grave: true, text, worker: name });
+      found.suspended.push({ kind: "worker-suspended", critical: true, text, worker: name });
     }
     if (!connected) {
       const text = `${name} is away; its tasks are kept for it for a while`;
-      found.away.push({ kind: "worker-away", grave: false, text, worker: name });
+      found.away.push({ kind: "worker-away", critical: false, text, worker: name });
     }
   }
   return [...few(found.banned), ...few(found.suspended), ...few(found.away)];
@@ -142,24 +142,24 @@ function workersIn(core: Core): Problem[] {
 
 function lostWorkers(core: Core): Problem[] {
   const lost: Problem[] = [];
-  for (const [id, { name, at }] of core.tally.lost) {
+  for (const [id, { name, at }] of core.counters.lostWorkers) {
     if (core.state.workers.has(id) || now() - at > LOST_MS) continue;
-    lost.push({ kind: "worker-lost", grave: false, text: `${name} went without a word`, worker: name, since: at });
+    lost.push({ kind: "worker-lost", critical: false, text: `${name} went without a word`, worker: name, since: at });
   }
   return few(lost.reverse());
 }
 
-const asked = new WeakMap<Core, { readonly at: number; readonly problems: Promise<Problem[]> }>();
+const failedJobsCache = new WeakMap<Core, { readonly at: number; readonly problems: Promise<Problem[]> }>();
 
 function failedJobs(core: Core): Promise<Problem[]> {
-  const before = asked.get(core);
-  if (before !== undefined && now() - before.at < ASKED_AGAIN_MS) return before.problems;
-  const problems = askForFailed(core);
-  asked.set(core, { at: now(), problems });
+  const before = failedJobsCache.get(core);
+  if (before !== undefined && now() - before.at < FAILED_JOBS_CACHE_MS) return before.problems;
+  const problems = readFailedJobs(core);
+  failedJobsCache.set(core, { at: now(), problems });
   return problems;
 }
 
-async function askForFailed(core: Core): Promise<Problem[]> {
+async function readFailedJobs(core: Core): Promise<Problem[]> {
   const filter = { states: ["failed"] as const, createdFrom: now() - FAILED_MS };
   const { jobs } = await core.store.jobs({ limit: 100, filter });
   return few(

@@ -6,7 +6,7 @@ import type { RequestId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { nothing } from "./members.js";
+import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const DEFAULT_TIMEOUT = 30_000;
@@ -18,7 +18,7 @@ const serviceView = s.object({
   slots: s.number(),
   free: s.number(),
   waiting: s.described(s.count(), "requests that wait for a worker"),
-  answered: s.described(s.count(), "since the broker was started, refusals included"),
+  completed: s.described(s.count(), "since the broker was started, refusals included"),
   failed: s.count(),
   rate: s.described(s.number(), "answers a second, over the last minute"),
   latencyMs: s.optional(
@@ -26,7 +26,7 @@ const serviceView = s.object({
   ),
 });
 
-type ServiceView = s.ReadBy<typeof serviceView>;
+type ServiceView = s.ReadType<typeof serviceView>;
 
 export const services = operation({
   name: "services",
@@ -37,30 +37,30 @@ export const services = operation({
   input: nothing,
   output: s.object({ services: s.list(serviceView, 1_000_000) }),
   perform: async (core) => {
-    const others = (await core.peers?.gather<{ services: ServiceView[] }>("peer.services", {})) ?? [];
-    return { services: others.reduce((all, { answer }) => together(all, answer.services), servicesHere(core)) };
+    const others = (await core.peers?.askAll<{ services: ServiceView[] }>("peer.services", {})) ?? [];
+    return { services: others.reduce((all, { answer }) => mergeServices(all, answer.services), localServices(core)) };
   },
 });
 
 /** What workers of several brokers offer. The latency is that of the broker that has answered most. */
-function together(some: readonly ServiceView[], others: readonly ServiceView[]): ServiceView[] {
+function mergeServices(some: readonly ServiceView[], others: readonly ServiceView[]): ServiceView[] {
   const found = new Map(some.map((one) => [`${one.pool}\0${one.name}`, one]));
   for (const one of others) {
     const key = `${one.pool}\0${one.name}`;
     const known = found.get(key);
-    found.set(key, known === undefined ? one : added(known, one));
+    found.set(key, known === undefined ? one : sumServices(known, one));
   }
   return [...found.values()];
 }
 
 const SUMMED = ["workers", "slots", "free", "waiting", "answered", "failed", "rate"] as const;
 
-function added(a: ServiceView, b: ServiceView): ServiceView {
+function sumServices(a: ServiceView, b: ServiceView): ServiceView {
   const sums = Object.fromEntries(SUMMED.map((name) => [name, a[name] + b[name]]));
-  return { ...(b.answered > a.answered ? b : a), ...sums };
+  return { ...(b.completed > a.completed ? b : a), ...sums };
 }
 
-export function servicesHere(core: Core): ServiceView[] {
+export function localServices(core: Core): ServiceView[] {
   const found = new Map<string, { name: string; pool: string; workers: number; slots: number; free: number }>();
   const entry = (name: string, pool: string) => {
     const key = `${pool}\0${name}`;
@@ -68,7 +68,7 @@ export function servicesHere(core: Core): ServiceView[] {
     found.set(key, known);
     return known;
   };
-  for (const { service, pool } of core.requests.figures.names()) entry(service, pool);
+  for (const { service, pool } of core.requests.serviceStats.names()) entry(service, pool);
   for (const { connected, draining, profile, free } of core.state.workers.values()) {
     if (!connected || draining) continue;
     for (const name of profile.services) {
@@ -87,7 +87,7 @@ export function servicesHere(core: Core): ServiceView[] {
   return Array.from(found, ([key, one]) => ({
     ...one,
     waiting: waiting.get(key) ?? 0,
-    ...core.requests.figures.of(one.name, one.pool, now()),
+    ...core.requests.serviceStats.of(one.name, one.pool, now()),
   }));
 }
 
@@ -106,11 +106,11 @@ export const request = operation({
     retry: s.withDefault(s.described(s.flag(), "let another worker answer, once, where the first is lost"), false),
   }),
   output: s.object({ body: s.bytes() }),
-  perform: (core, given, { gone }) =>
+  perform: (core, given, { signal: gone }) =>
     new Promise((resolve, reject) => {
       let id: RequestId | undefined;
       const forget = (): void => {
-        if (id !== undefined) core.forget(id);
+        if (id !== undefined) core.cancelRequest(id);
         reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
       };
       gone.addEventListener("abort", forget, { once: true });

@@ -2,8 +2,8 @@
 
 import { now } from "../../base/clock.js";
 import * as s from "../../model/schema.js";
-import { loadEverywhere } from "../group/load.js";
-import { nothing } from "./members.js";
+import { groupLoad } from "../group/load.js";
+import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 export const status = operation({
@@ -18,26 +18,26 @@ export const status = operation({
     epoch: s.described(s.count(), "rises with every start of a broker on this data"),
     started: s.described(s.number(), "milliseconds since 1970"),
     uptimeMs: s.number(),
-    doors: s.list(s.object({ name: s.text(), url: s.text() }), 100),
+    listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
     refusing: s.optional(
       s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is taken"),
     ),
     jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
     tasks: s.object({ waiting: s.count(), running: s.count() }),
-    workers: s.object({ connected: s.count(), away: s.count(), draining: s.count() }),
+    workers: s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }),
     slots: s.object({ total: s.number(), free: s.number() }),
     requests: s.object({ waiting: s.count(), running: s.count() }),
     lastEvent: s.count(),
   }),
-  perform: async (core, _given, { broker }) => {
-    const load = await loadEverywhere(core);
+  perform: async (core, _given, { info: broker }) => {
+    const load = await groupLoad(core);
     const { refusing } = core;
     return {
       version: broker.version,
       epoch: core.state.epoch,
       started: core.started,
       uptimeMs: now() - core.started,
-      doors: broker.doors(),
+      listeners: broker.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
       ...load,
       lastEvent: core.events.last,
@@ -45,7 +45,7 @@ export const status = operation({
   },
 });
 
-export const entry = operation({
+export const loginLink = operation({
   name: "entry",
   role: "read",
   method: "POST",
@@ -53,5 +53,5 @@ export const entry = operation({
   summary: "A link that lets a browser in once, with the role of who asks",
   input: nothing,
   output: s.object({ code: s.text(), url: s.text(), expires: s.number() }),
-  perform: (_core, _given, { broker, role }) => broker.newEntry(role),
+  perform: (_core, _given, { info: broker, role }) => broker.newLoginLink(role),
 });

@@ -5,15 +5,15 @@
 import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
-import { type Range, within } from "../../model/ranges.js";
+import { type Range, intersection } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { existing, job } from "./members.js";
+import { requireJob, job } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 /** In the order in which they matter: a cell shows the first three where any of its tasks is so, otherwise what most are. */
 export const CELL_STATES = ["failed", "running", "next", "waiting", "cancelled", "succeeded"] as const;
-const [FAILED, RUNNING, NEXT, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
+const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;
 
 const MOST_CELLS = 20_000;
@@ -40,19 +40,19 @@ export const taskMap = operation({
     count: s.described(s.count(), "how many tasks the job has"),
     first: s.count(),
     last: s.described(s.count(), "the last task that is shown"),
-    per: s.described(s.count(), "tasks in a cell"),
+    tasksPerCell: s.described(s.count(), "tasks in a cell"),
     states: s.described(s.list(s.choice(...CELL_STATES), KINDS), "what the numbers in `runs` stand for"),
     runs: s.described(s.list(s.count(), 2 * MOST_CELLS), "in turn a number of `states`, and how many cells are so"),
   }),
   perform: async (core, given) => {
-    const found = await existing(core, given.job);
+    const found = await requireJob(core, given.job);
     const { first, last } = windowOf(found, given.first, given.last);
     const per = Math.max(1, Math.ceil((last - first + 1) / given.cells));
     const cells = new Cells(first, last, per);
     await countEnds(core, given.job, cells);
-    if (found.ended === undefined) countOut(core, given.job, cells);
+    if (found.ended === undefined) countAssigned(core, given.job, cells);
     countCancelled(found, cells);
-    return { count: found.count, first, last, per, states: CELL_STATES, runs: cells.runs() };
+    return { count: found.count, first, last, tasksPerCell: per, states: CELL_STATES, runs: cells.runs() };
   },
 });
 
@@ -70,9 +70,9 @@ class Cells {
   constructor(
     readonly first: number,
     readonly last: number,
-    readonly per: number,
+    readonly tasksPerCell: number,
   ) {
-    this.length = Math.ceil((last - first + 1) / per);
+    this.length = Math.ceil((last - first + 1) / tasksPerCell);
     this.#counts = new Uint32Array(this.length * KINDS);
   }
 
@@ -85,8 +85,8 @@ class Cells {
   addRange(kind: number, from: number, to: number): void {
     const end = Math.min(to, this.last);
     for (let at = Math.max(from, this.first); at <= end; ) {
-      const cell = Math.floor((at - this.first) / this.per);
-      const next = Math.min(end + 1, this.first + (cell + 1) * this.per);
+      const cell = Math.floor((at - this.first) / this.tasksPerCell);
+      const next = Math.min(end + 1, this.first + (cell + 1) * this.tasksPerCell);
       this.add(cell, kind, next - at);
       at = next;
     }
@@ -97,7 +97,7 @@ class Cells {
   }
 
   sizeOf(cell: number): number {
-    return Math.min(this.per, this.last + 1 - this.first - cell * this.per);
+    return Math.min(this.tasksPerCell, this.last + 1 - this.first - cell * this.tasksPerCell);
   }
 
   /** Of these, how many are in no state yet. */
@@ -118,7 +118,7 @@ class Cells {
   }
 
   #shown(cell: number): number {
-    for (const kind of [FAILED, RUNNING, NEXT]) if (this.count(cell, kind) > 0) return kind;
+    for (const kind of [FAILED, RUNNING, PREFETCHED]) if (this.count(cell, kind) > 0) return kind;
     const waiting = this.count(cell, WAITING) + this.unknown(cell);
     const [most] = [
       [WAITING, waiting] as const,
@@ -130,11 +130,11 @@ class Cells {
 }
 
 async function countEnds(core: Core, id: JobId, cells: Cells): Promise<void> {
-  const step = Math.max(1, Math.floor(COUNTED_AT_ONCE / cells.per)) * cells.per;
+  const step = Math.max(1, Math.floor(COUNTED_AT_ONCE / cells.tasksPerCell)) * cells.tasksPerCell;
   for (let first = cells.first; first <= cells.last; first += step) {
     const last = Math.min(cells.last, first + step - 1);
-    const before = (first - cells.first) / cells.per;
-    for (const { cell, succeeded, failed, cancelled } of await core.store.ends(id, { first, last }, cells.per)) {
+    const before = (first - cells.first) / cells.tasksPerCell;
+    for (const { cell, succeeded, failed, cancelled } of await core.store.endCounts(id, { first, last }, cells.tasksPerCell)) {
       cells.add(before + cell, SUCCEEDED, succeeded);
       cells.add(before + cell, FAILED, failed);
       cells.add(before + cell, CANCELLED, cancelled);
@@ -143,23 +143,23 @@ async function countEnds(core: Core, id: JobId, cells: Cells): Promise<void> {
 }
 
 /** What is at workers. A result may have come since the store was asked: it is shown a look later. */
-function countOut(core: Core, id: JobId, cells: Cells): void {
+function countAssigned(core: Core, id: JobId, cells: Cells): void {
   for (const { first, last, tasks } of core.state.jobs.get(id)?.claims ?? []) {
     const end = Math.min(last, cells.last);
     for (let at = Math.max(first, cells.first); at <= end; at++) {
       const state = tasks[at - first];
-      if (state !== GONE) cells.addRange(state === STARTED ? RUNNING : NEXT, at, at);
+      if (state !== GONE) cells.addRange(state === STARTED ? RUNNING : PREFETCHED, at, at);
     }
   }
 }
 
 /** What was cancelled before it was handed out has no result: it is what the other states leave over among the cancels. */
 function countCancelled({ cancels }: Job, cells: Cells): void {
-  for (const { first, last } of within(cells, cancels)) {
-    const from = Math.floor((first - cells.first) / cells.per);
-    const to = Math.floor((last - cells.first) / cells.per);
+  for (const { first, last } of intersection(cells, cancels)) {
+    const from = Math.floor((first - cells.first) / cells.tasksPerCell);
+    const to = Math.floor((last - cells.first) / cells.tasksPerCell);
     for (let cell = from; cell <= to; cell++) {
-      const start = cells.first + cell * cells.per;
+      const start = cells.first + cell * cells.tasksPerCell;
       const inside = Math.min(last, start + cells.sizeOf(cell) - 1) - Math.max(first, start) + 1;
       cells.add(cell, CANCELLED, Math.min(cells.unknown(cell), inside));
     }

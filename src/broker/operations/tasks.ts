@@ -6,9 +6,9 @@ import type { TaskResult } from "../../model/outcome.js";
 import { contains } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { whereIsIt } from "../group/whereabouts.js";
+import { taskLocation } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
-import { existing, index, job, limit, noSuchTask } from "./members.js";
+import { requireJob, index, job, limit, noSuchTask } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const PAGE = 1_000;
@@ -46,7 +46,7 @@ export const tasks = operation({
   }),
   output: s.object({ tasks: s.list(taskResult, PAGE), next }),
   perform: async (core, given) => {
-    await existing(core, given.job);
+    await requireJob(core, given.job);
     const filter = {
       ...(given.state === undefined ? {} : { states: given.state }),
       ...(given.worker === undefined ? {} : { worker: given.worker }),
@@ -76,9 +76,9 @@ export const running = operation({
   input: s.object({ job, from, limit: limit(PAGE) }),
   output: s.object({ tasks: s.list(runningTask, PAGE), next }),
   perform: async (core, given) => {
-    if (!core.state.jobs.has(given.job)) await existing(core, given.job);
+    if (!core.state.jobs.has(given.job)) await requireJob(core, given.job);
     const input = { job: given.job, from: given.from, limit: given.limit + 1 };
-    const others = (await core.peers?.gather<{ tasks: RunningTask[] }>("peer.running", input)) ?? [];
+    const others = (await core.peers?.askAll<{ tasks: RunningTask[] }>("peer.running", input)) ?? [];
     const here = runningFrom(core, given.job, given.from, given.limit + 1);
     const found = inOrder([...here, ...others.flatMap(({ answer }) => answer.tasks)]);
     const beyond = found[given.limit];
@@ -86,7 +86,7 @@ export const running = operation({
   },
 });
 
-type RunningTask = s.ReadBy<typeof runningTask>;
+type RunningTask = s.ReadType<typeof runningTask>;
 
 /** A task that has just moved to another broker may be told of by both. */
 function inOrder(tasks: readonly RunningTask[]): RunningTask[] {
@@ -131,25 +131,25 @@ export const task = operation({
     state: s.choice("waiting", "running", ...END_STATES),
     attempt: s.described(s.count(), "the latest hand-out; 0 if there was none"),
     worker: s.optional(s.text()),
-    why: s.described(s.text(), "one line for a person"),
+    reason: s.described(s.text(), "one line for a person"),
     result: s.optional(taskResult),
-    earlier: s.list(taskResult, 100_000),
+    earlierAttempts: s.list(taskResult, 100_000),
   }),
   perform: async (core, given) => {
-    const found = await withTask(core, given);
+    const found = await requireTask(core, given);
     const result = await resultOf(core, given);
-    const earlier = [...(await core.store.earlier(given.job, given.index))];
+    const earlier = [...(await core.store.earlierAttempts(given.job, given.index))];
     const same = { job: given.job, index: given.index, earlier };
     if (result !== undefined) {
       const { state, attempt, worker } = result;
-      return { ...same, state, attempt, worker, why: whyEnded(result), result };
+      return { ...same, state, attempt, worker, reason: whyEnded(result), result };
     }
-    const { why, place: at } = await whereIsIt(core, given.job, given.index);
+    const { why, claim: at } = await taskLocation(core, given.job, given.index);
     const attempt = earlier.at(-1)?.attempt ?? 0;
-    if (at !== undefined) return { ...same, state: "running" as const, attempt: at.attempt, worker: at.worker, why };
+    if (at !== undefined) return { ...same, state: "running" as const, attempt: at.attempt, worker: at.worker, reason: why };
     const { cancels, reason } = found;
-    if (!contains(cancels, given.index)) return { ...same, state: "waiting" as const, attempt, why };
-    return { ...same, state: "cancelled" as const, attempt, why: reason ?? "it was cancelled before it ran" };
+    if (!contains(cancels, given.index)) return { ...same, state: "waiting" as const, attempt, reason: why };
+    return { ...same, state: "cancelled" as const, attempt, reason: reason ?? "it was cancelled before it ran" };
   },
 });
 
@@ -160,12 +160,12 @@ export const explain = operation({
   path: "/jobs/{job}/tasks/{index}/explain",
   summary: "Why a task is not running, in words",
   input: s.object({ job, index }),
-  output: s.object({ why: s.text() }),
+  output: s.object({ reason: s.text() }),
   perform: async (core, given) => {
-    await withTask(core, given);
+    await requireTask(core, given);
     const result = await resultOf(core, given);
-    if (result !== undefined) return { why: whyEnded(result) };
-    return { why: (await whereIsIt(core, given.job, given.index)).why };
+    if (result !== undefined) return { reason: whyEnded(result) };
+    return { reason: (await taskLocation(core, given.job, given.index)).why };
   },
 });
 
@@ -176,9 +176,9 @@ export const entries = operation({
   path: "/jobs/{job}/entries",
   summary: "The entries of a job's tasks, in order",
   input: s.object({ job, from, limit: limit(ENTRIES_PAGE, PAGE) }),
-  output: s.object({ entries: s.list(s.word(), ENTRIES_PAGE), next }),
+  output: s.object({ entries: s.list(s.argument(), ENTRIES_PAGE), next }),
   perform: async (core, given) => {
-    const { hasEntries, count } = await existing(core, given.job);
+    const { hasEntries, count } = await requireJob(core, given.job);
     if (!hasEntries || given.from >= count) return { entries: [] };
     const last = Math.min(count, given.from + given.limit) - 1;
     const found = await core.store.entries(given.job, { first: given.from, last });
@@ -191,8 +191,8 @@ interface Task {
   readonly index: number;
 }
 
-export async function withTask(core: Core, given: Task): Promise<Job> {
-  const found = await existing(core, given.job);
+export async function requireTask(core: Core, given: Task): Promise<Job> {
+  const found = await requireJob(core, given.job);
   if (given.index >= found.count) throw noSuchTask(found);
   return found;
 }

@@ -3,7 +3,7 @@ import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { index, limit } from "./members.js";
+import { index, limit } from "./shared-fields.js";
 import { operation } from "./operation.js";
 import { viewOfWorker, type WorkerView, workerView } from "./workers.js";
 
@@ -21,7 +21,7 @@ const runningTask = s.object({
 
 const row = s.object({
   ...workerView.shape,
-  place: s.described(s.count(), "from 0: the order in which they are used next"),
+  position: s.described(s.count(), "from 0: the order in which they are used next"),
   running: s.described(s.list(runningTask, RUNNING), `what it runs, longest first; ${RUNNING} at most`),
 });
 
@@ -54,7 +54,7 @@ export const workerPage = operation({
     matching: s.described(s.count(), "how many of them were asked for"),
   }),
   perform: async (core, given) => {
-    const all = [...here(core), ...(await elsewhere(core))].sort((a, b) => a.lastUse - b.lastUse);
+    const all = [...localRows(core), ...(await peerRows(core))].sort((a, b) => a.lastUse - b.lastUse);
     const places = new Map(all.map((one, place) => [one, place]));
     const wanted = all.filter((one) => isIn(one, given.state) && hasText(one, given.find?.toLowerCase()));
     const ordered = given.order === "use" ? wanted : wanted.sort(ORDERS[given.order]);
@@ -68,8 +68,8 @@ export const workerPage = operation({
 });
 
 /** As much of a worker as a list is ordered and filtered by; the rest is made of those that are shown. */
-interface Listed {
-  readonly texts: readonly string[];
+interface WorkerRow {
+  readonly searchTexts: readonly string[];
   readonly name: string;
   readonly connected: boolean;
   readonly draining: boolean;
@@ -80,9 +80,9 @@ interface Listed {
   running(): Running[];
 }
 
-type Running = s.ReadBy<typeof runningTask>;
+type Running = s.ReadType<typeof runningTask>;
 
-function here(core: Core): Listed[] {
+function localRows(core: Core): WorkerRow[] {
   return Array.from(core.state.workers.values(), (one) => {
     const { name, protocol, pool, address = "", tags, services, total } = one.profile;
     return {
@@ -100,16 +100,16 @@ function here(core: Core): Listed[] {
 }
 
 /** Workers at other brokers of the group: when they are used, and what they run, is those brokers' affair. */
-async function elsewhere(core: Core): Promise<Listed[]> {
+async function peerRows(core: Core): Promise<WorkerRow[]> {
   const { peers } = core;
   if (peers === undefined) return [];
-  const found: Listed[] = [];
-  for (const { peer, answer } of await peers.gather<{ workers: WorkerView[] }>("peer.workers", {})) {
+  const found: WorkerRow[] = [];
+  for (const { peer, answer } of await peers.askAll<{ workers: WorkerView[] }>("peer.workers", {})) {
     for (const view of answer.workers) {
       if (core.state.workers.has(WorkerId(view.id))) continue;
       const { name, protocol, pool, address = "", tags, services, connected, draining, standing, total, free } = view;
       found.push({
-        texts: [name, protocol, pool, address, ...tags, ...services],
+        searchTexts: [name, protocol, pool, address, ...tags, ...services],
         name,
         connected,
         draining,
@@ -124,7 +124,7 @@ async function elsewhere(core: Core): Promise<Listed[]> {
   return found;
 }
 
-const isIn = (one: Listed, state: (typeof STATES)[number] | undefined): boolean => {
+const isIn = (one: WorkerRow, state: (typeof STATES)[number] | undefined): boolean => {
   switch (state) {
     case undefined:
       return true;
@@ -143,15 +143,15 @@ const isIn = (one: Listed, state: (typeof STATES)[number] | undefined): boolean 
   }
 };
 
-const hasText = ({ texts }: Listed, text: string | undefined): boolean =>
+const hasText = ({ searchTexts: texts }: WorkerRow, text: string | undefined): boolean =>
   text === undefined || texts.some((one) => one.toLowerCase().includes(text));
 
-const byName = (a: Listed, b: Listed): number => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+const byName = (a: WorkerRow, b: WorkerRow): number => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-const trouble = ({ standing, connected, draining }: Listed): number =>
+const trouble = ({ standing, connected, draining }: WorkerRow): number =>
   standing === "banned" ? 0 : standing === "suspended" ? 1 : connected ? (draining ? 3 : 4) : 2;
 
-const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: Listed, b: Listed) => number>> = {
+const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: WorkerRow, b: WorkerRow) => number>> = {
   name: byName,
   busy: (a, b) => b.used - a.used || byName(a, b),
   trouble: (a, b) => trouble(a) - trouble(b) || byName(a, b),

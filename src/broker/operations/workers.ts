@@ -6,7 +6,7 @@ import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import type { Peer } from "../group/peers.js";
-import { nothing } from "./members.js";
+import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
 
 const worker = s.described(s.text(), "its id, or its name where only one has it");
@@ -21,7 +21,7 @@ export const workerView = s.object({
   connected: s.described(s.flag(), "false while it is away and its tasks are kept for it"),
   draining: s.flag(),
   standing: s.choice("good", "suspended", "banned"),
-  figures: s.described(
+  stats: s.described(
     s.object({
       results: s.count(),
       succeeded: s.count(),
@@ -33,12 +33,12 @@ export const workerView = s.object({
   total: s.record(s.number()),
   free: s.record(s.number()),
   tasks: s.described(s.count(), "how many it has, running or next"),
-  stock: s.described(s.count(), "those of them beyond its free slots"),
+  prefetched: s.described(s.count(), "those of them beyond its free slots"),
   requests: s.count(),
   broker: s.optional(s.described(s.text(), "where brokers are several: the name of the one that it is at")),
 });
 
-export type WorkerView = s.ReadBy<typeof workerView>;
+export type WorkerView = s.ReadType<typeof workerView>;
 
 export const workers = operation({
   name: "workers",
@@ -48,28 +48,28 @@ export const workers = operation({
   summary: "Workers that are connected, or away for a while",
   input: nothing,
   output: s.object({ workers: s.list(workerView, 1_000_000) }),
-  perform: async (core) => ({ workers: (await workersEverywhere(core)).map(({ view }) => view) }),
+  perform: async (core) => ({ workers: (await allWorkers(core)).map(({ view }) => view) }),
 });
 
-export const workersHere = (core: Core): WorkerView[] =>
+export const localWorkers = (core: Core): WorkerView[] =>
   Array.from(core.state.workers.values(), (one) => viewOfWorker(core, one));
 
-interface Placed {
+interface LocatedWorker {
   readonly view: WorkerView;
   /** The broker that it is at, where that is another. */
   readonly peer?: Peer;
 }
 
 /** One that has moved may still be waited for where it was: where it is counts. */
-async function workersEverywhere(core: Core): Promise<Placed[]> {
+async function allWorkers(core: Core): Promise<LocatedWorker[]> {
   const { peers, group } = core;
-  if (peers === undefined || group === undefined) return workersHere(core).map((view) => ({ view }));
-  const found = new Map<string, Placed>();
-  const add = (placed: Placed): void => {
+  if (peers === undefined || group === undefined) return localWorkers(core).map((view) => ({ view }));
+  const found = new Map<string, LocatedWorker>();
+  const add = (placed: LocatedWorker): void => {
     if (placed.view.connected || !found.has(placed.view.id)) found.set(placed.view.id, placed);
   };
-  for (const view of workersHere(core)) add({ view: { ...view, broker: group.name ?? group.identity } });
-  for (const { peer, answer } of await peers.gather<{ workers: WorkerView[] }>("peer.workers", {})) {
+  for (const view of localWorkers(core)) add({ view: { ...view, broker: group.name ?? group.identity } });
+  for (const { peer, answer } of await peers.askAll<{ workers: WorkerView[] }>("peer.workers", {})) {
     for (const view of answer.workers) add({ view: { ...view, broker: peer.name }, peer });
   }
   return [...found.values()];
@@ -85,16 +85,16 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   connected: one.connected,
   draining: one.draining,
   standing: one.standing,
-  figures: figuresIn(core, one.profile.name),
+  stats: statsOf(core, one.profile.name),
   ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
   total: { ...one.profile.total },
   free: { ...one.free },
-  tasks: one.out,
-  stock: one.stock,
+  tasks: one.assigned,
+  prefetched: one.prefetched,
   requests: one.requests.size,
 });
 
-function figuresIn(core: Core, name: string): { results: number; succeeded: number; recent: string } {
+function statsOf(core: Core, name: string): { results: number; succeeded: number; recent: string } {
   const { results, succeeded, recent } = figuresOf(core.state, name);
   return { results, succeeded, recent };
 }
@@ -109,7 +109,7 @@ export const forgive = operation({
   output: s.object({ name: s.text(), known: s.described(s.flag(), "whether anything was known of that name") }),
   perform: async (core, { name }) => {
     const known = await core.forgive(name);
-    const others = (await core.peers?.gather<{ known: boolean }>("peer.forgive", { name })) ?? [];
+    const others = (await core.peers?.askAll<{ known: boolean }>("peer.forgive", { name })) ?? [];
     return { name, known: known || others.some(({ answer }) => answer.known) };
   },
 });
@@ -125,15 +125,15 @@ const drainOrStop = (name: "drain" | "stop") =>
     output: s.object({ worker: s.text() }),
     perform: async (core, given) => {
       const here = WorkerId(given.worker);
-      if (core.state.workers.get(here)?.connected === true) return sendAway(core, name, here);
-      const { view, peer } = workerNamed(await workersEverywhere(core), given.worker);
-      if (core.peers === undefined || peer === undefined) return sendAway(core, name, WorkerId(view.id));
+      if (core.state.workers.get(here)?.connected === true) return drainOrStopHere(core, name, here);
+      const { view, peer } = workerNamed(await allWorkers(core), given.worker);
+      if (core.peers === undefined || peer === undefined) return drainOrStopHere(core, name, WorkerId(view.id));
       return core.peers.ask<{ worker: string }>(peer, `peer.${name}`, { worker: view.id });
     },
   });
 
 /** A worker that is at this broker. */
-export function sendAway(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {
+export function drainOrStopHere(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {
   if (!core.state.workers.has(id)) throw unknownWorker(id);
   core.workerDrains(id);
   const port = core.portOf(id);
@@ -145,7 +145,7 @@ export function sendAway(core: Core, how: "drain" | "stop", id: WorkerId): { wor
 export const drain = drainOrStop("drain");
 export const stop = drainOrStop("stop");
 
-function workerNamed(known: readonly Placed[], given: string): Placed {
+function workerNamed(known: readonly LocatedWorker[], given: string): LocatedWorker {
   const exact = known.find(({ view }) => view.id === given);
   if (exact !== undefined) return exact;
   const named = known.filter(({ view }) => view.name === given);

@@ -16,7 +16,7 @@ export interface TaskCall {
 const OUTPUT_CHUNK = 32 * 1024;
 const EMPTY = new Uint8Array(0);
 
-interface Task {
+interface RunningCall {
   readonly job: Job["id"];
   readonly index: number;
   readonly attempt: number;
@@ -27,7 +27,7 @@ export class CallTasks {
   readonly #core: Core;
   readonly #worker: WorkerId;
   readonly #timeoutMs: number;
-  readonly #running = new Map<string, Task>();
+  readonly #running = new Map<string, RunningCall>();
 
   /** `timeoutMs` is for jobs without a time limit of their own. */
   constructor(core: Core, worker: WorkerId, timeoutMs: number) {
@@ -41,7 +41,7 @@ export class CallTasks {
     { id, recipe, limits }: Job,
     { first, last, attempt }: TasksOf,
     entries: Entries | undefined,
-    give: (call: TaskCall) => void,
+    send: (call: TaskCall) => void,
     expired: (name: string) => void,
   ): void {
     if (recipe.kind !== "call") return;
@@ -55,12 +55,12 @@ export class CallTasks {
       this.#core.workerStarted(this.#worker, [{ job: id, index, attempt }]);
       const body =
         entry === undefined ? (recipe.body ?? EMPTY) : typeof entry === "string" ? Buffer.from(entry) : entry;
-      give({ name, service: recipe.service, body, done: (answer, error) => this.#ended(name, started, answer, error) });
+      send({ name, service: recipe.service, body, done: (answer, error) => this.#ended(name, started, answer, error) });
     }
   }
 
   /** Those of these that are running, by name. */
-  among(tasks: readonly TasksOf[]): string[] {
+  runningIn(tasks: readonly TasksOf[]): string[] {
     const found: string[] = [];
     for (const { job, first, last } of tasks) {
       for (const [name, task] of this.#running) {
@@ -71,7 +71,7 @@ export class CallTasks {
   }
 
   /** It was cancelled: the worker may still be at it, but nobody waits. */
-  giveBack(name: string): void {
+  returnTask(name: string): void {
     const task = this.#forget(name);
     if (task === undefined) return;
     const { job, index, attempt } = task;
@@ -90,17 +90,17 @@ export class CallTasks {
     if (error !== undefined) {
       const why = Buffer.from(answer).toString() || error;
       const timedOut = error === "LABORO_DEADLINE" ? { timedOut: true } : {};
-      this.#core.workerDone(this.#worker, [{ ...end, code: 1, error: why, outputEnd: 0, ...timedOut }], () => {});
+      this.#core.workerDone(this.#worker, [{ ...end, code: 1, error: why, outputBytes: 0, ...timedOut }], () => {});
       return;
     }
     for (let offset = 0; offset < answer.length; offset += OUTPUT_CHUNK) {
       const bytes = answer.subarray(offset, offset + OUTPUT_CHUNK);
       this.#core.workerOutput(this.#worker, { job, index, attempt, stream: "stdout", offset, bytes }, () => {});
     }
-    this.#core.workerDone(this.#worker, [{ ...end, code: 0, outputEnd: answer.length }], () => {});
+    this.#core.workerDone(this.#worker, [{ ...end, code: 0, outputBytes: answer.length }], () => {});
   }
 
-  #forget(name: string): Task | undefined {
+  #forget(name: string): RunningCall | undefined {
     const task = this.#running.get(name);
     this.#running.delete(name);
     clearTimeout(task?.timer);

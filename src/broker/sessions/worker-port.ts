@@ -5,12 +5,12 @@ import type { Entries, Job } from "../../model/job.js";
 
 /** How the core speaks to a worker; each protocol has its own. */
 export interface WorkerPort {
-  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void;
+  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void;
   retract(tasks: readonly TasksOf[]): void;
   cancel(tasks: readonly TasksOf[]): void;
   /** `attachment` is what the asker's protocol has for a worker of the same protocol, and no other understands. */
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void;
-  uncall(request: RequestId): void;
+  cancelCall(request: RequestId): void;
   drain(): void;
   stop(): void;
   /** Another session of the same worker took over, or the broker closes. */
@@ -18,7 +18,7 @@ export interface WorkerPort {
 }
 
 /** What a worker that joined goes on with, and how much of each task's output is stored. */
-export interface Welcomed {
+export interface JoinResult {
   readonly keep: readonly (Reconciled["keep"][number] & { readonly outputStored: number })[];
   readonly drop: Reconciled["drop"];
 }

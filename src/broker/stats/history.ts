@@ -7,13 +7,13 @@ import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Core } from "../core.js";
-import { oldestWait, workersIn, workIn } from "./load.js";
-import type { Spread } from "./spread.js";
-import type { Tally } from "./tally.js";
+import { oldestWait, countWorkers, countWork } from "./load.js";
+import type { Histogram } from "./histogram.js";
+import type { BrokerCounters } from "./counters.js";
 
 /** What a point tells. The first are counts over its time, the others how it was. */
-export const COUNTED = ["succeeded", "failed", "cancelled", "handedOut", "answered", "refused"] as const;
-export const MEASURED = [
+export const COUNTER_FIELDS = ["succeeded", "failed", "cancelled", "handedOut", "answered", "refused"] as const;
+export const GAUGE_FIELDS = [
   "waitP50",
   "waitP95",
   "oldestWait",
@@ -26,10 +26,10 @@ export const MEASURED = [
   "workers",
 ] as const;
 /** In a group, what every broker has of its own is added up; of the rest the largest is told. */
-const ADDED_UP: readonly Figure[] = [...COUNTED, "slots", "slotsUsed", "tasksRunning", "workers"];
-export const FIGURES = [...COUNTED, ...MEASURED] as const;
-export type Figure = (typeof FIGURES)[number];
-export type Point = { readonly [Name in Figure | "at"]: number };
+const SUMMED_FIELDS: readonly HistoryField[] = [...COUNTER_FIELDS, "slots", "slotsUsed", "tasksRunning", "workers"];
+export const HISTORY_FIELDS = [...COUNTER_FIELDS, ...GAUGE_FIELDS] as const;
+export type HistoryField = (typeof HISTORY_FIELDS)[number];
+export type HistoryPoint = { readonly [Name in HistoryField | "at"]: number };
 
 export const AREA = "history";
 export const TICK_MS = 5_000;
@@ -39,34 +39,34 @@ const HOUR_MS = 60 * MINUTE_MS;
 export const KEPT_MS = 24 * HOUR_MS;
 
 /** What has been counted up to the beginning of a point. */
-class Mark {
-  readonly counted: Readonly<Record<(typeof COUNTED)[number], number>>;
-  readonly waits: Spread;
-  readonly answers: Spread;
+class CounterSnapshot {
+  readonly counted: Readonly<Record<(typeof COUNTER_FIELDS)[number], number>>;
+  readonly taskWaits: Histogram;
+  readonly requestDurations: Histogram;
 
-  constructor(tally: Tally) {
-    this.counted = countedBy(tally);
-    this.waits = tally.waits.copy();
-    this.answers = tally.answers.copy();
+  constructor(tally: BrokerCounters) {
+    this.counted = countsOf(tally);
+    this.taskWaits = tally.taskWaits.copy();
+    this.requestDurations = tally.requestDurations.copy();
   }
 }
 
 export class History {
   readonly #core: Core;
   readonly #log: Log;
-  readonly #ticks: Point[] = [];
+  readonly #ticks: HistoryPoint[] = [];
   /** The minutes of this hour, as they stand in the store. */
-  #hour: { readonly start: number; readonly minutes: Point[] };
+  #hour: { readonly start: number; readonly minutes: HistoryPoint[] };
   #minute: number;
-  #sinceTick: Mark;
-  #sinceMinute: Mark;
+  #sinceTick: CounterSnapshot;
+  #sinceMinute: CounterSnapshot;
   #timer: NodeJS.Timeout | undefined;
-  #read: { readonly until: number; readonly points: Promise<readonly Point[]> } | undefined;
+  #dayCache: { readonly until: number; readonly points: Promise<readonly HistoryPoint[]> } | undefined;
 
   constructor(core: Core, log: Log) {
     this.#core = core;
     this.#log = log;
-    this.#sinceTick = new Mark(core.tally);
+    this.#sinceTick = new CounterSnapshot(core.counters);
     this.#sinceMinute = this.#sinceTick;
     this.#minute = Math.floor(now() / MINUTE_MS);
     this.#hour = { start: hourOf(now()), minutes: [] };
@@ -81,25 +81,25 @@ export class History {
   }
 
   /** The last hour, as far as this broker has lived. */
-  recent(): readonly Point[] {
+  recent(): readonly HistoryPoint[] {
     return this.#ticks;
   }
 
   /** The last day, of all brokers together. Changes once a minute, and is not read more often. */
-  minutes(): Promise<readonly Point[]> {
-    if (this.#read === undefined || this.#read.until <= now()) {
+  minutes(): Promise<readonly HistoryPoint[]> {
+    if (this.#dayCache === undefined || this.#dayCache.until <= now()) {
       const points = this.#readAll();
       points.catch(() => {
-        this.#read = undefined;
+        this.#dayCache = undefined;
       });
-      this.#read = { until: now() + MINUTE_MS / 2, points };
+      this.#dayCache = { until: now() + MINUTE_MS / 2, points };
     }
-    return this.#read.points;
+    return this.#dayCache.points;
   }
 
   /** Takes a point; at the end of a minute, resolves when that is stored. */
   async tick(at: number): Promise<void> {
-    const mark = new Mark(this.#core.tally);
+    const mark = new CounterSnapshot(this.#core.counters);
     this.#ticks.push(pointOf(this.#core, at, this.#sinceTick, mark));
     if (this.#ticks.length > TICKS) this.#ticks.shift();
     this.#sinceTick = mark;
@@ -109,36 +109,36 @@ export class History {
     this.#minute = minute;
     this.#sinceMinute = mark;
     try {
-      await this.#keep(point);
+      await this.#saveMinute(point);
     } catch (cause) {
       // Work comes before charts: a minute that cannot be written is missing from them.
       this.#log.info({ code: asLaboroError(cause).code }, "a minute is missing from the history");
     }
   }
 
-  async #keep(point: Point): Promise<void> {
+  async #saveMinute(point: HistoryPoint): Promise<void> {
     const start = hourOf(point.at - 1);
     const begun = start !== this.#hour.start;
     if (begun) this.#hour = { start, minutes: [] };
     this.#hour.minutes.push(point);
-    const rows = this.#hour.minutes.map((one) => [one.at, ...FIGURES.map((name) => rounded(one[name]))]);
-    await this.#core.keep(AREA, `${start}.${this.#core.state.epoch}`, JSON.stringify({ figures: FIGURES, rows }));
-    this.#read = undefined;
+    const rows = this.#hour.minutes.map((one) => [one.at, ...HISTORY_FIELDS.map((name) => rounded(one[name]))]);
+    await this.#core.keep(AREA, `${start}.${this.#core.state.epoch}`, JSON.stringify({ figures: HISTORY_FIELDS, rows }));
+    this.#dayCache = undefined;
     if (begun || this.#hour.minutes.length === 1) await this.#forgetOld(point.at);
   }
 
   async #forgetOld(at: number): Promise<void> {
-    for (const { key } of await this.#core.store.kept(AREA)) {
+    for (const { key } of await this.#core.store.keyValues(AREA)) {
       if (!(Number(key.split(".", 1)[0]) > at - KEPT_MS - HOUR_MS)) await this.#core.keep(AREA, key, null);
     }
   }
 
-  async #readAll(): Promise<readonly Point[]> {
-    const points = new Map<number, Point>();
-    for (const { value } of await this.#core.store.kept(AREA)) {
+  async #readAll(): Promise<readonly HistoryPoint[]> {
+    const points = new Map<number, HistoryPoint>();
+    for (const { value } of await this.#core.store.keyValues(AREA)) {
       for (const point of pointsIn(value)) {
         const other = points.get(point.at);
-        points.set(point.at, other === undefined ? point : together(other, point));
+        points.set(point.at, other === undefined ? point : mergePoints(other, point));
       }
     }
     const oldest = now() - KEPT_MS;
@@ -149,16 +149,16 @@ export class History {
 const hourOf = (at: number): number => Math.floor(at / HOUR_MS) * HOUR_MS;
 const rounded = (value: number): number => Math.round(value * 10) / 10;
 
-const countedBy = ({ ended, handedOut, answered, refused }: Tally) => ({ ...ended, handedOut, answered, refused });
+const countsOf = ({ ended, assigned: handedOut, requestsCompleted: answered, requestsFailed: refused }: BrokerCounters) => ({ ...ended, handedOut, answered, refused });
 
-function pointOf(core: Core, at: number, before: Mark, after: Mark): Point {
-  const waits = after.waits.since(before.waits);
-  const answers = after.answers.since(before.answers);
-  const { workers, slots } = workersIn(core);
-  const { tasks } = workIn(core);
-  const counts = COUNTED.map((name) => [name, after.counted[name] - before.counted[name]]);
+function pointOf(core: Core, at: number, before: CounterSnapshot, after: CounterSnapshot): HistoryPoint {
+  const waits = after.taskWaits.since(before.taskWaits);
+  const answers = after.requestDurations.since(before.requestDurations);
+  const { workers, slots } = countWorkers(core);
+  const { tasks } = countWork(core);
+  const counts = COUNTER_FIELDS.map((name) => [name, after.counted[name] - before.counted[name]]);
   return {
-    ...(Object.fromEntries(counts) as Record<(typeof COUNTED)[number], number>),
+    ...(Object.fromEntries(counts) as Record<(typeof COUNTER_FIELDS)[number], number>),
     at,
     waitP50: waits.quantile(0.5),
     waitP95: waits.quantile(0.95),
@@ -174,28 +174,28 @@ function pointOf(core: Core, at: number, before: Mark, after: Mark): Point {
 }
 
 /** What another version has written may have other figures; a text that is none of ours has no points. */
-function pointsIn(value: string): Point[] {
-  let kept: { readonly figures?: readonly string[]; readonly rows?: readonly (readonly number[])[] };
+function pointsIn(value: string): HistoryPoint[] {
+  let kept: { readonly fields?: readonly string[]; readonly rows?: readonly (readonly number[])[] };
   try {
     kept = JSON.parse(value) as typeof kept;
   } catch {
     return [];
   }
-  const { figures = [], rows = [] } = kept;
-  const places = FIGURES.map((name) => [name, figures.indexOf(name) + 1] as const);
+  const { fields: figures = [], rows = [] } = kept;
+  const places = HISTORY_FIELDS.map((name) => [name, figures.indexOf(name) + 1] as const);
   return rows.map((row) => ({
     ...(Object.fromEntries(places.map(([name, at]) => [name, at === 0 ? 0 : (row[at] ?? 0)])) as Record<
-      Figure,
+      HistoryField,
       number
     >),
     at: row[0] ?? 0,
   }));
 }
 
-function together(a: Point, b: Point): Point {
-  const both = FIGURES.map((name) => [
+function mergePoints(a: HistoryPoint, b: HistoryPoint): HistoryPoint {
+  const both = HISTORY_FIELDS.map((name) => [
     name,
-    ADDED_UP.includes(name) ? a[name] + b[name] : Math.max(a[name], b[name]),
-  ]) as [Figure, number][];
-  return { ...(Object.fromEntries(both) as Record<Figure, number>), at: a.at };
+    SUMMED_FIELDS.includes(name) ? a[name] + b[name] : Math.max(a[name], b[name]),
+  ]) as [HistoryField, number][];
+  return { ...(Object.fromEntries(both) as Record<HistoryField, number>), at: a.at };
 }

@@ -4,29 +4,29 @@ import { finishedCount } from "../../model/job.js";
 import type { Core } from "../core.js";
 
 /** `elsewhere`: tasks of jobs at workers of other brokers. */
-export function workIn(core: Core, elsewhere: ReadonlyMap<number, number> = new Map()) {
+export function countWork(core: Core, elsewhere: ReadonlyMap<number, number> = new Map()) {
   const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };
   for (const open of core.state.jobs.values()) {
     const { id, job } = open;
-    const out = open.out + (elsewhere.get(id) ?? 0);
-    jobs[stageOf({ held: open.held, blockedBy: open.blockedBy, out })]++;
+    const assigned = open.assigned + (elsewhere.get(id) ?? 0);
+    jobs[openJobState({ held: open.held, blockedBy: open.blockedBy, assigned })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
-    tasks.running += Math.min(out, left);
-    tasks.waiting += Math.max(0, left - out);
+    tasks.running += Math.min(assigned, left);
+    tasks.waiting += Math.max(0, left - assigned);
   }
   return { jobs, tasks };
 }
 
-export const stageOf = ({
+export const openJobState = ({
   held,
   blockedBy,
-  out,
+  assigned: out,
 }: Pick<JobState, "held" | "blockedBy" | "out">): "held" | "blocked" | "waiting" | "running" =>
   held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting";
 
-export function workersIn(core: Core) {
-  const workers = { connected: 0, away: 0, draining: 0 };
+export function countWorkers(core: Core) {
+  const workers = { connected: 0, disconnected: 0, draining: 0 };
   const slots = { total: 0, free: 0 };
   for (const { connected, draining, profile, free } of core.state.workers.values()) {
     workers[connected ? "connected" : "away"]++;
@@ -38,7 +38,7 @@ export function workersIn(core: Core) {
   return { workers, slots };
 }
 
-export function requestsIn(core: Core): { waiting: number; running: number } {
+export function countRequests(core: Core): { waiting: number; running: number } {
   let waiting = 0;
   for (const { forRequests, requests } of core.state.signatures.values()) if (forRequests) waiting += requests.size;
   return { waiting, running: core.state.requests.size - waiting };
@@ -51,9 +51,9 @@ export function requestsIn(core: Core): { waiting: number; running: number } {
 export function oldestWait(core: Core, now: number): number {
   let oldest = now;
   for (const open of core.state.jobs.values()) {
-    const stage = stageOf(open);
-    if (stage === "held" || stage === "blocked") core.tally.notBefore(open.id, now);
-    else if (open.ready > 0 || open.more) oldest = Math.min(oldest, core.tally.readySince(open.job));
+    const stage = openJobState(open);
+    if (stage === "held" || stage === "blocked") core.counters.setReadySince(open.id, now);
+    else if (open.ready > 0 || open.mayLease) oldest = Math.min(oldest, core.counters.readySince(open.job));
   }
   return Math.max(0, now - oldest);
 }

@@ -3,13 +3,13 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { OWN_DATA, ownData } from "../../base/files/local-data.js";
+import { LOCAL_DATA, localDataDir } from "../../base/files/local-data.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
 import { type Client, connect } from "../../client/client.js";
-import { type FoundBroker, findBroker } from "../../client/find-broker.js";
+import { type BrokerAccess, findBroker } from "../../client/find-broker.js";
 import { EXIT } from "./failures.js";
-import { remark } from "./print.js";
-import { listens } from "./probe.js";
+import { printNotice } from "./print.js";
+import { probeBroker } from "./probe.js";
 
 /** What `addBrokerOptions` leaves in a verb's options. */
 export interface BrokerChoice {
@@ -37,7 +37,7 @@ export function addBrokerOptions(command: Command): Command {
 
 /** Does the work with a connected client, which is closed whatever comes of it. */
 export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
-  const { client, close } = await reachOrHome(choice);
+  const { client, close } = await connectOrOpenLocal(choice);
   const interrupt = (): never => process.exit(EXIT.interrupted);
   process.once("SIGINT", interrupt);
   try {
@@ -48,39 +48,39 @@ export async function withBroker<T>(choice: BrokerChoice, work: (client: Client)
   }
 }
 
-interface Reached {
+interface BrokerConnection {
   readonly client: Client;
   close(): Promise<void>;
 }
 
 /** The broker; where there is none and a run has left its data in this directory, one is opened on that for the moment. */
-async function reachOrHome(choice: BrokerChoice): Promise<Reached> {
+async function connectOrOpenLocal(choice: BrokerChoice): Promise<BrokerConnection> {
   try {
-    const client = await reach(choice, CONNECT_MS);
+    const client = await connectToBroker(choice, CONNECT_MS);
     return { client, close: async () => client.close() };
   } catch (cause) {
-    const dir = homeInstead(choice, cause);
+    const dir = localDataFallback(choice, cause);
     if (dir === undefined) throw cause;
     if (process.stderr.isTTY)
-      remark(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
-    const { openHome } = await import("./local-broker.js");
+      printNotice(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
+    const { openLocalBroker: openHome } = await import("./local-broker.js");
     const home = await openHome(dir, 0);
     return { client: home.client, close: () => home.close(false) };
   }
 }
 
 /** The data that a run left in this directory, where no broker was named and none answers. */
-export function homeInstead(choice: BrokerChoice, cause: unknown): string | undefined {
-  if (isNamed(choice)) return undefined;
-  const dir = ownData(".");
+export function localDataFallback(choice: BrokerChoice, cause: unknown): string | undefined {
+  if (isBrokerConfigured(choice)) return undefined;
+  const dir = localDataDir(".");
   if (!existsSync(join(dir, "store.db"))) return undefined;
   return cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE" ? dir : undefined;
 }
 
-const shownData = (dir: string): string => (dir === resolve(OWN_DATA) ? OWN_DATA : dir);
+const shownData = (dir: string): string => (dir === resolve(LOCAL_DATA) ? LOCAL_DATA : dir);
 
 /** Whether a broker was named in so many words. */
-export const isNamed = ({ broker, data }: BrokerChoice): boolean =>
+export const isBrokerConfigured = ({ broker, data }: BrokerChoice): boolean =>
   [broker, data, process.env.LABORO_BROKER, process.env.LABORO_DATA].some((name) => name !== undefined && name !== "");
 
 /** As long as it takes, up to the deadline: for scripts that have just started a broker. */
@@ -88,43 +88,43 @@ export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): P
   const end = Date.now() + deadlineMs;
   for (;;) {
     try {
-      (await reach(choice, Math.max(1, end - Date.now()))).close();
+      (await connectToBroker(choice, Math.max(1, end - Date.now()))).close();
       return;
     } catch (cause) {
-      if (!mayCome(cause) || Date.now() + PAUSE_MS > end) throw cause;
+      if (!isTransient(cause) || Date.now() + PAUSE_MS > end) throw cause;
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
 }
 
 /** What a restart of the broker mends. */
-const mayCome = (cause: unknown): boolean =>
+const isTransient = (cause: unknown): boolean =>
   cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
 
 /** Asks again when the broker went away under the question, until nobody wants to know: for questions that change nothing. */
-export async function askPatiently<Name extends OperationName>(
+export async function askWithRetry<Name extends OperationName>(
   client: Client,
   operation: Name,
   input: OperationInput<Name>,
-  unwanted?: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<OperationOutput<Name>> {
   for (let told = false; ; told = true) {
     try {
       return await client.ask(operation, input);
     } catch (cause) {
-      if (!mayCome(cause) || unwanted?.aborted === true) throw cause;
-      if (!told) remark("the broker is gone; waiting for it to come back");
+      if (!isTransient(cause) || signal?.aborted === true) throw cause;
+      if (!told) printNotice("the broker is gone; waiting for it to come back");
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
 }
 
 /** Only what says where it is: a verb may have options of its own by the names of other members. */
-export const brokerOf = ({ broker, data }: BrokerChoice): FoundBroker => findBroker({ broker, data });
+export const resolveBroker = ({ broker, data }: BrokerChoice): BrokerAccess => findBroker({ broker, data });
 
 /** A client of the chosen broker. */
-export async function reach(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
-  const { urls, token, caFingerprint } = brokerOf(choice);
-  await listens(urls, Math.min(timeoutMs, PROBE_MS));
+export async function connectToBroker(choice: BrokerChoice, timeoutMs: number): Promise<Client> {
+  const { urls, token, caFingerprint } = resolveBroker(choice);
+  await probeBroker(urls, Math.min(timeoutMs, PROBE_MS));
   return connect({ broker: urls, token, caFingerprint, connectTimeoutMs: timeoutMs });
 }

@@ -4,12 +4,12 @@
  * that is killed may lose the last moment.
  */
 
-const PAUSE_MS = 20;
+const FLUSH_INTERVAL_MS = 20;
 
-export class Gathered {
+export class BufferedStdout {
   readonly #write: (text: string) => void;
-  #waiting = "";
-  #pause: NodeJS.Timeout | undefined;
+  #buffer = "";
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(write: (text: string) => void = (text) => void process.stdout.write(text)) {
     this.#write = write;
@@ -17,28 +17,28 @@ export class Gathered {
   }
 
   write(text: string): void {
-    this.#waiting += text;
-    if (this.#pause !== undefined) return;
+    this.#buffer += text;
+    if (this.#timer !== undefined) return;
     this.#flush();
-    this.#rest();
+    this.#scheduleFlush();
   }
 
-  line(text: string): void {
+  writeLine(text: string): void {
     this.write(`${text}\n`);
   }
 
-  #rest(): void {
-    this.#pause = setTimeout(() => {
-      this.#pause = undefined;
-      if (this.#waiting === "") return;
+  #scheduleFlush(): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#buffer === "") return;
       this.#flush();
-      this.#rest();
-    }, PAUSE_MS).unref();
+      this.#scheduleFlush();
+    }, FLUSH_INTERVAL_MS).unref();
   }
 
   #flush(): void {
-    const text = this.#waiting;
-    this.#waiting = "";
+    const text = this.#buffer;
+    this.#buffer = "";
     if (text !== "") this.#write(text);
   }
 }

@@ -4,34 +4,34 @@ import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { EXIT, reportFailure } from "./failures.js";
 import type { JobFilter } from "./job-states.js";
-import { say } from "./print.js";
+import { printLines } from "./print.js";
 import { selectJobs } from "./select-jobs.js";
-import { type JobSelector, namesOne } from "./selectors.js";
+import { type JobSelector, isSingleJob } from "./selectors.js";
 import type { JobView } from "./views.js";
 
-export interface Change {
+export interface JobChange {
   /** Which of many jobs can be meant at all: `all` means every job that this could change. */
   readonly states: NonNullable<JobFilter["state"]>;
   /** "to hold", for when there is none. */
-  readonly what: string;
+  readonly noneMessage: string;
   /** Makes the change, and says what was done: "job 3 is held". */
-  readonly make: (client: Client, job: JobView) => Promise<string>;
+  readonly apply: (client: Client, job: JobView) => Promise<string>;
 }
 
-export async function changeJobs(client: Client, selector: JobSelector, change: Change): Promise<void> {
-  const { states, what, make } = change;
-  if (namesOne(selector)) {
-    for (const job of await selectJobs(client, selector)) say(await make(client, job));
+export async function changeJobs(client: Client, selector: JobSelector, change: JobChange): Promise<void> {
+  const { states, noneMessage: what, apply: make } = change;
+  if (isSingleJob(selector)) {
+    for (const job of await selectJobs(client, selector)) printLines(await make(client, job));
     return;
   }
   const jobs = await selectJobs(client, selector, { state: states }).catch((cause: unknown) => {
     if (cause instanceof LaboroError && cause.code === "LABORO_NO_SUCH_JOB") return [];
     throw cause;
   });
-  if (jobs.length === 0) say(`there is no job ${what}`);
+  if (jobs.length === 0) printLines(`there is no job ${what}`);
   for (const job of jobs.reverse()) {
     try {
-      say(await make(client, job));
+      printLines(await make(client, job));
     } catch (cause) {
       // Without the broker the next would fail, too.
       if (reportFailure(cause, false) === EXIT.unreachable) throw cause;

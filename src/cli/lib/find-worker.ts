@@ -5,7 +5,7 @@ import type { Client } from "../../client/client.js";
 import { suggestion } from "./suggest.js";
 import type { WorkerView } from "./views.js";
 
-export async function workerNamed(client: Client, name: string): Promise<WorkerView> {
+export async function findWorker(client: Client, name: string): Promise<WorkerView> {
   const { workers } = await client.ask("workers", {});
   const found = workers.filter((worker) => worker.id === name);
   if (found.length === 0) found.push(...workers.filter((worker) => worker.name === name));

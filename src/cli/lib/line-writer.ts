@@ -13,8 +13,8 @@ const LONGEST = 64 * 1024;
 export class LineWriter {
   readonly #sink: Sink;
   readonly #tag: Buffer;
-  #held: Uint8Array[] = [];
-  #heldBytes = 0;
+  #pending: Uint8Array[] = [];
+  #pendingBytes = 0;
 
   /** `tag` stands before every line. */
   constructor(sink: Sink, tag = "") {
@@ -25,26 +25,26 @@ export class LineWriter {
   write(bytes: Uint8Array): void {
     const end = bytes.lastIndexOf(NEWLINE) + 1;
     if (end > 0) {
-      this.#held.push(bytes.subarray(0, end));
+      this.#pending.push(bytes.subarray(0, end));
       this.#flush();
     }
     if (end === bytes.length) return;
-    this.#held.push(bytes.subarray(end));
-    this.#heldBytes += bytes.length - end;
-    if (this.#heldBytes > LONGEST) this.#flush();
+    this.#pending.push(bytes.subarray(end));
+    this.#pendingBytes += bytes.length - end;
+    if (this.#pendingBytes > LONGEST) this.#flush();
   }
 
   /** The task writes no more. Where others follow, its last line is ended for it. */
   end(othersFollow: boolean): void {
-    if (this.#heldBytes === 0) return;
-    if (othersFollow) this.#held.push(Uint8Array.of(NEWLINE));
+    if (this.#pendingBytes === 0) return;
+    if (othersFollow) this.#pending.push(Uint8Array.of(NEWLINE));
     this.#flush();
   }
 
   #flush(): void {
-    const bytes = Buffer.concat(this.#held);
-    this.#held = [];
-    this.#heldBytes = 0;
+    const bytes = Buffer.concat(this.#pending);
+    this.#pending = [];
+    this.#pendingBytes = 0;
     this.#sink.write(this.#tag.length === 0 ? bytes : this.#tagged(bytes));
   }
 

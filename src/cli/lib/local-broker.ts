@@ -10,10 +10,10 @@ import { findBroker } from "../../client/find-broker.js";
 import { startBroker } from "../../server.js";
 import { startWorker, type Worker } from "../../worker/index.js";
 
-export interface Home {
+export interface LocalBroker {
   readonly client: Client;
   /** Absent where another process has the broker. */
-  readonly own?: { readonly broker: RunningBroker; readonly worker: Worker | undefined };
+  readonly started?: { readonly broker: RunningBroker; readonly worker: Worker | undefined };
   /** `finish`: let what others run here end by itself. */
   close(finish: boolean): Promise<void>;
 }
@@ -24,13 +24,13 @@ const PAUSE_MS = 100;
 const GRACE_MS = 2_000;
 
 /** Without slots there is no worker: for looking at what there was. */
-export async function openHome(dir: string, slots: number): Promise<Home> {
+export async function openLocalBroker(dir: string, slots: number): Promise<LocalBroker> {
   for (let left = TRIES; ; left--) {
     try {
-      return await ownHome(dir, slots);
+      return await startLocalBroker(dir, slots);
     } catch (cause) {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_DATA_IN_USE") throw cause;
-      const home = await joinHome(dir);
+      const home = await joinLocalBroker(dir);
       if (home !== undefined) return home;
       // Another run is just starting or ending here.
       if (left === 0) throw cause;
@@ -39,7 +39,7 @@ export async function openHome(dir: string, slots: number): Promise<Home> {
   }
 }
 
-async function ownHome(dir: string, slots: number): Promise<Home> {
+async function startLocalBroker(dir: string, slots: number): Promise<LocalBroker> {
   const broker = await startBroker({ dir, port: 0 });
   const { url, token } = broker;
   const worker =
@@ -47,7 +47,7 @@ async function ownHome(dir: string, slots: number): Promise<Home> {
   const client = await connect({ broker: url, token, name: "run" });
   return {
     client,
-    own: { broker, worker },
+    started: { broker, worker },
     close: async (finish) => {
       await worker?.stop({ finish, graceMs: GRACE_MS });
       client.close();
@@ -56,7 +56,7 @@ async function ownHome(dir: string, slots: number): Promise<Home> {
   };
 }
 
-async function joinHome(dir: string): Promise<Home | undefined> {
+async function joinLocalBroker(dir: string): Promise<LocalBroker | undefined> {
   try {
     // What the environment says of a broker is about another one.
     const { urls, token } = findBroker({ data: dir, env: {} });

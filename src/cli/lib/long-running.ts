@@ -2,7 +2,7 @@
 import { pino } from "pino";
 import type { Log } from "../../base/log.js";
 
-export { wholeNumber } from "./option-parsers.js";
+export { parseWholeNumber as wholeNumber } from "./option-parsers.js";
 
 /** One JSON line a message, on standard error. */
 /** For a person who looks, lines; for whoever keeps them, JSON. */
@@ -17,7 +17,7 @@ export function collect(text: string, before: readonly string[]): readonly strin
 }
 
 /** Call `stop` on the first SIGINT or SIGTERM; a second one ends the process at once. */
-export function onSignals(stop: (signal: NodeJS.Signals) => void): void {
+export function onStopSignal(stop: (signal: NodeJS.Signals) => void): void {
   let stopping = false;
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {

@@ -1,18 +1,18 @@
 /** What a verb says: lines for people, or one JSON document for programs. */
 
 /** Lines on standard output. */
-export function say(...lines: readonly string[]): void {
+export function printLines(...lines: readonly string[]): void {
   if (lines.length > 0) process.stdout.write(`${lines.join("\n")}\n`);
 }
 
 /** Remarks that are no part of the answer, on standard error. */
-export function remark(...lines: readonly string[]): void {
+export function printNotice(...lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`laboro: ${line}\n`);
 }
 
 /** Bytes that are text become text, others base64: JSON knows no bytes. */
-export function sayJson(value: unknown): void {
-  say(JSON.stringify(value, asJson, 2));
+export function printJson(value: unknown): void {
+  printLines(JSON.stringify(value, asJson, 2));
 }
 
 /** Looks at the item itself: what it is given for a Buffer has been through the Buffer's own toJSON. */

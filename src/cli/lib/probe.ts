@@ -12,16 +12,16 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** Resolves when one of the addresses takes a connection; rejects when none does. */
-export async function listens(urls: readonly string[], timeoutMs: number): Promise<void> {
+export async function probeBroker(urls: readonly string[], timeoutMs: number): Promise<void> {
   try {
-    await Promise.any(urls.map((url) => listensAt(url, timeoutMs)));
+    await Promise.any(urls.map((url) => probeUrl(url, timeoutMs)));
   } catch (cause) {
     const [first] = cause instanceof AggregateError ? (cause.errors as unknown[]) : [];
     throw first ?? cause;
   }
 }
 
-function listensAt(url: string, timeoutMs: number): Promise<void> {
+function probeUrl(url: string, timeoutMs: number): Promise<void> {
   const { hostname, port, protocol, origin } = new URL(url);
   // An address of version 6 stands in brackets in a URL, and nowhere else.
   const host = hostname.replace(/^\[|\]$/g, "");

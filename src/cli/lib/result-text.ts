@@ -1,26 +1,26 @@
 /** How a task went, in a few words. */
 
-import { counted, shownCount, shownDuration } from "../../base/format.js";
+import { pluralize, formatCount, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
-import { oneLine } from "./terminal/text.js";
+import { escapeControls } from "./terminal/text.js";
 import type { JobView, TaskView } from "./views.js";
 
 /** "exit code 2", "SIGKILL", "over its time limit": what ended it. */
-export function outcomeOf(result: TaskView): string {
+export function outcomeText(result: TaskView): string {
   const { state, code, signal, timedOut, error } = result;
   const parts: string[] = [];
   if (timedOut === true) parts.push("over its time limit");
-  if (error !== undefined) parts.push(oneLine(error));
+  if (error !== undefined) parts.push(escapeControls(error));
   else if (signal !== undefined) parts.push(signal);
   else if (code !== undefined && !(code === 0 && state === "succeeded")) parts.push(`exit code ${code}`);
   return parts.join(", ") || state;
 }
 
 /** "3.12 failed: exit code 2, after 4.1s on node17" */
-export function resultLine(job: number, result: TaskView): string {
+export function taskResultLine(job: number, result: TaskView): string {
   const { index, state, attempt, started, ended, worker } = result;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
-  return `${job}.${index} ${state}: ${outcomeOf(result)}, after ${shownDuration(ended - started)} on ${oneLine(worker)}${tries}`;
+  return `${job}.${index} ${state}: ${outcomeText(result)}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
 }
 
 /** A line each for the first tasks of a job that failed, and how many more there are. */
@@ -28,22 +28,22 @@ export async function failureLines(client: Client, job: JobView, most: number): 
   const { failed } = job.counters;
   if (failed === 0) return [];
   const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit: most });
-  const lines = page.tasks.map((result) => resultLine(job.id, result));
+  const lines = page.tasks.map((result) => taskResultLine(job.id, result));
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${shownMore(more)} failed`] : lines;
 }
 
-const shownMore = (count: number): string => counted(count, "more task", "more tasks");
+const shownMore = (count: number): string => pluralize(count, "more task", "more tasks");
 
 /** "job 3 succeeded: 100 tasks in 4m10s" */
-export function endLine(job: JobView): string {
-  const reason = job.reason === undefined ? "" : ` (${oneLine(job.reason)})`;
-  const took = job.ended === undefined ? "" : `, in ${shownDuration(job.ended - job.created)}`;
-  return `job ${job.id} ${job.state}: ${progressText(job)}${took}${reason}`;
+export function jobResultLine(job: JobView): string {
+  const reason = job.reason === undefined ? "" : ` (${escapeControls(job.reason)})`;
+  const took = job.ended === undefined ? "" : `, in ${shortDuration(job.ended - job.created)}`;
+  return `job ${job.id} ${job.state}: ${countersText(job)}${took}${reason}`;
 }
 
 /** "11 succeeded, 1 failed, 4 running, 84 waiting": what there is any of. */
-export function progressText({ counters }: JobView): string {
+export function countersText({ counters }: JobView): string {
   const parts = Object.entries(counters).filter(([, count]) => count > 0);
-  return parts.map(([state, count]) => `${shownCount(count)} ${state}`).join(", ");
+  return parts.map(([state, count]) => `${formatCount(count)} ${state}`).join(", ");
 }

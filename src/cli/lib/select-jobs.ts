@@ -4,7 +4,7 @@ import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import type { Range } from "../../model/ranges.js";
 import type { JobFilter } from "./job-states.js";
-import { type JobSelector, namesOne, shownRanges } from "./selectors.js";
+import { type JobSelector, isSingleJob, formatRanges } from "./selectors.js";
 import type { JobView } from "./views.js";
 
 const PAGE = 1_000;
@@ -15,15 +15,15 @@ export async function selectJobs(client: Client, selector: JobSelector, filter: 
   if (selector.kind === "all") return listJobs(client, filter);
   const found: JobView[] = [];
   for (const range of [...selector.ids].reverse()) {
-    if (range.first === range.last) found.push(await jobNumbered(client, range.first));
+    if (range.first === range.last) found.push(await getJob(client, range.first));
     else found.push(...(await listJobs(client, filter, range)));
   }
   if (found.length > 0) return found;
-  throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no such job among ${shownRanges(selector.ids)}`);
+  throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no such job among ${formatRanges(selector.ids)}`);
 }
 
 export async function selectJob(client: Client, selector: JobSelector): Promise<JobView> {
-  const [only] = namesOne(selector) ? await selectJobs(client, selector) : [];
+  const [only] = isSingleJob(selector) ? await selectJobs(client, selector) : [];
   if (only !== undefined) return only;
   throw new LaboroError("LABORO_BAD_INPUT", "this needs one job, as 3 or last");
 }
@@ -40,7 +40,7 @@ export async function listJobs(client: Client, filter: JobFilter = {}, range?: R
   }
 }
 
-export const jobNumbered = (client: Client, job: number): Promise<JobView> => client.ask("job", { job });
+export const getJob = (client: Client, job: number): Promise<JobView> => client.ask("job", { job });
 
 async function lastJob(client: Client): Promise<JobView> {
   const [last] = (await client.ask("jobs", { limit: 1 })).jobs;

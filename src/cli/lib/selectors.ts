@@ -28,14 +28,14 @@ export function parseSelector(text: string): Selector {
   const dot = text.indexOf(".");
   const jobs = parseJobs(dot < 0 ? text : text.slice(0, dot), text);
   if (dot < 0) return { jobs };
-  if (!namesOne(jobs)) throw bad(text, "tasks of one job, as 3.1-10 or last.3");
+  if (!isSingleJob(jobs)) throw badInput(text, "tasks of one job, as 3.1-10 or last.3");
   return { jobs, tasks: parseNumbers(text.slice(dot + 1), text) };
 }
 
 /** For verbs that act on whole jobs. */
 export function parseJobSelector(text: string): JobSelector {
   const { jobs, tasks } = parseSelector(text);
-  if (tasks !== undefined) throw bad(text, "a job without tasks");
+  if (tasks !== undefined) throw badInput(text, "a job without tasks");
   return jobs;
 }
 
@@ -43,26 +43,26 @@ export function parseJobSelector(text: string): JobSelector {
 export function parseTaskSelector(text: string): { readonly job: JobSelector; readonly index: number } {
   const { jobs, tasks = [{ first: 0, last: 0 }] } = parseSelector(text);
   const [only, ...more] = tasks;
-  if (!namesOne(jobs) || only === undefined || more.length > 0 || only.first !== only.last)
-    throw bad(text, "one task, as 3.12");
+  if (!isSingleJob(jobs) || only === undefined || more.length > 0 || only.first !== only.last)
+    throw badInput(text, "one task, as 3.12");
   return { job: jobs, index: only.first };
 }
 
-export function namesOne(jobs: JobSelector): boolean {
+export function isSingleJob(jobs: JobSelector): boolean {
   if (jobs.kind !== "some") return jobs.kind === "last";
   const [only, ...more] = jobs.ids;
   return more.length === 0 && only !== undefined && only.first === only.last;
 }
 
 /** The selector in its own words, for messages. */
-export function shownRanges(ranges: Ranges): string {
+export function formatRanges(ranges: Ranges): string {
   return ranges.map(({ first, last }) => (first === last ? String(first) : `${first}-${last}`)).join(",");
 }
 
 function parseJobs(text: string, whole: string): JobSelector {
   if (text === "last" || text === "all") return { kind: text };
   const ids = parseNumbers(text, whole);
-  if (ids.some(({ first }) => first < 1)) throw bad(whole, "job numbers from 1");
+  if (ids.some(({ first }) => first < 1)) throw badInput(whole, "job numbers from 1");
   return { kind: "some", ids };
 }
 
@@ -71,16 +71,16 @@ function parseNumbers(text: string, whole: string): Ranges {
     text.split(",").map((part) => {
       const [, from, to = from] = PART.exec(part.trim()) ?? [];
       if (from === undefined || to === undefined) {
-        throw bad(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
+        throw badInput(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
       }
       const first = Number(from.replaceAll("_", ""));
       const last = Number(to.replaceAll("_", ""));
-      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw bad(whole, "smaller numbers");
-      if (last < first) throw bad(whole, `the smaller number first, ${last}-${first}`);
+      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badInput(whole, "smaller numbers");
+      if (last < first) throw badInput(whole, `the smaller number first, ${last}-${first}`);
       return { first, last };
     }),
   );
 }
 
-const bad = (got: string, expected: string): LaboroError =>
+const badInput = (got: string, expected: string): LaboroError =>
   new LaboroError("LABORO_BAD_INPUT", `selector ${JSON.stringify(got)}: expected ${expected}`);

@@ -11,18 +11,18 @@ import { errnoOf, LaboroError } from "../../base/errors.js";
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 
 /** undefined where the store is in the data directory. Throws LABORO_BAD_INPUT, without the password. */
-export function storeAddress(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
+export function resolveStoreUrl(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
   if (given !== undefined) {
     if (passwordIn(given)) {
-      throw bad(
+      throw badInput(
         "--store",
         "has a password in an argument, where everyone can see it: use @FILE, LABORO_STORE, PGPASSWORD or ~/.pgpass",
       );
     }
-    return complete(read(given, "--store"), "--store", env);
+    return addPassword(read(given, "--store"), "--store", env);
   }
   const { LABORO_STORE: named } = env;
-  return named === undefined || named === "" ? undefined : complete(read(named, "LABORO_STORE"), "LABORO_STORE", env);
+  return named === undefined || named === "" ? undefined : addPassword(read(named, "LABORO_STORE"), "LABORO_STORE", env);
 }
 
 function read(text: string, source: string): string {
@@ -31,17 +31,17 @@ function read(text: string, source: string): string {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw bad(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
+    throw badInput(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
   }
 }
 
-function complete(url: string, source: string, env: NodeJS.ProcessEnv): string {
-  if (!/^postgres(ql)?:\/\//.test(url)) throw bad(source, `is no address of a database, expected ${FORM}`);
+function addPassword(url: string, source: string, env: NodeJS.ProcessEnv): string {
+  if (!/^postgres(ql)?:\/\//.test(url)) throw badInput(source, `is no address of a database, expected ${FORM}`);
   // Several hosts in one address are no URL to Node; then the password has to stand in it, or in PGPASSWORD.
   if (!URL.canParse(url)) return url;
   const parsed = new URL(url);
   if (parsed.password !== "") return url;
-  const password = env.PGPASSWORD ?? fromPassfile(parsed, env);
+  const password = env.PGPASSWORD ?? passwordFromPgpass(parsed, env);
   if (password !== undefined) parsed.password = encodeURIComponent(password);
   return parsed.href;
 }
@@ -49,7 +49,7 @@ function complete(url: string, source: string, env: NodeJS.ProcessEnv): string {
 const passwordIn = (text: string): boolean => /^[a-z]+:\/\/[^@/]*:[^@/]+@/i.test(text);
 
 /** The first line of ~/.pgpass that fits: host, port, database, user and password, with colons between them and `*` for anything. */
-function fromPassfile({ hostname, port, pathname, username }: URL, env: NodeJS.ProcessEnv): string | undefined {
+function passwordFromPgpass({ hostname, port, pathname, username }: URL, env: NodeJS.ProcessEnv): string | undefined {
   const file = env.PGPASSFILE ?? join(homedir(), ".pgpass");
   let text: string;
   try {
@@ -69,4 +69,4 @@ function fromPassfile({ hostname, port, pathname, username }: URL, env: NodeJS.P
   return undefined;
 }
 
-const bad = (source: string, text: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`);
+const badInput = (source: string, text: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`);

@@ -9,6 +9,6 @@ const BUDGET = 8 * 66 * 1024;
 /** The V8 of Node 20 and 21. Later ones compile in smaller steps, and complain of a flag that they do not know. */
 const V8 = /^11\./;
 
-export function compileLate(): void {
+export function delayOptimization(): void {
   if (V8.test(process.versions.v8)) setFlagsFromString(`--interrupt-budget=${BUDGET}`);
 }

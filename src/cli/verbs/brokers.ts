@@ -3,9 +3,9 @@ import { Command } from "commander";
 import type { OperationOutput } from "../../broker/operations/index.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration } from "../lib/duration.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { colourOf, terminalOf } from "../lib/terminal/terminal.js";
+import { stateColour, detectTerminal } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -30,35 +30,35 @@ export function brokers(): Command {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "BROKER", least: 32, endMatters: true },
+  { title: "BROKER", minWidth: 32, keepEnd: true },
   { title: "STATE" },
   { title: "WORKERS", align: "right" },
   { title: "SLOTS", align: "right" },
-  { title: "LAG", align: "right", drop: 2 },
-  { title: "COMMIT", align: "right", drop: 3 },
-  { title: "UP", align: "right", drop: 5 },
-  { title: "SERVICES", least: 8, drop: 4 },
-  { title: "DOORS", least: 8, drop: 1 },
+  { title: "LAG", align: "right", dropPriority: 2 },
+  { title: "COMMIT", align: "right", dropPriority: 3 },
+  { title: "UP", align: "right", dropPriority: 5 },
+  { title: "SERVICES", minWidth: 8, dropPriority: 4 },
+  { title: "DOORS", minWidth: 8, dropPriority: 1 },
 ];
 
 async function run(options: Options): Promise<void> {
   const { stepBack } = options;
   if (stepBack !== undefined) {
     const { broker } = await withBroker(options, (client) => client.ask("stepBack", { broker: stepBack }));
-    say(`${broker} steps back`);
+    printLines(`${broker} steps back`);
     return;
   }
   const answer = await withBroker(options, (client) => client.ask("brokers", {}));
-  if (options.json === true) sayJson(answer);
-  else say(...table(COLUMNS, answer.brokers.map(rowOf), terminalOf()));
+  if (options.json === true) printJson(answer);
+  else printLines(...table(COLUMNS, answer.brokers.map(rowOf), detectTerminal()));
 }
 
 function rowOf(broker: BrokerView) {
-  const { name, here, fallback, state, workers, slots, lagMs, commitMs, started, services, doors } = broker;
+  const { name, self: here, fallback, state, workers, slots, heartbeatAgeMs: lagMs, commitMs, started, services, listeners: doors } = broker;
   const shown = fallback && state !== "standby" ? `${state} (fallback)` : state;
   return [
     here ? `${name} *` : name,
-    { text: shown, colour: colourOf(state === "open" ? "ready" : state) },
+    { text: shown, colour: stateColour(state === "open" ? "ready" : state) },
     String(workers),
     `${slots.total - slots.free}/${slots.total}`,
     `${(lagMs / 1000).toFixed(1)}s`,

@@ -1,6 +1,6 @@
 /** `laboro cancel`: stop what runs, start nothing more. */
 import { Command } from "commander";
-import { counted } from "../../base/format.js";
+import { pluralize } from "../../base/format.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
@@ -30,8 +30,8 @@ async function run(text: string, options: Options): Promise<void> {
   await withBroker(options, (client) =>
     changeJobs(client, jobs, {
       states: OPEN_STATES,
-      what: "to cancel: none is open",
-      make: async (_, { id }) => {
+      noneMessage: "to cancel: none is open",
+      apply: async (_, { id }) => {
         await client.ask("cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
         return whatOf(id, tasks);
       },
@@ -42,5 +42,5 @@ async function run(text: string, options: Options): Promise<void> {
 function whatOf(id: number, tasks: Ranges | undefined): string {
   if (tasks === undefined) return `job ${id} is cancelled`;
   const count = countOf(tasks);
-  return `${counted(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, unless ended before`;
+  return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "is" : "are"} cancelled, unless ended before`;
 }

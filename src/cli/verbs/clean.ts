@@ -1,14 +1,14 @@
 /** `laboro clean`: forget jobs that have ended. */
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { counted } from "../../base/format.js";
+import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
 import { parseDuration } from "../lib/duration.js";
-import { ENDED_STATES, stateList } from "../lib/job-states.js";
-import { wholeNumber } from "../lib/option-parsers.js";
-import { say } from "../lib/print.js";
+import { ENDED_STATES, stateParser } from "../lib/job-states.js";
+import { parseWholeNumber } from "../lib/option-parsers.js";
+import { printLines } from "../lib/print.js";
 import { parseJobSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
@@ -25,8 +25,8 @@ export function clean(): Command {
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
     .option("--older-than <duration>", "only what ended longer ago than this: 7d, 12h", parseDuration)
-    .option("--keep <n>", "but not the newest so many", wholeNumber)
-    .option("--state <states>", "only those that ended so: succeeded, failed, cancelled", stateList(ENDED_STATES))
+    .option("--keep <n>", "but not the newest so many", parseWholeNumber)
+    .option("--state <states>", "only those that ended so: succeeded, failed, cancelled", stateParser(ENDED_STATES))
     .addHelpText(
       "after",
       "\nExamples:\n  laboro clean --older-than 7d --keep 100\n  laboro clean --state succeeded\n  laboro clean 1-4,7",
@@ -46,8 +46,8 @@ async function run(text: string | undefined, options: Options): Promise<void> {
     if (selector !== undefined) {
       await changeJobs(client, selector, {
         states: ENDED_STATES,
-        what: "to clean: none of them has ended",
-        make: async (_, { id }) => {
+        noneMessage: "to clean: none of them has ended",
+        apply: async (_, { id }) => {
           await client.ask("remove", { job: id });
           return `job ${id} is forgotten`;
         },
@@ -60,10 +60,10 @@ async function run(text: string | undefined, options: Options): Promise<void> {
       ...(states === undefined ? {} : { states }),
     };
     const { removed } = await client.ask("clean", input);
-    say(
+    printLines(
       removed === 0
         ? "there is no job to clean"
-        : `${counted(removed, "job")} ${removed === 1 ? "is" : "are"} forgotten`,
+        : `${pluralize(removed, "job")} ${removed === 1 ? "is" : "are"} forgotten`,
     );
   });
 }

@@ -1,11 +1,11 @@
 /** `laboro completion`: a script for the shell, made from what the verbs themselves say they take. */
 import { Argument, Command, Option } from "commander";
 import type { Client } from "../../client/client.js";
-import { addBrokerOptions, type BrokerChoice, reach } from "../lib/broker-connection.js";
-import { say } from "../lib/print.js";
+import { addBrokerOptions, type BrokerChoice, connectToBroker } from "../lib/broker-connection.js";
+import { printLines } from "../lib/print.js";
 import { makeProgram } from "../lib/program.js";
 import { bashScript } from "./completion/bash.js";
-import { type Candidates, describeVerbs } from "./completion/describe-verbs.js";
+import { type CandidateKind, describeVerbs } from "./completion/describe-verbs.js";
 import { fishScript } from "./completion/fish.js";
 import { zshScript } from "./completion/zsh.js";
 
@@ -13,11 +13,11 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const;
 type Shell = keyof typeof SCRIPTS;
 
 /** Nobody waits for a completion. */
-const PATIENCE_MS = 500;
+const TIMEOUT_MS = 500;
 const MOST = 100;
 
 interface Options extends BrokerChoice {
-  readonly list?: Candidates;
+  readonly list?: CandidateKind;
 }
 
 export function completion(): Command {
@@ -41,17 +41,17 @@ Examples:
 
 async function run(shell: Shell | undefined, options: Options, command: Command): Promise<void> {
   if (options.list !== undefined) {
-    say(...(await listed(options.list, options)));
+    printLines(...(await listCandidates(options.list, options)));
     return;
   }
   if (shell === undefined) command.error("error: missing required argument 'shell': bash, zsh or fish");
-  say(SCRIPTS[shell ?? "bash"](describeVerbs(await makeProgram("all"))));
+  printLines(SCRIPTS[shell ?? "bash"](describeVerbs(await makeProgram("all"))));
 }
 
 /** Whatever goes wrong, somebody is in the middle of typing: there are just no candidates. */
-async function listed(what: Candidates, options: BrokerChoice): Promise<readonly string[]> {
+async function listCandidates(what: CandidateKind, options: BrokerChoice): Promise<readonly string[]> {
   try {
-    const client = await reach(options, PATIENCE_MS);
+    const client = await connectToBroker(options, TIMEOUT_MS);
     try {
       return await Promise.race([candidates(client, what), tooLate()]);
     } finally {
@@ -63,10 +63,10 @@ async function listed(what: Candidates, options: BrokerChoice): Promise<readonly
 }
 
 const tooLate = (): Promise<readonly string[]> =>
-  new Promise((resolve) => setTimeout(() => resolve([]), PATIENCE_MS).unref());
+  new Promise((resolve) => setTimeout(() => resolve([]), TIMEOUT_MS).unref());
 
 /** `VALUE<tab>what it is`, as fish shows it; the other shells take what is before the tab. */
-async function candidates(client: Client, what: Candidates): Promise<readonly string[]> {
+async function candidates(client: Client, what: CandidateKind): Promise<readonly string[]> {
   switch (what) {
     case "jobs": {
       const { jobs } = await client.ask("jobs", { limit: MOST });

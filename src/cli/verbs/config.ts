@@ -15,9 +15,9 @@ import {
 } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { collect, wholeNumber } from "../lib/long-running.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { terminalOf } from "../lib/terminal/terminal.js";
+import { detectTerminal } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly at?: number;
@@ -60,9 +60,9 @@ Examples:
 async function run(action: string, words: readonly string[], options: Options): Promise<void> {
   const { at, file, unset } = options;
   const changes = words.length > 0 || unset.length > 0 || file !== undefined;
-  if (action !== "set" && changes) throw bad(`${action} changes nothing: laboro config set does`);
-  if (action !== "show" && at !== undefined) throw bad("--at goes with show");
-  if (action === "set" && !changes) throw bad("nothing to set: give NAME=VALUE, --unset NAME or --file FILE");
+  if (action !== "set" && changes) throw badInput(`${action} changes nothing: laboro config set does`);
+  if (action !== "show" && at !== undefined) throw badInput("--at goes with show");
+  if (action === "set" && !changes) throw badInput("nothing to set: give NAME=VALUE, --unset NAME or --file FILE");
   await withBroker(options, async (client) => {
     if (action === "set") await set(client, words, options);
     else if (action === "history") await history(client, options);
@@ -73,7 +73,7 @@ async function run(action: string, words: readonly string[], options: Options): 
 async function show(client: Client, { at, format, json }: Options): Promise<void> {
   const found = await client.ask("config", at === undefined ? {} : { version: at });
   if (json === true) {
-    sayJson(found);
+    printJson(found);
     return;
   }
   process.stdout.write(await writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version));
@@ -83,21 +83,21 @@ async function set(client: Client, words: readonly string[], options: Options): 
   const { file, unset, json } = options;
   const before = await client.ask("config", {});
   let settings = file === undefined ? before.settings : await fileSettings(file, options.format);
-  for (const name of unset) settings = without(settings, pathOf(name), name);
+  for (const name of unset) settings = withoutValue(settings, pathOf(name), name);
   for (const word of words) {
     const [, name = "", value = ""] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
-    if (name === "") throw bad(`expected NAME=VALUE, got ${word}`);
+    if (name === "") throw badInput(`expected NAME=VALUE, got ${word}`);
     settings = withValue(settings, pathOf(name), valueOfText(value));
   }
   // What somebody else has set meanwhile is not undone.
-  const after = await client.ask("configSet", { settings, expected: before.version });
-  if (json === true) sayJson(after);
-  else say(`config version ${after.version}`);
+  const after = await client.ask("configSet", { settings, expectedVersion: before.version });
+  if (json === true) printJson(after);
+  else printLines(`config version ${after.version}`);
 }
 
 async function fileSettings(file: string, format: string | undefined): Promise<Config> {
   const type: ConfigType | undefined = configTypeOf(format ?? extname(file).slice(1));
-  if (type === undefined) throw bad(`--format: what ${file} is in cannot be told from its name`);
+  if (type === undefined) throw badInput(`--format: what ${file} is in cannot be told from its name`);
   return parseConfig(type, textOf(file));
 }
 
@@ -111,7 +111,7 @@ function textOf(file: string): string {
 
 const pathOf = (name: string): string[] => {
   const path = name.split(".");
-  if (path.includes("")) throw bad(`no name: ${name}`);
+  if (path.includes("")) throw badInput(`no name: ${name}`);
   return path;
 };
 
@@ -129,28 +129,28 @@ function withValue(settings: Config, [first = "", ...rest]: readonly string[], v
   return Object.fromEntries([...Object.entries(settings).filter(([name]) => name !== first), [first, next]]);
 }
 
-function without(settings: Config, [first = "", ...rest]: readonly string[], whole: string): Config {
+function withoutValue(settings: Config, [first = "", ...rest]: readonly string[], whole: string): Config {
   const inner = Object.hasOwn(settings, first) ? settings[first] : undefined;
-  if (inner === undefined) throw bad(`--unset: ${whole} is not set`);
+  if (inner === undefined) throw badInput(`--unset: ${whole} is not set`);
   const others = Object.entries(settings).filter(([name]) => name !== first);
   if (rest.length === 0) return Object.fromEntries(others);
-  return Object.fromEntries([...others, [first, without(isConfig(inner) ? inner : {}, rest, whole)]]);
+  return Object.fromEntries([...others, [first, withoutValue(isConfig(inner) ? inner : {}, rest, whole)]]);
 }
 
 const COLUMNS: readonly Column[] = [
   { title: "VERSION", align: "right" },
   { title: "CHANGED" },
-  { title: "DIFFERS IN", least: 10 },
+  { title: "DIFFERS IN", minWidth: 10 },
 ];
 
 async function history(client: Client, { json }: Options): Promise<void> {
   const { versions } = await client.ask("configHistory", {});
   if (json === true) {
-    sayJson({ versions });
+    printJson({ versions });
     return;
   }
   if (versions.length === 0) {
-    say("nothing was ever set; laboro config set NAME=VALUE does");
+    printLines("nothing was ever set; laboro config set NAME=VALUE does");
     return;
   }
   const rows = versions.map(({ version, changed, settings }, i) => [
@@ -158,7 +158,7 @@ async function history(client: Client, { json }: Options): Promise<void> {
     ago(changed),
     differences(versions[i + 1]?.settings ?? {}, settings).join(", "),
   ]);
-  say(...table(COLUMNS, rows, terminalOf()));
+  printLines(...table(COLUMNS, rows, detectTerminal()));
 }
 
 /** Names at the top that were added, taken away or changed. */
@@ -167,4 +167,4 @@ function differences(before: Config, after: Config): string[] {
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
 
-const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);
+const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -4,9 +4,9 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { Command } from "commander";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { DECODERS, type Decoded, type Decoder } from "../../protocols/decoders.js";
+import { DECODERS, type DecodedMessage, type Decoder } from "../../protocols/decoders.js";
 import { EXIT } from "../lib/failures.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";
 
 interface Options {
@@ -15,12 +15,12 @@ interface Options {
 }
 
 /** Bytes of one direction: part of a stream, or a message in its frames. */
-interface Piece {
+interface CapturedFrames {
   readonly direction: string;
   readonly frames: readonly Uint8Array[];
 }
 
-interface Named extends Decoded {
+interface DirectedMessage extends DecodedMessage {
   readonly direction: string;
 }
 
@@ -50,13 +50,13 @@ async function run(
 ): Promise<void> {
   const decoder = await decoderOf(protocol);
   const input = file === undefined || file === "-" ? process.stdin : createReadStream(file);
-  const all: Named[] = [];
+  const all: DirectedMessage[] = [];
   let unread = 0;
-  const tell = (direction: string, messages: readonly Decoded[]): void => {
+  const tell = (direction: string, messages: readonly DecodedMessage[]): void => {
     for (const message of messages) {
       if (message.name === "?") unread++;
       if (json) all.push({ direction, ...message });
-      else say(lineOf(direction, message));
+      else printLines(lineOf(direction, message));
     }
   };
   try {
@@ -70,7 +70,7 @@ async function run(
     throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${why}`, { cause });
   }
   tell("", decoder.end());
-  if (json) sayJson(all);
+  if (json) printJson(all);
   if (unread > 0) process.exitCode = EXIT.failed;
 }
 
@@ -83,23 +83,23 @@ async function decoderOf(protocol: string): Promise<Decoder> {
   throw new LaboroError("LABORO_BAD_INPUT", `there is no protocol ${protocol}${why}`);
 }
 
-async function* chunksOf(input: Readable): AsyncIterable<Piece> {
+async function* chunksOf(input: Readable): AsyncIterable<CapturedFrames> {
   for await (const chunk of input) yield { direction: "", frames: [chunk as Buffer] };
 }
 
-async function* linesOf(input: Readable): AsyncIterable<Piece> {
+async function* linesOf(input: Readable): AsyncIterable<CapturedFrames> {
   let number = 0;
   for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
     number++;
     const text = line.trim();
     if (text === "" || text.startsWith("#")) continue;
-    const piece = text.startsWith("{") ? fromJson(text, number) : fromWords(text, number);
+    const piece = text.startsWith("{") ? parseJsonLine(text, number) : parseHexLine(text, number);
     if (piece !== undefined) yield piece;
   }
 }
 
 /** Undefined for a line that has no bytes: that somebody connected, or a second copy of what was heard. */
-function fromJson(text: string, number: number): Piece | undefined {
+function parseJsonLine(text: string, number: number): CapturedFrames | undefined {
   const given = parsed(text, number);
   const { dir, who, ev, hex, text: plain, frames } = given;
   if (ev !== undefined && ev !== "data") return undefined;
@@ -117,7 +117,7 @@ function parsed(text: string, number: number): Readonly<Record<string, unknown> 
   }
 }
 
-function fromWords(text: string, number: number): Piece {
+function parseHexLine(text: string, number: number): CapturedFrames {
   const [first = "", ...rest] = text.split(/\s+/);
   const directed = !isHex(first) && first !== "-";
   const words = directed ? rest : [first, ...rest];
@@ -137,10 +137,10 @@ const notHex = (number: number, word: string): LaboroError => {
   return new LaboroError("LABORO_BAD_INPUT", `line ${number}: ${shown} is not hex, of which each byte has two digits`);
 };
 
-function lineOf(direction: string, { name, fields, note }: Decoded): string {
-  const shown = Object.entries(fields).map(([key, value]) => `${key}=${plainly(value)}`);
+function lineOf(direction: string, { name, fields, note }: DecodedMessage): string {
+  const shown = Object.entries(fields).map(([key, value]) => `${key}=${formatValue(value)}`);
   return [direction, name, ...shown, note === undefined ? "" : `(${note})`].filter((word) => word !== "").join(" ");
 }
 
-const plainly = (value: unknown): string =>
+const formatValue = (value: unknown): string =>
   typeof value === "string" && /^[\w./:>-]+$/.test(value) ? value : JSON.stringify(value);

@@ -3,10 +3,10 @@ import { Command } from "commander";
 import { dataDirectory } from "../../client/find-broker.js";
 import { addBrokerOptions, type BrokerChoice } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
-import { say, sayJson } from "../lib/print.js";
-import { storeAddress } from "../lib/store-url.js";
-import { colourOf, paint, type Terminal, terminalOf } from "../lib/terminal/terminal.js";
-import { oneLine } from "../lib/terminal/text.js";
+import { printLines, printJson } from "../lib/print.js";
+import { resolveStoreUrl } from "../lib/store-url.js";
+import { stateColour, paint, type Terminal, detectTerminal } from "../lib/terminal/terminal.js";
+import { escapeControls } from "../lib/terminal/text.js";
 import { checkBroker } from "./doctor/broker.js";
 import type { Check } from "./doctor/check.js";
 import { checkDataDirectory } from "./doctor/data-directory.js";
@@ -36,16 +36,16 @@ export function doctor(): Command {
 
 async function run(options: Options): Promise<void> {
   const dir = dataDirectory({ data: options.data });
-  const store = storeAddress(options.store);
+  const store = resolveStoreUrl(options.store);
   const database = store === undefined ? [] : await checkPostgres(store);
   const checks = [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(await checkBroker(options))];
-  const terminal = terminalOf();
-  if (options.json === true) sayJson({ checks });
-  else say(...checks.map((check) => lineOf(check, terminal)));
+  const terminal = detectTerminal();
+  if (options.json === true) printJson({ checks });
+  else printLines(...checks.map((check) => lineOf(check, terminal)));
   if (checks.some(({ state }) => state === "FAIL")) process.exitCode = EXIT.failed;
 }
 
-function lineOf({ state, what, remedy }: Check, terminal: Terminal): string {
-  const head = paint(terminal, colourOf(state), state.padEnd(4));
-  return `${head}  ${oneLine(what)}${remedy === undefined ? "" : `; ${oneLine(remedy)}`}`;
+function lineOf({ state, message: what, remedy }: Check, terminal: Terminal): string {
+  const head = paint(terminal, stateColour(state), state.padEnd(4));
+  return `${head}  ${escapeControls(what)}${remedy === undefined ? "" : `; ${escapeControls(remedy)}`}`;
 }

@@ -1,10 +1,10 @@
 /** `laboro drain`: give a worker, or all who come to a broker, nothing new. */
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { counted } from "../../base/format.js";
+import { pluralize } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { workerNamed } from "../lib/find-worker.js";
-import { say } from "../lib/print.js";
+import { findWorker } from "../lib/find-worker.js";
+import { printLines } from "../lib/print.js";
 
 interface Options extends Omit<BrokerChoice, "broker"> {
   /** True where no URL follows: the broker itself is meant. */
@@ -35,19 +35,19 @@ export function drain(): Command {
 
 async function run(name: string | undefined, { broker, off = false, ...others }: Options): Promise<void> {
   const whole = broker === true;
-  if (name === undefined && !whole) throw bad("say which worker, or --broker alone for the broker itself");
-  if (name !== undefined && whole) throw bad("a worker or the broker itself, not both");
-  if (off && !whole) throw bad("--off goes with --broker; a worker that is started again is no longer drained");
+  if (name === undefined && !whole) throw badInput("say which worker, or --broker alone for the broker itself");
+  if (name !== undefined && whole) throw badInput("a worker or the broker itself, not both");
+  if (off && !whole) throw badInput("--off goes with --broker; a worker that is started again is no longer drained");
   await withBroker(typeof broker === "string" ? { ...others, broker } : others, async (client) => {
     if (name === undefined) {
       await client.ask("drainBroker", { draining: !off });
-      say(off ? "the broker hands out work again" : "the broker hands out nothing new; what runs goes on");
+      printLines(off ? "the broker hands out work again" : "the broker hands out nothing new; what runs goes on");
       return;
     }
-    const { id, name: known, tasks, stock } = await workerNamed(client, name);
+    const { id, name: known, tasks, prefetched: stock } = await findWorker(client, name);
     await client.ask("drain", { worker: id });
-    say(`worker ${known} gets nothing new; it runs ${counted(Math.max(0, tasks - stock), "task")}`);
+    printLines(`worker ${known} gets nothing new; it runs ${pluralize(Math.max(0, tasks - stock), "task")}`);
   });
 }
 
-const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);
+const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -3,20 +3,20 @@ import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { ownData } from "../../base/files/local-data.js";
-import { isLoopback } from "../../base/loopback.js";
+import { localDataDir } from "../../base/files/local-data.js";
+import { isLoopback } from "../../base/addresses.js";
 import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
-import { type FoundExperiment, findExperiments, latinOf, shown } from "../../protocols/runexp/experiments/folder.js";
+import { type FoundExperiment, findExperiments, toLatin1, displayPath } from "../../protocols/runexp/experiments/folder.js";
 import { recoverResults } from "../../protocols/runexp/experiments/result-log.js";
-import { Screen, screenOptions } from "../../protocols/runexp/experiments/screen.js";
-import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP } from "../../protocols/runexp/messages.js";
+import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
+import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP_PATTERN } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { Gathered } from "../lib/buffered-stdout.js";
-import { wholeNumber } from "../lib/option-parsers.js";
-import { remark } from "../lib/print.js";
-import { compileLate } from "../lib/v8-flags.js";
-import { runAtBroker } from "./experiments/at-broker.js";
+import { BufferedStdout } from "../lib/buffered-stdout.js";
+import { parseWholeNumber } from "../lib/option-parsers.js";
+import { printNotice } from "../lib/print.js";
+import { delayOptimization } from "../lib/v8-flags.js";
+import { runAtBroker } from "./experiments/run-at-broker.js";
 import { runExperiments } from "./experiments/run.js";
 
 interface Options {
@@ -70,16 +70,16 @@ export function experiments(): Command {
       "--broker [url]",
       "at this broker, or the usual one, and all its workers that run scripts; no door is opened here",
     )
-    .option("--local <n>", "run so many at once on this machine too", wholeNumber)
+    .option("--local <n>", "run so many at once on this machine too", parseWholeNumber)
     .addHelpText(
       "after",
       "\nExamples:\n  laboro experiments --local 4\n  laboro experiments study --listen 0.0.0.0 --insecure --group mine\n  laboro experiments study --print --sort",
     )
-    .action(perform);
+    .action(run);
 }
 
-async function perform(dir: string, options: Options): Promise<void> {
-  compileLate();
+async function run(dir: string, options: Options): Promise<void> {
+  delayOptimization();
   const base = resolve(dir);
   const [runs, outputs] = [resolve(base, options.runs), resolve(base, options.outputs)];
   if (!existsSync(runs) || !statSync(runs).isDirectory()) {
@@ -91,42 +91,42 @@ async function perform(dir: string, options: Options): Promise<void> {
       `the protocol has no authentication, and other machines can reach ${options.listen}: --insecure allows it`,
     );
   }
-  const output = new Gathered();
-  const screen = new Screen(screenOptions(options), (text) => output.write(text));
-  const { experiments: all, remarks } = findExperiments(latinOf(runs));
-  remark(...remarks);
+  const output = new BufferedStdout();
+  const screen = new ProgressOutput(progressOptions(options), (text) => output.write(text));
+  const { experiments: all, notices: remarks } = findExperiments(toLatin1(runs));
+  printNotice(...remarks);
   if (all.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
-  const restored = recoverResults(ownData(outputs), latinOf(outputs));
-  if (restored > 0) remark(`the machine had stopped: ${restored} results were written anew`);
-  const aftermath = new Aftermath(latinOf(outputs));
-  const left = inOrder(
+  const restored = recoverResults(localDataDir(outputs), toLatin1(outputs));
+  if (restored > 0) printNotice(`the machine had stopped: ${restored} results were written anew`);
+  const aftermath = new Aftermath(toLatin1(outputs));
+  const remaining = inOrder(
     all.filter(({ name }) => !aftermath.isDone(name)),
     options.sort === true,
   );
-  sayHowMany(screen, all.length, left.length);
+  printCounts(screen, all.length, remaining.length);
   if (options.print === true) {
-    for (const { path } of left) screen.line(`${runs}/${shown(path)}`);
+    for (const { path } of remaining) screen.line(`${runs}/${displayPath(path)}`);
     return;
   }
-  if (left.length === 0) return;
+  if (remaining.length === 0) return;
   if (options.broker !== undefined) {
     const choice = options.broker === true ? {} : { broker: options.broker };
     const { group } = options;
-    process.exitCode = await runAtBroker({ all, left, aftermath, screen, runs, outputs, group }, choice);
+    process.exitCode = await runAtBroker({ all, remaining, aftermath, screen, runs, outputs, group }, choice);
     return;
   }
   process.exitCode = await runExperiments({
-    ...{ all, left, aftermath, screen, runs, outputs, port },
+    ...{ all, remaining, aftermath, screen, runs, outputs, port },
     group: options.group,
     listen: options.listen,
     verbose: options.verbose === true,
     ban: options.ban === true,
-    local: options.local ?? 0,
+    localThreads: options.local ?? 0,
   });
 }
 
-function sayHowMany(screen: Screen, all: number, left: number): void {
+function printCounts(screen: ProgressOutput, all: number, left: number): void {
   const done = all - left;
   screen.line(`There are ${all} jobs here.`);
   if (left === 0) {
@@ -149,7 +149,7 @@ function inOrder(left: FoundExperiment[], sorted: boolean): readonly FoundExperi
   return left;
 }
 
-function configuredPort(screen: Screen): number {
+function configuredPort(screen: ProgressOutput): number {
   const { port } = readRunexpConfig();
   if (port === undefined) return DEFAULT_RUNEXP_PORT;
   screen.line(`Using port ${port} as specified from config file`);
@@ -157,12 +157,12 @@ function configuredPort(screen: Screen): number {
 }
 
 function parsePort(text: string): number {
-  const port = wholeNumber(text);
+  const port = parseWholeNumber(text);
   if (port > 65_535) throw new InvalidArgumentError("expected a port");
   return port;
 }
 
 function parseGroup(text: string): string {
-  if (!GROUP.test(text)) throw new InvalidArgumentError("expected a name without blanks");
+  if (!GROUP_PATTERN.test(text)) throw new InvalidArgumentError("expected a name without blanks");
   return text;
 }

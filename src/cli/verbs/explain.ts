@@ -1,7 +1,7 @@
 /** `laboro explain`: why a task is not running. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { selectJob } from "../lib/select-jobs.js";
 import { parseTaskSelector } from "../lib/selectors.js";
 
@@ -24,7 +24,7 @@ async function run(text: string, options: Options): Promise<void> {
   await withBroker(options, async (client) => {
     const { id } = await selectJob(client, selector);
     const answer = await client.ask("explain", { job: id, index });
-    if (options.json === true) sayJson(answer);
-    else say(`task ${index} of job ${id}: ${answer.why}`);
+    if (options.json === true) printJson(answer);
+    else printLines(`task ${index} of job ${id}: ${answer.reason}`);
   });
 }

@@ -1,7 +1,7 @@
 /** `laboro forgive`: a worker begins anew. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { say } from "../lib/print.js";
+import { printLines } from "../lib/print.js";
 
 export function forgive(): Command {
   const command = new Command("forgive")
@@ -17,6 +17,6 @@ export function forgive(): Command {
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
     const { known } = await client.ask("forgive", { name });
-    say(known ? `worker ${name} begins anew` : `nothing was known of a worker ${name}`);
+    printLines(known ? `worker ${name} begins anew` : `nothing was known of a worker ${name}`);
   });
 }

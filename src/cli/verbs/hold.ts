@@ -19,8 +19,8 @@ async function run(text: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, (client) =>
     changeJobs(client, selector, {
       states: OPEN_STATES,
-      what: "to hold: none is open",
-      make: async (_, { id }) => {
+      noneMessage: "to hold: none is open",
+      apply: async (_, { id }) => {
         await client.ask("hold", { job: id });
         return `job ${id} is held; laboro release ${id} lets it go on`;
       },

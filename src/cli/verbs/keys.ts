@@ -6,10 +6,10 @@ import { LaboroError } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
 import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";
 import { table } from "../lib/terminal/table.js";
-import { terminalOf } from "../lib/terminal/terminal.js";
+import { detectTerminal } from "../lib/terminal/terminal.js";
 
 interface Options {
   readonly data?: string;
@@ -43,30 +43,30 @@ Examples:
 
 async function run(action: string, name: string | undefined, key: string | undefined, options: Options): Promise<void> {
   const dir = resolve(dataDirectory(options));
-  if (name !== undefined && !/^[\w.@-]+$/.test(name)) throw bad(`a name has letters, digits and . @ - _, not ${name}`);
-  if (key !== undefined && action !== "allow") throw bad(`${action} takes no key`);
-  if (action === "list") list(ringOf(dir), options);
-  else if (action === "show") show(ringOf(dir), name, options);
+  if (name !== undefined && !/^[\w.@-]+$/.test(name)) throw badInput(`a name has letters, digits and . @ - _, not ${name}`);
+  if (key !== undefined && action !== "allow") throw badInput(`${action} takes no key`);
+  if (action === "list") list(loadKeyRing(dir), options);
+  else if (action === "show") show(loadKeyRing(dir), name, options);
   else if (action === "new") await makeNew(dir, name);
   else if (action === "allow") await allow(dir, name, key);
   else deny(dir, name);
 }
 
-const ringOf = (dir: string): KeyRing => {
+const loadKeyRing = (dir: string): KeyRing => {
   const ring = readKeyRing(dir);
-  if (ring === undefined) throw bad(`there are no keys in ${dir} yet: laboro keys new makes the broker's`);
+  if (ring === undefined) throw badInput(`there are no keys in ${dir} yet: laboro keys new makes the broker's`);
   return ring;
 };
 
 function list(ring: KeyRing, { json }: Options): void {
   const rows = [{ name: "broker", key: ring.publicKey }, ...listed(ring)];
-  if (json === true) sayJson({ broker: ring.publicKey, known: listed(ring) });
+  if (json === true) printJson({ broker: ring.publicKey, allowed: listed(ring) });
   else
-    say(
+    printLines(
       ...table(
         [{ title: "WHO" }, { title: "PUBLIC KEY" }],
         rows.map(({ name, key }) => [name, key]),
-        terminalOf(),
+        detectTerminal(),
       ),
     );
 }
@@ -76,33 +76,33 @@ const listed = (ring: KeyRing): { name: string; key: string }[] =>
 
 function show(ring: KeyRing, name: string | undefined, { json }: Options): void {
   const key = name === undefined ? ring.publicKey : keyOf(ring, name);
-  if (json === true) sayJson({ name: name ?? "broker", key });
-  else say(key);
+  if (json === true) printJson({ name: name ?? "broker", key });
+  else printLines(key);
 }
 
 async function makeNew(dir: string, name: string | undefined): Promise<void> {
   const before = readKeyRing(dir);
   if (name === undefined && before !== undefined) {
-    throw bad(
+    throw badInput(
       `the broker has its keys already; who knows them would be shut out by others: remove ${join(dir, "curve.json")} first`,
     );
   }
-  const ring = before ?? (await firstRing(dir));
+  const ring = before ?? (await createKeyRing(dir));
   if (name === undefined) {
-    say(ring.publicKey);
+    printLines(ring.publicKey);
     return;
   }
   const file = join(dir, "keys", `${name}.json`);
   if (Object.hasOwn(ring.known, name) || existsSync(file))
-    throw bad(`${name} has a key already: laboro keys deny ${name}`);
+    throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   const pair = await newKeyPair();
   mkdirSync(join(dir, "keys"), { recursive: true, mode: 0o700 });
   writePrivate(file, `${JSON.stringify({ ...pair, serverKey: ring.publicKey }, null, 2)}\n`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: pair.publicKey } });
-  say(file);
+  printLines(file);
 }
 
-async function firstRing(dir: string): Promise<KeyRing> {
+async function createKeyRing(dir: string): Promise<KeyRing> {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const ring: KeyRing = { ...(await newKeyPair()), known: {} };
   writeKeyRing(dir, ring);
@@ -110,28 +110,28 @@ async function firstRing(dir: string): Promise<KeyRing> {
 }
 
 async function allow(dir: string, name: string | undefined, key: string | undefined): Promise<void> {
-  if (name === undefined || key === undefined) throw bad("allow takes a name and a public key");
-  if (!isKey(key)) throw bad("a public key is 40 characters of Z85, as ZeroMQ writes it");
-  const ring = readKeyRing(dir) ?? (await firstRing(dir));
-  if (Object.hasOwn(ring.known, name)) throw bad(`${name} has a key already: laboro keys deny ${name}`);
+  if (name === undefined || key === undefined) throw badInput("allow takes a name and a public key");
+  if (!isKey(key)) throw badInput("a public key is 40 characters of Z85, as ZeroMQ writes it");
+  const ring = readKeyRing(dir) ?? (await createKeyRing(dir));
+  if (Object.hasOwn(ring.known, name)) throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
-  say(`${name} may come in; it knows the broker by ${ring.publicKey}`);
+  printLines(`${name} may come in; it knows the broker by ${ring.publicKey}`);
 }
 
 function deny(dir: string, name: string | undefined): void {
-  if (name === undefined) throw bad("deny takes a name");
-  const ring = ringOf(dir);
+  if (name === undefined) throw badInput("deny takes a name");
+  const ring = loadKeyRing(dir);
   keyOf(ring, name);
   const { [name]: _, ...known } = ring.known;
   writeKeyRing(dir, { ...ring, known });
   const file = join(dir, "keys", `${name}.json`);
-  say(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
+  printLines(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
 }
 
 function keyOf({ known }: KeyRing, name: string): string {
   const key = Object.hasOwn(known, name) ? known[name] : undefined;
   if (key !== undefined) return key;
-  throw bad(`there is no key of ${name}${suggestion(name, Object.keys(known))}`);
+  throw badInput(`there is no key of ${name}${suggestion(name, Object.keys(known))}`);
 }
 
-const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);
+const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

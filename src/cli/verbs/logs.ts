@@ -5,12 +5,12 @@ import type { Client } from "../../client/client.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { wholeNumber } from "../lib/option-parsers.js";
+import { parseWholeNumber } from "../lib/option-parsers.js";
 import { selectJobs } from "../lib/select-jobs.js";
 import { parseSelector } from "../lib/selectors.js";
 import type { JobView } from "../lib/views.js";
 import { followJob } from "./logs/job-follower.js";
-import { endedTasks, printAll, runningTasks, type TaskAttempt } from "./logs/task-output.js";
+import { endedTasks, printStored, runningTasks, type TaskAttempt } from "./logs/task-output.js";
 import { type PrintOptions, TaskPrinter } from "./logs/task-printer.js";
 
 interface Options extends BrokerChoice {
@@ -30,7 +30,7 @@ export function logs(): Command {
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.0-9")
     .option("-f, --follow", "go on with what comes, as it comes, until the tasks have ended")
     .addOption(new Option("--stream <stream>", "only this one").choices(["stdout", "stderr"]))
-    .option("--attempt <n>", "of this attempt, where a task was tried more than once (default: the last)", wholeNumber)
+    .option("--attempt <n>", "of this attempt, where a task was tried more than once (default: the last)", parseWholeNumber)
     .option("--json", "a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing")
     .option("--tag", "JOB.TASK and a tab before every line")
     .addHelpText(
@@ -51,12 +51,12 @@ async function run(text: string, options: Options): Promise<void> {
   }
   await withBroker(options, async (client) => {
     const jobs = (await selectJobs(client, selector)).reverse();
-    await Promise.all(jobs.map((job) => refuseBeyond(job, tasks)));
+    await Promise.all(jobs.map((job) => checkTaskRange(job, tasks)));
     const several = jobs.length > 1 || (tasks === undefined ? jobs.some(({ count }) => count > 1) : countOf(tasks) > 1);
     const { stream } = options;
     const print: PrintOptions = {
       tag: options.tag === true,
-      several,
+      multipleTasks: several,
       json: options.json === true,
       ...(stream && { stream }),
     };
@@ -65,7 +65,7 @@ async function run(text: string, options: Options): Promise<void> {
   });
 }
 
-function refuseBeyond({ id, count }: JobView, tasks: Ranges | undefined): void {
+function checkTaskRange({ id, count }: JobView, tasks: Ranges | undefined): void {
   const last = tasks?.at(-1)?.last ?? 0;
   if (last >= count) throw new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}, not ${last}`);
 }
@@ -79,7 +79,7 @@ async function printJob(
   attempt: number | undefined,
 ): Promise<void> {
   const printerOf = ({ index }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${index}`, print);
-  await printAll(client, id, tasksInOrder(client, id, wanted, attempt), printerOf);
+  await printStored(client, id, tasksInOrder(client, id, wanted, attempt), printerOf);
 }
 
 async function* tasksInOrder(

@@ -4,7 +4,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { remark, say } from "../lib/print.js";
+import { printNotice, printLines } from "../lib/print.js";
 
 export function open(): Command {
   const command = new Command("open")
@@ -19,25 +19,25 @@ export function open(): Command {
 
 async function run(options: BrokerChoice & { readonly print?: boolean }): Promise<void> {
   const { url } = await withBroker(options, (client) => client.ask("entry", {}));
-  say(url);
+  printLines(url);
   const attended = process.stdout.isTTY === true && options.print !== true;
-  const browser = attended ? browserOf(process.env) : undefined;
+  const browser = attended ? findBrowser(process.env) : undefined;
   if (browser === undefined) return;
   const child = spawn(browser, [url], { detached: true, stdio: "ignore" });
-  child.on("error", (error) => remark(`cannot start ${browser}: ${error.message}; open the link yourself`));
+  child.on("error", (error) => printNotice(`cannot start ${browser}: ${error.message}; open the link yourself`));
   child.unref();
 }
 
 /** $BROWSER, which may be a list as in sensible-browser(1), or xdg-open where there is a display. */
-function browserOf(env: NodeJS.ProcessEnv): string | undefined {
-  const named = (env.BROWSER ?? "").split(":").find((name) => name !== "" && isThere(name, env));
+function findBrowser(env: NodeJS.ProcessEnv): string | undefined {
+  const named = (env.BROWSER ?? "").split(":").find((name) => name !== "" && isExecutable(name, env));
   if (named !== undefined) return named;
   const display = env.DISPLAY ?? env.WAYLAND_DISPLAY ?? "";
   const opener = process.platform === "darwin" ? "open" : "xdg-open";
-  return (display !== "" || process.platform === "darwin") && isThere(opener, env) ? opener : undefined;
+  return (display !== "" || process.platform === "darwin") && isExecutable(opener, env) ? opener : undefined;
 }
 
-function isThere(program: string, env: NodeJS.ProcessEnv): boolean {
+function isExecutable(program: string, env: NodeJS.ProcessEnv): boolean {
   const places = program.includes("/") ? [program] : (env.PATH ?? "").split(delimiter).map((dir) => join(dir, program));
   return places.some((place) => {
     try {

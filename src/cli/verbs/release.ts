@@ -19,8 +19,8 @@ async function run(text: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, (client) =>
     changeJobs(client, selector, {
       states: OPEN_STATES,
-      what: "to release: none is open",
-      make: async (_, { id, held }) => {
+      noneMessage: "to release: none is open",
+      apply: async (_, { id, held }) => {
         await client.ask("release", { job: id });
         return held ? `job ${id} goes on` : `job ${id} was not held`;
       },

@@ -1,14 +1,14 @@
 /** `laboro rerun`: run finished tasks again. */
 import { Command, Option } from "commander";
-import { counted } from "../../base/format.js";
+import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
-import { addBrokerOptions, type BrokerChoice, homeInstead, reach, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, localDataFallback, connectToBroker, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
-import { OPEN_STATES, STATES } from "../lib/job-states.js";
+import { OPEN_STATES, JOB_STATES } from "../lib/job-states.js";
 import { selectJobs } from "../lib/select-jobs.js";
 import { parseSelector } from "../lib/selectors.js";
 
-const LOOK_MS = 1_000;
+const PROBE_TIMEOUT_MS = 1_000;
 
 interface Options extends BrokerChoice {
   readonly failed?: boolean;
@@ -33,24 +33,24 @@ async function run(text: string, options: Options): Promise<void> {
   const { jobs, tasks } = parseSelector(text);
   const ends = endsOf(options);
   const change = {
-    states: options.all === true ? STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
-    what: "to rerun",
+    states: options.all === true ? JOB_STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
+    noneMessage: "to rerun",
   };
-  const wish = { ends, ...(tasks && { tasks }) };
-  const home = await reach(options, LOOK_MS)
+  const selection = { ends, ...(tasks && { tasks }) };
+  const home = await connectToBroker(options, PROBE_TIMEOUT_MS)
     .then((client) => client.close())
-    .catch((cause: unknown) => homeInstead(options, cause));
+    .catch((cause: unknown) => localDataFallback(options, cause));
   if (home !== undefined) {
-    const { rerunAtHome } = await import("./rerun/rerun-local.js");
-    await rerunAtHome(home, (client) => selectJobs(client, jobs, { state: change.states }), wish);
+    const { rerunLocally: rerunAtHome } = await import("./rerun/rerun-local.js");
+    await rerunAtHome(home, (client) => selectJobs(client, jobs, { state: change.states }), selection);
     return;
   }
   await withBroker(options, (client) =>
     changeJobs(client, jobs, {
       ...change,
-      make: async (_, { id }) => {
-        const { count } = await client.ask("rerun", { job: id, ...wish });
-        if (count > 0) return `${counted(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
+      apply: async (_, { id }) => {
+        const { count } = await client.ask("rerun", { job: id, ...selection });
+        if (count > 0) return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
         return `job ${id} has no task that ${ends.map((end) => (end === "cancelled" ? "was cancelled" : `has ${end}`)).join(" or ")}`;
       },
     }),

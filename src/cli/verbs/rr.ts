@@ -22,7 +22,7 @@ interface Options {
 }
 
 /** What only some of them take. */
-const ONLY: Readonly<Record<string, readonly Program[]>> = {
+const OPTION_PROGRAMS: Readonly<Record<string, readonly Program[]>> = {
   bind: ["server"],
   identity: ["server"],
   data: ["server"],
@@ -67,7 +67,7 @@ Examples:
   echo 'bulkping 100' | laboro rr client -d 0`;
 
 async function perform(program: Program, options: Options, command: Command): Promise<void> {
-  for (const [option, takers] of Object.entries(ONLY)) {
+  for (const [option, takers] of Object.entries(OPTION_PROGRAMS)) {
     if (takers.includes(program) || command.getOptionValueSource(option) !== "cli") continue;
     throw new LaboroError("LABORO_BAD_INPUT", `--${option} is for ${takers.join(" and ")}, not for ${program}`);
   }
@@ -81,12 +81,12 @@ async function run(program: Program, options: Options): Promise<number> {
   if (program === "server") {
     const settings = identity.length === 0 ? {} : { identities: identity };
     const data = options.data === undefined ? {} : { data: options.data };
-    return (await import("./rr/server.js")).serverConsole({ bind, level, insecure, settings, ...data, ...script });
+    return (await import("./rr/server.js")).runServerConsole({ bind, level, insecure, settings, ...data, ...script });
   }
   const place = { url, level, ...script, ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }) };
   return program === "worker"
-    ? (await import("./rr/worker.js")).workerConsole(place)
-    : (await import("./rr/client.js")).clientConsole(place);
+    ? (await import("./rr/worker.js")).runWorkerConsole(place)
+    : (await import("./rr/client.js")).runClientConsole(place);
 }
 
 function parseLevel(text: string): number {

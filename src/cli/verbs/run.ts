@@ -2,14 +2,14 @@
 import { availableParallelism } from "node:os";
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
-import { ownData } from "../../base/files/local-data.js";
+import { localDataDir } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { commandLine } from "../lib/batch/command-line.js";
-import { begin } from "../lib/batch/resume.js";
+import { startOrResume } from "../lib/batch/resume.js";
 import { runBatch } from "../lib/batch/run-batch.js";
-import { addBrokerOptions, type BrokerChoice, isNamed, reach } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, isBrokerConfigured, connectToBroker } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
-import { type Home, openHome } from "../lib/local-broker.js";
+import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { wholeNumber } from "../lib/long-running.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 
@@ -24,7 +24,7 @@ interface Options extends SubmissionOptions, BrokerChoice {
 
 const CONNECT_MS = 10_000;
 /** Whether a broker that was not named is there at all should be known at once. */
-const LOOK_MS = 1_000;
+const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
   const command = new Command("run")
@@ -73,49 +73,49 @@ async function perform(words: readonly string[], options: Options): Promise<void
     ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
   };
   const interrupt = onInterrupt();
-  let brokers: Brokers | undefined;
+  let broker: RunBroker | undefined;
   try {
-    brokers = await chooseBroker(options);
+    broker = await chooseBroker(options);
     // The slots of a broker's workers are not ours to say; how many of this batch run at once is.
-    const jobs = brokers.own || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
-    const start = (client: Client) => begin(client, { ...submission, ...jobs }, options.fresh === true);
-    process.exitCode = await runBatch(brokers.reach, start, settings, interrupt);
+    const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
+    const start = (client: Client) => startOrResume(client, { ...submission, ...jobs }, options.fresh === true);
+    process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
   } finally {
     interrupt.dispose();
-    await brokers?.close(!interrupt.twice.aborted);
+    await broker?.close(!interrupt.twice.aborted);
   }
 }
 
-interface Brokers {
+interface RunBroker {
   /** Whether the workers are this run's. */
-  readonly own: boolean;
-  reach(): Promise<Client>;
+  readonly isLocal: boolean;
+  connect(): Promise<Client>;
   close(finish: boolean): Promise<void>;
 }
 
 /** The broker that was named or that runs for this user; else one of our own. */
-async function chooseBroker(options: Options): Promise<Brokers> {
-  const named = isNamed(options);
-  const first = await reach(options, named ? CONNECT_MS : LOOK_MS).catch((cause: unknown) => {
+async function chooseBroker(options: Options): Promise<RunBroker> {
+  const named = isBrokerConfigured(options);
+  const first = await connectToBroker(options, named ? CONNECT_MS : PROBE_TIMEOUT_MS).catch((cause: unknown) => {
     if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
     return undefined;
   });
-  return first === undefined ? ownBrokers(options) : foreignBrokers(first);
+  return first === undefined ? localBroker(options) : remoteBroker(first);
 }
 
-function foreignBrokers(first: Client): Brokers {
-  return { own: false, reach: async () => first, close: async () => first.close() };
+function remoteBroker(first: Client): RunBroker {
+  return { isLocal: false, connect: async () => first, close: async () => first.close() };
 }
 
-function ownBrokers(options: Options): Brokers {
-  const dir = ownData(".");
+function localBroker(options: Options): RunBroker {
+  const dir = localDataDir(".");
   const slots = options.jobs ?? availableParallelism();
-  let home: Home | undefined;
+  let home: LocalBroker | undefined;
   return {
-    own: true,
-    reach: async () => {
+    isLocal: true,
+    connect: async () => {
       await home?.close(false);
-      home = await openHome(dir, slots);
+      home = await openLocalBroker(dir, slots);
       return home.client;
     },
     close: async (finish) => home?.close(finish),

@@ -8,22 +8,22 @@ import {
   DEFAULT_GROUP,
   DEFAULT_RUNEXP_PORT,
   fieldsOf,
-  HOST,
+  HOST_PATTERN,
   type RunexpMessage,
 } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { shortDate } from "../../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
-import type { Address } from "../../protocols/runexp/runner/line.js";
+import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { Gathered } from "../lib/buffered-stdout.js";
+import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
-import { wholeNumber } from "../lib/option-parsers.js";
-import { remark, say } from "../lib/print.js";
+import { parseWholeNumber } from "../lib/option-parsers.js";
+import { printNotice, printLines } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
-import { compileLate } from "../lib/v8-flags.js";
+import { delayOptimization } from "../lib/v8-flags.js";
 
 interface Options {
   readonly connect?: string;
@@ -32,7 +32,7 @@ interface Options {
   readonly mem?: number;
   readonly verbose?: boolean;
   readonly stay?: boolean;
-  readonly patience?: number;
+  readonly reconnectTimeout?: number;
   readonly data?: string;
 }
 
@@ -41,7 +41,7 @@ export function runner(): Command {
     .description(
       "Run experiments of a manager of runexp, ours (laboro experiments, serve --door runexp) or an original one.",
     )
-    .argument("<n>", "how many at once", atLeastOne)
+    .argument("<n>", "how many at once", parsePositive)
     .helpOption("--help", "display help for command")
     .option("-c, --connect <host[:port]>", "the manager (default: qmanager= and port= in ~/.runexp)")
     .option("-g, --group <name>", "the group that the manager must have", DEFAULT_GROUP)
@@ -59,9 +59,9 @@ export function runner(): Command {
 }
 
 async function perform(threads: number, options: Options): Promise<void> {
-  compileLate();
-  const { manager, host } = whereAndWho(options);
-  const { group, mem, patience, verbose } = options;
+  delayOptimization();
+  const { manager, host } = resolveManagerAndHost(options);
+  const { group, mem, reconnectTimeout: patience, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {
     throw new LaboroError(
       "LABORO_BAD_INPUT",
@@ -69,21 +69,21 @@ async function perform(threads: number, options: Options): Promise<void> {
     );
   }
   const place = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
-  const screen = new Gathered();
+  const screen = new BufferedStdout();
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
     dir: join(dataDirectory(options), "runners", place),
     log: logger(),
     ...(mem === undefined ? {} : { minMemory: mem }),
-    ...(patience === undefined ? {} : { patienceMs: patience }),
-    ...(options.stay === true ? { insist: true, patienceMs: Number.POSITIVE_INFINITY } : {}),
+    ...(patience === undefined ? {} : { reconnectTimeoutMs: patience }),
+    ...(options.stay === true ? { retryFirstConnect: true, reconnectTimeoutMs: Number.POSITIVE_INFINITY } : {}),
     on: {
-      joined: () => screen.line(`Joining the queue manager on the ${groupText(group)}`),
-      running: (name) => screen.line(`${shortDate(Date.now())} [${host}] Running ${name}`),
-      memory: (enough, available) => screen.line(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
-      lost: (reason) => remark(`the manager is gone: ${reason}; it is tried again`),
-      complained: (bytes) => void process.stderr.write(bytes),
-      ...(verbose === true ? { message: sayMessage } : {}),
+      joined: () => screen.writeLine(`Joining the queue manager on the ${groupText(group)}`),
+      running: (name) => screen.writeLine(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      memory: (enough, available) => screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
+      stderr: (bytes) => void process.stderr.write(bytes),
+      ...(verbose === true ? { message: printMessage } : {}),
     },
   };
   let signals = 0;
@@ -91,36 +91,36 @@ async function perform(threads: number, options: Options): Promise<void> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
       signals++;
-      if (signal === "SIGINT" && signals === 1) remark("stopping: what runs may end; Ctrl-C again stops at once");
+      if (signal === "SIGINT" && signals === 1) printNotice("stopping: what runs may end; Ctrl-C again stops at once");
       current.stop(signal === "SIGTERM" || signals > 1);
     });
   }
   let end = await current.ended;
-  while (options.stay === true && end.how === "finished" && signals === 0) {
+  while (options.stay === true && end.status === "finished" && signals === 0) {
     current = startRunner(runnerOptions);
     end = await current.ended;
   }
-  if (end.how === "finished") screen.line("Done!");
-  process.exit(conclude(end, manager, signals > 0));
+  if (end.status === "finished") screen.writeLine("Done!");
+  process.exit(reportEnd(end, manager, signals > 0));
 }
 
 /** What the command line says goes before what ~/.runexp says. */
-function whereAndWho({ connect = "", host }: Options): { manager: Address; host: string } {
+function resolveManagerAndHost({ connect = "", host }: Options): { manager: Address; host: string } {
   const config = readRunexpConfig();
   const [, named, digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(connect) ?? [];
   if (named === undefined) throw new LaboroError("LABORO_BAD_INPUT", `-c: expected HOST or HOST:PORT, got ${connect}`);
   const address = named.replace(/^\[|\]$/g, "") || config.qmanager;
   if (address === undefined)
     throw new LaboroError("LABORO_BAD_INPUT", "-c HOST:PORT is missing: where is the manager?");
-  if (named === "") say(`Using server address ${address} as specified from config file`);
+  if (named === "") printLines(`Using server address ${address} as specified from config file`);
   const port = digits ? Number(digits) : (config.port ?? DEFAULT_RUNEXP_PORT);
   if (port === 0 || port > 65_535)
     throw new LaboroError("LABORO_BAD_INPUT", `-c: expected a port from 1 to 65535, got ${port}`);
-  if (!digits && config.port !== undefined) say(`Using port ${port} as specified from config file`);
+  if (!digits && config.port !== undefined) printLines(`Using port ${port} as specified from config file`);
   if (host === undefined && config.hostname !== undefined)
-    say(`Using hostname ${config.hostname} as specified from config file`);
+    printLines(`Using hostname ${config.hostname} as specified from config file`);
   const who = host ?? config.hostname ?? hostname().split(".")[0] ?? "";
-  if (!HOST.test(who)) throw new LaboroError("LABORO_BAD_INPUT", `Can't handle this hostname: '${who}'`);
+  if (!HOST_PATTERN.test(who)) throw new LaboroError("LABORO_BAD_INPUT", `Can't handle this hostname: '${who}'`);
   return { manager: { host: address, port }, host: who };
 }
 
@@ -134,23 +134,23 @@ const memoryText = (enough: boolean, available: number): string =>
 const groupText = (group: string): string =>
   group === DEFAULT_GROUP ? "default working group" : `working group '${group}'`;
 
-function sayMessage(from: "runner" | "manager", message: RunexpMessage): void {
+function printMessage(from: "runner" | "manager", message: RunexpMessage): void {
   const fields = Object.entries(fieldsOf(message)).map(([name, value]) => ` ${name}=${String(value)}`);
-  remark(`${from}: ${message.type}${fields.join("")}`);
+  printNotice(`${from}: ${message.type}${fields.join("")}`);
 }
 
-function conclude({ how, reason, kept }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
-  if (kept > 0) remark(`${kept} results were not delivered; the next runner for ${host}:${port} delivers them`);
+function reportEnd({ status: how, reason, spooledResults: kept }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+  if (kept > 0) printNotice(`${kept} results were not delivered; the next runner for ${host}:${port} delivers them`);
   if (how === "finished") return EXIT.ok;
   if (how === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
-  if (how === "banned") remark("the manager gives this runner nothing more: too much of what it ran has failed");
-  if (how === "refused") remark(`this is not the right manager: ${reason}`);
-  if (how === "unreachable") remark(`no manager at ${host}:${port}: ${reason}`);
+  if (how === "banned") printNotice("the manager gives this runner nothing more: too much of what it ran has failed");
+  if (how === "refused") printNotice(`this is not the right manager: ${reason}`);
+  if (how === "unreachable") printNotice(`no manager at ${host}:${port}: ${reason}`);
   return how === "unreachable" ? EXIT.unreachable : EXIT.failed;
 }
 
-function atLeastOne(text: string): number {
-  const value = wholeNumber(text);
+function parsePositive(text: string): number {
+  const value = parseWholeNumber(text);
   if (value > 0) return value;
   throw new InvalidArgumentError("expected 1 or more");
 }

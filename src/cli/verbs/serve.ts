@@ -8,13 +8,13 @@ import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../brok
 import { dataDirectory } from "../../client/find-broker.js";
 import { startBroker } from "../../server.js";
 import { parseDuration } from "../lib/duration.js";
-import { collect, logger, onSignals } from "../lib/long-running.js";
-import { remark, say } from "../lib/print.js";
+import { collect, logger, onStopSignal } from "../lib/long-running.js";
+import { printNotice, printLines } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
-import { storeAddress } from "../lib/store-url.js";
-import { addDoorOptions, type DoorOptions, doorsOf } from "./serve/protocol-options.js";
+import { resolveStoreUrl } from "../lib/store-url.js";
+import { addProtocolOptions, type ProtocolOptions, listenerOptions } from "./serve/protocol-options.js";
 
-interface Options extends DoorOptions {
+interface Options extends ProtocolOptions {
   readonly data?: string;
   readonly listen?: Address;
   readonly advertise: readonly string[];
@@ -55,12 +55,12 @@ export function serve(): Command {
     .option(
       "--heartbeat <duration>",
       "time between signs of life on a link; three missed end it (default: 2s)",
-      parseTime,
+      parseMilliseconds,
     )
     .option(
       "--grace <duration>",
       "how long a worker may be away before its tasks go to others (default: 30s)",
-      parseTime,
+      parseMilliseconds,
     )
     .option(
       "--store <url>",
@@ -69,7 +69,7 @@ export function serve(): Command {
     .option(
       "--lease <duration>",
       "with --store: after so long without a sign of life the others take over (default: 10s)",
-      parseTime,
+      parseMilliseconds,
     )
     .option("--fallback", "with --store: open the doors only while no other broker is there")
     .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
@@ -82,13 +82,13 @@ export function serve(): Command {
       "\nExamples:\n  laboro serve\n  laboro serve --listen 0.0.0.0 --advertise head.cluster\n  laboro serve --data ./broker --listen 127.0.0.1:0",
     )
     .action(run);
-  return addDoorOptions(command);
+  return addProtocolOptions(command);
 }
 
 async function run(options: Options): Promise<void> {
   const dir = resolve(dataDirectory({ data: options.data }));
   const { listen, advertise, heartbeat, grace } = options;
-  const store = storeAddress(options.store);
+  const store = resolveStoreUrl(options.store);
   if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
     throw new LaboroError("LABORO_BAD_INPUT", "--fallback and --lease are for brokers that share a store, see --store");
   }
@@ -100,12 +100,12 @@ async function run(options: Options): Promise<void> {
     log: logger(),
     ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
     settings: { ...(grace === undefined ? {} : { graceMs: grace }), standing: options.standing === true },
-    ...(await doorsOf(options, dir)),
+    ...(await listenerOptions(options, dir)),
     ...retentionOf(options),
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
     ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
-    onStandby: () => say("standing by: the doors open when no other broker is there"),
+    onStandby: () => printLines("standing by: the doors open when no other broker is there"),
     // A fallback opens later, and a broker of a group may have to open anew.
     onOpened: () => {
       if (started !== undefined) announce(started, dir);
@@ -114,19 +114,19 @@ async function run(options: Options): Promise<void> {
     onFailed: () => process.exit(1),
   });
   started = broker;
-  onSignals(() => void broker.stop().then(() => process.exit(0)));
+  onStopSignal(() => void broker.stop().then(() => process.exit(0)));
   if (options.fallback !== true) announce(broker, dir);
 }
 
 function announce(broker: RunningBroker, dir: string): void {
-  if (broker.moved) remark(`port ${DEFAULT_PORT} is taken, so another one is used`);
+  if (broker.moved) printNotice(`port ${DEFAULT_PORT} is taken, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
   writePrivate(file, `${url}\n`);
   const clients = join(dir, CLIENT_FILE);
   writePrivate(clients, `${broker.joinUrl("client")}\n`);
   // Not as an argument: those are for everyone on the machine to see.
-  say(
+  printLines(
     `listening on ${broker.url}`,
     ...broker.doors.map(({ name, urls }) => `door ${name} is open at ${urls.join(", ")}`),
     "a worker joins with",
@@ -164,6 +164,6 @@ function retentionOf({ keepFor, keepSize }: Options): Pick<ServerOptions, "reten
 }
 
 /** A bare number is milliseconds. */
-function parseTime(text: string): number {
+function parseMilliseconds(text: string): number {
   return /^\d+$/.test(text) ? Number(text) : parseDuration(text);
 }

@@ -1,10 +1,10 @@
 /** `laboro services`: what can be asked for. */
 import { Command } from "commander";
-import { shownCount, shownDuration } from "../../base/format.js";
+import { formatCount, shortDuration } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { terminalOf } from "../lib/terminal/terminal.js";
+import { detectTerminal } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -20,42 +20,42 @@ export function services(): Command {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "SERVICE", least: 8 },
-  { title: "POOL", least: 6, drop: 3 },
+  { title: "SERVICE", minWidth: 8 },
+  { title: "POOL", minWidth: 6, dropPriority: 3 },
   { title: "WORKERS", align: "right" },
-  { title: "FREE", align: "right", drop: 1 },
-  { title: "WAITING", align: "right", drop: 2 },
-  { title: "ANSWERED", align: "right", drop: 4 },
-  { title: "FAILED", align: "right", drop: 6 },
-  { title: "RATE", align: "right", drop: 7 },
-  { title: "P50", align: "right", drop: 5 },
-  { title: "P99", align: "right", drop: 8 },
+  { title: "FREE", align: "right", dropPriority: 1 },
+  { title: "WAITING", align: "right", dropPriority: 2 },
+  { title: "ANSWERED", align: "right", dropPriority: 4 },
+  { title: "FAILED", align: "right", dropPriority: 6 },
+  { title: "RATE", align: "right", dropPriority: 7 },
+  { title: "P50", align: "right", dropPriority: 5 },
+  { title: "P99", align: "right", dropPriority: 8 },
 ];
 
 async function run(options: Options): Promise<void> {
   const answer = await withBroker(options, (client) => client.ask("services", {}));
   if (options.json === true) {
-    sayJson(answer);
+    printJson(answer);
     return;
   }
   if (answer.services.length === 0) {
-    say("no worker offers a service; laboro worker --service NAME='COMMAND' does");
+    printLines("no worker offers a service; laboro worker --service NAME='COMMAND' does");
     return;
   }
-  const orNothing = (count: number): string => (count === 0 ? "" : shownCount(count));
+  const orNothing = (count: number): string => (count === 0 ? "" : formatCount(count));
   const rows = answer.services.map(
-    ({ name, pool, workers, slots, free, waiting, answered, failed, rate, latencyMs }) => [
+    ({ name, pool, workers, slots, free, waiting, completed: answered, failed, rate, latencyMs }) => [
       name,
       pool === "default" ? "" : pool,
-      workers === 0 ? { text: "none", colour: "red" as const } : shownCount(workers),
+      workers === 0 ? { text: "none", colour: "red" as const } : formatCount(workers),
       `${free}/${slots}`,
       orNothing(waiting),
       orNothing(answered),
       orNothing(failed),
       rate === 0 ? "" : `${rate < 10 ? rate.toFixed(rate < 1 ? 2 : 1) : Math.round(rate)}/s`,
-      latencyMs === undefined ? "" : shownDuration(latencyMs.p50),
-      latencyMs === undefined ? "" : shownDuration(latencyMs.p99),
+      latencyMs === undefined ? "" : shortDuration(latencyMs.p50),
+      latencyMs === undefined ? "" : shortDuration(latencyMs.p99),
     ],
   );
-  say(...table(COLUMNS, rows, terminalOf()));
+  printLines(...table(COLUMNS, rows, detectTerminal()));
 }

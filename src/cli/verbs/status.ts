@@ -1,16 +1,16 @@
 /** `laboro status`, and `laboro` alone: the jobs, or one of them in full. */
 import { Command } from "commander";
-import { counted, shownCount } from "../../base/format.js";
+import { pluralize, formatCount } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/duration.js";
-import { ENDED_STATES, type JobFilter, STATES, stateList } from "../lib/job-states.js";
-import { say, sayJson } from "../lib/print.js";
+import { ENDED_STATES, type JobFilter, JOB_STATES, stateParser } from "../lib/job-states.js";
+import { printLines, printJson } from "../lib/print.js";
 import { listJobs, selectJobs } from "../lib/select-jobs.js";
-import { namesOne, parseJobSelector } from "../lib/selectors.js";
-import { paint, type Terminal, terminalOf } from "../lib/terminal/terminal.js";
+import { isSingleJob, parseJobSelector } from "../lib/selectors.js";
+import { paint, type Terminal, detectTerminal } from "../lib/terminal/terminal.js";
 import type { JobView, OperationOutput } from "../lib/views.js";
-import { jobPageLines } from "./status/job-details.js";
+import { jobDetailLines } from "./status/job-details.js";
 import { jobTable } from "./status/job-table.js";
 
 interface Options extends BrokerChoice {
@@ -25,7 +25,7 @@ interface Options extends BrokerChoice {
 /** Ended jobs that are shown beside the open ones. */
 const RECENT = 5;
 /** Jobs beyond these are not even counted. */
-const LOOKED_AT = 200;
+const MAX_ENDED_SCANNED = 200;
 
 export function status(): Command {
   const command = new Command("status")
@@ -35,7 +35,7 @@ export function status(): Command {
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
     .option("--all", "every job, however long ago it ended")
-    .option("--state <states>", `only jobs in these states: ${STATES.join(", ")}`, stateList(STATES))
+    .option("--state <states>", `only jobs in these states: ${JOB_STATES.join(", ")}`, stateParser(JOB_STATES))
     .option("--name <name>", "only jobs of this name; * stands for any text")
     .option("--pool <name>", "only jobs of this pool")
     .option("--wait <duration>", "wait so long until the broker answers: 10s", parseDuration)
@@ -57,52 +57,52 @@ async function run(text: string | undefined, options: Options): Promise<void> {
       return;
     }
     const jobs = await selectJobs(client, selector, filterOf(options));
-    if (options.json === true) sayJson(namesOne(selector) ? jobs[0] : { jobs });
-    else if (namesOne(selector)) for (const job of jobs) say(...(await jobPageLines(client, job, terminalOf())));
-    else say(...jobTable(jobs, terminalOf()));
+    if (options.json === true) printJson(isSingleJob(selector) ? jobs[0] : { jobs });
+    else if (isSingleJob(selector)) for (const job of jobs) printLines(...(await jobDetailLines(client, job, detectTerminal())));
+    else printLines(...jobTable(jobs, detectTerminal()));
   });
 }
 
 async function showList(client: Client, options: Options): Promise<void> {
-  const [broker, { jobs, hidden, more }] = await Promise.all([client.ask("status", {}), jobsToShow(client, options)]);
+  const [broker, { jobs, hidden, truncated: more }] = await Promise.all([client.ask("status", {}), jobsToShow(client, options)]);
   if (options.json === true) {
-    sayJson({ broker, jobs, hidden });
+    printJson({ broker, jobs, hidden });
     return;
   }
-  const terminal = terminalOf();
-  say(...brokerLines(broker, terminal), "");
+  const terminal = detectTerminal();
+  printLines(...brokerLines(broker, terminal), "");
   if (jobs.length === 0)
-    say(isFiltered(options) ? "no job is like that" : "there is no job yet; laboro run or laboro submit gives one");
-  else say(...jobTable(jobs, terminal));
+    printLines(isFiltered(options) ? "no job is like that" : "there is no job yet; laboro run or laboro submit gives one");
+  else printLines(...jobTable(jobs, terminal));
   if (hidden === 0) return;
-  const count = more ? `more than ${counted(hidden, "other job")}` : counted(hidden, "other job");
-  say("", `${count} ${hidden === 1 && !more ? "is" : "are"} not shown; laboro status --all shows every one`);
+  const count = more ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
+  printLines("", `${count} ${hidden === 1 && !more ? "is" : "are"} not shown; laboro status --all shows every one`);
 }
 
-interface Shown {
+interface JobListing {
   readonly jobs: readonly JobView[];
   readonly hidden: number;
   /** There are more hidden ones than were counted. */
-  readonly more: boolean;
+  readonly truncated: boolean;
 }
 
 /** Open ones first, each kind newest first. */
-async function jobsToShow(client: Client, options: Options): Promise<Shown> {
+async function jobsToShow(client: Client, options: Options): Promise<JobListing> {
   const filter = filterOf(options);
   if (options.all === true || options.state !== undefined) {
     const jobs = await listJobs(client, filter);
-    return { jobs: jobs.sort((a, b) => isEnded(a) - isEnded(b)), hidden: 0, more: false };
+    return { jobs: jobs.sort((a, b) => endedRank(a) - endedRank(b)), hidden: 0, truncated: false };
   }
   const [open, ended] = await Promise.all([
     listJobs(client, { ...filter, state: ["open"] }),
-    client.ask("jobs", { ...filter, state: [...ENDED_STATES], limit: LOOKED_AT }),
+    client.ask("jobs", { ...filter, state: [...ENDED_STATES], limit: MAX_ENDED_SCANNED }),
   ]);
   // What ended last, not what was submitted last: a long job that has just ended is news.
   const recent = [...ended.jobs].sort((a, b) => (b.ended ?? 0) - (a.ended ?? 0)).slice(0, RECENT);
-  return { jobs: [...open, ...recent], hidden: ended.jobs.length - recent.length, more: ended.next !== undefined };
+  return { jobs: [...open, ...recent], hidden: ended.jobs.length - recent.length, truncated: ended.next !== undefined };
 }
 
-const isEnded = ({ ended }: JobView): number => (ended === undefined ? 0 : 1);
+const endedRank = ({ ended }: JobView): number => (ended === undefined ? 0 : 1);
 
 const isFiltered = ({ state, name, pool }: Options): boolean => (state ?? name ?? pool) !== undefined;
 
@@ -112,15 +112,15 @@ function filterOf({ state, name, pool }: Options): JobFilter {
 
 function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): string[] {
   const { workers, slots, tasks, refusing, requests } = broker;
-  const away = workers.away === 0 ? "" : `, ${shownCount(workers.away)} away`;
+  const away = workers.disconnected === 0 ? "" : `, ${formatCount(workers.disconnected)} away`;
   const parts = [
     workers.connected === 0
       ? `no worker is connected${away}`
-      : `${counted(workers.connected, "worker")}${away} with ${counted(slots.total, "slot")}, ${shownCount(slots.free)} free`,
-    `${counted(tasks.running, "task")} running, ${shownCount(tasks.waiting)} waiting`,
+      : `${pluralize(workers.connected, "worker")}${away} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
+    `${pluralize(tasks.running, "task")} running, ${formatCount(tasks.waiting)} waiting`,
     requests.running + requests.waiting === 0
       ? ""
-      : `${counted(requests.running + requests.waiting, "request")} under way`,
+      : `${pluralize(requests.running + requests.waiting, "request")} under way`,
   ];
   const lines = [parts.filter((part) => part !== "").join("; ")];
   if (refusing !== undefined)

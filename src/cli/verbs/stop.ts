@@ -1,9 +1,9 @@
 /** `laboro stop`: end a worker. */
 import { Command } from "commander";
-import { counted } from "../../base/format.js";
+import { pluralize } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { workerNamed } from "../lib/find-worker.js";
-import { say } from "../lib/print.js";
+import { findWorker } from "../lib/find-worker.js";
+import { printLines } from "../lib/print.js";
 
 export function stop(): Command {
   const command = new Command("stop")
@@ -19,8 +19,8 @@ export function stop(): Command {
 
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
-    const { id, name: known, tasks, stock } = await workerNamed(client, name);
+    const { id, name: known, tasks, prefetched: stock } = await findWorker(client, name);
     await client.ask("stop", { worker: id });
-    say(`worker ${known} stops when it has ended what it runs: ${counted(Math.max(0, tasks - stock), "task")}`);
+    printLines(`worker ${known} stops when it has ended what it runs: ${pluralize(Math.max(0, tasks - stock), "task")}`);
   });
 }

@@ -3,7 +3,7 @@ import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 import { readJobFile } from "./submit/job-file.js";
 
@@ -46,15 +46,15 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
   makeSubmission(words, { ...options, after: [] });
   await withBroker(options, async (client) => {
-    const submission = makeSubmission(words, { ...options, after: await numbered(client, options.after) });
+    const submission = makeSubmission(words, { ...options, after: await resolveLast(client, options.after) });
     const { id } = await client.submit({ ...submission, ...held });
-    if (options.json === true) sayJson({ job: id });
-    else say(String(id));
+    if (options.json === true) printJson({ job: id });
+    else printLines(String(id));
   });
 }
 
 /** `last` is the newest job. */
-async function numbered(client: Client, after: readonly string[]): Promise<readonly string[]> {
+async function resolveLast(client: Client, after: readonly string[]): Promise<readonly string[]> {
   if (!after.some((one) => /^(any:)?last$/.test(one))) return after;
   const [newest] = (await client.jobs({ limit: 1 })).jobs;
   if (newest === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", "--after last: there is no job yet");
@@ -81,6 +81,6 @@ async function submitFile(
     throw cause;
   }
   if (!("held" in held)) for (const id of jobs.values()) await client.job(id).release();
-  if (json) sayJson({ jobs: Object.fromEntries(jobs) });
-  else for (const [name, id] of jobs) say(`${id}\t${name}`);
+  if (json) printJson({ jobs: Object.fromEntries(jobs) });
+  else for (const [name, id] of jobs) printLines(`${id}\t${name}`);
 }

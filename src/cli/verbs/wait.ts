@@ -2,13 +2,13 @@
 import { Command } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { addBrokerOptions, askPatiently, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, askWithRetry, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration, parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { OPEN_STATES } from "../lib/job-states.js";
-import { remark, say, sayJson } from "../lib/print.js";
-import { endLine, failureLines } from "../lib/result-text.js";
-import { jobNumbered, selectJobs } from "../lib/select-jobs.js";
+import { printNotice, printLines, printJson } from "../lib/print.js";
+import { jobResultLine, failureLines } from "../lib/result-text.js";
+import { getJob, selectJobs } from "../lib/select-jobs.js";
 import { parseJobSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
@@ -37,27 +37,27 @@ async function run(text: string, options: Options): Promise<void> {
   const selector = parseJobSelector(text);
   await withBroker(options, async (client) => {
     const jobs = await selectJobs(client, selector, selector.kind === "all" ? { state: OPEN_STATES } : {});
-    if (jobs.length === 0) remark("there is no open job to wait for");
-    await allEnded(
+    if (jobs.length === 0) printNotice("there is no open job to wait for");
+    await waitForAll(
       client,
       jobs.map(({ id }) => id),
       options.timeout,
     );
-    const all = await Promise.all(jobs.reverse().map(({ id }) => jobNumbered(client, id)));
-    if (options.json === true) sayJson({ jobs: all });
+    const all = await Promise.all(jobs.reverse().map(({ id }) => getJob(client, id)));
+    if (options.json === true) printJson({ jobs: all });
     for (const job of all) {
       if (job.state !== "succeeded") process.exitCode = EXIT.failed;
-      if (options.json !== true) say(...(await failureLines(client, job, MOST_LINES)), endLine(job));
+      if (options.json !== true) printLines(...(await failureLines(client, job, MOST_LINES)), jobResultLine(job));
     }
   });
 }
 
 /** Resolves when all have ended, however long the broker itself is away. */
-async function allEnded(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
+async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
   const over = new AbortController();
   const ended = new Set<number>();
   const waits = jobs.map(async (job) => {
-    await askPatiently(client, "wait", { job }, over.signal);
+    await askWithRetry(client, "wait", { job }, over.signal);
     ended.add(job);
   });
   let timer: NodeJS.Timeout | undefined;
@@ -66,7 +66,7 @@ async function allEnded(client: Client, jobs: readonly number[], timeoutMs: numb
     timer = setTimeout(
       () =>
         reject(
-          tooLate(
+          deadlineError(
             jobs.filter((job) => !ended.has(job)),
             timeoutMs,
           ),
@@ -84,7 +84,7 @@ async function allEnded(client: Client, jobs: readonly number[], timeoutMs: numb
   }
 }
 
-function tooLate(open: readonly number[], timeoutMs: number): LaboroError {
+function deadlineError(open: readonly number[], timeoutMs: number): LaboroError {
   const [first] = open;
   const which = open.length === 1 ? `job ${first} has` : `jobs ${open.join(", ")} have`;
   const text = `${which} not ended within ${formatDuration(timeoutMs)}; laboro status ${first} says how far it is`;

@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { makeDirectory } from "../../base/files/durable.js";
-import { dataDirectory, type FoundBroker, findBroker } from "../../client/find-broker.js";
+import { dataDirectory, type BrokerAccess, findBroker } from "../../client/find-broker.js";
 import {
   SERVICE_MODES,
   type ServiceMode,
@@ -13,7 +13,7 @@ import {
   startWorker,
 } from "../../worker/index.js";
 import { formatDuration, parseDuration } from "../lib/duration.js";
-import { collect, logger, onSignals, wholeNumber } from "../lib/long-running.js";
+import { collect, logger, onStopSignal, wholeNumber } from "../lib/long-running.js";
 import { parseSize } from "../lib/size.js";
 import type { FuqOptions } from "./worker/fuq-worker.js";
 
@@ -49,7 +49,7 @@ export function worker(): Command {
       "where this worker keeps its identity and undelivered results (default: workers/NAME in the data directory)",
     )
     .option("--name <name>", "what people call it (default: this host)")
-    .option("--slots <n>", "how many tasks at once (default: one a processor)", atLeastOne, availableParallelism())
+    .option("--slots <n>", "how many tasks at once (default: one a processor)", parsePositive, availableParallelism())
     .option("--pool <name>", "take work of this pool only")
     .option("--tag <tag>", "a tag that tasks may ask for; may be repeated", collect, [])
     .option("--resource <name=amount>", "what else it has, as gpu=2; may be repeated", collect, [])
@@ -85,10 +85,10 @@ Examples:
 
 async function run(options: Options): Promise<void> {
   const name = options.name ?? hostname();
-  if (!/^[\w.:-]+$/.test(name)) throw bad("--name", "letters, digits and . : - _", name);
+  if (!/^[\w.:-]+$/.test(name)) throw badInput("--name", "letters, digits and . : - _", name);
   const dir = options.dir ?? join(dataDirectory(options), "workers", name);
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
-    refuseBesideFuq(options);
+    rejectNonFuqOptions(options);
     makeDirectory(resolve(dir), 0o700);
     const { runFuqWorker } = await import("./worker/fuq-worker.js");
     runFuqWorker({ ...options, name, dir });
@@ -96,16 +96,16 @@ async function run(options: Options): Promise<void> {
   }
   const resources = resourcesOf(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
-  const found = await brokerOf(options);
+  const found = await awaitBroker(options);
   makeDirectory(resolve(dir), 0o700);
-  const ends = (why: string, code: number): void => {
+  const exitWith = (why: string, code: number): void => {
     console.log(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
   const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
   let everJoined = false;
   /** That no broker answers, since the last one did. */
-  let said = false;
+  let reportedUnreachable = false;
   const started = startWorker({
     broker: found.urls,
     token: found.token,
@@ -122,48 +122,48 @@ async function run(options: Options): Promise<void> {
     ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
     onJoined: () => {
       everJoined = true;
-      said = false;
+      reportedUnreachable = false;
     },
     onRefused: (error) => {
       const why = `the broker refuses it: ${error.message} (${error.code})`;
       // What runs goes down with it; results that are not delivered stay for the next start.
-      void started.stop({ patienceMs: 0 }).then(() => ends(why, 3));
+      void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(why, 3));
     },
     onUnreachable: (error) => {
       if (!options.wait && !everJoined) {
-        void started.stop({ patienceMs: 0 }).then(() => ends(`${error.message} (${error.code})`, 3));
+        void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
         return;
       }
-      if (!said) console.error(`laboro: ${error.message}; it is tried again until it answers`);
-      said = true;
+      if (!reportedUnreachable) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      reportedUnreachable = true;
       // A broker that was started again may be at another port.
-      const moved = foundAgain(options);
+      const moved = refreshBroker(options);
       if (moved !== undefined) started.setBrokers(moved.urls);
     },
-    onStopped: (why) => ends(reasonText(why, options), 0),
+    onStopped: (why) => exitWith(reasonText(why, options), 0),
   });
   // Ctrl-C lets tasks end; SIGTERM, as a machine that goes down sends it, stops them and gives them back.
-  onSignals((signal) => {
-    void started.stop({ finish: signal === "SIGINT" }).then(() => ends(`${signal} came`, 0));
+  onStopSignal((signal) => {
+    void started.stop({ finish: signal === "SIGINT" }).then(() => exitWith(`${signal} came`, 0));
   });
 }
 
 /** What a foreman of fuq knows nothing of. */
-const NOT_FUQ = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
+const NON_FUQ_OPTIONS = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
 
-function refuseBesideFuq(options: Options): void {
+function rejectNonFuqOptions(options: Options): void {
   const lists = (["resource", "service"] as const).filter((name) => options[name].length > 0);
-  const [name] = [...NOT_FUQ.filter((one) => options[one] !== undefined), ...lists];
+  const [name] = [...NON_FUQ_OPTIONS.filter((one) => options[one] !== undefined), ...lists];
   if (name === undefined) return;
   const written = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   throw new LaboroError("LABORO_BAD_INPUT", `--${written} does not go with a foreman of fuq`);
 }
 
 /** The broker, once there is a trace of one. */
-async function brokerOf(options: Options): Promise<FoundBroker> {
+async function awaitBroker(options: Options): Promise<BrokerAccess> {
   for (let said = false; ; said = true) {
     try {
-      return findBroker(whereOf(options));
+      return findBroker(brokerLocation(options));
     } catch (cause) {
       if (!options.wait || !isUnreachable(cause)) throw cause;
       if (!said) console.error(`laboro: ${cause.message}; waiting for one`);
@@ -172,9 +172,9 @@ async function brokerOf(options: Options): Promise<FoundBroker> {
   }
 }
 
-function foundAgain(options: Options): FoundBroker | undefined {
+function refreshBroker(options: Options): BrokerAccess | undefined {
   try {
-    return findBroker(whereOf(options));
+    return findBroker(brokerLocation(options));
   } catch (cause) {
     if (cause instanceof LaboroError) return undefined;
     throw cause;
@@ -183,7 +183,7 @@ function foundAgain(options: Options): FoundBroker | undefined {
 
 const LOOK_AGAIN_MS = 1_000;
 
-const whereOf = ({ join: url, broker = url, data }: Options) => ({ broker, data });
+const brokerLocation = ({ join: url, broker = url, data }: Options) => ({ broker, data });
 
 const isUnreachable = (cause: unknown): cause is LaboroError =>
   cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE";
@@ -199,7 +199,7 @@ function resourcesOf(given: readonly string[]): Record<string, number> {
   const resources: Record<string, number> = {};
   for (const text of given) {
     const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined || name === "slots") throw bad("--resource", "NAME=AMOUNT", text);
+    if (name === undefined || amount === undefined || name === "slots") throw badInput("--resource", "NAME=AMOUNT", text);
     resources[name] = Number(amount);
   }
   return resources;
@@ -209,17 +209,17 @@ function programsOf(given: readonly string[], mode: ServiceMode): Record<string,
   const programs: Record<string, ServiceProgram> = {};
   for (const text of given) {
     const [, name, command] = /^([^\s=]+)=(.*\S.*)$/s.exec(text) ?? [];
-    if (name === undefined || command === undefined) throw bad("--service", "NAME='COMMAND'", text);
+    if (name === undefined || command === undefined) throw badInput("--service", "NAME='COMMAND'", text);
     programs[name] = { command, mode };
   }
   return programs;
 }
 
-function atLeastOne(text: string): number {
+function parsePositive(text: string): number {
   const value = wholeNumber(text);
   if (value > 0) return value;
   throw new InvalidArgumentError("expected 1 or more");
 }
 
-const bad = (option: string, expected: string, got: string): LaboroError =>
+const badInput = (option: string, expected: string, got: string): LaboroError =>
   new LaboroError("LABORO_BAD_INPUT", `${option}: expected ${expected}, got ${got}`);

@@ -1,9 +1,9 @@
 /** `laboro workers`: who works. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { say, sayJson } from "../lib/print.js";
+import { printLines, printJson } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { colourOf, terminalOf } from "../lib/terminal/terminal.js";
+import { stateColour, detectTerminal } from "../lib/terminal/terminal.js";
 import type { WorkerView } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
@@ -24,42 +24,42 @@ export function workers(): Command {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: "WORKER", least: 24, endMatters: true },
+  { title: "WORKER", minWidth: 24, keepEnd: true },
   { title: "STATE" },
   { title: "SLOTS", align: "right" },
-  { title: "STOCK", align: "right", drop: 3 },
-  { title: "REQUESTS", align: "right", drop: 2 },
-  { title: "POOL", least: 6, drop: 4 },
-  { title: "HAS", least: 8, drop: 5 },
-  { title: "TAGS", least: 8, drop: 6 },
-  { title: "SERVICES", least: 8, drop: 1 },
-  { title: "RESULTS", align: "right", drop: 8 },
-  { title: "LAST TEN", drop: 9 },
-  { title: "PROTOCOL", drop: 7 },
+  { title: "STOCK", align: "right", dropPriority: 3 },
+  { title: "REQUESTS", align: "right", dropPriority: 2 },
+  { title: "POOL", minWidth: 6, dropPriority: 4 },
+  { title: "HAS", minWidth: 8, dropPriority: 5 },
+  { title: "TAGS", minWidth: 8, dropPriority: 6 },
+  { title: "SERVICES", minWidth: 8, dropPriority: 1 },
+  { title: "RESULTS", align: "right", dropPriority: 8 },
+  { title: "LAST TEN", dropPriority: 9 },
+  { title: "PROTOCOL", dropPriority: 7 },
 ];
 
 async function run(options: Options): Promise<void> {
   const answer = await withBroker(options, (client) => client.ask("workers", {}));
   if (options.json === true) {
-    sayJson(answer);
+    printJson(answer);
     return;
   }
   if (answer.workers.length === 0) {
-    say("no worker is connected; laboro worker starts one");
+    printLines("no worker is connected; laboro worker starts one");
     return;
   }
   const sorted = [...answer.workers].sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
-  say(...table(COLUMNS, sorted.map(rowOf), terminalOf()));
+  printLines(...table(COLUMNS, sorted.map(rowOf), detectTerminal()));
 }
 
 function rowOf(worker: WorkerView) {
   const { slots = 0, ...others } = worker.total;
-  const state = stateOf(worker);
+  const state = workerState(worker);
   return [
     worker.name,
-    { text: state, colour: colourOf(state) },
+    { text: state, colour: stateColour(state) },
     `${slots - (worker.free.slots ?? 0)}/${slots}`,
-    worker.stock === 0 ? "" : String(worker.stock),
+    worker.prefetched === 0 ? "" : String(worker.prefetched),
     worker.requests === 0 ? "" : String(worker.requests),
     worker.pool === "default" ? "" : worker.pool,
     Object.entries(others)
@@ -68,18 +68,18 @@ function rowOf(worker: WorkerView) {
     worker.tags.join(","),
     worker.services.join(","),
     resultsOf(worker),
-    worker.figures.recent.includes("-") ? worker.figures.recent : "",
+    worker.stats.recent.includes("-") ? worker.stats.recent : "",
     worker.protocol === "laboro" ? "" : worker.protocol,
   ];
 }
 
-function resultsOf({ figures: { results, succeeded } }: WorkerView): string {
+function resultsOf({ stats: { results, succeeded } }: WorkerView): string {
   if (results === 0) return "";
   return succeeded === results ? String(results) : `${results} (${Math.floor((100 * succeeded) / results)} %)`;
 }
 
 /** The one word that says most. */
-export function stateOf(worker: WorkerView): string {
+export function workerState(worker: WorkerView): string {
   if (!worker.connected) return "away";
   if (worker.draining) return "draining";
   if (worker.standing !== "good") return worker.standing;

@@ -106,7 +106,7 @@ function typeIn(header: Buffer): TypeV1 {
 }
 
 /** For a stream: how long a message is, as far as its header says. */
-export const STREAM_V1: Layout = {
+export const STREAM_LAYOUT_V1: Layout = {
   headerSize: HEADER_SIZE_V1,
   sizeOf: (header) => {
     const type = typeIn(header);

@@ -132,7 +132,7 @@ function checkMagic(magic: number): void {
 }
 
 /** For a stream: how long a message is, as far as its header says. */
-export const STREAM: Layout = {
+export const STREAM_LAYOUT: Layout = {
   headerSize: HEADER_SIZE,
   sizeOf: (header) => {
     checkMagic(header.readUInt16LE(0));

@@ -1,25 +1,25 @@
 /** `laboro decode fuq` and `fuq1`: a stream each way, or messages one by one. */
-import type { Decoded, Decoder } from "../decoders.js";
-import { decodeMessage, MESSAGE_LIMIT, STREAM } from "./codec.js";
-import { decodeMessageV1, STREAM_V1 } from "./codec-v1.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
+import { decodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "./codec.js";
+import { decodeMessageV1, STREAM_LAYOUT_V1 } from "./codec-v1.js";
 import { Framer, type Layout } from "./framer.js";
-import { shown, shownV1 } from "./shown.js";
+import { describeMessage, describeMessageV1 } from "./describe.js";
 
-type Read = (bytes: Buffer) => Decoded;
+type Read = (bytes: Buffer) => DecodedMessage;
 
 export const decoder = (): Decoder =>
-  new StreamDecoder(STREAM, (bytes) => {
+  new StreamDecoder(STREAM_LAYOUT, (bytes) => {
     const message = decodeMessage(bytes);
-    return noted(shown(message), message.type === "?" ? message.why : undefined);
+    return noted(describeMessage(message), message.type === "?" ? message.why : undefined);
   });
 
 export const decoderV1 = (): Decoder =>
-  new StreamDecoder(STREAM_V1, (bytes) => {
+  new StreamDecoder(STREAM_LAYOUT_V1, (bytes) => {
     const message = decodeMessageV1(bytes);
-    return noted(shownV1(message), message.type === "?" ? message.why : undefined);
+    return noted(describeMessageV1(message), message.type === "?" ? message.why : undefined);
   });
 
-const noted = ({ name, fields }: Decoded, note: string | undefined): Decoded =>
+const noted = ({ name, fields }: DecodedMessage, note: string | undefined): DecodedMessage =>
   note === undefined ? { name, fields } : { name, fields, note };
 
 class StreamDecoder implements Decoder {
@@ -32,7 +32,7 @@ class StreamDecoder implements Decoder {
     this.#read = read;
   }
 
-  push(direction: string, frames: readonly Uint8Array[]): readonly Decoded[] {
+  push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {
     const framer = this.#streams.get(direction) ?? new Framer(this.#layout, MESSAGE_LIMIT);
     this.#streams.set(direction, framer);
     const { messages, failure } = framer.push(Buffer.concat(frames));
@@ -43,7 +43,7 @@ class StreamDecoder implements Decoder {
     return [...decoded, { name: "?", fields: {}, note: failure.message }];
   }
 
-  end(): readonly Decoded[] {
+  end(): readonly DecodedMessage[] {
     return [...this.#streams.values()]
       .filter(({ pending }) => pending > 0)
       .map(({ pending }) => ({ name: "?", fields: {}, note: `${pending} bytes are no whole message` }));

@@ -7,7 +7,7 @@ export interface Layout {
   readonly sizeOf: (header: Buffer) => number;
 }
 
-export interface Cut {
+export interface FramerResult {
   readonly messages: readonly Buffer[];
   /** The stream cannot be read from here on. */
   readonly failure?: LaboroError;
@@ -17,7 +17,7 @@ export class Framer {
   readonly #layout: Layout;
   readonly #limit: number;
   /** What has come of a message that is not whole; grows with what comes, never with what is claimed. */
-  #kept = Buffer.alloc(0);
+  #partial = Buffer.alloc(0);
   #length = 0;
   #failure: LaboroError | undefined;
 
@@ -32,7 +32,7 @@ export class Framer {
   }
 
   /** The messages are views; they live as long as the bytes they were cut from. */
-  push(chunk: Buffer): Cut {
+  push(chunk: Buffer): FramerResult {
     if (this.#failure !== undefined) return { messages: [], failure: this.#failure };
     const messages: Buffer[] = [];
     let rest = chunk;
@@ -44,7 +44,7 @@ export class Framer {
         }
         const size = this.#sizeAt(rest);
         if (size === undefined || rest.length < size) {
-          this.#keep(rest, size ?? this.#layout.headerSize);
+          this.#append(rest, size ?? this.#layout.headerSize);
           break;
         }
         messages.push(rest.subarray(0, size));
@@ -52,7 +52,7 @@ export class Framer {
       }
     } catch (cause) {
       this.#failure = asLaboroError(cause);
-      this.#kept = Buffer.alloc(0);
+      this.#partial = Buffer.alloc(0);
       return { messages, failure: this.#failure };
     }
     return { messages };
@@ -60,20 +60,20 @@ export class Framer {
 
   /** Adds to the message that has begun, and gives what is left over. */
   #complete(chunk: Buffer, messages: Buffer[]): Buffer {
-    const known = this.#sizeAt(this.#kept.subarray(0, this.#length));
+    const known = this.#sizeAt(this.#partial.subarray(0, this.#length));
     const size = known ?? this.#layout.headerSize;
     const part = chunk.subarray(0, size - this.#length);
-    this.#keep(part, size);
+    this.#append(part, size);
     // A header that is now whole may be a message of its own, or the beginning of one.
-    if (known !== undefined || this.#sizeAt(this.#kept.subarray(0, this.#length)) === this.#length)
+    if (known !== undefined || this.#sizeAt(this.#partial.subarray(0, this.#length)) === this.#length)
       this.#emit(size, messages);
     return chunk.subarray(part.length);
   }
 
   #emit(size: number, messages: Buffer[]): void {
     if (this.#length < size) return;
-    messages.push(this.#kept.subarray(0, size));
-    this.#kept = Buffer.alloc(0);
+    messages.push(this.#partial.subarray(0, size));
+    this.#partial = Buffer.alloc(0);
     this.#length = 0;
   }
 
@@ -86,14 +86,14 @@ export class Framer {
     return size;
   }
 
-  #keep(bytes: Buffer, size: number): void {
+  #append(bytes: Buffer, size: number): void {
     const needed = this.#length + bytes.length;
-    if (needed > this.#kept.length) {
-      const wider = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(size, this.#kept.length * 2)));
-      this.#kept.copy(wider, 0, 0, this.#length);
-      this.#kept = wider;
+    if (needed > this.#partial.length) {
+      const wider = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(size, this.#partial.length * 2)));
+      this.#partial.copy(wider, 0, 0, this.#length);
+      this.#partial = wider;
     }
-    bytes.copy(this.#kept, this.#length);
+    bytes.copy(this.#partial, this.#length);
     this.#length = needed;
   }
 }

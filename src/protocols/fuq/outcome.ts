@@ -36,7 +36,7 @@ export function statusText({ code, signal, error }: End): string {
 }
 
 /** What a status text says; a text that says neither code nor signal is kept as the reason. */
-export function endOf(success: boolean, status: string): End {
+export function outcomeFromStatus(success: boolean, status: string): End {
   if (success) return { code: 0 };
   const reason = status.startsWith(ENCOUNTERED) ? status.slice(ENCOUNTERED.length) : status;
   const code = /^exit status (\d{1,3})$/.exec(reason)?.[1];

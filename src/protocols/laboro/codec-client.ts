@@ -1,12 +1,12 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import { amount, body, clipped, count, countWithin, errorCode, flag, name, text } from "./codec-fields.js";
-import { absent, BEAT, type Forms } from "./codec-from-worker.js";
+import { absent, BEAT, type MessageCodecs } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT } from "./codec-limits.js";
 import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
 
-export const FROM_CLIENT: Forms<FromClient> = {
+export const FROM_CLIENT: MessageCodecs<FromClient> = {
   BEAT,
   HELLO: {
     number: 40,
@@ -45,7 +45,7 @@ export const FROM_CLIENT: Forms<FromClient> = {
   },
 };
 
-export const TO_CLIENT: Forms<ToClient> = {
+export const TO_CLIENT: MessageCodecs<ToClient> = {
   BEAT,
   BROKERS,
   GREET: {

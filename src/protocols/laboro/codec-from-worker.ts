@@ -10,7 +10,7 @@ import {
   count,
   countWithin,
   errorCode,
-  type Form,
+  type MessageCodec,
   flag,
   jobId,
   name,
@@ -18,26 +18,26 @@ import {
   type Row,
   rows,
   text,
-  unlike,
-  word,
+  fieldError,
+  enumValue,
 } from "./codec-fields.js";
-import type { DoneTask, FromWorker, HeldState, HeldTasks, TaskRange, TaskRef } from "./messages.js";
+import type { DoneTask, FromWorker, HeldState, HeldTasks, AttemptRange, TaskRef } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
 
-export type Forms<Message extends { readonly type: string }> = {
-  readonly [Type in Message["type"]]: Form<Extract<Message, { readonly type: Type }>>;
+export type MessageCodecs<Message extends { readonly type: string }> = {
+  readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;
 };
 
 const HELD_STATES: readonly HeldState[] = ["stock", "running", "finished"];
 const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
-export const BEAT: Form<{ readonly type: "BEAT" }> = {
+export const BEAT: MessageCodec<{ readonly type: "BEAT" }> = {
   number: 0,
   write: () => [0],
   read: () => ({ type: "BEAT" }),
 };
 
-export const FROM_WORKER: Forms<FromWorker> = {
+export const FROM_WORKER: MessageCodecs<FromWorker> = {
   BEAT,
   JOIN: {
     number: 1,
@@ -88,7 +88,7 @@ export const FROM_WORKER: Forms<FromWorker> = {
       job: jobId(row[1]),
       index: count(row[2], "index"),
       attempt: attemptOf(row[3]),
-      stream: word(row[4], "stream", STREAMS),
+      stream: enumValue(row[4], "stream", STREAMS),
       offset: count(row[5], "offset"),
       bytes: chunk(row[6]),
     }),
@@ -133,7 +133,7 @@ export const FROM_WORKER: Forms<FromWorker> = {
 function writeDone(task: DoneTask): Row {
   // A signal and a code exclude each other, so they share a field.
   const end = task.signal ?? task.code ?? null;
-  const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputEnd];
+  const row: unknown[] = [task.job, task.index, task.attempt, end, task.started, task.ended, task.outputBytes];
   if (task.timedOut === true || task.error !== undefined) row.push(task.timedOut === true);
   if (task.error !== undefined) row.push(clipped(task.error));
   return row;
@@ -146,7 +146,7 @@ function readDone(row: Row): DoneTask {
     attempt: attemptOf(row[2]),
     started: amount(row[4], "started"),
     ended: amount(row[5], "ended"),
-    outputEnd: count(row[6], "outputEnd"),
+    outputBytes: count(row[6], "outputEnd"),
   };
   const end = row[3];
   if (typeof end === "string") task.signal = name(end, "signal");
@@ -156,18 +156,18 @@ function readDone(row: Row): DoneTask {
   return task;
 }
 
-const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: word(row[4], "state", HELD_STATES) });
+const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: enumValue(row[4], "state", HELD_STATES) });
 
 function readRef(row: Row): TaskRef {
   return { job: jobId(row[0]), index: count(row[1], "index"), attempt: attemptOf(row[2]) };
 }
 
-export const writeRange = (range: TaskRange): Row => [range.job, range.first, range.last, range.attempt];
+export const writeRange = (range: AttemptRange): Row => [range.job, range.first, range.last, range.attempt];
 
-export function readRange(row: Row): TaskRange {
+export function readRange(row: Row): AttemptRange {
   const first = count(row[1], "first");
   const last = count(row[2], "last");
-  if (last < first) throw unlike("last", last, `${first}, which is first, or more`);
+  if (last < first) throw fieldError("last", last, `${first}, which is first, or more`);
   return { job: jobId(row[0]), first, last, attempt: attemptOf(row[3]) };
 }
 
@@ -175,6 +175,6 @@ export const absent = (value: unknown): value is null | undefined => value === u
 
 function chunk(value: unknown): Uint8Array {
   const bytes = body(value, "bytes");
-  if (bytes.length > OUTPUT_CHUNK) throw unlike("bytes", bytes, `at most ${OUTPUT_CHUNK} bytes`);
+  if (bytes.length > OUTPUT_CHUNK) throw fieldError("bytes", bytes, `at most ${OUTPUT_CHUNK} bytes`);
   return bytes;
 }

@@ -12,7 +12,7 @@ import {
   record,
   text,
   textOrBytes,
-  unlike,
+  fieldError,
 } from "./codec-fields.js";
 import { ROWS_LIMIT } from "./codec-limits.js";
 import type { JobRecipe } from "./messages.js";
@@ -29,7 +29,7 @@ export function readRecipe(value: unknown): Recipe {
         ...optional("placeholders", fields.placeholders, flag),
         ...optional("shell", fields.shell, flag),
         ...optional("log", fields.log, text),
-        ...surroundings(fields),
+        ...processFields(fields),
       };
     case "script":
       return {
@@ -37,14 +37,14 @@ export function readRecipe(value: unknown): Recipe {
         content: body(fields.content, "content"),
         type: name(fields.type, "type"),
         ...optional("args", fields.args, listOfBytes),
-        ...surroundings(fields),
+        ...processFields(fields),
       };
     case "call":
       return { kind: "call", service: name(fields.service, "service"), ...optional("body", fields.body, body) };
     case "noop":
       return { kind: "noop" };
     default:
-      throw unlike("recipe kind", fields.kind, "command, script, call or noop");
+      throw fieldError("recipe kind", fields.kind, "command, script, call or noop");
   }
 }
 
@@ -56,7 +56,7 @@ export function readLimits(value: unknown): JobRecipe["limits"] {
   };
 }
 
-const surroundings = (fields: Fields) => ({
+const processFields = (fields: Fields) => ({
   ...optional("array", fields.array, strides),
   ...optional("dir", fields.dir, textOrBytes),
   ...optional("env", fields.env, environment),

@@ -7,7 +7,7 @@ import {
   body,
   count,
   countWithin,
-  type Form,
+  type MessageCodec,
   jobId,
   listOf,
   name,
@@ -16,21 +16,21 @@ import {
   record,
   rows,
   textOrBytes,
-  unlike,
+  fieldError,
 } from "./codec-fields.js";
-import { absent, BEAT, type Forms, readRange, writeRange } from "./codec-from-worker.js";
+import { absent, BEAT, type MessageCodecs, readRange, writeRange } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
 import { readLimits, readRecipe } from "./codec-recipe.js";
-import type { Brokers, Kept, ToWorker } from "./messages.js";
+import type { Brokers, ResumedTask, ToWorker } from "./messages.js";
 
 /** Clients are told as workers are. */
-export const BROKERS: Form<Brokers> = {
+export const BROKERS: MessageCodec<Brokers> = {
   number: 30,
   write: (m) => [30, m.urls],
   read: (row) => ({ type: "BROKERS", urls: names(row[1], "urls") }),
 };
 
-export const TO_WORKER: Forms<ToWorker> = {
+export const TO_WORKER: MessageCodecs<ToWorker> = {
   BEAT,
   WELCOME: {
     number: 20,
@@ -48,7 +48,7 @@ export const TO_WORKER: Forms<ToWorker> = {
       type: "WELCOME",
       version: count(row[1], "version"),
       broker: name(row[2], "broker"),
-      keep: rows(row[3], "keep", readKept),
+      keep: rows(row[3], "keep", readResumedTask),
       drop: rows(row[4], "drop", readRange),
       heartbeatMs: countWithin(row[5], "heartbeatMs", 1, HEARTBEAT_LIMIT),
       config: record(row[6], "config"),
@@ -116,7 +116,7 @@ export const TO_WORKER: Forms<ToWorker> = {
   UNCALL: { number: 32, write: (m) => [32, m.id], read: (row) => ({ type: "UNCALL", id: count(row[1], "id") }) },
 };
 
-function readKept(row: Row): Kept {
+function readResumedTask(row: Row): ResumedTask {
   return {
     job: jobId(row[0]),
     index: count(row[1], "index"),
@@ -127,6 +127,6 @@ function readKept(row: Row): Kept {
 
 function readEntries(value: unknown, size: number): Entries {
   const entries = listOf(value, "entries", ROWS_LIMIT);
-  if (entries.length !== size) throw unlike("entries", entries, `one for each of ${size} tasks`);
+  if (entries.length !== size) throw fieldError("entries", entries, `one for each of ${size} tasks`);
   return entries.map((entry) => textOrBytes(entry, "entries"));
 }

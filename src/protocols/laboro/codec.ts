@@ -9,7 +9,7 @@
 import { type Options, Packr, Unpackr } from "msgpackr";
 import { LaboroError } from "../../base/errors.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
-import { type Form, type Row, shown, unlike } from "./codec-fields.js";
+import { type MessageCodec, type Row, describeValue, fieldError } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
@@ -29,8 +29,8 @@ export interface SentBy {
 
 export type Sender = keyof SentBy;
 
-type AnyForm = Form<LinkMessage>;
-type Table = readonly (AnyForm | undefined)[];
+type AnyCodec = MessageCodec<LinkMessage>;
+type Table = readonly (AnyCodec | undefined)[];
 
 const OPTIONS: Options & { readonly skipValues: readonly unknown[] } = {
   useRecords: false,
@@ -44,8 +44,8 @@ const OPTIONS: Options & { readonly skipValues: readonly unknown[] } = {
 const packr = new Packr(OPTIONS);
 const unpackr = new Unpackr(OPTIONS);
 
-const FORMS = { ...FROM_WORKER, ...TO_WORKER, ...FROM_CLIENT, ...TO_CLIENT } as unknown as Readonly<
-  Record<LinkMessage["type"], AnyForm>
+const CODECS = { ...FROM_WORKER, ...TO_WORKER, ...FROM_CLIENT, ...TO_CLIENT } as unknown as Readonly<
+  Record<LinkMessage["type"], AnyCodec>
 >;
 const FRAME_LIMITS = { depth: DEPTH_LIMIT, values: VALUES_LIMIT };
 const MESSAGE_LIMITS = { depth: DEPTH_LIMIT - 1, values: VALUES_LIMIT - 1 };
@@ -60,7 +60,7 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
 
 /** Throws LABORO_BAD_INPUT for a message that the other end would refuse, so that no bad value of a caller ends a link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
-  const form = FORMS[message.type];
+  const form = CODECS[message.type];
   try {
     const row = form.write(message);
     const bytes = packr.pack(row);
@@ -118,16 +118,16 @@ function unpack(bytes: Uint8Array): Row {
   } catch (cause) {
     throw bad(cause instanceof Error ? cause.message : String(cause), cause);
   }
-  if (!Array.isArray(frame)) throw unlike("the frame", frame, "a list of messages");
-  if (frame.length > MESSAGES_LIMIT) throw unlike("the frame", frame, `at most ${MESSAGES_LIMIT} messages`);
+  if (!Array.isArray(frame)) throw fieldError("the frame", frame, "a list of messages");
+  if (frame.length > MESSAGES_LIMIT) throw fieldError("the frame", frame, `at most ${MESSAGES_LIMIT} messages`);
   return frame;
 }
 
 function read(row: unknown, table: Table, from: Sender): LinkMessage {
-  if (!Array.isArray(row)) throw unlike("a message", row, "a list");
+  if (!Array.isArray(row)) throw fieldError("a message", row, "a list");
   const number: unknown = row[0];
   const form = typeof number === "number" ? table[number] : undefined;
-  if (form === undefined) throw bad(`a message has type ${shown(number)}, which a ${from} does not send`);
+  if (form === undefined) throw bad(`a message has type ${describeValue(number)}, which a ${from} does not send`);
   return form.read(row);
 }
 
@@ -135,12 +135,12 @@ function tableOfCaller(rows: Row): Table {
   const first = Array.isArray(rows[0]) ? rows[0][0] : undefined;
   if (first === FROM_WORKER.JOIN.number) return TABLES.worker;
   if (first === FROM_CLIENT.HELLO.number) return TABLES.client;
-  throw bad(`the first message has type ${shown(first)}, expected JOIN or HELLO`);
+  throw bad(`the first message has type ${describeValue(first)}, expected JOIN or HELLO`);
 }
 
 function byNumber(forms: Readonly<Record<string, unknown>>): Table {
-  const table: (AnyForm | undefined)[] = [];
-  for (const form of Object.values(forms) as AnyForm[]) table[form.number] = form;
+  const table: (AnyCodec | undefined)[] = [];
+  for (const form of Object.values(forms) as AnyCodec[]) table[form.number] = form;
   // Holes would send a lookup to the prototype.
   return Array.from(table);
 }

@@ -9,7 +9,7 @@
  * underneath; that concerns nobody here. Messages of one frame are delivered as one batch.
  */
 import type { RawData, ServerOptions, WebSocket } from "ws";
-import type { Conversation } from "../../base/conversations.js";
+import type { TracedConnection } from "../../base/traced-connections.js";
 import { asLaboroError, errnoOf, LaboroError } from "../../base/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
@@ -40,7 +40,7 @@ export interface CloseReason {
   readonly error?: LaboroError;
 }
 
-export interface Listener<In> {
+export interface LinkHandler<In> {
   /** The messages of one frame. What it throws closes the connection with that reason. */
   readonly onMessages: (batch: readonly In[]) => void;
   /** Called once, after our own close() too. */
@@ -58,7 +58,7 @@ export interface ConnectionOptions {
   readonly transport?: { readonly bytesRead: number };
   readonly log?: LinkLog;
   /** Where what is said is recorded, while somebody looks. */
-  readonly conversation?: Conversation;
+  readonly traced?: TracedConnection;
   readonly bufferLimit?: number;
   readonly frameLimit?: number;
 }
@@ -68,27 +68,27 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   readonly #options: ConnectionOptions;
   readonly #outbox: Outbox;
   readonly #heartbeat: Heartbeat;
-  #listener: Listener<In>;
+  #handler: LinkHandler<In>;
   #from: Sender;
   #open = true;
   #framesSent = 0;
   #framesReceived = 0;
   #fault: Error | undefined;
 
-  constructor(socket: WebSocket, options: ConnectionOptions, listener: Listener<In>) {
+  constructor(socket: WebSocket, options: ConnectionOptions, handler: LinkHandler<In>) {
     this.#socket = socket;
     this.#options = options;
-    this.#listener = listener;
+    this.#handler = handler;
     this.#from = options.from;
     this.#outbox = new Outbox((frame) => this.#transmit(frame));
     this.#heartbeat = new Heartbeat({
-      beat: () => this.#beat(),
-      dead: () => this.#giveUp("nothing was heard for three heartbeats"),
+      sendBeat: () => this.#beat(),
+      onTimeout: () => this.#terminate("nothing was heard for three heartbeats"),
       sent: () => this.#framesSent,
       received: () => options.transport?.bytesRead ?? this.#framesReceived,
     });
     socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
-    socket.on("error", (error) => this.#faulty(error));
+    socket.on("error", (error) => this.#onSocketError(error));
     socket.on("close", (code, reason) => this.#ended(code, reason.toString()));
   }
 
@@ -104,8 +104,8 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   /** Goes out with all else of this turn. Once closed, nothing happens: onClose has told. Throws LABORO_BAD_INPUT. */
   send(message: Out): void {
     if (!this.#open) return;
-    const { conversation } = this.#options;
-    if (conversation?.recording === true) conversation.said(() => describeMessage(message));
+    const { traced: conversation } = this.#options;
+    if (conversation?.recording === true) conversation.sent(() => describeMessage(message));
     this.#outbox.push(message);
   }
 
@@ -115,22 +115,22 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   }
 
   /** The same connection, for the session that takes over once the first message has said who calls. */
-  handOver<NewIn extends In, NewOut extends Out>(listener: Listener<NewIn>): Connection<NewIn, NewOut> {
+  handOver<NewIn extends In, NewOut extends Out>(handler: LinkHandler<NewIn>): Connection<NewIn, NewOut> {
     const taken = this as unknown as Connection<NewIn, NewOut>;
-    taken.#listener = listener;
+    taken.#handler = handler;
     return taken;
   }
 
   /** Sends what waits, then says goodbye. */
   close(code = 1000, text = ""): void {
-    this.#leave({ by: "us", code, text });
+    this.#closeWith({ by: "us", code, text });
   }
 
   #transmit(frame: Uint8Array): void {
     const limit = this.#options.bufferLimit ?? BUFFER_LIMIT;
     const unread = this.#socket.bufferedAmount;
     if (unread > limit) {
-      this.#giveUp(`${unread} bytes wait for a peer that does not read, the limit is ${limit}`);
+      this.#terminate(`${unread} bytes wait for a peer that does not read, the limit is ${limit}`);
       return;
     }
     this.#framesSent++;
@@ -138,7 +138,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   }
 
   #beat(): void {
-    this.#options.conversation?.said(() => ({ name: "BEAT", fields: {} }));
+    this.#options.traced?.sent(() => ({ name: "BEAT", fields: {} }));
     this.#outbox.push({ type: "BEAT" });
     this.#outbox.flush();
   }
@@ -153,10 +153,10 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
       this.#fail(isBinary ? 1007 : 1003, asLaboroError(cause));
       return;
     }
-    const { conversation } = this.#options;
-    if (conversation?.recording === true) for (const one of batch) conversation.heard(() => describeMessage(one));
+    const { traced: conversation } = this.#options;
+    if (conversation?.recording === true) for (const one of batch) conversation.received(() => describeMessage(one));
     try {
-      this.#listener.onMessages(batch as readonly In[]);
+      this.#handler.onMessages(batch as readonly In[]);
     } catch (cause) {
       const error = asLaboroError(cause);
       this.#fail(error.code === "LABORO_INTERNAL" ? 1011 : 1008, error);
@@ -175,10 +175,10 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   #fail(code: number, error: LaboroError): void {
     const text = `${error.code}: ${error.message}`;
     this.#options.log?.warn({ from: this.#from, code: error.code }, `link closed: ${text}`);
-    this.#leave({ by: "us", code, text, error });
+    this.#closeWith({ by: "us", code, text, error });
   }
 
-  #leave(reason: CloseReason): void {
+  #closeWith(reason: CloseReason): void {
     if (!this.#open) return;
     this.#outbox.flush();
     this.#socket.close(reason.code, cutToReason(reason.text));
@@ -186,14 +186,14 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   }
 
   /** No goodbye: it would wait behind what the peer does not read. */
-  #giveUp(text: string): void {
+  #terminate(text: string): void {
     this.#options.log?.warn({ from: this.#from }, `link given up: ${text}`);
     this.#socket.terminate();
     this.#finish({ by: "us", code: 1006, text });
   }
 
   /** The close event follows; where `ws` refused what came, it follows only when the peer agrees to part. */
-  #faulty(fault: Error): void {
+  #onSocketError(fault: Error): void {
     this.#fault = fault;
     const errno = errnoOf(fault);
     if (errno === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH") {
@@ -211,10 +211,10 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
   #finish(reason: CloseReason): void {
     if (!this.#open) return;
     this.#open = false;
-    this.#options.conversation?.end();
+    this.#options.traced?.close();
     this.#heartbeat.stop();
     this.#outbox.clear();
-    this.#listener.onClose(reason);
+    this.#handler.onClose(reason);
   }
 }
 

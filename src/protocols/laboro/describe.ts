@@ -1,14 +1,14 @@
 /** A message of the link as a person would read it: bytes as text where they are text, long things cut. */
 import { isUtf8 } from "node:buffer";
-import type { Message } from "../../base/conversations.js";
+import type { TracedMessage } from "../../base/traced-connections.js";
 import type { LinkMessage } from "./messages.js";
 
 const LONGEST_TEXT = 200;
 const MOST_ITEMS = 20;
 const DEEPEST = 5;
 
-export function describeMessage({ type, ...fields }: LinkMessage): Message {
-  return { name: type, fields: readable(fields, 0) as Message["fields"] };
+export function describeMessage({ type, ...fields }: LinkMessage): TracedMessage {
+  return { name: type, fields: readable(fields, 0) as TracedMessage["fields"] };
 }
 
 function readable(value: unknown, depth: number): unknown {

@@ -11,23 +11,23 @@ import type { ClientOptions } from "ws";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 
 /** By fingerprint. What has this fingerprint cannot change, so it need not be asked for twice. */
-const known = new Map<string, string>();
+const caByFingerprint = new Map<string, string>();
 
 /** 64 hexadecimal digits, with colons between the pairs or without; undefined for anything else. */
-export function plainFingerprint(text: string): string | undefined {
+export function normalizeFingerprint(text: string): string | undefined {
   const digits = text.replaceAll(":", "").toLowerCase();
   return /^[0-9a-f]{64}$/.test(digits) ? digits : undefined;
 }
 
 /** How `ws` connects to a broker with this CA; undefined where `learnCa` has not seen its certificate yet. */
-export function pinnedTo(fingerprint: string): ClientOptions | undefined {
-  const ca = known.get(fingerprint);
+export function pinnedTlsOptions(fingerprint: string): ClientOptions | undefined {
+  const ca = caByFingerprint.get(fingerprint);
   // No error, that is to say: a falsy answer.
   return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => false };
 }
 
 /** Looks for the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
-export function learnCa(url: URL, fingerprint: string, signal: AbortSignal): Promise<void> {
+export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {
     // What is checked here is the fingerprint; the chain is, when the certificate is known.
@@ -43,9 +43,9 @@ export function learnCa(url: URL, fingerprint: string, signal: AbortSignal): Pro
     socket.once("secureConnect", () => {
       const chain = chainOf(socket.getPeerCertificate(true));
       const found = chain.find((certificate) => fingerprintOf(certificate) === fingerprint);
-      if (found === undefined) reject(notTheOne(url, fingerprint, chain));
+      if (found === undefined) reject(fingerprintMismatch(url, fingerprint, chain));
       else {
-        known.set(fingerprint, pemOf(found.raw));
+        caByFingerprint.set(fingerprint, pemOf(found.raw));
         resolve();
       }
       socket.destroy();
@@ -73,9 +73,9 @@ function chainOf(leaf: DetailedPeerCertificate): DetailedPeerCertificate[] {
 }
 
 const fingerprintOf = (certificate: DetailedPeerCertificate): string | undefined =>
-  plainFingerprint(certificate.fingerprint256);
+  normalizeFingerprint(certificate.fingerprint256);
 
-function notTheOne(url: URL, expected: string, chain: readonly DetailedPeerCertificate[]): LaboroError {
+function fingerprintMismatch(url: URL, expected: string, chain: readonly DetailedPeerCertificate[]): LaboroError {
   const shown = chain.map((one) => fingerprintOf(one)?.slice(0, 16)).join(", ");
   return new LaboroError(
     "LABORO_BAD_CERTIFICATE",

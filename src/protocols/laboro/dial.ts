@@ -14,25 +14,25 @@ import { type ClientOptions, WebSocket } from "ws";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
-import { certificateError, learnCa, pinnedTo, plainFingerprint } from "./dial-tls.js";
+import { certificateError, fetchCa, pinnedTlsOptions, normalizeFingerprint } from "./dial-tls.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
 /** An opened link on which the broker says nothing is given up: no heartbeat watches it yet. */
-export const FIRST_WORD_TIMEOUT = 15_000;
+export const FIRST_MESSAGE_TIMEOUT = 15_000;
 export const FIRST_DELAY = 100;
 export const LONGEST_DELAY = 5_000;
 const PATH = "node/persistent";
 
-interface Ends {
+interface DialerMessages {
   readonly worker: { readonly receives: ToWorker; readonly sends: FromWorker };
   readonly client: { readonly receives: ToClient; readonly sends: FromClient };
 }
 
-export type Dialler = keyof Ends;
-export type LinkOf<From extends Dialler> = Connection<Ends[From]["receives"], Ends[From]["sends"]>;
+export type DialerRole = keyof DialerMessages;
+export type LinkOf<From extends DialerRole> = Connection<DialerMessages[From]["receives"], DialerMessages[From]["sends"]>;
 
-export interface DialOptions<From extends Dialler> {
+export interface DialOptions<From extends DialerRole> {
   readonly from: From;
   /** `http:` or `https:`, or the same of a WebSocket. One with a fingerprint behind `#` is held to that. */
   readonly urls: readonly string[];
@@ -40,9 +40,9 @@ export interface DialOptions<From extends Dialler> {
   /** SHA-256 of the CA's certificate, to which every `https:` URL without its own is held. */
   readonly caFingerprint?: string;
   readonly onOpen: (connection: LinkOf<From>) => void;
-  readonly onMessages: (batch: readonly Ends[From]["receives"][], connection: LinkOf<From>) => void;
+  readonly onMessages: (batch: readonly DialerMessages[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
-  readonly onDown: (reason: CloseReason) => void;
+  readonly onDisconnected: (reason: CloseReason) => void;
   /** The broker will not have us: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its goodbye. Not tried again. */
   readonly onRefused: (error: LaboroError) => void;
   /** Every URL has been tried in vain, for the n-th time in a row. */
@@ -50,52 +50,52 @@ export interface DialOptions<From extends Dialler> {
   /** Go on trying after a refusal, as after any failure. */
   readonly retryRefused?: boolean;
   /** A refusal at this URL is as good as no answer: the others are tried. */
-  readonly passOver?: (url: string) => boolean;
+  readonly ignoreRefusal?: (url: string) => boolean;
   readonly log?: LinkLog;
   /** For `ws`: certificates, an agent. */
   readonly socketOptions?: ClientOptions;
   readonly connectTimeoutMs?: number;
-  readonly firstWordTimeoutMs?: number;
+  readonly firstMessageTimeoutMs?: number;
   readonly random?: () => number;
-  readonly after?: After;
+  readonly setTimer?: SetTimer;
 }
 
 /** Calls `act` after `ms` unless the function that it returns is called first. */
-export type After = (ms: number, act: () => void) => () => void;
+export type SetTimer = (ms: number, act: () => void) => () => void;
 
 export interface Dial {
   /** The brokers to try from now on, and those that are tried where none of them answers. The connection that is open stays. */
-  readonly setUrls: (urls: readonly string[], lastly?: readonly string[]) => void;
+  readonly setUrls: (urls: readonly string[], fallback?: readonly string[]) => void;
   readonly stop: (code?: number, text?: string) => void;
 }
 
-export const dial = <From extends Dialler>(options: DialOptions<From>): Dial => new Dialling(options);
+export const dial = <From extends DialerRole>(options: DialOptions<From>): Dial => new Dialer(options);
 
 /** Full jitter: anything from nothing to a bound that doubles with each round in vain. */
-export const delayAfter = (rounds: number, random: number): number =>
+export const reconnectDelay = (rounds: number, random: number): number =>
   random * Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(rounds, 10));
 
-class Dialling<From extends Dialler> implements Dial {
+class Dialer<From extends DialerRole> implements Dial {
   readonly #options: DialOptions<From>;
-  readonly #after: After;
+  readonly #setTimer: SetTimer;
   #urls: readonly string[];
   #position = 0;
   #triedThisRound = 0;
-  #roundsInVain = 0;
+  #failedRounds = 0;
   #stopped = false;
   /** Ends what is under way: the wait, the attempt or the connection. */
-  #abandon: (code?: number, text?: string) => void = () => {};
+  #cancelCurrent: (code?: number, text?: string) => void = () => {};
 
   constructor(options: DialOptions<From>) {
     if (options.urls.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "no URL of a broker was given");
     this.#options = options;
-    this.#after = options.after ?? realAfter;
+    this.#setTimer = options.setTimer ?? setSystemTimer;
     this.#urls = options.urls;
     this.#attempt();
   }
 
-  setUrls(urls: readonly string[], lastly: readonly string[] = []): void {
-    const all = [...new Set([...urls, ...lastly])];
+  setUrls(urls: readonly string[], fallback: readonly string[] = []): void {
+    const all = [...new Set([...urls, ...fallback])];
     if (all.length === 0) return;
     const current = this.#urls[this.#position];
     this.#urls = all;
@@ -106,7 +106,7 @@ class Dialling<From extends Dialler> implements Dial {
   stop(code?: number, text?: string): void {
     if (this.#stopped) return;
     this.#stopped = true;
-    this.#abandon(code, text);
+    this.#cancelCurrent(code, text);
   }
 
   #attempt(): void {
@@ -130,8 +130,8 @@ class Dialling<From extends Dialler> implements Dial {
         else this.#failed(error);
       });
     const fail = (cause: unknown): void => giveUp(certificateError(cause, broker) ?? unreachable(broker, cause));
-    const cancelDeadline = this.#after(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
-    this.#abandon = () => settle(() => socket?.terminate());
+    const cancelDeadline = this.#setTimer(connectTimeoutMs, () => fail(`no answer within ${connectTimeoutMs} ms`));
+    this.#cancelCurrent = () => settle(() => socket?.terminate());
 
     const connect = (url: URL, tls: ClientOptions | undefined): void => {
       if (!pending) return;
@@ -149,10 +149,10 @@ class Dialling<From extends Dialler> implements Dial {
     try {
       const { url, fingerprint } = linkUrl(this.#urls[this.#position] ?? "", caFingerprint);
       broker = url.origin;
-      if (fingerprint === undefined || pinnedTo(fingerprint) !== undefined) connect(url, pinnedTo(fingerprint ?? ""));
+      if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined) connect(url, pinnedTlsOptions(fingerprint ?? ""));
       else
-        learnCa(url, fingerprint, aborter.signal)
-          .then(() => connect(url, pinnedTo(fingerprint)))
+        fetchCa(url, fingerprint, aborter.signal)
+          .then(() => connect(url, pinnedTlsOptions(fingerprint)))
           .catch(fail);
     } catch (cause) {
       // On the next turn: who called dial() has not got its Dial yet.
@@ -161,13 +161,13 @@ class Dialling<From extends Dialler> implements Dial {
   }
 
   #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
-    const { from, log, onOpen, onMessages, onDown, firstWordTimeoutMs = FIRST_WORD_TIMEOUT } = this.#options;
+    const { from, log, onOpen, onMessages, onDisconnected: onDown, firstMessageTimeoutMs: firstWordTimeoutMs = FIRST_MESSAGE_TIMEOUT } = this.#options;
     const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
     let spoken = false;
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
-      onMessages: (batch: readonly Ends[From]["receives"][]) => {
+      onMessages: (batch: readonly DialerMessages[From]["receives"][]) => {
         spoken = true;
-        this.#roundsInVain = 0;
+        this.#failedRounds = 0;
         cancelDeadline();
         onMessages(batch, connection);
       },
@@ -183,10 +183,10 @@ class Dialling<From extends Dialler> implements Dial {
         }
       },
     });
-    const cancelDeadline = this.#after(firstWordTimeoutMs, () =>
+    const cancelDeadline = this.#setTimer(firstWordTimeoutMs, () =>
       connection.close(1008, `the broker said nothing within ${firstWordTimeoutMs} ms`),
     );
-    this.#abandon = (code, text) => connection.close(code, text);
+    this.#cancelCurrent = (code, text) => connection.close(code, text);
     onOpen(connection);
   }
 
@@ -201,12 +201,12 @@ class Dialling<From extends Dialler> implements Dial {
       this.#attempt();
       return;
     }
-    this.#options.onUnreachable?.(error, this.#roundsInVain + 1);
+    this.#options.onUnreachable?.(error, this.#failedRounds + 1);
     if (!this.#stopped) this.#waitForNextRound();
   }
 
   #refused(error: LaboroError): void {
-    if (this.#options.passOver?.(this.#urls[this.#position] ?? "") === true) {
+    if (this.#options.ignoreRefusal?.(this.#urls[this.#position] ?? "") === true) {
       this.#failed(error);
       return;
     }
@@ -217,8 +217,8 @@ class Dialling<From extends Dialler> implements Dial {
 
   #waitForNextRound(): void {
     this.#triedThisRound = 0;
-    const delay = delayAfter(this.#roundsInVain++, (this.#options.random ?? Math.random)());
-    this.#abandon = this.#after(delay, () => this.#attempt());
+    const delay = reconnectDelay(this.#failedRounds++, (this.#options.random ?? Math.random)());
+    this.#cancelCurrent = this.#setTimer(delay, () => this.#attempt());
   }
 }
 
@@ -230,12 +230,12 @@ function linkUrl(base: string, caFingerprint: string): { readonly url: URL; read
   url.password = "";
   const wanted = ownFingerprint === "" ? caFingerprint : ownFingerprint;
   if (wanted === "" || !/^(https|wss):$/.test(url.protocol)) return { url };
-  const fingerprint = plainFingerprint(wanted);
+  const fingerprint = normalizeFingerprint(wanted);
   if (fingerprint !== undefined) return { url, fingerprint };
-  throw new LaboroError("LABORO_BAD_INPUT", `${shown(wanted)} is no SHA-256 fingerprint`);
+  throw new LaboroError("LABORO_BAD_INPUT", `${quoted(wanted)} is no SHA-256 fingerprint`);
 }
 
-const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
+const quoted = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 function unreachable(broker: string, cause: unknown): LaboroError {
   if (cause instanceof LaboroError) return cause;
@@ -243,7 +243,7 @@ function unreachable(broker: string, cause: unknown): LaboroError {
   return new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${said}`, { cause });
 }
 
-const realAfter: After = (ms, act) => {
+const setSystemTimer: SetTimer = (ms, act) => {
   const timer = setTimeout(act, ms);
   return () => clearTimeout(timer);
 };

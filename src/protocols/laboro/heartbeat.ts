@@ -8,9 +8,9 @@
 export const MISSED_LIMIT = 3;
 const TICKS = 2;
 
-export interface HeartbeatPorts {
-  readonly beat: () => void;
-  readonly dead: () => void;
+export interface HeartbeatOptions {
+  readonly sendBeat: () => void;
+  readonly onTimeout: () => void;
   /** Counters that rise with what is sent and received, a BEAT included. */
   readonly sent: () => number;
   readonly received: () => number;
@@ -23,16 +23,16 @@ export interface Timers {
 }
 
 export class Heartbeat {
-  readonly #ports: HeartbeatPorts;
+  readonly #options: HeartbeatOptions;
   #cancel: (() => void) | undefined;
 
-  constructor(ports: HeartbeatPorts) {
-    this.#ports = ports;
+  constructor(options: HeartbeatOptions) {
+    this.#options = options;
   }
 
   start(intervalMs: number): void {
     this.stop();
-    const { beat, dead, sent, received, timers = REAL_TIMERS } = this.#ports;
+    const { sendBeat: beat, onTimeout: dead, sent, received, timers = REAL_TIMERS } = this.#options;
     let sentBefore = sent();
     let receivedBefore = received();
     let silent = 0;

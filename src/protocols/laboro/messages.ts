@@ -10,7 +10,7 @@ import type { Attempt, JobId, SessionId, TaskIndex, WorkerId } from "../../model
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { Amounts, Recipe } from "../../model/recipe.js";
+import type { Resources, Recipe } from "../../model/recipe.js";
 
 export const SUBPROTOCOL = "laboro.1";
 /** Minor versions; a broker serves workers one minor version older. */
@@ -30,7 +30,7 @@ export interface HeldTasks extends Range {
   readonly state: HeldState;
 }
 
-export interface TaskRange extends Range {
+export interface AttemptRange extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
 }
@@ -42,7 +42,7 @@ export interface TaskRef {
 }
 
 /** A task that the worker goes on with, and how much of its output the broker has stored. */
-export interface Kept extends TaskRef {
+export interface ResumedTask extends TaskRef {
   readonly outputStored: number;
 }
 
@@ -55,7 +55,7 @@ export interface Join {
   readonly session: SessionId;
   /** What people call it. */
   readonly name: string;
-  readonly total: Amounts;
+  readonly total: Resources;
   readonly tags: readonly string[];
   readonly pool: string;
   readonly services: readonly string[];
@@ -77,16 +77,16 @@ export type FromWorker =
       readonly bytes: Uint8Array;
     } & TaskRef)
   /** Given back unstarted: after RETRACT, a refusal, or before an orderly stop. */
-  | { readonly type: "RETRACTED"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "RETRACTED"; readonly tasks: readonly AttemptRange[] }
   /** Cancelled before they were started. One that ran comes back as DONE. */
-  | { readonly type: "CANCELLED"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "CANCELLED"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   /** The worker's services have changed; or, by what it was told, its tags and its room. */
   | {
       readonly type: "SERVICES";
       readonly services: readonly string[];
       readonly tags?: readonly string[];
-      readonly total?: Amounts;
+      readonly total?: Resources;
     }
   /** Orderly stop: hand nothing more out. The worker closes when it has nothing left. */
   | { readonly type: "LEAVING" }
@@ -96,8 +96,8 @@ export interface Welcome {
   readonly type: "WELCOME";
   readonly version: number;
   readonly broker: string;
-  readonly keep: readonly Kept[];
-  readonly drop: readonly TaskRange[];
+  readonly keep: readonly ResumedTask[];
+  readonly drop: readonly AttemptRange[];
   /** Milliseconds between BEATs; three missed end the connection. */
   readonly heartbeatMs: number;
   /** `version`, `settings` as the operator keeps them for this worker, `heartbeatMs`. */
@@ -116,19 +116,19 @@ export interface Brokers {
 export interface JobRecipe {
   readonly job: JobId;
   readonly recipe: Recipe;
-  readonly needs: Amounts;
+  readonly needs: Resources;
   readonly limits: Pick<Limits, "timeLimitMs" | "outputCap">;
 }
 
 export type ToWorker =
   | Welcome
   | ({ readonly type: "RECIPE" } & JobRecipe)
-  | ({ readonly type: "TASKS"; readonly entries?: Entries } & TaskRange)
+  | ({ readonly type: "TASKS"; readonly entries?: Entries } & AttemptRange)
   /** Every DONE up to seq is recorded. */
   | { readonly type: "ACK"; readonly seq: number }
   | { readonly type: "CREDIT"; readonly bytes: number }
-  | { readonly type: "RETRACT"; readonly tasks: readonly TaskRange[] }
-  | { readonly type: "CANCEL"; readonly tasks: readonly TaskRange[] }
+  | { readonly type: "RETRACT"; readonly tasks: readonly AttemptRange[] }
+  | { readonly type: "CANCEL"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "DRAIN" }
   | { readonly type: "STOP" }
   | { readonly type: "CONFIG"; readonly config: Readonly<Record<string, unknown>> }

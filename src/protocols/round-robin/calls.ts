@@ -12,12 +12,12 @@ export class ClientCall {
 }
 
 /** With an answer: the frames that the client gets, as the worker sent them. */
-export class Forwarded {
+export class ForwardedReply {
   constructor(readonly frames: readonly Uint8Array[]) {}
 }
 
 /** With an answer that is none: the worker has a slot free again, and said no more. */
-export const SLOT_ONLY = Symbol("the slot is free");
+export const SLOT_FREED = Symbol("the slot is free");
 
 const LINE = Buffer.from("\n");
 const ABORTED = makePacket({ kind: "abort", zlib: false, handle: Buffer.alloc(8), data: EMPTY });
@@ -26,10 +26,10 @@ const ABORTED = makePacket({ kind: "abort", zlib: false, handle: Buffer.alloc(8)
  * What a RESPONSE says where a command was refused or lost. Who asked for a stream takes whatever comes for a packet, and the original
  * reads on past the end of a status: it is told that the stream was aborted.
  */
-export const refusalOf = (command: Buffer | undefined): Buffer =>
+export const failureReply = (command: Buffer | undefined): Buffer =>
   isArgument(command, STREAM) || isArgument(command, MQS_MORE) ? ABORTED : FAILURE;
 
-export const isRefusal = (frame: Uint8Array | undefined): boolean => frame === FAILURE || frame === ABORTED;
+export const isFailureReply = (frame: Uint8Array | undefined): boolean => frame === FAILURE || frame === ABORTED;
 
 /** Frames as one body: itself where there is one, lines where there are several. */
 export function bodyOf(frames: readonly Buffer[]): Buffer {
@@ -38,8 +38,8 @@ export function bodyOf(frames: readonly Buffer[]): Buffer {
 }
 
 /** The arguments of the RESPONSE for what a worker of another protocol answered. */
-export function answerOf(command: Buffer, body: Uint8Array, failed: boolean): readonly Uint8Array[] {
-  if (failed) return [refusalOf(command)];
+export function replyArguments(command: Buffer, body: Uint8Array, failed: boolean): readonly Uint8Array[] {
+  if (failed) return [failureReply(command)];
   if (command.equals(STREAM)) {
     return [makePacket({ kind: "finished", zlib: false, handle: Buffer.alloc(8), data: Buffer.from(body) })];
   }
@@ -47,7 +47,7 @@ export function answerOf(command: Buffer, body: Uint8Array, failed: boolean): re
 }
 
 /** What a RESPONSE means to one who did not ask in frames. */
-export function readAnswer(args: readonly Buffer[]): Buffer {
+export function readReply(args: readonly Buffer[]): Buffer {
   if (args.length === 1 && args[0]?.equals(FAILURE) === true) {
     throw new LaboroError("LABORO_SERVICE_FAILED", "the round-robin worker answered with the status failure");
   }

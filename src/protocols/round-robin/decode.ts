@@ -1,11 +1,11 @@
 /** `laboro decode round-robin`: messages in their frames, with or without ZeroMQ's routing frame in front. */
-import type { Decoded, Decoder } from "../decoders.js";
-import { describe } from "./describe.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
+import { describeMessage } from "./describe.js";
 
 export function decoder(): Decoder {
   return {
-    push: (_direction, frames): readonly Decoded[] => {
-      const { name, fields, note } = describe(frames);
+    push: (_direction, frames): readonly DecodedMessage[] => {
+      const { name, fields, note } = describeMessage(frames);
       return [note === undefined ? { name, fields } : { name, fields, note }];
     },
     end: () => [],

@@ -8,7 +8,7 @@ import {
   REGISTER,
   readMessage,
   STREAM,
-  shown,
+  printable,
 } from "./frames.js";
 import { readPacket } from "./stream.js";
 
@@ -20,7 +20,7 @@ const ARGUMENTS: readonly (readonly [Buffer, string])[] = [
   [STREAM, "STREAM"],
 ];
 
-export interface Described {
+export interface DescribedMessage {
   readonly name: string;
   readonly fields: Readonly<Record<string, unknown>>;
   readonly bytes: number;
@@ -28,44 +28,44 @@ export interface Described {
 }
 
 export const argumentName = (argument: Buffer): string =>
-  ARGUMENTS.find(([bytes]) => isArgument(argument, bytes))?.[1] ?? shown(argument);
+  ARGUMENTS.find(([bytes]) => isArgument(argument, bytes))?.[1] ?? printable(argument);
 
-export function describe(frames: readonly Uint8Array[]): Described {
+export function describeMessage(frames: readonly Uint8Array[]): DescribedMessage {
   const buffers = frames.map((frame) => Buffer.from(frame.buffer, frame.byteOffset, frame.length));
   const bytes = buffers.reduce((sum, { length }) => sum + length, 0);
   const message = readMessage(buffers);
   if (typeof message === "string") {
-    return { name: "?", fields: { frames: buffers.slice(0, 100).map((frame) => shown(frame)) }, bytes, note: message };
+    return { name: "?", fields: { frames: buffers.slice(0, 100).map((frame) => printable(frame)) }, bytes, note: message };
   }
-  return { name: nameOf(message), fields: fieldsOf(message), bytes };
+  return { name: messageName(message), fields: fieldsOf(message), bytes };
 }
 
 /** TRACKEXEC REGISTER, RESPONSE, … */
-export function nameOf({ command, args: [what] }: Message): string {
+export function messageName({ command, args: [what] }: Message): string {
   const asks = command === "EXEC" || command === "TRACKEXEC";
   return asks && what !== undefined ? `${command} ${argumentName(what)}` : command;
 }
 
-function fieldsOf({ to, command, id, args, back }: Message): Record<string, unknown> {
+function fieldsOf({ to, command, id, args, returnPath: back }: Message): Record<string, unknown> {
   const asks = command === "EXEC" || command === "TRACKEXEC";
   const rest = asks ? args.slice(1) : args;
   return {
-    ...(to.length === 0 ? {} : { to: to.map((address) => shown(address)) }),
+    ...(to.length === 0 ? {} : { to: to.map((address) => printable(address)) }),
     id: id.toString("hex").slice(0, 64),
     ...(rest.length === 0 ? {} : { args: rest.slice(0, 100).map((arg) => argumentOf(command, arg)) }),
-    ...(back.length === 0 ? {} : { back: back.map((address) => shown(address)) }),
+    ...(back.length === 0 ? {} : { back: back.map((address) => printable(address)) }),
   };
 }
 
 function argumentOf(command: Message["command"], argument: Buffer): unknown {
-  if (command !== "RESPONSE") return shown(argument);
+  if (command !== "RESPONSE") return printable(argument);
   const packet = readPacket(argument);
   if (packet !== undefined) {
     const { kind, zlib, handle, data } = packet;
     return { packet: kind, packing: zlib ? "zlib" : "raw", handle: handle.toString("hex"), bytes: data.length };
   }
   const status = statusOf(argument);
-  return status === undefined ? shown(argument) : { status };
+  return status === undefined ? printable(argument) : { status };
 }
 
 /** Two zigzag varints of one byte each are a status frame: the only thing of that form. */

@@ -44,7 +44,7 @@ export interface Message {
   readonly id: Buffer;
   readonly args: readonly Buffer[];
   /** The way back, as it lies in the message: the nearest last. */
-  readonly back: readonly Buffer[];
+  readonly returnPath: readonly Buffer[];
 }
 
 /** The message in these frames, or what is wrong with them. */
@@ -56,40 +56,40 @@ export function readMessage(frames: readonly Buffer[]): Message | string {
   const [version, command, id] = frames.slice(first + 1, first + 4);
   if (version === undefined || !version.equals(VERSION)) return "the version is not LMQv100";
   const name = command?.length === 1 ? NAMES.get(command[0] as number) : undefined;
-  if (name === undefined) return `no command ${shown(command ?? EMPTY)}`;
+  if (name === undefined) return `no command ${printable(command ?? EMPTY)}`;
   if (id === undefined || last < first + 4) return `${name} without an id or its last empty frame`;
   return {
     to: frames.slice(0, first),
     command: name,
     id,
     args: frames.slice(first + 4, last),
-    back: frames.slice(last + 1),
+    returnPath: frames.slice(last + 1),
   };
 }
 
 /** The same in bytes of its own: frames are parts of all that was received with them, and would keep it for as long as they are kept. */
 export function copyOf(message: Message): Message {
-  const frames = [message.id, ...message.args, ...message.back];
+  const frames = [message.id, ...message.args, ...message.returnPath];
   const bytes = Buffer.concat(frames);
   let end = 0;
   const [id = EMPTY, ...rest] = frames.map(({ length }) => {
     end += length;
     return bytes.subarray(end - length, end);
   });
-  return { ...message, id, args: rest.slice(0, message.args.length), back: rest.slice(message.args.length) };
+  return { ...message, id, args: rest.slice(0, message.args.length), returnPath: rest.slice(message.args.length) };
 }
 
-export interface Parts {
+export interface MessageInit {
   readonly to?: readonly Uint8Array[];
   readonly command: Command;
   readonly id: Uint8Array;
   readonly args?: readonly Uint8Array[];
-  readonly back?: readonly Uint8Array[];
+  readonly returnPath?: readonly Uint8Array[];
 }
 
 const NONE: readonly Uint8Array[] = [];
 
-export const makeMessage = ({ to = NONE, command, id, args = NONE, back = NONE }: Parts): Uint8Array[] => [
+export const makeMessage = ({ to = NONE, command, id, args = NONE, returnPath: back = NONE }: MessageInit): Uint8Array[] => [
   ...to,
   EMPTY,
   VERSION,
@@ -121,7 +121,7 @@ export function readNumber(frame: Buffer | undefined, most: number): number | un
 }
 
 /** Bytes as a person reads them: text where it is, hexadecimal where not; long ones are cut. */
-export function shown(bytes: Uint8Array, most = 64): string {
+export function printable(bytes: Uint8Array, most = 64): string {
   const text = Buffer.from(bytes.subarray(0, most)).toString("latin1");
   const rest = bytes.length > most ? `… (${bytes.length} bytes)` : "";
   return /^[\x20-\x7e]*$/.test(text) ? `${text}${rest}` : `${Buffer.from(text, "latin1").toString("hex")}${rest}`;

@@ -38,11 +38,11 @@ export function makePacket({ kind, zlib, handle, data }: Packet): Buffer {
 /** Data in packets of at most `packetBytes`, headers included; at least one. */
 export function* packetsOf(data: Buffer, handle: Buffer, packetBytes: number, zlib = false): Generator<Buffer> {
   const packed = zlib ? deflateSync(data) : data;
-  const room = packetBytes - DATA_AT;
+  const dataBytes = packetBytes - DATA_AT;
   let at = 0;
   do {
-    const part = packed.subarray(at, at + room);
-    at += room;
+    const part = packed.subarray(at, at + dataBytes);
+    at += dataBytes;
     yield makePacket({ kind: at < packed.length ? "more" : "finished", zlib, handle, data: part });
   } while (at < packed.length);
 }

@@ -3,9 +3,9 @@
  * two directions are read together: an announced script or output is counted off the direction that sends it. `r>m` and `m>r` name the
  * directions; with other names, or none, each may hold what either side says.
  */
-import type { Decoded, Decoder } from "../decoders.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
 import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
-import { MessageReader } from "./reader.js";
+import { MessageReader } from "./message-reader.js";
 
 const RUNNER: readonly FromRunner["type"][] = [
   "SALUTON",
@@ -29,7 +29,7 @@ const MANAGER: readonly FromManager["type"][] = [
 ];
 
 /** As much of a script or output as is shown. */
-const SHOWN = 200;
+const PREVIEW_BYTES = 200;
 
 type Side = "runner" | "manager";
 
@@ -46,9 +46,9 @@ class RunexpDecoder implements Decoder {
   /** What LABORO or REZULTO has announced, until the other side says PRETA. */
   #announced: { readonly by: Side; readonly size: number } | undefined;
 
-  push(direction: string, frames: readonly Uint8Array[]): readonly Decoded[] {
+  push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {
     const into = this.#direction(direction);
-    const found: Decoded[] = [];
+    const found: DecodedMessage[] = [];
     for (const frame of frames) {
       into.reader.push(frame);
       found.push(...this.#read(into, false));
@@ -56,11 +56,11 @@ class RunexpDecoder implements Decoder {
     return found;
   }
 
-  end(): readonly Decoded[] {
-    const found: Decoded[] = [];
+  end(): readonly DecodedMessage[] {
+    const found: DecodedMessage[] = [];
     for (const one of this.#directions.values()) {
       found.push(...this.#read(one, true));
-      if (one.dataLeft > 0) found.push({ ...shownData(one.data), note: `${one.dataLeft} bytes of it are missing` });
+      if (one.dataLeft > 0) found.push({ ...dataPreview(one.data), note: `${one.dataLeft} bytes of it are missing` });
     }
     return found;
   }
@@ -78,32 +78,32 @@ class RunexpDecoder implements Decoder {
     return made;
   }
 
-  #read(one: Direction, last: boolean): Decoded[] {
-    const found: Decoded[] = [];
+  #read(one: Direction, last: boolean): DecodedMessage[] {
+    const found: DecodedMessage[] = [];
     while (one.reader.length > 0) {
       if (one.dataLeft > 0) {
         const piece = one.reader.takeData(one.dataLeft);
         one.data.push(piece);
         one.dataLeft -= piece.length;
-        if (one.dataLeft === 0) found.push(shownData(one.data.splice(0)));
+        if (one.dataLeft === 0) found.push(dataPreview(one.data.splice(0)));
         continue;
       }
       // A capture has no clock: a message with a tail ends where its piece does.
-      one.reader.quiet();
+      one.reader.quietElapsed();
       const taken = one.reader.take<MessageType>(expectedOf(one.side));
-      if (taken.is === "message") {
+      if (taken.kind === "message") {
         found.push({ name: taken.message.type, fields: fieldsOf(taken.message) });
-        this.#heard(taken.message, one);
-      } else if (taken.is === "wrong" || last) {
+        this.#onMessage(taken.message, one);
+      } else if (taken.kind === "wrong" || last) {
         const bytes = one.reader.takeData(one.reader.length);
-        const note = taken.is === "wrong" ? "no message of runexp 1.3" : "not a whole message";
-        found.push({ name: "?", fields: shownData([bytes]).fields, note });
+        const note = taken.kind === "wrong" ? "no message of runexp 1.3" : "not a whole message";
+        found.push({ name: "?", fields: dataPreview([bytes]).fields, note });
       } else break;
     }
     return found;
   }
 
-  #heard(message: RunexpMessage, from: Direction): void {
+  #onMessage(message: RunexpMessage, from: Direction): void {
     if (message.type === "LABORO" || message.type === "REZULTO") {
       if (message.follows) from.dataLeft = message.size;
       else this.#announced = { by: message.type === "LABORO" ? "manager" : "runner", size: message.size };
@@ -123,10 +123,10 @@ function expectedOf(side: Side | undefined): readonly MessageType[] {
   return side === "runner" ? RUNNER : MANAGER;
 }
 
-function shownData(pieces: readonly Buffer[]): Decoded {
+function dataPreview(pieces: readonly Buffer[]): DecodedMessage {
   const bytes = Buffer.concat(pieces);
-  const text = bytes.toString("utf8", 0, SHOWN);
-  return { name: "(data)", fields: { bytes: bytes.length, text: bytes.length > SHOWN ? `${text}…` : text } };
+  const text = bytes.toString("utf8", 0, PREVIEW_BYTES);
+  return { name: "(data)", fields: { bytes: bytes.length, text: bytes.length > PREVIEW_BYTES ? `${text}…` : text } };
 }
 
 export const decoder = (): Decoder => new RunexpDecoder();

@@ -17,17 +17,17 @@ export const DEFAULT_GROUP = "__defaulte__";
 export const DEFAULT_RUNEXP_PORT = 5433;
 
 /** What a host may be called. */
-export const HOST = /^[-_a-zA-Z0-9]+$/;
+export const HOST_PATTERN = /^[-_a-zA-Z0-9]+$/;
 /** What a group may be called. */
-export const GROUP = /^\S+$/;
+export const GROUP_PATTERN = /^\S+$/;
 
 export type Status = "success" | "failure";
 
 /** Messages that are a word and nothing else. */
-type Plain<T> = T extends string ? { readonly type: T } : never;
+type WordMessage<T> = T extends string ? { readonly type: T } : never;
 
 /** Its data is to follow, when the other side has said PRETA, or at once. */
-interface Announcing<T> {
+interface DataMessage<T> {
   readonly type: T;
   readonly name: string;
   readonly size: number;
@@ -36,15 +36,15 @@ interface Announcing<T> {
 
 export type FromRunner =
   | { readonly type: "SALUTON"; readonly host: string }
-  | (Announcing<"REZULTO"> & { readonly status: Status; readonly isKin?: true })
+  | (DataMessage<"REZULTO"> & { readonly status: Status; readonly fromLaboro?: true })
   | { readonly type: "REDONI"; readonly name: string }
-  | Plain<"KOMPRENAS" | "JES" | "PETO" | "PRETA" | "FINO ANKAU">;
+  | WordMessage<"KOMPRENAS" | "JES" | "PETO" | "PRETA" | "FINO ANKAU">;
 
 export type FromManager =
   | { readonly type: "VERSIO"; readonly version: string }
   | { readonly type: "ALIGI"; readonly group: string }
-  | (Announcing<"LABORO"> & { readonly kind: string })
-  | Plain<"FINO" | "ATENDI" | "ELIRI" | "PRETA" | "RICEVIS">;
+  | (DataMessage<"LABORO"> & { readonly kind: string })
+  | WordMessage<"FINO" | "ATENDI" | "ELIRI" | "PRETA" | "RICEVIS">;
 
 export type RunexpMessage = FromRunner | FromManager;
 export type MessageType = RunexpMessage["type"];
@@ -67,7 +67,7 @@ function textOf(message: RunexpMessage): string {
     case "LABORO":
       return `LABORO ${message.name} ${message.kind} ${message.size}${endOf(message)}`;
     case "REZULTO":
-      return `REZULTO ${message.name} ${message.status} ${message.isKin ? "0" : ""}${message.size}${endOf(message)}`;
+      return `REZULTO ${message.name} ${message.status} ${message.fromLaboro ? "0" : ""}${message.size}${endOf(message)}`;
     case "REDONI":
       return `REDONI ${message.name}\n`;
     default:
@@ -78,13 +78,13 @@ function textOf(message: RunexpMessage): string {
 const endOf = ({ follows }: { readonly follows?: true }): string => (follows ? "\n" : "");
 
 /** How a message with a variable tail is told: what it begins with, what may follow so far, and the whole of it. */
-export interface Tailed {
-  readonly head: string;
+export interface VariableMessage {
+  readonly prefix: string;
   /** Whether more of the same could still make it a message. */
-  readonly soFar: RegExp;
-  readonly read: (text: string) => RunexpMessage | undefined;
+  readonly partialPattern: RegExp;
+  readonly parse: (text: string) => RunexpMessage | undefined;
   /** It may be, or is to be, ended by a newline. */
-  readonly line?: "optional" | "always";
+  readonly newline?: "optional" | "always";
 }
 
 const SIZE = "(\\d{1,15})";
@@ -93,56 +93,56 @@ const SIZE = "(\\d{1,15})";
 const LABORO = new RegExp(`^LABORO ([^\\n]+) (\\.[^ \\n]+) ${SIZE}$`);
 const REZULTO = new RegExp(`^REZULTO ([^\\n]+) (success|failure) ${SIZE}$`);
 
-export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
+export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMessage>>> = {
   SALUTON: {
-    head: "SALUTON; MI ",
-    soFar: /^[-_a-zA-Z0-9]*$/,
-    read: (text) => {
+    prefix: "SALUTON; MI ",
+    partialPattern: /^[-_a-zA-Z0-9]*$/,
+    parse: (text) => {
       const host = text.slice("SALUTON; MI ".length);
-      return HOST.test(host) ? { type: "SALUTON", host } : undefined;
+      return HOST_PATTERN.test(host) ? { type: "SALUTON", host } : undefined;
     },
   },
   VERSIO: {
-    head: "VERSIO ",
-    soFar: /^[\d.]*$/,
-    read: (text) => {
+    prefix: "VERSIO ",
+    partialPattern: /^[\d.]*$/,
+    parse: (text) => {
       const [, version] = /^VERSIO (\d+(?:\.\d+)?)$/.exec(text) ?? [];
       return version === undefined ? undefined : { type: "VERSIO", version };
     },
   },
   ALIGI: {
-    head: "ALIGI ",
-    soFar: /^\S*$/,
-    read: (text) => {
+    prefix: "ALIGI ",
+    partialPattern: /^\S*$/,
+    parse: (text) => {
       const group = text.slice("ALIGI ".length);
-      return GROUP.test(group) ? { type: "ALIGI", group } : undefined;
+      return GROUP_PATTERN.test(group) ? { type: "ALIGI", group } : undefined;
     },
   },
   LABORO: {
-    head: "LABORO ",
-    line: "optional",
-    soFar: /^[^\n]*$/,
-    read: (text) => {
+    prefix: "LABORO ",
+    newline: "optional",
+    partialPattern: /^[^\n]*$/,
+    parse: (text) => {
       const [, name, kind, size] = LABORO.exec(text) ?? [];
       if (name === undefined || kind === undefined) return undefined;
       return { type: "LABORO", name, kind, size: Number(size) };
     },
   },
   REDONI: {
-    head: "REDONI ",
-    soFar: /^[^\n]*$/,
-    line: "always",
-    read: (text) => ({ type: "REDONI", name: text.slice("REDONI ".length) }),
+    prefix: "REDONI ",
+    partialPattern: /^[^\n]*$/,
+    newline: "always",
+    parse: (text) => ({ type: "REDONI", name: text.slice("REDONI ".length) }),
   },
   REZULTO: {
-    head: "REZULTO ",
-    line: "optional",
-    soFar: /^[^\n]*$/,
-    read: (text) => {
+    prefix: "REZULTO ",
+    newline: "optional",
+    partialPattern: /^[^\n]*$/,
+    parse: (text) => {
       const [, name, status, size] = REZULTO.exec(text) ?? [];
       if (name === undefined || (status !== "success" && status !== "failure")) return undefined;
       const isKin = /^0\d/.test(size ?? "");
-      return { type: "REZULTO", name, status, size: Number(size), ...(isKin ? { isKin } : {}) };
+      return { type: "REZULTO", name, status, size: Number(size), ...(isKin ? { fromLaboro: isKin } : {}) };
     },
   },
 };
@@ -150,8 +150,8 @@ export const TAILED: Readonly<Partial<Record<MessageType, Tailed>>> = {
 /** A message as a person would read it: names as text where they are UTF-8. */
 export function fieldsOf(message: RunexpMessage): Record<string, unknown> {
   const { type: _, ...fields } = message;
-  return "name" in fields ? { ...fields, name: shownName(fields.name) } : fields;
+  return "name" in fields ? { ...fields, name: displayName(fields.name) } : fields;
 }
 
 /** A name of bytes, as text. */
-export const shownName = (name: string): string => Buffer.from(name, "latin1").toString();
+export const displayName = (name: string): string => Buffer.from(name, "latin1").toString();

@@ -4,12 +4,12 @@
  */
 import type { Status } from "./messages.js";
 
-export interface Ran {
+export interface RunSummary {
   readonly name: string;
   readonly host: string;
   /** As it was started: `bash '/tmp/…/runexp_x.sh'`. */
   readonly command: string;
-  readonly began: string;
+  readonly started: string;
   readonly ended: string;
   /** As wait(2) gives it: 768 for an exit with 3. */
   readonly waitStatus: number;
@@ -17,7 +17,7 @@ export interface Ran {
 }
 
 /** All of the text but the job's output, which follows it. One character a byte. */
-export function resHeader({ name, host, command, began, ended, waitStatus, status }: Ran): string {
+export function writeResHeader({ name, host, command, started: began, ended, waitStatus, status }: RunSummary): string {
   return [
     `runexp summary: ${status}`,
     "",
@@ -35,7 +35,7 @@ const OUTPUT_FOLLOWS = "Program output follows";
 /** A header is shorter than this: a few dates, a name and the path of a script. */
 export const LONGEST_HEADER = 16_384;
 
-export interface ReadHeader {
+export interface ResHeader {
   /** Where the output begins. */
   readonly length: number;
   readonly waitStatus: number;
@@ -45,7 +45,7 @@ export interface ReadHeader {
  * The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. An empty line follows
  * the command of a `.m` job.
  */
-export function readHeader(text: string): ReadHeader | undefined {
+export function readResHeader(text: string): ResHeader | undefined {
   const found =
     /^runexp summary: (?:success|failure)\n\n[^\n]* -- \[[^\n]*\] Running [^\n]*\n> [^\n]*\n\n?[^\n]* -- Finished running\nProgram exited with status (-?\d+)\nProgram output follows\n\n/.exec(
       text,
@@ -68,7 +68,7 @@ const OVERLAP = 256;
  * The last line of the output with `RES:` in it decides: it is a success unless it says `RES: failed`. No such line is a failure; the
  * exit status does not matter. Takes the output as it comes.
  */
-export class Verdict {
+export class ResStatusReader {
   #line = "";
   #tagged = false;
   #failed = false;
@@ -81,41 +81,41 @@ export class Verdict {
     lines.forEach((part, at) => {
       if (at > 0) this.#endLine();
       this.#line += part;
-      if (this.#line.length > LONGEST_LINE) this.#judgePart();
+      if (this.#line.length > LONGEST_LINE) this.#scanPart();
     });
   }
 
   get status(): Status {
-    this.#judge();
+    this.#scanLine();
     return this.#tagged ? (this.#failed ? "failure" : "success") : this.#status;
   }
 
   #endLine(): void {
-    this.#judge();
+    this.#scanLine();
     if (this.#tagged) this.#status = this.#failed ? "failure" : "success";
     this.#line = "";
     this.#tagged = false;
     this.#failed = false;
   }
 
-  #judge(): void {
+  #scanLine(): void {
     if (!this.#line.includes("RES:")) return;
     this.#tagged = true;
     if (/RES:\s*failed/i.test(this.#line)) this.#failed = true;
   }
 
-  #judgePart(): void {
-    this.#judge();
+  #scanPart(): void {
+    this.#scanLine();
     this.#line = this.#line.slice(-OVERLAP);
   }
 }
 
 /** By the same rule, for an output that is all there. */
-export function verdictOf(output: Uint8Array): Status {
-  const verdict = new Verdict();
+export function resStatusOf(output: Uint8Array): Status {
+  const verdict = new ResStatusReader();
   verdict.push(output);
   return verdict.status;
 }
 
 /** What wait(2) would say of a command that a shell has run, where a signal is an exit with 128 more than its number. */
-export const waitStatus = (exit: number): number => exit * 256;
+export const toWaitStatus = (exit: number): number => exit * 256;

@@ -24,11 +24,11 @@ export type Command = (typeof COMMANDS)[number];
 export type Parameters = Readonly<Record<string, unknown>>;
 
 /** The two words for work; whoever used one is answered in it. */
-export type Word = "WORKREQUEST" | "TASK";
-export const replyTo = (word: Word): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
-export const wordOf = (command: Command): Word => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
+export type WorkCommand = "WORKREQUEST" | "TASK";
+export const replyCommand = (word: WorkCommand): Command => (word === "TASK" ? "TASKREPLY" : "WORKREPLY");
+export const workCommandOf = (command: Command): WorkCommand => (command.startsWith("TASK") ? "TASK" : "WORKREQUEST");
 
-export const CODES = {
+export const DISCONNECT_CODES = {
   301: "moved",
   400: "malformed",
   401: "not authorised",
@@ -40,24 +40,24 @@ export const CODES = {
   503: "not accepting",
   504: "no answer in time",
 } as const;
-export type Code = keyof typeof CODES;
+export type DisconnectCode = keyof typeof DISCONNECT_CODES;
 
 export type MessageId = string | number;
 /** A message id under the name that the client has for it, as it gets it back. */
-export type Named = { readonly message_id: MessageId } | { readonly id: MessageId } | Readonly<Record<string, never>>;
+export type MessageIdParameter = { readonly message_id: MessageId } | { readonly id: MessageId } | Readonly<Record<string, never>>;
 
 /** A broker to which a peer may go. */
-export interface BrokerEntry {
+export interface BrokerUris {
   readonly identity: string;
   readonly worker_uri: string;
   readonly client_uri: string;
 }
 
-export interface Connect {
+export interface ConnectRequest {
   readonly configType: ConfigType;
   readonly services: readonly string[] | undefined;
   readonly slots: number;
-  readonly word: Word | undefined;
+  readonly workCommand: WorkCommand | undefined;
 }
 
 const MOST_SERVICES = 1_000;
@@ -66,15 +66,15 @@ const MOST_SLOTS = 10_000;
 const LONGEST_MS = 3_600_000;
 const LONGEST_ID = 1_024;
 
-export function readConnect(parameters: Parameters): Connect {
+export function readConnect(parameters: Parameters): ConnectRequest {
   const { config_type: type = "JSON", services, slots, work } = parameters;
   const configType = typeof type === "string" ? configTypeOf(type) : undefined;
-  if (configType === undefined) throw input.bad("config_type", "JSON, XML or ZFL", type);
+  if (configType === undefined) throw input.badInput("config_type", "JSON, XML or ZFL", type);
   return {
     configType,
     services: input.optional(services, "services", readServices),
     slots: input.optional(slots, "slots", (value, what) => input.integer(value, what, 1, MOST_SLOTS)) ?? 1,
-    word: work === "TASK" || work === "WORKREQUEST" ? work : undefined,
+    workCommand: work === "TASK" || work === "WORKREQUEST" ? work : undefined,
   };
 }
 
@@ -109,7 +109,7 @@ export function readPing({ heartbeat_interval, time, config_version }: Parameter
 
 export function readVersion(value: unknown, what: string): string {
   if (typeof value === "number" || (typeof value === "string" && value.length <= 64)) return String(value);
-  throw input.bad(what, "a number or text", value);
+  throw input.badInput(what, "a number or text", value);
 }
 
 export interface WorkRequest {
@@ -133,7 +133,7 @@ export function readWorkRequest({ service, timeout, retry }: Parameters): WorkRe
 }
 
 /** Where work is called TASK, its id may be called `id`. */
-export function readMessageId(command: Command, { message_id, id }: Parameters): Named {
+export function readMessageId(command: Command, { message_id, id }: Parameters): MessageIdParameter {
   const given = message_id ?? undefined;
   if (given !== undefined) return { message_id: plainId(given, "message_id") };
   return command === "TASK" && (id ?? undefined) !== undefined ? { id: plainId(id, "id") } : {};
@@ -141,11 +141,11 @@ export function readMessageId(command: Command, { message_id, id }: Parameters):
 
 function plainId(value: unknown, what: string): MessageId {
   if (typeof value === "number" || (typeof value === "string" && value.length <= LONGEST_ID)) return value;
-  throw input.bad(what, `a number or text of up to ${LONGEST_ID} characters`, value);
+  throw input.badInput(what, `a number or text of up to ${LONGEST_ID} characters`, value);
 }
 
 /** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */
-export function readBrokers(value: unknown): BrokerEntry[] {
+export function readBrokers(value: unknown): BrokerUris[] {
   if (!Array.isArray(value)) return [];
   return value.flatMap((one: unknown) => {
     if (typeof one !== "object" || one === null) return [];

@@ -19,7 +19,7 @@ import {
   type ConfigValue,
   checkSize,
   isConfig,
-  isWhole,
+  isWellFormed,
   plainValue,
   readConfig,
 } from "../../base/config-value.js";
@@ -71,7 +71,7 @@ function element(name: string, children: readonly Node[], given: Attributes): No
 
 function namedBy(name: string): Attributes {
   if (isElementName(name)) return {};
-  return isPlain(name) && !/^\s|[\t\n]|\s$/.test(name) ? { name } : { "escaped-name": inner(name) };
+  return isPlain(name) && !/^\s|[\t\n]|\s$/.test(name) ? { name } : { "escaped-name": escapeText(name) };
 }
 
 const membersOf = (config: Config): Node[] => Object.entries(config).flatMap(([name, value]) => nodesOf(name, value));
@@ -99,7 +99,7 @@ function nodeOf(name: string, value: ConfigValue, attributes: Attributes): Node 
   const typed = plainValue(value) === undefined ? attributes : { ...attributes, type: "string" };
   return isPlain(value)
     ? element(name, [{ [TEXT]: value }], typed)
-    : element(name, [{ [TEXT]: inner(value) }], { ...typed, escaped: "true" });
+    : element(name, [{ [TEXT]: escapeText(value) }], { ...typed, escaped: "true" });
 }
 
 /** The library has words that it will not have as names, and XML some that begin with itself. */
@@ -109,9 +109,9 @@ const isElementName = (name: string): boolean =>
 /** Survives XML as it is: no control characters, no ends of lines that a reader may change, nothing that is half a character. */
 const isPlain = (text: string): boolean =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about these
-  !/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufffe\uffff]|^[ \t\n]*$/.test(text) && isWhole(text);
+  !/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufffe\uffff]|^[ \t\n]*$/.test(text) && isWellFormed(text);
 
-const inner = (text: string): string =>
+const escapeText = (text: string): string =>
   JSON.stringify(text)
     .slice(1, -1)
     .replaceAll(/[\s\u007f-\u009f\ufffe\uffff]/g, (sign) =>
@@ -119,14 +119,14 @@ const inner = (text: string): string =>
     )
     .replace(/^ | $/g, "\\u0020");
 
-export interface ReadXml {
+export interface ParsedXml {
   readonly config: Config;
   /** As the root element has it, where it does. */
   readonly version?: number;
 }
 
 /** Throws LABORO_BAD_INPUT. */
-export function readXml(text: string): ReadXml {
+export function readXml(text: string): ParsedXml {
   checkSize(text);
   if (/<!(?:DOCTYPE|ENTITY)/i.test(text)) throw badConfig("XML with a document type or entities of its own is refused");
   const valid = XMLValidator.validate(text, { allowBooleanAttributes: false });
@@ -186,7 +186,7 @@ function decoded(text: string): string {
     const [, hex, decimal] = /^#(?:x([0-9a-fA-F]{1,6})|(\d{1,7}))$/.exec(name) ?? [];
     const point = hex === undefined ? Number(decimal) : Number.parseInt(hex, 16);
     const sign = point > 0 && point <= 0x10ffff ? String.fromCodePoint(point) : ENTITIES[name];
-    if (sign === undefined || !isWhole(sign)) throw badConfig(`XML: no such entity: &${given}`);
+    if (sign === undefined || !isWellFormed(sign)) throw badConfig(`XML: no such entity: &${given}`);
     return sign;
   });
 }
@@ -209,7 +209,7 @@ function objectOf({ children, text }: Element): Config {
 
 function nameOf({ name, attributes }: Element): string {
   const { name: given, "escaped-name": escaped } = attributes;
-  return name !== "setting" ? name : escaped === undefined ? (given ?? name) : outer(escaped);
+  return name !== "setting" ? name : escaped === undefined ? (given ?? name) : unescapeText(escaped);
 }
 
 function contentOf(element: Element): ConfigValue {
@@ -219,12 +219,12 @@ function contentOf(element: Element): ConfigValue {
     return children.map(contentOf);
   }
   if (attributes.type === "object" || children.length > 0) return objectOf(element);
-  const own = attributes.escaped === "true" ? outer(text) : text;
+  const own = attributes.escaped === "true" ? unescapeText(text) : text;
   const plain = attributes.type === "string" ? undefined : plainValue(own);
   return plain === undefined ? own : plain;
 }
 
-function outer(text: string): string {
+function unescapeText(text: string): string {
   try {
     const value: unknown = JSON.parse(`"${text}"`);
     if (typeof value === "string") return value;

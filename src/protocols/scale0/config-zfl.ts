@@ -17,7 +17,7 @@ import {
   type ConfigValue,
   checkSize,
   isConfig,
-  isWhole,
+  isWellFormed,
   plainValue,
   readConfig,
 } from "../../base/config-value.js";
@@ -64,7 +64,7 @@ const isPlainText = (text: string): boolean =>
 
 function quoted(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is about these
-  const literal = !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && isWhole(text);
+  const literal = !/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/.test(text) && isWellFormed(text);
   if (literal && !/["\\]/.test(text)) return `"${text}"`;
   if (literal && !text.includes("'")) return `'${text}'`;
   const escaped = (sign: string): string => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`;
@@ -77,11 +77,11 @@ function quoted(text: string): string {
 interface Property {
   readonly name: string;
   /** A `$item` in quotes is a name like any other. */
-  readonly item: boolean;
+  readonly isItem: boolean;
   /** It is said above that it is a list, even alone. */
-  readonly listed: boolean;
+  readonly isList: boolean;
   readonly value: ConfigValue | undefined;
-  readonly below: Property[];
+  readonly children: Property[];
   readonly line: number;
 }
 
@@ -99,12 +99,12 @@ export function readZfl(text: string): Config {
     if (rest === "" || rest.startsWith("#")) continue;
     const depth = indent / INDENT.length;
     const siblings = open[depth];
-    if (siblings === undefined) throw wrong(i, `${indent} blanks do not belong to the line above; a level has four`);
-    if (depth > CONFIG_DEPTH) throw wrong(i, `more than ${CONFIG_DEPTH} levels`);
+    if (siblings === undefined) throw zflError(i, `${indent} blanks do not belong to the line above; a level has four`);
+    if (depth > CONFIG_DEPTH) throw zflError(i, `more than ${CONFIG_DEPTH} levels`);
     const property = readLine(rest, i, listed);
     siblings.push(property);
     open.length = depth + 1;
-    if (property.value === undefined) open.push(property.below);
+    if (property.value === undefined) open.push(property.children);
   }
   return readConfig(objectOf(root));
 }
@@ -112,18 +112,18 @@ export function readZfl(text: string): Config {
 const LINE = /^(?<name>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s="'#]+)[ \t]*(?:=[ \t]*(?<value>.*))?$/s;
 
 function readLine(text: string, line: number, listed: boolean): Property {
-  const [body, comment] = uncommented(text);
+  const [body, comment] = splitComment(text);
   const found = LINE.exec(body.trimEnd())?.groups;
-  if (found?.name === undefined) throw wrong(line, `expected NAME or NAME = VALUE, got ${text.slice(0, 40)}`);
-  if (comment && body === "") throw wrong(line, "no name");
+  if (found?.name === undefined) throw zflError(line, `expected NAME or NAME = VALUE, got ${text.slice(0, 40)}`);
+  if (comment && body === "") throw zflError(line, "no name");
   const isQuoted = /^["']/.test(found.name);
   const name = isQuoted ? unquoted(found.name, line) : found.name;
   const value = found.value === undefined ? undefined : plainOrQuoted(found.value, line);
-  return { name, item: !isQuoted && name === ITEM, listed, value, below: [], line };
+  return { name, isItem: !isQuoted && name === ITEM, isList: listed, value, children: [], line };
 }
 
 /** A `#` begins a comment, unless it stands in quotes. */
-function uncommented(text: string): readonly [body: string, comment: boolean] {
+function splitComment(text: string): readonly [body: string, comment: boolean] {
   let quote = "";
   for (let at = 0; at < text.length; at++) {
     const sign = text[at] as string;
@@ -147,10 +147,10 @@ function plainOrQuoted(text: string, line: number): ConfigValue {
 function unquoted(text: string, line: number): string {
   const quote = text[0];
   const inside = text.slice(1, -1);
-  if (text.length < 2 || text.at(-1) !== quote) throw wrong(line, `a quote that does not end: ${text.slice(0, 40)}`);
+  if (text.length < 2 || text.at(-1) !== quote) throw zflError(line, `a quote that does not end: ${text.slice(0, 40)}`);
   if (quote === "'" || !inside.includes("\\")) {
     if (!inside.includes(quote ?? "")) return inside;
-    throw wrong(line, `quotes in quotes: ${text.slice(0, 40)}`);
+    throw zflError(line, `quotes in quotes: ${text.slice(0, 40)}`);
   }
   try {
     const value: unknown = JSON.parse(text);
@@ -158,14 +158,14 @@ function unquoted(text: string, line: number): string {
   } catch {
     // Said below, with the line.
   }
-  throw wrong(line, `in double quotes a \\ is that of JSON: ${text.slice(0, 40)}`);
+  throw zflError(line, `in double quotes a \\ is that of JSON: ${text.slice(0, 40)}`);
 }
 
 function objectOf(properties: readonly Property[]): Config {
   const values = new Map<string, { readonly items: ConfigValue[]; readonly list: boolean }>();
   for (const property of properties) {
-    if (property.item) throw wrong(property.line, `${ITEM} stands beside names`);
-    const { items = [], list = property.listed } = values.get(property.name) ?? {};
+    if (property.isItem) throw zflError(property.line, `${ITEM} stands beside names`);
+    const { items = [], list = property.isList } = values.get(property.name) ?? {};
     items.push(contentOf(property));
     values.set(property.name, { items, list: list || items.length > 1 });
   }
@@ -174,9 +174,9 @@ function objectOf(properties: readonly Property[]): Config {
   );
 }
 
-function contentOf({ value, below }: Property): ConfigValue {
+function contentOf({ value, children: below }: Property): ConfigValue {
   if (value !== undefined) return value;
-  return below[0]?.item === true && below.every(({ item }) => item) ? below.map(contentOf) : objectOf(below);
+  return below[0]?.isItem === true && below.every(({ isItem: item }) => item) ? below.map(contentOf) : objectOf(below);
 }
 
-const wrong = (line: number, why: string) => badConfig(`line ${line + 1} of the ZFL: ${why}`);
+const zflError = (line: number, why: string) => badConfig(`line ${line + 1} of the ZFL: ${why}`);

@@ -1,5 +1,5 @@
 /** `laboro decode scale0`: messages in their frames, with or without ZeroMQ's routing frame in front. */
-import type { Decoded, Decoder } from "../decoders.js";
+import type { DecodedMessage, Decoder } from "../decoders.js";
 import { shownHeard, shownIdentity } from "./describe.js";
 import { readFrames } from "./frames.js";
 
@@ -7,7 +7,7 @@ export function decoder(): Decoder {
   return { push: (_direction, frames) => [decoded(frames)], end: () => [] };
 }
 
-function decoded(frames: readonly Uint8Array[]): Decoded {
+function decoded(frames: readonly Uint8Array[]): DecodedMessage {
   const plain = described(frames);
   if (plain.note === undefined || frames.length < 2) return plain;
   const [identity = new Uint8Array(0), ...rest] = frames;
@@ -16,7 +16,7 @@ function decoded(frames: readonly Uint8Array[]): Decoded {
   return { ...routed, fields: { peer: shownIdentity(Buffer.from(identity)), ...routed.fields } };
 }
 
-function described(frames: readonly Uint8Array[]): Decoded {
+function described(frames: readonly Uint8Array[]): DecodedMessage {
   const heard = readFrames(frames);
   const { name, fields } = shownHeard(heard);
   if (heard.kind === "malformed") return { name, fields: {}, note: heard.why };
@@ -24,11 +24,11 @@ function described(frames: readonly Uint8Array[]): Decoded {
 }
 
 /** What it says to a worker that listens itself. */
-const greeting = ([word, value]: readonly Uint8Array[]): Decoded | undefined =>
+const greeting = ([word, value]: readonly Uint8Array[]): DecodedMessage | undefined =>
   Buffer.from(word ?? "").toString() === "OK" && value?.length === 0 ? { name: "OK", fields: {} } : undefined;
 
 /** What the prototype's broker publishes: a worker's id, a word, and maybe a value. */
-function published([topic, word, value]: readonly Uint8Array[]): Decoded | undefined {
+function published([topic, word, value]: readonly Uint8Array[]): DecodedMessage | undefined {
   const name = Buffer.from(word ?? "").toString();
   if (topic === undefined || (name !== "OK" && name !== "HEARTBEAT")) return undefined;
   const peer = shownIdentity(Buffer.from(topic));

@@ -1,5 +1,5 @@
 /** Messages as a person reads them: in traces of connections and in `laboro decode scale0`. */
-import { type Heard, type Message, printable } from "./frames.js";
+import { type ReceivedFrames, type Message, printable } from "./frames.js";
 
 /** Text where it is some that a person can read, and hexadecimal otherwise. */
 export function shownIdentity(identity: Buffer): string {
@@ -33,7 +33,7 @@ export const shown = ({ command, parameters, body }: Message): { name: string; f
   fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...shownBody(body) },
 });
 
-export function shownHeard(heard: Heard): { name: string; fields: Record<string, unknown> } {
+export function shownHeard(heard: ReceivedFrames): { name: string; fields: Record<string, unknown> } {
   if (heard.kind === "message") return shown(heard);
   if (heard.kind === "prototype") return { name: heard.word, fields: { value: printable(heard.value) } };
   return heard.kind === "unknown"

@@ -18,7 +18,7 @@ export interface Message {
 export type Envelope = readonly Uint8Array[];
 
 /** What came in, whatever it is. */
-export type Heard =
+export type ReceivedFrames =
   | ({ readonly kind: "message"; readonly envelope: Envelope } & Message)
   /** Of the prototype: a word and one value as text. */
   | { readonly kind: "prototype"; readonly word: PrototypeWord; readonly value: string }
@@ -35,14 +35,14 @@ const COMMAND_BYTES = 64;
 export const DELIMITER: Envelope = [Buffer.alloc(0)];
 const NUMBER_BYTES = 4;
 
-export function readFrames(frames: readonly Uint8Array[]): Heard {
+export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
   const envelope = envelopeOf(frames);
   const [first, second, ...body] = envelope.length === 0 ? frames : frames.slice(envelope.length);
-  const malformed = (why: string): Heard => ({ kind: "malformed", envelope, why });
+  const malformed = (why: string): ReceivedFrames => ({ kind: "malformed", envelope, why });
   if (first === undefined || first.length === 0) return malformed("no command");
   if (first.length > COMMAND_BYTES) return malformed(`a command of ${first.length} bytes`);
   const word = textOf(first);
-  const known = COMMANDS.find((command) => command === (LATER[word] ?? word));
+  const known = COMMANDS.find((command) => command === (COMMAND_ALIASES[word] ?? word));
   const value = second === undefined ? undefined : textOf(second.subarray(0, PARAMETER_BYTES + 1));
   const early = PROTOTYPE_WORDS.find((one) => one === word);
   if (early !== undefined && value !== undefined && body.length === 0 && !/^\s*\{/.test(value))
@@ -52,7 +52,7 @@ export function readFrames(frames: readonly Uint8Array[]): Heard {
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
   const parameters = objectIn(value);
   if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
-  const message = { kind: "message", envelope, command: known, parameters: respelled(parameters), body } as const;
+  const message = { kind: "message", envelope, command: known, parameters: normalizeParameters(parameters), body } as const;
   return body.length === 0 && isWork(known) && isGiven(parameters.body)
     ? { ...message, body: [Buffer.from(asText(parameters.body))], inline: true }
     : message;
@@ -102,18 +102,18 @@ function objectIn(text: string): Parameters | undefined {
 }
 
 /** What the later notes call it. */
-const LATER: Readonly<Record<string, Command>> = { ERROR: "DISCONNECTERROR" };
+const COMMAND_ALIASES: Readonly<Record<string, Command>> = { ERROR: "DISCONNECTERROR" };
 
 /** As the text spells them in places. */
-const SPELLINGS: Readonly<Record<string, string>> = {
+const PARAMETER_ALIASES: Readonly<Record<string, string>> = {
   configversion: "config_version",
   work_request_indentifier: "work_request_identifier",
 };
 
-function respelled(parameters: Parameters): Parameters {
-  const odd = Object.keys(SPELLINGS).filter((name) => Object.hasOwn(parameters, name));
+function normalizeParameters(parameters: Parameters): Parameters {
+  const odd = Object.keys(PARAMETER_ALIASES).filter((name) => Object.hasOwn(parameters, name));
   if (odd.length === 0) return parameters;
-  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [SPELLINGS[name] ?? name, value]));
+  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [PARAMETER_ALIASES[name] ?? name, value]));
 }
 
 /** For an end that knows of one body only. */

@@ -1,8 +1,8 @@
 /** The other sockets with CURVE, by the `zeromq` package: PUB, and DEALER and SUB of the side that connects. */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Subscriber as ZmqSubscriber } from "zeromq";
 import { LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/loopback.js";
-import { openGate } from "./curve-keys.js";
+import { inUrl } from "../../base/addresses.js";
+import { openZapHandler } from "./curve-auth.js";
 import {
   type BindOptions,
   type ConnectOptions,
@@ -10,16 +10,16 @@ import {
   type CurveServer,
   DEFAULT_HEARTBEAT_MS,
   type Dealer,
-  type DealerEars,
+  type DealerListener,
   type Publisher,
   type Subscriber,
   type SubscriberOptions,
 } from "./types.js";
 
 export async function openCurvePublisher(options: BindOptions & { curve: CurveServer }): Promise<Publisher> {
-  const { curve, host, complain = () => {} } = options;
+  const { curve, host, onPeerError: complain = () => {} } = options;
   const context = new Context();
-  const closeGate = await openGate(context, curve.known, {
+  const closeZapHandler = await openZapHandler(context, curve.known, {
     admitted: () => {},
     refused: (address, key) => complain(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
   });
@@ -35,7 +35,7 @@ export async function openCurvePublisher(options: BindOptions & { curve: CurveSe
     await socket.bind(`tcp://${inUrl(host)}:${options.port === 0 ? "*" : options.port}`);
   } catch (cause) {
     socket.close();
-    closeGate();
+    closeZapHandler();
     throw new LaboroError(
       "LABORO_BAD_INPUT",
       `cannot publish on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`,
@@ -55,7 +55,7 @@ export async function openCurvePublisher(options: BindOptions & { curve: CurveSe
     },
     close: async () => {
       socket.close();
-      closeGate();
+      closeZapHandler();
     },
   };
 }
@@ -66,7 +66,7 @@ const keysOf = ({ publicKey, secretKey, serverKey }: CurveClient) => ({
   curveServerKey: serverKey,
 });
 
-export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }, ears: DealerEars): Dealer {
+export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }, listener: DealerListener): Dealer {
   const { identity, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
   const socket = new ZmqDealer({
     ...keysOf(options.curve),
@@ -75,7 +75,7 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
     heartbeatInterval: heartbeatMs,
     heartbeatTimeout: heartbeatMs * 3,
     reconnectInterval: options.reconnectMs ?? 100,
-    reconnectMaxInterval: options.reconnectMostMs ?? 5_000,
+    reconnectMaxInterval: options.reconnectMaxMs ?? 5_000,
     ...(identity === undefined ? {} : { routingId: identity }),
   });
   let open = false;
@@ -85,12 +85,12 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
     open = false;
     if (missed) return;
     missed = true;
-    ears.closed?.(why);
+    listener.closed?.(why);
   };
   socket.events.on("handshake", () => {
     open = true;
     missed = false;
-    ears.opened?.();
+    listener.opened?.();
   });
   socket.events.on("disconnect", () => lost("the connection was closed by the other end"));
   socket.events.on("handshake:error:auth", ({ error }) => lost(error.message));
@@ -99,7 +99,7 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
   socket.events.on("connect:retry", () => lost("nobody answers"));
   socket.connect(options.url);
   const hear = async (): Promise<void> => {
-    for await (const frames of socket) ears.message(frames);
+    for await (const frames of socket) listener.message(frames);
   };
   // It ends with the socket.
   void hear().catch(() => {});
@@ -116,14 +116,14 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
   };
 }
 
-export function openCurveSubscriber(options: SubscriberOptions & { curve: CurveClient }, ears: DealerEars): Subscriber {
+export function openCurveSubscriber(options: SubscriberOptions & { curve: CurveClient }, listener: DealerListener): Subscriber {
   const socket = new ZmqSubscriber({ ...keysOf(options.curve), linger: 0 });
   socket.subscribe(...options.topics);
-  socket.events.on("handshake", () => ears.opened?.());
-  socket.events.on("disconnect", () => ears.closed?.("the connection was closed by the other end"));
+  socket.events.on("handshake", () => listener.opened?.());
+  socket.events.on("disconnect", () => listener.closed?.("the connection was closed by the other end"));
   socket.connect(options.url);
   const hear = async (): Promise<void> => {
-    for await (const frames of socket) ears.message(frames);
+    for await (const frames of socket) listener.message(frames);
   };
   void hear().catch(() => {});
   return {

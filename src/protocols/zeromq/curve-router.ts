@@ -4,8 +4,8 @@
  */
 import { Context, Router as ZmqRouter } from "zeromq";
 import { LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/loopback.js";
-import { openGate } from "./curve-keys.js";
+import { inUrl } from "../../base/addresses.js";
+import { openZapHandler } from "./curve-auth.js";
 import {
   type CurveServer,
   DEFAULT_HEARTBEAT_MS,
@@ -13,7 +13,7 @@ import {
   keyOf,
   type Peer,
   type Router,
-  type RouterEars,
+  type RouterListener,
   type RouterOptions,
 } from "./types.js";
 
@@ -21,7 +21,7 @@ import {
 const MOST_WAITING = 100_000;
 
 /** After a connection was lost it is asked so much later whose it was. */
-const DOUBT_MS = [50, 1_000];
+const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
 
 interface Sending {
   readonly peer: Peer;
@@ -30,13 +30,13 @@ interface Sending {
 
 export async function openCurveRouter(
   options: RouterOptions & { curve: CurveServer },
-  ears: RouterEars,
+  listener: RouterListener,
 ): Promise<Router> {
-  const { curve, host, complain = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
+  const { curve, host, onPeerError: complain = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const context = new Context();
   const addresses = new Map<string, string>();
-  const closeGate = await openGate(context, curve.known, {
+  const closeZapHandler = await openZapHandler(context, curve.known, {
     admitted: (identity, address) => {
       if (identity.length === 0) return;
       addresses.set(keyOf(identity), address);
@@ -63,11 +63,11 @@ export async function openCurveRouter(
     heartbeatTimeout: heartbeatMs * 3,
     tcpKeepalive: 1,
   });
-  let doubts: NodeJS.Timeout[] = [];
+  let probeTimers: NodeJS.Timeout[] = [];
   socket.events.on("disconnect", () => {
-    for (const timer of doubts) clearTimeout(timer);
+    for (const timer of probeTimers) clearTimeout(timer);
     // The event may come before the socket itself knows, and many at a time.
-    doubts = DOUBT_MS.map((ms) => setTimeout(() => ears.doubted?.(), ms));
+    probeTimers = LOST_PEER_PROBE_DELAYS_MS.map((ms) => setTimeout(() => listener.unknownPeerLeft?.(), ms));
   });
   socket.events.on("handshake:error:protocol", ({ error }) =>
     complain("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
@@ -87,7 +87,7 @@ export async function openCurveRouter(
         // EHOSTUNREACH: it is gone. EAGAIN: its queue is full, and the message is lost, as with any ROUTER.
         if (isUnreachable(cause) && present.get(peer.key) === peer) {
           present.delete(peer.key);
-          ears.left?.(peer);
+          listener.left?.(peer);
         }
       }
     }
@@ -101,17 +101,17 @@ export async function openCurveRouter(
       if (peer === undefined) {
         peer = { identity: Buffer.from(identity), key, address: addresses.get(key) ?? "unknown", socketType: "" };
         present.set(key, peer);
-        ears.joined?.(peer);
+        listener.joined?.(peer);
         const [first] = present.values();
         if (present.size > limits.peers && first !== undefined) {
           present.delete(first.key);
-          ears.left?.(first);
+          listener.left?.(first);
         }
       }
       if (frames.length > limits.frames) {
         complain(peer.address, "LABORO_BAD_MESSAGE", `a message of ${frames.length} frames was dropped`);
       } else {
-        ears.message(peer, frames);
+        listener.message(peer, frames);
       }
     }
   };
@@ -120,7 +120,7 @@ export async function openCurveRouter(
     await socket.bind(`tcp://${inUrl(host)}:${options.port === 0 ? "*" : options.port}`);
   } catch (cause) {
     socket.close();
-    closeGate();
+    closeZapHandler();
     throw new LaboroError(
       "LABORO_BAD_INPUT",
       `cannot listen on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`,
@@ -147,13 +147,13 @@ export async function openCurveRouter(
       const peer = present.get(key);
       if (peer === undefined) return;
       present.delete(key);
-      ears.left?.(peer);
+      listener.left?.(peer);
     },
     close: async () => {
       closed = true;
-      for (const timer of doubts) clearTimeout(timer);
+      for (const timer of probeTimers) clearTimeout(timer);
       socket.close();
-      closeGate();
+      closeZapHandler();
     },
   };
 }

@@ -7,10 +7,10 @@ import type {
   BindOptions,
   ConnectOptions,
   Dealer,
-  DealerEars,
+  DealerListener,
   Publisher,
   Router,
-  RouterEars,
+  RouterListener,
   RouterOptions,
   Subscriber,
   SubscriberOptions,
@@ -25,24 +25,24 @@ export type {
   CurveClient,
   CurveServer,
   Dealer,
-  DealerEars,
+  DealerListener as DealerEars,
   Limits,
   Peer,
   Publisher,
   Router,
-  RouterEars,
+  RouterListener as RouterEars,
   RouterOptions,
   Subscriber,
   SubscriberOptions,
 } from "./types.js";
 export { DEFAULT_LIMITS, keyOf } from "./types.js";
-export { placeOf } from "./zmtp-dealer.js";
+export { parseTcpUrl as placeOf } from "./zmtp-dealer.js";
 
-export async function openRouter(options: RouterOptions, ears: RouterEars): Promise<Router> {
+export async function openRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
   const { curve } = options;
-  if (curve === undefined) return openZmtpRouter(options, ears);
+  if (curve === undefined) return openZmtpRouter(options, listener);
   await checkKeys(curve.publicKey, curve.secretKey, ...curve.known);
-  return (await import("./curve-router.js")).openCurveRouter({ ...options, curve }, ears);
+  return (await import("./curve-router.js")).openCurveRouter({ ...options, curve }, listener);
 }
 
 export async function openPublisher(options: BindOptions): Promise<Publisher> {
@@ -53,25 +53,25 @@ export async function openPublisher(options: BindOptions): Promise<Publisher> {
 }
 
 /** It connects by itself, and again whenever it must: `opened` says when. */
-export async function openDealer(options: ConnectOptions, ears: DealerEars): Promise<Dealer> {
+export async function openDealer(options: ConnectOptions, listener: DealerListener): Promise<Dealer> {
   const { curve } = options;
-  if (curve === undefined) return openZmtpDealer(options, ears);
+  if (curve === undefined) return openZmtpDealer(options, listener);
   await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
-  return (await import("./curve-peers.js")).openCurveDealer({ ...options, curve }, ears);
+  return (await import("./curve-peers.js")).openCurveDealer({ ...options, curve }, listener);
 }
 
-export async function openSubscriber(options: SubscriberOptions, ears: DealerEars): Promise<Subscriber> {
+export async function openSubscriber(options: SubscriberOptions, listener: DealerListener): Promise<Subscriber> {
   const { curve } = options;
   if (curve === undefined) {
     const first = options.topics.map((topic) => [Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")])]);
-    return openZmtpDealer(options, ears, { socketType: "SUB", accepts: ["PUB", "XPUB"], first });
+    return openZmtpDealer(options, listener, { socketType: "SUB", accepts: ["PUB", "XPUB"], initialMessages: first });
   }
   await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
-  return (await import("./curve-peers.js")).openCurveSubscriber({ ...options, curve }, ears);
+  return (await import("./curve-peers.js")).openCurveSubscriber({ ...options, curve }, listener);
 }
 
 async function checkKeys(...keys: readonly string[]): Promise<void> {
-  const { isCurveKey } = await import("./curve-keys.js");
+  const { isCurveKey } = await import("./curve-auth.js");
   if (!keys.every(isCurveKey)) {
     throw new LaboroError("LABORO_BAD_INPUT", "a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
   }

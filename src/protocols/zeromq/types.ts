@@ -36,7 +36,7 @@ export interface CurveClient {
 }
 
 /** A name and a password, in the clear: for peers that can do no better. Not together with `curve`. */
-export interface Plain {
+export interface PlainCredentials {
   readonly username: string;
   readonly password: string;
 }
@@ -46,11 +46,11 @@ export interface BindOptions {
   /** 0 takes any free one. */
   readonly port: number;
   readonly curve?: CurveServer;
-  readonly plain?: Plain;
+  readonly plain?: PlainCredentials;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
   /** A peer that misbehaves, by its address; may be called often. */
-  readonly complain?: (address: string, code: ErrorCode, why: string) => void;
+  readonly onPeerError?: (address: string, code: ErrorCode, why: string) => void;
 }
 
 /** A peer that is connected. Another connection with the same identity is another peer, and the first has left. */
@@ -72,17 +72,17 @@ export interface RouterOptions extends BindOptions {
    * By which name a ROUTER among the peers is to know this one. It is asked for each peer, with the peer's identity and the address that it
    * reached, as `tcp://HOST:PORT`; with CURVE once, with an empty identity and the address that is bound.
    */
-  readonly identity?: (peer: Buffer, reached: string) => string;
+  readonly identity?: (peer: Buffer, localUrl: string) => string;
 }
 
-export interface RouterEars {
+export interface RouterListener {
   message(peer: Peer, frames: readonly Buffer[]): void;
   /** Before its first message. With CURVE it is the first message that makes a peer known. */
   joined?(peer: Peer): void;
   /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */
   left?(peer: Peer): void;
   /** With CURVE: a connection is over, and ZeroMQ does not say whose. What is sent to each peer now will tell. */
-  doubted?(): void;
+  unknownPeerLeft?(): void;
 }
 
 export interface Router {
@@ -114,10 +114,10 @@ export interface ConnectOptions {
   readonly heartbeatMs?: number;
   /** The wait before it connects again: so long at first, doubled up to `reconnectMostMs`. */
   readonly reconnectMs?: number;
-  readonly reconnectMostMs?: number;
+  readonly reconnectMaxMs?: number;
 }
 
-export interface DealerEars {
+export interface DealerListener {
   message(frames: readonly Buffer[]): void;
   /** The other end is there: for the first time, or again. */
   opened?(): void;

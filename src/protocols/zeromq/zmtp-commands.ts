@@ -1,6 +1,6 @@
 /** Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time to live and a context. */
 import { LaboroError } from "../../base/errors.js";
-import type { Plain } from "./types.js";
+import type { PlainCredentials } from "./types.js";
 
 export interface Command {
   readonly name: string;
@@ -49,7 +49,7 @@ export function makeProperties(properties: Readonly<Record<string, Uint8Array>>)
 }
 
 /** The body of PLAIN's HELLO. */
-export function readHello(body: Buffer): Plain {
+export function readHello(body: Buffer): PlainCredentials {
   const nameEnd = 1 + (body[0] ?? 0);
   const end = nameEnd + 1 + (body[nameEnd] ?? 0);
   if (nameEnd >= body.length || end !== body.length) throw bad("a HELLO that does not hold a name and a password");

@@ -13,8 +13,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
-import { inUrl } from "../../base/loopback.js";
-import type { Limits, Plain } from "./types.js";
+import { inUrl } from "../../base/addresses.js";
+import type { Limits, PlainCredentials } from "./types.js";
 import {
   makeCommand,
   makeError,
@@ -28,25 +28,25 @@ import {
 } from "./zmtp-commands.js";
 import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
 import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
-import { Outgoing } from "./zmtp-outgoing.js";
+import { WriteBuffer } from "./zmtp-write-buffer.js";
 
-export interface Side {
+export interface ZmtpConnectionOptions {
   readonly socketType: string;
   /** Socket types that may be at the other end. */
   readonly accepts: readonly string[];
   readonly bound: boolean;
-  readonly identity: (peer: Buffer, reached: string) => Uint8Array;
-  readonly plain?: Plain;
+  readonly identity: (peer: Buffer, localUrl: string) => Uint8Array;
+  readonly plain?: PlainCredentials;
   readonly limits: Limits;
 }
 
-export interface ConnectionEars {
+export interface ConnectionListener {
   opened(peer: { readonly identity: Buffer; readonly socketType: string }): void;
   message(frames: readonly Buffer[]): void;
   /** One that is not the connection's own business: SUBSCRIBE, CANCEL. */
   command?(name: string, body: Buffer): void;
   /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
-  faulty(fault: LaboroError): void;
+  protocolError(fault: LaboroError): void;
   closed(why: string): void;
 }
 
@@ -56,30 +56,30 @@ const KEEP_ALIVE_MS = 10_000;
 
 export class ZmtpConnection {
   readonly #socket: Socket;
-  readonly #side: Side;
-  readonly #ears: ConnectionEars;
+  readonly #options: ZmtpConnectionOptions;
+  readonly #listener: ConnectionListener;
   readonly #reader: FrameReader;
-  readonly #outgoing: Outgoing;
-  readonly #patience: NodeJS.Timeout;
-  readonly #take = (incoming: Incoming): void => this.#took(incoming);
+  readonly #outgoing: WriteBuffer;
+  readonly #handshakeTimer: NodeJS.Timeout;
+  readonly #take = (incoming: Incoming): void => this.#onIncoming(incoming);
   #state: "greeting" | "handshake" | "open" | "failing" | "closed" = "greeting";
   #greeting: Buffer = Buffer.alloc(0);
   #welcomed = false;
   /** The peer answers PING: it says that it speaks 3.1, or has sent one itself. */
-  #answers = false;
-  #heard = false;
-  #silent = 0;
+  #answersPing = false;
+  #receivedSinceBeat = false;
+  #silentBeats = 0;
   /** Those that want to know whether the peer lives. */
-  readonly #asking = new Set<(lives: boolean) => void>();
+  readonly #livenessChecks = new Set<(lives: boolean) => void>();
   #why = "the connection was closed by the other end";
 
-  constructor(socket: Socket, side: Side, ears: ConnectionEars) {
+  constructor(socket: Socket, options: ZmtpConnectionOptions, listener: ConnectionListener) {
     this.#socket = socket;
-    this.#side = side;
-    this.#ears = ears;
-    this.#reader = new FrameReader(side.limits);
-    this.#outgoing = new Outgoing(socket, side.limits.queueBytes);
-    this.#patience = setTimeout(() => {
+    this.#options = options;
+    this.#listener = listener;
+    this.#reader = new FrameReader(options.limits);
+    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes);
+    this.#handshakeTimer = setTimeout(() => {
       this.#fail(bad("the handshake took too long"));
       socket.destroy();
     }, HANDSHAKE_MS);
@@ -90,7 +90,7 @@ export class ZmtpConnection {
       this.#why = error.message;
     });
     socket.on("close", () => this.#closed());
-    socket.write(encodeGreeting(side.plain === undefined ? "NULL" : "PLAIN", side.bound && side.plain !== undefined));
+    socket.write(encodeGreeting(options.plain === undefined ? "NULL" : "PLAIN", options.bound && options.plain !== undefined));
   }
 
   get open(): boolean {
@@ -99,21 +99,21 @@ export class ZmtpConnection {
 
   /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
   send(frames: readonly Uint8Array[]): boolean {
-    return this.#state === "open" && this.#outgoing.message(frames);
+    return this.#state === "open" && this.#outgoing.pushMessage(frames);
   }
 
   /** The same for a message, or a command, that is in its bytes already. */
   sendBytes(bytes: Buffer): boolean {
-    return this.#state === "open" && this.#outgoing.bytes(bytes);
+    return this.#state === "open" && this.#outgoing.pushBytes(bytes);
   }
 
   /** Called once a heartbeat interval by whoever has the timer. */
   beat(intervalMs: number): void {
     if (this.#state !== "open") return;
-    this.#silent = this.#heard ? 0 : this.#silent + 1;
-    this.#heard = false;
-    if (this.#silent === 0 || !this.#answers) return;
-    if (this.#silent > MISSED_LIMIT) {
+    this.#silentBeats = this.#receivedSinceBeat ? 0 : this.#silentBeats + 1;
+    this.#receivedSinceBeat = false;
+    if (this.#silentBeats === 0 || !this.#answersPing) return;
+    if (this.#silentBeats > MISSED_LIMIT) {
       this.destroy(`nothing was heard for ${MISSED_LIMIT} heartbeats`);
       return;
     }
@@ -121,16 +121,16 @@ export class ZmtpConnection {
   }
 
   /** Whether the peer still lives. One that does not know PING cannot be asked, and does not count as living. */
-  lives(withinMs: number): Promise<boolean> {
-    if (this.#state !== "open" || !this.#answers) return Promise.resolve(false);
+  isAlive(withinMs: number): Promise<boolean> {
+    if (this.#state !== "open" || !this.#answersPing) return Promise.resolve(false);
     return new Promise((resolve) => {
       const tell = (lives: boolean): void => {
         clearTimeout(patience);
-        this.#asking.delete(tell);
+        this.#livenessChecks.delete(tell);
         resolve(lives);
       };
       const patience = setTimeout(tell, withinMs, false);
-      this.#asking.add(tell);
+      this.#livenessChecks.add(tell);
       this.sendBytes(encodeCommand(makePing(withinMs)));
     });
   }
@@ -156,8 +156,8 @@ export class ZmtpConnection {
   }
 
   #received(chunk: Buffer): void {
-    this.#heard = true;
-    for (const tell of this.#asking) tell(true);
+    this.#receivedSinceBeat = true;
+    for (const tell of this.#livenessChecks) tell(true);
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
@@ -174,28 +174,28 @@ export class ZmtpConnection {
       this.#greeting = bytes;
       return;
     }
-    const wanted = this.#side.plain === undefined ? "NULL" : "PLAIN";
+    const wanted = this.#options.plain === undefined ? "NULL" : "PLAIN";
     if (greeting.mechanism !== wanted) {
       const why = `the security mechanism ${JSON.stringify(greeting.mechanism)}, where ${wanted} is spoken`;
       throw new LaboroError("LABORO_BAD_TOKEN", why);
     }
-    this.#answers = greeting.minor >= 1;
+    this.#answersPing = greeting.minor >= 1;
     this.#greeting = Buffer.alloc(0);
     this.#state = "handshake";
-    if (!this.#side.bound) this.#command(this.#metadata("READY", Buffer.alloc(0)));
+    if (!this.#options.bound) this.#command(this.#metadata("READY", Buffer.alloc(0)));
     if (bytes.length > GREETING_SIZE) this.#reader.push(bytes.subarray(GREETING_SIZE), this.#take);
   }
 
-  #took(incoming: Incoming): void {
+  #onIncoming(incoming: Incoming): void {
     if (this.#state === "closed" || this.#state === "failing") return;
     if (incoming.kind === "command") {
       this.#onCommand(incoming.body);
     } else if (this.#state !== "open") {
       throw bad("a message before the end of the handshake");
     } else if (incoming.kind === "message") {
-      this.#ears.message(incoming.frames);
+      this.#listener.message(incoming.frames);
     } else {
-      this.#ears.faulty(bad(`a message of ${incoming.frames} frames was dropped`));
+      this.#listener.protocolError(bad(`a message of ${incoming.frames} frames was dropped`));
     }
   }
 
@@ -207,15 +207,15 @@ export class ZmtpConnection {
     if (this.#state === "handshake") {
       this.#shakeHands(name, body);
     } else if (name === "PING") {
-      this.#answers = true;
+      this.#answersPing = true;
       this.sendBytes(encodeCommand(pongTo(body)));
     } else if (name !== "PONG") {
-      this.#ears.command?.(name, body);
+      this.#listener.command?.(name, body);
     }
   }
 
   #shakeHands(name: string, body: Buffer): void {
-    const { plain } = this.#side;
+    const { plain } = this.#options;
     if (plain === undefined) {
       if (name !== "READY") throw bad(`${JSON.stringify(name)} where READY is expected`);
       this.#open(body, "READY");
@@ -236,29 +236,29 @@ export class ZmtpConnection {
   #open(properties: Buffer, answer: string): void {
     const read = readProperties(properties);
     const socketType = read.get("socket-type")?.toString("latin1") ?? "";
-    if (!this.#side.accepts.includes(socketType)) {
-      this.#refuse(bad(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#side.socketType}`));
+    if (!this.#options.accepts.includes(socketType)) {
+      this.#refuse(bad(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#options.socketType}`));
     }
     const given = read.get("identity") ?? Buffer.alloc(0);
     if (given.length > 255) throw bad("an identity of more than 255 bytes");
     // The bytes are a part of what was received with them; an identity is kept for long.
     const identity = Buffer.from(given);
-    if (this.#side.bound) this.#command(this.#metadata(answer, identity));
+    if (this.#options.bound) this.#command(this.#metadata(answer, identity));
     this.#state = "open";
-    clearTimeout(this.#patience);
-    this.#ears.opened({ identity, socketType });
+    clearTimeout(this.#handshakeTimer);
+    this.#listener.opened({ identity, socketType });
   }
 
   #metadata(name: string, peer: Buffer): Buffer {
-    const { socketType, identity } = this.#side;
+    const { socketType, identity } = this.#options;
     return makeCommand(
       name,
-      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, this.#reached()) }),
+      makeProperties({ "Socket-Type": Buffer.from(socketType, "latin1"), Identity: identity(peer, this.#localUrl()) }),
     );
   }
 
   /** This end, as the other would write it. */
-  #reached(): string {
+  #localUrl(): string {
     const { localAddress = "", localPort = 0 } = this.#socket;
     return `tcp://${inUrl(localAddress.replace(/^::ffff:(?=\d+\.)/, ""))}:${localPort}`;
   }
@@ -278,7 +278,7 @@ export class ZmtpConnection {
     if (before !== "failing") {
       this.#state = "failing";
       this.#why = fault.message;
-      this.#ears.faulty(fault);
+      this.#listener.protocolError(fault);
     }
     // What was said to refuse a handshake may still leave; its time is limited.
     if (before === "greeting" || before === "handshake") this.#socket.destroySoon();
@@ -288,10 +288,10 @@ export class ZmtpConnection {
   #closed(): void {
     if (this.#state === "closed") return;
     this.#state = "closed";
-    clearTimeout(this.#patience);
+    clearTimeout(this.#handshakeTimer);
     this.#outgoing.clear();
-    for (const tell of this.#asking) tell(false);
-    this.#ears.closed(this.#why);
+    for (const tell of this.#livenessChecks) tell(false);
+    this.#listener.closed(this.#why);
   }
 }
 

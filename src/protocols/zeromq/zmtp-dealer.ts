@@ -8,45 +8,45 @@
  */
 import { connect } from "node:net";
 import { LaboroError } from "../../base/errors.js";
-import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerEars } from "./types.js";
+import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerListener } from "./types.js";
 import { ZmtpConnection } from "./zmtp-connection.js";
 
 const RECONNECT_MS = 100;
-const RECONNECT_MOST_MS = 5_000;
-const GOODBYE_MS = 200;
+const RECONNECT_MAX_MS = 5_000;
+const CLOSE_TIMEOUT_MS = 200;
 
-export interface DealerSide {
+export interface ConnectingSocketType {
   readonly socketType: "DEALER" | "SUB";
   readonly accepts: readonly string[];
   /** Sent before anything else on each connection. */
-  readonly first?: readonly (readonly Uint8Array[])[];
+  readonly initialMessages?: readonly (readonly Uint8Array[])[];
 }
 
-const DEALER: DealerSide = { socketType: "DEALER", accepts: ["ROUTER", "DEALER", "REP"] };
+const DEALER: ConnectingSocketType = { socketType: "DEALER", accepts: ["ROUTER", "DEALER", "REP"] };
 
-export function openZmtpDealer(options: ConnectOptions, ears: DealerEars, side: DealerSide = DEALER): Dealer {
-  return new ZmtpDealer(options, ears, side);
+export function openZmtpDealer(options: ConnectOptions, listener: DealerListener, type: ConnectingSocketType = DEALER): Dealer {
+  return new ZmtpDealer(options, listener, type);
 }
 
 class ZmtpDealer implements Dealer {
   readonly #options: ConnectOptions;
-  readonly #ears: DealerEars;
-  readonly #side: DealerSide;
-  readonly #place: { readonly host: string; readonly port: number };
+  readonly #listener: DealerListener;
+  readonly #type: ConnectingSocketType;
+  readonly #address: { readonly host: string; readonly port: number };
   readonly #heart: NodeJS.Timeout;
   #state: "connecting" | "open" | "waiting" | "closed" = "connecting";
   #connection: ZmtpConnection | undefined;
   #tries = 0;
-  #again: NodeJS.Timeout | undefined;
+  #reconnectTimer: NodeJS.Timeout | undefined;
   /** That it is gone was said, and it has not been there since. */
-  #missed = false;
+  #lossReported = false;
   #ended: (() => void) | undefined;
 
-  constructor(options: ConnectOptions, ears: DealerEars, side: DealerSide) {
+  constructor(options: ConnectOptions, listener: DealerListener, type: ConnectingSocketType) {
     this.#options = options;
-    this.#ears = ears;
-    this.#side = side;
-    this.#place = placeOf(options.url);
+    this.#listener = listener;
+    this.#type = type;
+    this.#address = parseTcpUrl(options.url);
     const { heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
     this.#heart = setInterval(() => this.#connection?.beat(heartbeatMs), heartbeatMs);
     this.#connect();
@@ -58,12 +58,12 @@ class ZmtpDealer implements Dealer {
 
   close(): Promise<void> {
     clearInterval(this.#heart);
-    clearTimeout(this.#again);
+    clearTimeout(this.#reconnectTimer);
     this.#state = "closed";
     const connection = this.#connection;
     if (connection === undefined) return Promise.resolve();
     return new Promise((resolve) => {
-      const patience = setTimeout(() => connection.destroy("it was closed"), GOODBYE_MS);
+      const patience = setTimeout(() => connection.destroy("it was closed"), CLOSE_TIMEOUT_MS);
       this.#ended = () => {
         clearTimeout(patience);
         resolve();
@@ -75,12 +75,12 @@ class ZmtpDealer implements Dealer {
   #connect(): void {
     this.#state = "connecting";
     const { identity = "", limits } = this.#options;
-    const socket = connect(this.#place);
+    const socket = connect(this.#address);
     let fault: string | undefined;
     const connection: ZmtpConnection = new ZmtpConnection(
       socket,
       {
-        ...this.#side,
+        ...this.#type,
         bound: false,
         identity: () => Buffer.from(identity, "latin1"),
         limits: { ...DEFAULT_LIMITS, ...limits },
@@ -90,14 +90,14 @@ class ZmtpDealer implements Dealer {
           if (this.#state !== "connecting") return;
           this.#state = "open";
           this.#tries = 0;
-          this.#missed = false;
-          for (const frames of this.#side.first ?? []) connection.send(frames);
-          this.#ears.opened?.();
+          this.#lossReported = false;
+          for (const frames of this.#type.initialMessages ?? []) connection.send(frames);
+          this.#listener.opened?.();
         },
         message: (frames) => {
-          if (this.#state === "open") this.#ears.message(frames);
+          if (this.#state === "open") this.#listener.message(frames);
         },
-        faulty: ({ message }) => {
+        protocolError: ({ message }) => {
           fault = message;
         },
         closed: (why) => this.#lost(fault ?? why),
@@ -113,19 +113,19 @@ class ZmtpDealer implements Dealer {
       return;
     }
     this.#state = "waiting";
-    const { reconnectMs = RECONNECT_MS, reconnectMostMs = RECONNECT_MOST_MS } = this.#options;
+    const { reconnectMs = RECONNECT_MS, reconnectMaxMs: reconnectMostMs = RECONNECT_MAX_MS } = this.#options;
     const wait = Math.min(reconnectMs * 2 ** this.#tries, reconnectMostMs);
     this.#tries = Math.min(this.#tries + 1, 30);
     // Not all at the same moment, after a server was started again.
-    this.#again = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 4));
-    if (this.#missed) return;
-    this.#missed = true;
-    this.#ears.closed?.(why);
+    this.#reconnectTimer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 4));
+    if (this.#lossReported) return;
+    this.#lossReported = true;
+    this.#listener.closed?.(why);
   }
 }
 
 /** HOST and PORT of tcp://HOST:PORT; `*` and names of interfaces are for those that bind. */
-export function placeOf(url: string): { readonly host: string; readonly port: number } {
+export function parseTcpUrl(url: string): { readonly host: string; readonly port: number } {
   const [, v6, name, port] = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(url) ?? [];
   const host = v6 ?? name;
   if (host === undefined || Number(port) > 65_535) {

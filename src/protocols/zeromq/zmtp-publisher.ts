@@ -2,7 +2,7 @@
 import { type BindOptions, keyOf, type Publisher } from "./types.js";
 import type { ZmtpConnection } from "./zmtp-connection.js";
 import { encodeMessage } from "./zmtp-frames.js";
-import { listen } from "./zmtp-listener.js";
+import { listen } from "./zmtp-bound-socket.js";
 
 /** Of one subscriber. */
 const MOST_SUBSCRIPTIONS = 10_000;
@@ -53,7 +53,7 @@ export async function openZmtpPublisher(options: BindOptions): Promise<Publisher
           topics.set(topic, times);
           add(topic, connection());
         } else {
-          options.complain?.(address, "LABORO_BAD_MESSAGE", "more subscriptions than are kept, or too long a one");
+          options.onPeerError?.(address, "LABORO_BAD_MESSAGE", "more subscriptions than are kept, or too long a one");
         }
       };
       return {

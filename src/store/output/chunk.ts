@@ -7,7 +7,7 @@
  */
 
 import { LaboroError } from "../../base/errors.js";
-import { RECORD_HEADER, sealRecord } from "../../base/files/records.js";
+import { RECORD_HEADER, writeRecordHeader } from "../../base/files/records.js";
 import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
@@ -65,7 +65,7 @@ export function writeChunk(buffer: Buffer, at: number, chunk: StoredChunk): numb
   next = writeVarint(buffer, next, chunk.attempt);
   next = writeVarint(buffer, next, chunk.offset);
   buffer.set(chunk.bytes, next);
-  return sealRecord(buffer, at, next + chunk.bytes.length - payload);
+  return writeRecordHeader(buffer, at, next + chunk.bytes.length - payload);
 }
 
 /** The chunk of a record's payload; its bytes are a view. Undefined where the payload has another form. */

@@ -23,13 +23,13 @@ export interface Extent {
   readonly end: number;
 }
 
-const FORM = 1;
+const FORMAT = 1;
 const JOIN_UP_TO = 256 * 1024;
-const MOST = 1024;
+const MAX_EXTENTS = 1024;
 
 export class Extents {
   #list: Extent[] = [];
-  #thinAt = MOST;
+  #thinAt = MAX_EXTENTS;
 
   get list(): readonly Extent[] {
     return this.#list;
@@ -50,12 +50,12 @@ export class Extents {
     if (this.#list.length > this.#thinAt) {
       this.#list = thinned(this.#list);
       // Where little could be joined, trying again at once would cost on every chunk.
-      this.#thinAt = Math.max(MOST, this.#list.length * 2);
+      this.#thinAt = Math.max(MAX_EXTENTS, this.#list.length * 2);
     }
   }
 
   encode(): Uint8Array {
-    const numbers = [FORM];
+    const numbers = [FORMAT];
     let before: Extent = { segment: 0, position: 0, length: 0, offset: 0, end: 0 };
     for (const extent of this.#list) {
       const sameSegment = extent.segment === before.segment;
@@ -74,8 +74,8 @@ export class Extents {
 
 export function decodeReference(reference: Uint8Array): Extent[] {
   const numbers = new VarintReader(reference);
-  const form = numbers.next();
-  if (form !== FORM) throw new LaboroError("LABORO_DATA_NEWER", `an output reference has the unknown form ${form}`);
+  const format = numbers.next();
+  if (format !== FORMAT) throw new LaboroError("LABORO_DATA_NEWER", `an output reference has the unknown form ${format}`);
   const list: Extent[] = [];
   let before: Extent = { segment: 0, position: 0, length: 0, offset: 0, end: 0 };
   while (!numbers.done) {

@@ -25,7 +25,7 @@ export class JobSegments {
   /** All segments together. */
   bytes = 0;
   /** Whether the directory is there. */
-  made = false;
+  directoryExists = false;
 
   constructor(directory: string) {
     this.directory = directory;
@@ -36,9 +36,9 @@ export class JobSegments {
   }
 
   /** Looks at what is on disk, without reading it. */
-  look(): void {
+  loadSizes(): void {
     const segments = this.list();
-    this.made = true;
+    this.directoryExists = true;
     this.bytes = 0;
     for (const segment of segments) this.bytes += fs.statSync(this.path(segment)).size;
     this.segment = (segments.at(-1) ?? -1) + 1;
@@ -60,14 +60,14 @@ export class JobSegments {
     const damages: SegmentDamage[] = [];
     const segments = this.list();
     this.attempts.clear();
-    this.look();
+    this.loadSizes();
     for (const segment of segments) {
       const fd = open(this.path(segment));
       const { goodEnd, size } = scanRecords(
         fd,
         {
           record: (at, payload) => {
-            this.#found(segment, at, payload, damages);
+            this.#recoverChunk(segment, at, payload, damages);
             return true;
           },
           damage: (damage) => {
@@ -107,7 +107,7 @@ export class JobSegments {
   }
 
   /** The chunk's record stands at this position of the newest segment. */
-  remember(chunk: StoredChunk, position: number, length: number): void {
+  addExtent(chunk: StoredChunk, position: number, length: number): void {
     const { offset } = chunk;
     const end = offset + chunk.bytes.length;
     this.#extentsOf(chunk).add({ segment: this.segment, position, length, offset, end });
@@ -123,7 +123,7 @@ export class JobSegments {
     return extents;
   }
 
-  #found(segment: number, at: number, payload: Buffer, damages: readonly SegmentDamage[]): void {
+  #recoverChunk(segment: number, at: number, payload: Buffer, damages: readonly SegmentDamage[]): void {
     const chunk = readChunk(payload);
     if (chunk === undefined) return;
     const extents = this.#extentsOf(chunk);

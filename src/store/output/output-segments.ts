@@ -19,7 +19,7 @@ import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
 import { attemptKey, checkChunk, type OutputChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
 import { decodeReference, type Extents } from "./extents.js";
 import { JobSegments, type SegmentDamage } from "./job-segments.js";
-import { type OutputPage, type ReadOptions, readOutput } from "./read.js";
+import { type SegmentOutputPage, type ReadOptions, readOutput } from "./read.js";
 
 export interface OutputSettings {
   /** A segment is followed by the next at this size. */
@@ -27,7 +27,7 @@ export interface OutputSettings {
   readonly openFiles?: number;
 }
 
-export interface OutputOf {
+export interface AttemptOutput {
   readonly job: JobId;
   readonly index: TaskIndex;
   readonly attempt: Attempt;
@@ -42,16 +42,16 @@ export class OutputSegments {
   readonly #jobs = new Map<JobId, JobSegments>();
   /** Segments written, and directories with new names in them, since the last sync. */
   readonly #unsynced = new Set<string>();
-  readonly #newNames = new Set<string>();
+  readonly #unsyncedDirectories = new Set<string>();
   #failed: LaboroError | undefined;
 
   constructor(directory: string, settings: OutputSettings = {}) {
     this.#directory = directory;
     this.#segmentBytes = settings.segmentBytes ?? 64 * 1024 * 1024;
     this.#files = new OpenFiles(settings.openFiles ?? 64);
-    if (fs.mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) this.#newNames.add(dirname(directory));
+    if (fs.mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) this.#unsyncedDirectories.add(dirname(directory));
     for (const name of fs.readdirSync(directory)) {
-      if (/^\d+$/.test(name)) this.#job(JobId(Number(name))).look();
+      if (/^\d+$/.test(name)) this.#job(JobId(Number(name))).loadSizes();
     }
   }
 
@@ -68,7 +68,7 @@ export class OutputSegments {
 
   /** The jobs of which there is output on disk. */
   jobs(): JobId[] {
-    return [...this.#jobs].filter(([, job]) => job.made).map(([id]) => id);
+    return [...this.#jobs].filter(([, job]) => job.directoryExists).map(([id]) => id);
   }
 
   append(chunks: readonly OutputChunk[]): void {
@@ -91,9 +91,9 @@ export class OutputSegments {
         fs.fdatasyncSync(this.#files.use(path));
         this.#unsynced.delete(path);
       }
-      for (const path of this.#newNames) {
+      for (const path of this.#unsyncedDirectories) {
         syncDirectory(path);
-        this.#newNames.delete(path);
+        this.#unsyncedDirectories.delete(path);
       }
     } catch (cause) {
       const failure = writeFailure(cause, "cannot sync output");
@@ -123,7 +123,7 @@ export class OutputSegments {
     return [...keys].map((key) => ({ index: key % 2 ** 32, attempt: Math.floor(key / 2 ** 32) }));
   }
 
-  read(of: OutputOf, options: ReadOptions): OutputPage {
+  read(of: AttemptOutput, options: ReadOptions): SegmentOutputPage {
     const job = this.#jobs.get(of.job);
     if (job === undefined) return { pieces: [], gaps: [] };
     const extents =
@@ -143,12 +143,12 @@ export class OutputSegments {
   /** Once after a start, for a job that may go on: finds every attempt of it, which the caller then releases or keeps. */
   recover(id: JobId): readonly SegmentDamage[] {
     const job = this.#jobs.get(id);
-    if (job === undefined || !job.made) return [];
+    if (job === undefined || !job.directoryExists) return [];
     try {
       const damage = job.recover((path) => this.#files.use(path));
       // What was written but not synced before is about to be built upon.
       for (const segment of job.list()) this.#unsynced.add(job.path(segment));
-      this.#newNames.add(job.directory);
+      this.#unsyncedDirectories.add(job.directory);
       return damage;
     } catch (cause) {
       throw writeFailure(cause, `cannot recover the output of job ${id}`);
@@ -158,11 +158,11 @@ export class OutputSegments {
   remove(id: JobId): void {
     const job = this.#jobs.get(id);
     if (job === undefined) return;
-    for (const segment of job.made ? job.list() : []) {
+    for (const segment of job.directoryExists ? job.list() : []) {
       this.#files.close(job.path(segment));
       this.#unsynced.delete(job.path(segment));
     }
-    this.#newNames.delete(job.directory);
+    this.#unsyncedDirectories.delete(job.directory);
     this.#jobs.delete(id);
     fs.rmSync(job.directory, { recursive: true, force: true });
   }
@@ -213,18 +213,18 @@ export class OutputSegments {
     }
     const path = job.path(job.segment);
     try {
-      if (!job.made) {
+      if (!job.directoryExists) {
         fs.mkdirSync(job.directory, { recursive: true, mode: 0o700 });
-        job.made = true;
-        this.#newNames.add(this.#directory);
+        job.directoryExists = true;
+        this.#unsyncedDirectories.add(this.#directory);
       }
       const fd = this.#files.use(path, true);
-      if (job.size === 0) this.#newNames.add(job.directory);
+      if (job.size === 0) this.#unsyncedDirectories.add(job.directory);
       this.#unsynced.add(path);
       try {
         writeFully(fd, buffer, job.size);
       } catch (cause) {
-        this.#cutBack(job, fd);
+        this.#truncate(job, fd);
         throw cause;
       }
     } catch (cause) {
@@ -233,14 +233,14 @@ export class OutputSegments {
     let position = job.size;
     for (const [number, chunk] of run.entries()) {
       const end = job.size + (ends[number] ?? position);
-      job.remember(chunk, position, end - position);
+      job.addExtent(chunk, position, end - position);
       position = end;
     }
     job.size += bytes;
     job.bytes += bytes;
   }
 
-  #cutBack(job: JobSegments, fd: number): void {
+  #truncate(job: JobSegments, fd: number): void {
     try {
       fs.ftruncateSync(fd, job.size);
     } catch {

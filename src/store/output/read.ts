@@ -23,7 +23,7 @@ export interface OutputGap {
   readonly detail?: string;
 }
 
-export interface OutputPage {
+export interface SegmentOutputPage {
   readonly pieces: readonly OutputPiece[];
   readonly gaps: readonly OutputGap[];
   /** Where the next page begins; absent where nothing more is stored. */
@@ -38,7 +38,7 @@ export interface ReadOptions {
 }
 
 /** A page ends after reading this much, however little of it was asked for. */
-const READ_AT_MOST = 8 * 1024 * 1024;
+const MAX_READ_BYTES = 8 * 1024 * 1024;
 
 /** Gives the descriptor of a segment, or why there is none. */
 export type OpenSegment = (segment: number) => number | string;
@@ -48,9 +48,9 @@ export function readOutput(
   extents: readonly Extent[],
   options: ReadOptions,
   open: OpenSegment,
-): OutputPage {
-  const page = new Page(options);
-  let budget = READ_AT_MOST;
+): SegmentOutputPage {
+  const page = new PageBuilder(options);
+  let budget = MAX_READ_BYTES;
   for (let at = firstBeyond(extents, options.from); at < extents.length && !page.full && budget > 0; at++) {
     const extent = extents[at];
     if (extent === undefined) break;
@@ -97,21 +97,21 @@ function firstBeyond(extents: readonly Extent[], from: number): number {
   return low;
 }
 
-class Page {
+class PageBuilder {
   at: number;
-  #room: number;
+  #bytesLeft: number;
   readonly #wanted: OutputStream | undefined;
   readonly #gaps: OutputGap[] = [];
   readonly #pieces: { stream: OutputStream; offset: number; end: number; parts: Uint8Array[] }[] = [];
 
   constructor(options: ReadOptions) {
     this.at = options.from;
-    this.#room = Math.max(1, options.limit);
+    this.#bytesLeft = Math.max(1, options.limit);
     this.#wanted = options.stream;
   }
 
   get full(): boolean {
-    return this.#room === 0;
+    return this.#bytesLeft === 0;
   }
 
   skipTo(offset: number, reason: OutputGap["reason"], detail?: string): void {
@@ -127,7 +127,7 @@ class Page {
       this.at += bytes.length;
       return;
     }
-    const part = Uint8Array.prototype.slice.call(bytes, 0, this.#room);
+    const part = Uint8Array.prototype.slice.call(bytes, 0, this.#bytesLeft);
     const last = this.#pieces.at(-1);
     const end = this.at + part.length;
     if (last?.stream === stream && last.end === this.at) {
@@ -136,7 +136,7 @@ class Page {
     } else {
       this.#pieces.push({ stream, offset: this.at, end, parts: [part] });
     }
-    this.#room -= part.length;
+    this.#bytesLeft -= part.length;
     this.at = end;
   }
 

@@ -1,24 +1,24 @@
 /** Columns of values as arrays in PostgreSQL's own text form, and stretches of tasks as multiranges. */
 import type { Range, Ranges } from "../../model/ranges.js";
 
-export const numbers = (list: readonly (number | null)[]): string => `{${list.map((one) => one ?? "NULL").join(",")}}`;
+export const numberArray = (list: readonly (number | null)[]): string => `{${list.map((one) => one ?? "NULL").join(",")}}`;
 
-export const flags = (list: readonly (boolean | null)[]): string =>
+export const booleanArray = (list: readonly (boolean | null)[]): string =>
   `{${list.map((one) => (one === null ? "NULL" : one ? "t" : "f")).join(",")}}`;
 
-export const texts = (list: readonly (string | null)[]): string =>
-  `{${list.map((one) => (one === null ? "NULL" : `"${plain(one).replace(/["\\]/g, "\\$&")}"`)).join(",")}}`;
+export const textArray = (list: readonly (string | null)[]): string =>
+  `{${list.map((one) => (one === null ? "NULL" : `"${validText(one).replace(/["\\]/g, "\\$&")}"`)).join(",")}}`;
 
 /** PostgreSQL has no NUL in its texts, and UTF-8 no half of a character. */
-export const plain = (text: string): string => text.replaceAll("\0", "\ufffd").replace(/\p{Surrogate}/gu, "\ufffd");
+export const validText = (text: string): string => text.replaceAll("\0", "\ufffd").replace(/\p{Surrogate}/gu, "\ufffd");
 
 /** The last number that a range of PostgreSQL's integers can end with. */
-const MOST = 2 ** 31 - 2;
+const MAX_INDEX = 2 ** 31 - 2;
 
 export const multirange = (ranges: Iterable<Range>): string => {
   const parts: string[] = [];
   for (const range of ranges) {
-    const [first, last] = [Math.max(0, range.first), Math.min(MOST, range.last)];
+    const [first, last] = [Math.max(0, range.first), Math.min(MAX_INDEX, range.last)];
     if (last >= first) parts.push(`[${first},${last + 1})`);
   }
   return `{${parts.join(",")}}`;
@@ -33,7 +33,7 @@ export function rangesFrom(text: string | null): Ranges {
 }
 
 /** Many pieces of bytes as one parameter, with where each begins (from 1, as PostgreSQL counts) and how long it is. */
-export class Joined {
+export class ConcatenatedBytes {
   readonly #parts: Uint8Array[] = [];
   readonly starts: number[] = [];
   readonly lengths: number[] = [];

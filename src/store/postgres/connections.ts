@@ -21,9 +21,9 @@ export interface ConnectionOptions {
   /** Connections that read. */
   readonly readers?: number;
   /** How long what fails is tried again before it is said to fail. */
-  readonly patienceMs?: number;
+  readonly retryForMs?: number;
   /** A statement of a batch that takes longer is given up, and may take twice as long the next time. */
-  readonly slowMs?: number;
+  readonly statementTimeoutMs?: number;
 }
 
 /** A lock that is not to be had for so long is another broker's that hangs. */
@@ -32,16 +32,16 @@ const LOCK_MS = 10_000;
 const IDLE_MS = 10_000;
 /** What reads may take long; a heartbeat that does is none. */
 const READ_MS = 30_000;
-const BEAT_MS = 3_000;
+const HEARTBEAT_MS = 3_000;
 const CONNECT_S = 5;
 const PAUSE_MS = 100;
-const DEFAULT_PATIENCE_MS = 2_000;
+const DEFAULT_RETRY_FOR_MS = 2_000;
 const DEFAULT_READERS = 3;
 /** The readers, the writer and its successor, heartbeats, and one that listens. */
-export const PER_BROKER = DEFAULT_READERS + 4;
-const DEFAULT_SLOW_MS = 12_000;
+export const CONNECTIONS_PER_BROKER = DEFAULT_READERS + 4;
+const DEFAULT_STATEMENT_TIMEOUT_MS = 12_000;
 
-const LIMITS = {
+const SESSION_SETTINGS = {
   idle_in_transaction_session_timeout: IDLE_MS,
   lock_timeout: LOCK_MS,
   statement_timeout: READ_MS,
@@ -52,33 +52,33 @@ const LIMITS = {
  * The statements of a batch find everything by an index, whatever the values (plans.test.ts). So they are planned once, and not anew for each batch;
  * and in an empty database they are not planned for tables that will stay as small as they are then.
  */
-const WRITING = { ...LIMITS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
+const WRITER_SETTINGS = { ...SESSION_SETTINGS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
 
 /** A statement is prepared once a connection, by its text. */
 const PREPARED = { prepare: true };
 
 export class Connections {
   /** Which server and database, for messages: without the password. */
-  readonly place: string;
-  readonly patienceMs: number;
-  readonly slowMs: number;
+  readonly displayUrl: string;
+  readonly retryForMs: number;
+  readonly statementTimeoutMs: number;
   readonly #url: string;
   readonly #readerCount: number;
   #readers: Client;
-  #pulse: Client;
+  #heartbeats: Client;
   #writer: Client;
   #closed = false;
 
   constructor(options: ConnectionOptions) {
-    const { url, readers = DEFAULT_READERS, patienceMs = DEFAULT_PATIENCE_MS, slowMs = DEFAULT_SLOW_MS } = options;
+    const { url, readers = DEFAULT_READERS, retryForMs = DEFAULT_RETRY_FOR_MS, statementTimeoutMs = DEFAULT_STATEMENT_TIMEOUT_MS } = options;
     this.#url = url;
-    this.place = placeOf(url);
-    this.patienceMs = patienceMs;
-    this.slowMs = slowMs;
+    this.displayUrl = withoutPassword(url);
+    this.retryForMs = retryForMs;
+    this.statementTimeoutMs = statementTimeoutMs;
     this.#readerCount = readers;
     this.#readers = this.client(readers);
-    this.#pulse = this.client(1);
-    this.#writer = this.client(1, WRITING);
+    this.#heartbeats = this.client(1);
+    this.#writer = this.client(1, WRITER_SETTINGS);
   }
 
   get closed(): boolean {
@@ -86,7 +86,7 @@ export class Connections {
   }
 
   /** A client of its own, for the caller to end; without settings it has those that the server gives it. */
-  client(max: number, settings: Readonly<Record<string, string | number>> = LIMITS): Client {
+  client(max: number, settings: Readonly<Record<string, string | number>> = SESSION_SETTINGS): Client {
     try {
       return postgres(this.#url, {
         max,
@@ -102,7 +102,7 @@ export class Connections {
       });
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
-      throw new LaboroError("LABORO_BAD_INPUT", `${this.place} is no address of a PostgreSQL database: ${text}`, {
+      throw new LaboroError("LABORO_BAD_INPUT", `${this.displayUrl} is no address of a PostgreSQL database: ${text}`, {
         cause,
       });
     }
@@ -117,43 +117,43 @@ export class Connections {
   replaceWriter(): void {
     if (this.#closed) return;
     void this.#writer.end({ timeout: 0 });
-    this.#writer = this.client(1, WRITING);
+    this.#writer = this.client(1, WRITER_SETTINGS);
   }
 
   /** Statements that change nothing are asked again until patience is over. */
   read<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
     const ask = (): Promise<readonly Row[]> =>
-      within(READ_MS + BEAT_MS, send<Row>(this.#readers, statement, values), () => {
+      withTimeout(READ_MS + HEARTBEAT_MS, send<Row>(this.#readers, statement, values), () => {
         void this.#readers.end({ timeout: 0 });
         this.#readers = this.client(this.#readerCount);
       });
-    return this.#patiently(ask);
+    return this.#withRetries(ask);
   }
 
   /** For what must not wait: once, whatever comes of it. */
-  async beat<Row extends object>(statement: string, values: readonly Value[]): Promise<readonly Row[]> {
+  async heartbeat<Row extends object>(statement: string, values: readonly Value[]): Promise<readonly Row[]> {
     try {
-      return await within(BEAT_MS, send<Row>(this.#pulse, statement, values), () => {
-        void this.#pulse.end({ timeout: 0 });
-        this.#pulse = this.client(1);
+      return await withTimeout(HEARTBEAT_MS, send<Row>(this.#heartbeats, statement, values), () => {
+        void this.#heartbeats.end({ timeout: 0 });
+        this.#heartbeats = this.client(1);
       });
     } catch (cause) {
-      throw storeFailure(cause, this.place);
+      throw storeFailure(cause, this.displayUrl);
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all([this.#writer, this.#readers, this.#pulse].map((client) => client.end({ timeout: 2 })));
+    await Promise.all([this.#writer, this.#readers, this.#heartbeats].map((client) => client.end({ timeout: 2 })));
   }
 
-  async #patiently<T>(ask: () => Promise<T>): Promise<T> {
-    const deadline = performance.now() + this.patienceMs;
+  async #withRetries<T>(ask: () => Promise<T>): Promise<T> {
+    const deadline = performance.now() + this.retryForMs;
     for (;;) {
       try {
         return await ask();
       } catch (cause) {
-        const failure = storeFailure(cause, this.place);
+        const failure = storeFailure(cause, this.displayUrl);
         if (failure.code !== "LABORO_STORE_UNAVAILABLE" || performance.now() > deadline || this.#closed) throw failure;
         await pause(PAUSE_MS);
       }
@@ -162,7 +162,7 @@ export class Connections {
 }
 
 /** What does not answer in time is cut off, so that the next try has a connection of its own; that is what refuses it. */
-async function within<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
+async function withTimeout<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
   const timer = setTimeout(cutOff, ms);
   try {
     return await answering;
@@ -179,7 +179,7 @@ export const send = <Row extends object>(
   values: readonly Value[] = [],
 ): Promise<readonly Row[]> => client.unsafe<Row[]>(statement, [...values], PREPARED).execute();
 
-function placeOf(url: string): string {
+function withoutPassword(url: string): string {
   try {
     const { host, pathname } = new URL(url);
     return `postgres://${host}${pathname}`;

@@ -15,8 +15,8 @@ WHERE job = $1::bigint AND first <= $3::int
   AND first >= (SELECT max(first) FROM laboro.entry_chunk WHERE job = $1::bigint AND first <= $2::int)
 ORDER BY first`;
 
-const MOST_BYTES = 16 * 1024 * 1024;
-const MOST_CHUNKS = 2_000;
+const MAX_BYTES = 16 * 1024 * 1024;
+const MAX_CHUNKS = 2_000;
 
 export class EntryCache {
   /** The job used last at the end; its chunks in any order. */
@@ -28,25 +28,25 @@ export class EntryCache {
     const known = this.#covering(job, range);
     if (known !== undefined) return entriesWithin(known, range);
     const rows = await session.send<EntryChunk>(ENTRIES, [job, range.first, range.last]);
-    this.keep(job, rows);
+    this.add(job, rows);
     return entriesWithin(rows, range);
   }
 
-  keep(job: JobId, chunks: readonly EntryChunk[]): void {
+  add(job: JobId, chunks: readonly EntryChunk[]): void {
     const others = (this.#jobs.get(job) ?? []).filter(({ first }) => chunks.every((chunk) => chunk.first !== first));
-    this.forget(job);
+    this.delete(job);
     // Of a large job those that were read last.
-    const kept = [...others, ...chunks].slice(-MOST_CHUNKS / 2);
+    const kept = [...others, ...chunks].slice(-MAX_CHUNKS / 2);
     this.#jobs.set(job, kept);
     for (const { bytes } of kept) this.#bytes += bytes.length;
     this.#count += kept.length;
     for (const oldest of this.#jobs.keys()) {
-      if (this.#bytes <= MOST_BYTES && this.#count <= MOST_CHUNKS) return;
-      this.forget(oldest);
+      if (this.#bytes <= MAX_BYTES && this.#count <= MAX_CHUNKS) return;
+      this.delete(oldest);
     }
   }
 
-  forget(job: JobId): void {
+  delete(job: JobId): void {
     const chunks = this.#jobs.get(job) ?? [];
     this.#jobs.delete(job);
     for (const { bytes } of chunks) this.#bytes -= bytes.length;

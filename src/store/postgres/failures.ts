@@ -5,7 +5,7 @@
 import { errnoOf, LaboroError } from "../../base/errors.js";
 
 /** Passes by itself, or when somebody sees to the server: trying again is right, and nothing was changed. */
-const PASSING_CLASSES = new Set([
+const TRANSIENT_CLASSES = new Set([
   "08", // connection
   "40", // deadlock, serialization: another transaction was in the way
   "53", // too many connections, out of memory
@@ -13,7 +13,7 @@ const PASSING_CLASSES = new Set([
   "57", // shut down, starting up, cancelled by a time-out
   "58", // the server's own disk or files
 ]);
-const PASSING = new Set([
+const TRANSIENT = new Set([
   "25P01", // no transaction: the connection broke, and the commit went to a new one
   "42704", // no such setting: likewise, for any other statement of a batch
   "25P02", // another statement of the transaction has failed
@@ -21,7 +21,7 @@ const PASSING = new Set([
   "25006", // a standby, or one that was a primary: it takes no writes
 ]);
 /** Of the client or the network. */
-const CUT_OFF = new Set(
+const CONNECTION_ERRORS = new Set(
   `CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECT_TIMEOUT ECONNREFUSED ECONNRESET EPIPE ETIMEDOUT
    EHOSTUNREACH EHOSTDOWN ENETUNREACH ENETDOWN ENOTFOUND EAI_AGAIN ENOENT`.split(/\s+/),
 );
@@ -29,17 +29,17 @@ const REFUSED = new Set(["28000", "28P01", "3D000", "42501", "3F000"]);
 const DISK_FULL = "53100";
 const CORRUPT = new Set(["XX001", "XX002"]);
 const UNIQUE = "23505";
-const TAKEN_DOWN = new Set(["57P01", "57P02", "57P03", "57P05", "25P03"]);
+const SERVER_SHUTDOWN = new Set(["57P01", "57P02", "57P03", "57P05", "25P03"]);
 
 /** `opening`: nothing was written yet, so what a person has to put right is said so. */
-export function storeFailure(cause: unknown, place: string, opening = false): LaboroError {
+export function storeFailure(cause: unknown, displayUrl: string, opening = false): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const code = errnoOf(cause) ?? "";
-  const text = `${place}: ${textOf(cause)}`;
+  const text = `${displayUrl}: ${textOf(cause)}`;
   if (code === DISK_FULL) return new LaboroError("LABORO_DISK_FULL", `no room to write at ${text}`, { cause });
   if (REFUSED.has(code) && opening) return new LaboroError("LABORO_DATA_UNUSABLE", `cannot use ${text}`, { cause });
   if (CORRUPT.has(code)) return new LaboroError("LABORO_DATA_CORRUPT", text, { cause });
-  if (REFUSED.has(code) || isPassing(code) || isAstray(cause))
+  if (REFUSED.has(code) || isTransient(code) || isOutsideTransaction(cause))
     return new LaboroError("LABORO_STORE_UNAVAILABLE", text, { cause });
   // Two parcels with one id, a number out of range: trying again would not help.
   if (/^2[23]/.test(code)) return new LaboroError("LABORO_INTERNAL", text, { cause });
@@ -47,22 +47,22 @@ export function storeFailure(cause: unknown, place: string, opening = false): La
 }
 
 /** A statement of a batch outside its transaction, on a connection that had one before: the setting is there, and empty. */
-const isAstray = (cause: unknown): boolean => errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
+const isOutsideTransaction = (cause: unknown): boolean => errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
 
-const isPassing = (code: string): boolean =>
-  CUT_OFF.has(code) || PASSING.has(code) || (code.length === 5 && PASSING_CLASSES.has(code.slice(0, 2)));
+const isTransient = (code: string): boolean =>
+  CONNECTION_ERRORS.has(code) || TRANSIENT.has(code) || (code.length === 5 && TRANSIENT_CLASSES.has(code.slice(0, 2)));
 
 /** The answer to a COMMIT that is no answer: it may have been carried out. */
-export function isUnheard(cause: unknown): boolean {
+export function isUnconfirmed(cause: unknown): boolean {
   const code = errnoOf(cause) ?? "";
-  return CUT_OFF.has(code) || code.startsWith("08") || TAKEN_DOWN.has(code) || code === "";
+  return CONNECTION_ERRORS.has(code) || code.startsWith("08") || SERVER_SHUTDOWN.has(code) || code === "";
 }
 
 /** Ended by its time-out, which may have been too short. */
-export const isTooSlow = (cause: unknown): boolean => errnoOf(cause) === "57014";
+export const isTimeout = (cause: unknown): boolean => errnoOf(cause) === "57014";
 
 /** The batch has been committed before. */
-export const isKnownBatch = (cause: unknown): boolean =>
+export const isAlreadyCommitted = (cause: unknown): boolean =>
   errnoOf(cause) === UNIQUE && fieldOf(cause, "constraint_name") === "batch_pkey";
 
 /** Some refusals of connections come as a list, one an address. */

@@ -4,20 +4,20 @@
  * workers hold stays under its epoch until they join another broker, or until one takes it over.
  */
 import { LaboroError } from "../../base/errors.js";
-import type { JobId, ParcelId } from "../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { Epoch, Group, HeldParcel, JobMark, Member } from "../../model/store.js";
-import { numbers, plain } from "./arrays.js";
-import type { Commits, Work } from "./commits.js";
+import type { Epoch, Group, ClaimedRange, JobSummary, Member } from "../../model/store.js";
+import { numberArray, validText } from "./arrays.js";
+import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import type { Connections, Session } from "./connections.js";
-import type { Hints } from "./hints.js";
-import { totalsOf } from "./operations/end.js";
-import { type Freed, giveBack } from "./operations/release.js";
-import { type HeldRow, heldFrom, PARCEL_FIELDS, SETTLED } from "./parcels.js";
-import { OWN } from "./statements.js";
+import type { ChangeFeed } from "./change-feed.js";
+import { totalsOf } from "./operations/end-jobs.js";
+import { type ReleasedRange, releaseStatement } from "./operations/release.js";
+import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "./task-range-rows.js";
+import { OWN_EPOCH } from "./statements.js";
 
 /** $1 epoch, $2 about, $3 milliseconds. */
-export const BEAT = `
+export const HEARTBEAT = `
 UPDATE laboro.broker
 SET about = $2::text, beat = clock_timestamp(), lease_ends = clock_timestamp() + $3::float8 * interval '1 millisecond'
 WHERE epoch = $1::bigint AND NOT dead RETURNING epoch`;
@@ -29,7 +29,7 @@ SELECT b.epoch, b.about, extract(epoch FROM b.started)::float8 * 1000 AS started
 FROM laboro.broker b WHERE NOT b.dead OR ${HAS_CLAIMS} ORDER BY b.epoch`;
 
 /** What a lease would be granted: tasks beyond the cursor, or some that were given back and are due. */
-export const MARKS = `
+export const JOB_SUMMARIES = `
 SELECT j.id AS job, j.changed::text AS mark, t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
     SELECT 1 FROM laboro.parcel p
@@ -42,18 +42,18 @@ WHERE j.ended_at IS NULL ORDER BY j.id`;
 /** A broker in the middle of a batch is passed over: it lives, or its connection will be found dead first. */
 const FIND_DEAD = `
 UPDATE laboro.broker SET dead = true
-WHERE epoch IN (SELECT epoch FROM laboro.broker WHERE NOT dead AND lease_ends < clock_timestamp() AND epoch <> ${OWN}
+WHERE epoch IN (SELECT epoch FROM laboro.broker WHERE NOT dead AND lease_ends < clock_timestamp() AND epoch <> ${OWN_EPOCH}
                 ORDER BY epoch FOR UPDATE SKIP LOCKED)
 RETURNING epoch`;
 const LOCK_JOBS_OF = `
 SELECT id FROM laboro.job WHERE id IN (SELECT job FROM laboro.parcel WHERE epoch = ANY($1::bigint[]) AND worker IS NULL)
 ORDER BY id FOR NO KEY UPDATE`;
-const GIVE_BACK_OF = giveBack("p.epoch = ANY($1::bigint[])");
-const BEREFT = `SELECT b.epoch FROM laboro.broker b WHERE b.dead AND ${HAS_CLAIMS} ORDER BY b.epoch`;
-const FORGET = `
+const RELEASE_OF = releaseStatement("p.epoch = ANY($1::bigint[])");
+const DEAD_WITH_CLAIMS = `SELECT b.epoch FROM laboro.broker b WHERE b.dead AND ${HAS_CLAIMS} ORDER BY b.epoch`;
+const DELETE_DEAD = `
 WITH gone AS (
   DELETE FROM laboro.broker b
-  WHERE b.dead AND b.beat < clock_timestamp() - interval '1 hour' AND ${OWN} > 0
+  WHERE b.dead AND b.beat < clock_timestamp() - interval '1 hour' AND ${OWN_EPOCH} > 0
     AND NOT EXISTS (SELECT 1 FROM laboro.parcel p WHERE p.epoch = b.epoch)
   RETURNING b.epoch)
 DELETE FROM laboro.batch WHERE epoch IN (SELECT epoch FROM gone)`;
@@ -64,28 +64,28 @@ WITH theirs AS MATERIALIZED (
   SELECT p.id FROM laboro.parcel p
   WHERE p.epoch = $1::bigint AND p.worker IS NOT NULL AND EXISTS (SELECT 1 FROM laboro.broker b WHERE b.epoch = $1::bigint AND b.dead)
   ORDER BY p.id FOR UPDATE)
-UPDATE laboro.parcel p SET epoch = ${OWN} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
-const HELD_OF = `SELECT ${PARCEL_FIELDS}, ${SETTLED} FROM laboro.parcel p WHERE p.id = ANY($1::bigint[])`;
+UPDATE laboro.parcel p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
+const HELD_OF = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.parcel p WHERE p.id = ANY($1::bigint[])`;
 
-const LEAVE = `UPDATE laboro.broker SET dead = true, lease_ends = clock_timestamp() WHERE epoch = ${OWN}`;
+const LEAVE = `UPDATE laboro.broker SET dead = true, lease_ends = clock_timestamp() WHERE epoch = ${OWN_EPOCH}`;
 
 export class PostgresGroup implements Group {
   readonly #connections: Connections;
-  readonly #commits: Commits;
-  readonly #hints: Hints;
+  readonly #commits: CommitQueue;
+  readonly #changes: ChangeFeed;
   readonly #epoch: Epoch;
 
-  constructor(connections: Connections, commits: Commits, hints: Hints, epoch: Epoch) {
+  constructor(connections: Connections, commits: CommitQueue, hints: ChangeFeed, epoch: Epoch) {
     this.#connections = connections;
     this.#commits = commits;
-    this.#hints = hints;
+    this.#changes = hints;
     this.#epoch = epoch;
   }
 
-  async beat(about: string, leaseMs: number): Promise<void> {
-    const rows = await this.#connections.beat(BEAT, [this.#epoch, plain(about), leaseMs]);
+  async heartbeat(about: string, leaseMs: number): Promise<void> {
+    const rows = await this.#connections.heartbeat(HEARTBEAT, [this.#epoch, validText(about), leaseMs]);
     if (rows.length > 0) return;
-    throw new LaboroError("LABORO_LEASE_LOST", `the lease of this broker at ${this.#connections.place} has ended`);
+    throw new LaboroError("LABORO_LEASE_LOST", `the lease of this broker at ${this.#connections.displayUrl} has ended`);
   }
 
   members(): Promise<readonly Member[]> {
@@ -94,53 +94,53 @@ export class PostgresGroup implements Group {
 
   async reap(now: number): Promise<readonly Epoch[]> {
     const { epochs, changed } = await this.#commits.commit(
-      alone(async (session) => {
+      ownTransaction(async (session) => {
         const dead = await session.send<{ epoch: Epoch }>(FIND_DEAD);
-        if (dead.length > 0) await freeWaiting(session, numbers(dead.map(({ epoch }) => epoch)), now);
-        const [bereft] = await Promise.all([session.send<{ epoch: Epoch }>(BEREFT), session.send(FORGET)]);
-        return { epochs: bereft.map(({ epoch }) => epoch), changed: dead.length > 0 };
+        if (dead.length > 0) await releaseWaiting(session, numberArray(dead.map(({ epoch }) => epoch)), now);
+        const [deadWithClaims] = await Promise.all([session.send<{ epoch: Epoch }>(DEAD_WITH_CLAIMS), session.send(DELETE_DEAD)]);
+        return { epochs: deadWithClaims.map(({ epoch }) => epoch), changed: dead.length > 0 };
       }),
     );
-    if (changed) this.#hints.tell();
+    if (changed) this.#changes.notify();
     return epochs;
   }
 
-  orphans(dead: Epoch): Promise<readonly HeldParcel[]> {
+  takeOverClaims(dead: Epoch): Promise<readonly ClaimedRange[]> {
     return this.#commits.commit(
-      alone(async (session) => {
-        const taken = await session.send<{ id: ParcelId }>(TAKE_CLAIMS, [dead]);
-        return heldFrom(await session.send<HeldRow>(HELD_OF, [numbers(taken.map(({ id }) => id))]));
+      ownTransaction(async (session) => {
+        const taken = await session.send<{ id: TaskRangeId }>(TAKE_CLAIMS, [dead]);
+        return claimedRangesFrom(await session.send<ClaimedRow>(HELD_OF, [numberArray(taken.map(({ id }) => id))]));
       }),
     );
   }
 
-  async marks(): Promise<readonly JobMark[]> {
-    const rows = await this.#connections.read<Omit<JobMark, "counters"> & Counters>(MARKS);
-    return rows.map(({ job, mark, more, ...counters }) => ({ job, mark, counters, more }));
+  async jobSummaries(): Promise<readonly JobSummary[]> {
+    const rows = await this.#connections.read<Omit<JobSummary, "counters"> & Counters>(JOB_SUMMARIES);
+    return rows.map(({ job, changeMark, mayLease, ...counters }) => ({ job, mark: changeMark, counters, more: mayLease }));
   }
 
   listen(heard: Parameters<Group["listen"]>[0]): void {
-    this.#hints.listen(heard);
+    this.#changes.listen(heard);
   }
 
   async leave(): Promise<void> {
     await this.#commits.commit(
-      alone(async (session) => {
-        await freeWaiting(session, numbers([this.#epoch]), performance.timeOrigin + performance.now());
+      ownTransaction(async (session) => {
+        await releaseWaiting(session, numberArray([this.#epoch]), performance.timeOrigin + performance.now());
         await session.send(LEAVE);
       }),
     );
-    this.#hints.tell();
+    this.#changes.notify();
   }
 }
 
-const alone = <T>(run: (session: Session) => Promise<T>): Work<T> => ({ patient: false, prepare: async () => {}, run });
+const ownTransaction = <T>(run: (session: Session) => Promise<T>): TransactionWork<T> => ({ noTimeout: false, prepare: async () => {}, run });
 
 /** What waits at these brokers can be leased by anyone. Jobs of which the last tasks were cancelled end with it. */
-async function freeWaiting(session: Session, epochs: string, now: number): Promise<void> {
+async function releaseWaiting(session: Session, epochs: string, now: number): Promise<void> {
   const [, freed] = await Promise.all([
     session.send(LOCK_JOBS_OF, [epochs]),
-    session.send<Freed>(GIVE_BACK_OF, [epochs]),
+    session.send<ReleasedRange>(RELEASE_OF, [epochs]),
   ]);
   const counted = new Set<JobId>(freed.filter(({ cancelled }) => cancelled > 0).map(({ job }) => job));
   await totalsOf({ session, now }, counted);

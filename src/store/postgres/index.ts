@@ -5,14 +5,14 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  Answer,
-  EndCell,
+  WriteResult,
+  EndCounts,
   Epoch,
   Group,
-  Held,
+  RecoveredState,
   JobFilter,
   JobPage,
-  Kept,
+  KeyValue,
   OutputPage,
   ResultFilter,
   ResultPage,
@@ -20,19 +20,19 @@ import type {
   Write,
 } from "../../model/store.js";
 import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
-import { numbers, plain } from "./arrays.js";
-import { Commits } from "./commits.js";
+import { numberArray, validText } from "./arrays.js";
+import { CommitQueue } from "./commit-queue.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";
 import { ENTRIES, EntryCache } from "./entry-cache.js";
 import { PostgresGroup } from "./group.js";
-import { Hints } from "./hints.js";
+import { ChangeFeed } from "./change-feed.js";
 import { conditionsOf } from "./job-filter.js";
 import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { WorkerNumbers } from "./numbers.js";
-import { enterGroup } from "./opening.js";
+import { WorkerNumbers } from "./assigned-numbers.js";
+import { joinGroup } from "./join-group.js";
 import { OUTPUT_ENDS, type OutputOptions, readOutput } from "./output-rows.js";
 import { ENDS, readEarlier, readResults } from "./result-rows.js";
-import { BYTES } from "./room.js";
+import { BYTES } from "./store-size.js";
 import { WriteBatch } from "./write-batch.js";
 
 export interface PostgresOptions extends ConnectionOptions {
@@ -40,7 +40,7 @@ export interface PostgresOptions extends ConnectionOptions {
    * The epoch of this broker's former life, where it is certain that it is over: what it had is this one's at once. Without it the others
    * wait for its lease to end.
    */
-  readonly former?: Epoch;
+  readonly formerEpoch?: Epoch;
   /** What this broker calls itself with its heartbeats: `former` counts only where that one did too, as a database may have been made anew. */
   readonly identity?: string;
   /** How long the lease runs that a broker has before its first heartbeat. */
@@ -54,13 +54,13 @@ export function openPostgresStore(options: PostgresOptions): Store {
 }
 
 const FIRST_LEASE_MS = 30_000;
-const KEPT = `SELECT key, value, version, changed FROM laboro.kept WHERE area = $1::text ORDER BY key`;
+const KEY_VALUES = `SELECT key, value, version, changed FROM laboro.kept WHERE area = $1::text ORDER BY key`;
 
 /** What there is only while the store is open. */
-interface Opened {
+interface OpenStore {
   readonly connections: Connections;
-  readonly commits: Commits;
-  readonly hints: Hints;
+  readonly commits: CommitQueue;
+  readonly changes: ChangeFeed;
   readonly group: PostgresGroup;
 }
 
@@ -70,8 +70,8 @@ class PostgresStore implements Store {
   readonly #workers = new WorkerNumbers();
   readonly #entries = new EntryCache();
   /** For reading, which may be tried again. */
-  readonly #reading: Session = { send: (statement, values) => this.#open.connections.read(statement, values) };
-  #opened: Opened | undefined;
+  readonly #reader: Session = { send: (statement, values) => this.#open.connections.read(statement, values) };
+  #opened: OpenStore | undefined;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
@@ -81,35 +81,35 @@ class PostgresStore implements Store {
     return this.#open.group;
   }
 
-  async open(): Promise<Held> {
-    const { former, identity, firstLeaseMs = FIRST_LEASE_MS, log = () => {} } = this.#options;
+  async open(): Promise<RecoveredState> {
+    const { formerEpoch, identity, firstLeaseMs = FIRST_LEASE_MS, log = () => {} } = this.#options;
     const connections = new Connections(this.#options);
     try {
-      const { held, seen } = await enterGroup(connections, firstLeaseMs, former, identity);
-      const commits = new Commits(connections, held.epoch);
-      const hints = new Hints(connections, held.epoch, seen, log);
-      const group = new PostgresGroup(connections, commits, hints, held.epoch);
-      this.#opened = { connections, commits, hints, group };
-      return held;
+      const { recovered, seen } = await joinGroup(connections, firstLeaseMs, formerEpoch, identity);
+      const commits = new CommitQueue(connections, recovered.epoch);
+      const hints = new ChangeFeed(connections, recovered.epoch, seen, log);
+      const group = new PostgresGroup(connections, commits, hints, recovered.epoch);
+      this.#opened = { connections, commits, changes: hints, group };
+      return recovered;
     } catch (cause) {
       await connections.close();
       throw cause;
     }
   }
 
-  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
-    const { commits, hints } = this.#open;
+  async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
+    const { commits, changes } = this.#open;
     if (writes.length === 0) return [];
     const answers = await commits.commit(new WriteBatch(writes, now, this.#workers, this.#entries));
     const removed = writes.flatMap((write, at) =>
       write.op === "remove" && wasRemoved(answers[at]) ? [write.job] : [],
     );
-    if (removed.length > 0 || answers.some(concernsOthers)) hints.tell(removed);
+    if (removed.length > 0 || answers.some(concernsOthers)) changes.notify(removed);
     return answers;
   }
 
   async job(id: JobId): Promise<Job | undefined> {
-    const [row] = await this.#reading.send<JobRow>(JOB, [id]);
+    const [row] = await this.#reader.send<JobRow>(JOB, [id]);
     return row === undefined ? undefined : jobFrom(row);
   }
 
@@ -121,7 +121,7 @@ class PostgresStore implements Store {
     const { before = Number.MAX_SAFE_INTEGER, limit, filter = {} } = options;
     const conditions = conditionsOf(filter);
     const values = [before, limit + 1, ...conditions.map(({ value }) => value)];
-    const rows = await this.#reading.send<JobRow>(pageOfJobs(conditions), values);
+    const rows = await this.#reader.send<JobRow>(pageOfJobs(conditions), values);
     const jobs = rows.slice(0, limit).map(jobFrom);
     const last = jobs.at(-1);
     return rows.length > limit && last !== undefined ? { jobs, next: last.id } : { jobs };
@@ -131,64 +131,64 @@ class PostgresStore implements Store {
     job: JobId,
     options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
   ): Promise<ResultPage> {
-    return readResults(this.#reading, job, options);
+    return readResults(this.#reader, job, options);
   }
 
-  ends(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCell[]> {
-    return this.#reading.send<EndCell>(ENDS, [job, first, last, per]);
+  endCounts(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCounts[]> {
+    return this.#reader.send<EndCounts>(ENDS, [job, first, last, per]);
   }
 
-  earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
-    return readEarlier(this.#reading, job, index);
+  earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+    return readEarlier(this.#reader, job, index);
   }
 
   async entries(job: JobId, range: Range): Promise<Entries> {
-    const chunks = await this.#reading.send<EntryChunk>(ENTRIES, [job, range.first, range.last]);
+    const chunks = await this.#reader.send<EntryChunk>(ENTRIES, [job, range.first, range.last]);
     return entriesWithin(chunks, range);
   }
 
   output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage> {
-    return readOutput(this.#reading, job, index, options);
+    return readOutput(this.#reader, job, index, options);
   }
 
-  async outputEnds(
+  async storedOutputBytes(
     tasks: readonly { readonly job: JobId; readonly index: TaskIndex; readonly attempt: number }[],
   ): Promise<readonly number[]> {
     if (tasks.length === 0) return [];
-    const rows = await this.#reading.send<{ end: number }>(OUTPUT_ENDS, [
-      numbers(tasks.map(({ job }) => job)),
-      numbers(tasks.map(({ index }) => index)),
-      numbers(tasks.map(({ attempt }) => attempt)),
+    const rows = await this.#reader.send<{ end: number }>(OUTPUT_ENDS, [
+      numberArray(tasks.map(({ job }) => job)),
+      numberArray(tasks.map(({ index }) => index)),
+      numberArray(tasks.map(({ attempt }) => attempt)),
     ]);
     return rows.map(({ end }) => end);
   }
 
-  kept(area: string): Promise<readonly Kept[]> {
-    return this.#reading.send<Kept>(KEPT, [plain(area)]);
+  keyValues(area: string): Promise<readonly KeyValue[]> {
+    return this.#reader.send<KeyValue>(KEY_VALUES, [validText(area)]);
   }
 
-  async bytes(): Promise<number> {
-    const [row] = await this.#reading.send<{ bytes: number }>(BYTES);
+  async bytesUsed(): Promise<number> {
+    const [row] = await this.#reader.send<{ bytes: number }>(BYTES);
     return row?.bytes ?? 0;
   }
 
   async close(): Promise<void> {
     const opened = this.#opened;
     this.#opened = undefined;
-    await opened?.hints.stop();
+    await opened?.changes.stop();
     await opened?.connections.close();
   }
 
-  get #open(): Opened {
+  get #open(): OpenStore {
     if (this.#opened === undefined) throw new LaboroError("LABORO_STORE_FAILED", "the store is not open");
     return this.#opened;
   }
 }
 
-const wasRemoved = (answer: Answer | undefined): boolean => answer?.op === "remove" && answer.removed;
+const wasRemoved = (answer: WriteResult | undefined): boolean => answer?.op === "remove" && answer.removed;
 
 /** Whether brokers other than this one have to do something about it. */
-function concernsOthers(answer: Answer): boolean {
+function concernsOthers(answer: WriteResult): boolean {
   switch (answer.op) {
     case "submit":
     case "hold":

@@ -1,7 +1,7 @@
 /** The conditions that a filter on jobs stands for, with their values. */
 import { LaboroError } from "../../base/errors.js";
 import type { JobFilter } from "../../model/store.js";
-import { numbers, plain } from "./arrays.js";
+import { numberArray, validText } from "./arrays.js";
 import type { Value } from "./connections.js";
 import { jobEndNumber } from "./job-rows.js";
 
@@ -19,9 +19,9 @@ export function conditionsOf(filter: JobFilter): Condition[] {
   };
   if (states !== undefined) conditions.push(stateCondition(states));
   if (name?.includes("*")) add("name LIKE ?::text", pattern(name));
-  else if (name !== undefined) add("name = ?::text", plain(name));
-  add("pool = ?::text", pool === undefined ? undefined : plain(pool));
-  add("key = ?::text", key === undefined ? undefined : plain(key));
+  else if (name !== undefined) add("name = ?::text", validText(name));
+  add("pool = ?::text", pool === undefined ? undefined : validText(pool));
+  add("key = ?::text", key === undefined ? undefined : validText(key));
   add("created >= ?::float8", createdFrom);
   add("created < ?::float8", createdBefore);
   add("ended_at < ?::float8", endedBefore);
@@ -31,19 +31,19 @@ export function conditionsOf(filter: JobFilter): Condition[] {
 /** Open jobs have an index of their own, which serves only a condition in its very words. */
 function stateCondition(states: NonNullable<JobFilter["states"]>): Condition {
   const ends = states.filter((state) => state !== "open").map(jobEndNumber);
-  if (ends.length === states.length) return { sql: "ended_state = ANY(?::smallint[])", value: numbers(ends) };
+  if (ends.length === states.length) return { sql: "ended_state = ANY(?::smallint[])", value: numberArray(ends) };
   if (ends.length === 0) return { sql: "ended_at IS NULL AND ?::boolean", value: true };
-  return { sql: "(ended_at IS NULL OR ended_state = ANY(?::smallint[]))", value: numbers(ends) };
+  return { sql: "(ended_at IS NULL OR ended_state = ANY(?::smallint[]))", value: numberArray(ends) };
 }
 
-const LONGEST = 10_000;
+const MAX_PATTERN_LENGTH = 10_000;
 
 /** In LIKE a percent sign stands for any text, an underscore for any character. */
 function pattern(name: string): string {
-  if (name.length > LONGEST) {
-    throw new LaboroError("LABORO_BAD_INPUT", `a pattern for names of ${name.length} characters: at most ${LONGEST}`);
+  if (name.length > MAX_PATTERN_LENGTH) {
+    throw new LaboroError("LABORO_BAD_INPUT", `a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
   }
-  return plain(name)
+  return validText(name)
     .replace(/[\\%_]/g, "\\$&")
     .replace(/\*+/g, "%");
 }

@@ -1,7 +1,7 @@
 /** Rows of jobs, with their counters summed over the brokers that have worked on them. */
 import { unpack } from "msgpackr";
 import type { JobId } from "../../model/ids.js";
-import type { Job, JobEnd, JobRequest } from "../../model/job.js";
+import type { Job, JobEnd, JobSpec } from "../../model/job.js";
 import { rangesFrom } from "./arrays.js";
 import type { Condition } from "./job-filter.js";
 
@@ -26,7 +26,7 @@ SELECT ${FIELDS} FROM (SELECT * FROM laboro.job WHERE ${where} ORDER BY id DESC 
 export interface JobRow {
   readonly id: JobId;
   readonly created: number;
-  readonly request: Uint8Array;
+  readonly spec: Uint8Array;
   readonly hasEntries: boolean;
   readonly held: boolean;
   readonly cursor: number;
@@ -43,10 +43,10 @@ const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
 
 export function jobFrom(row: JobRow): Job {
   // From a Buffer the bytes in it would come as Buffers.
-  const request: JobRequest = unpack(new Uint8Array(row.request));
+  const spec: JobSpec = unpack(new Uint8Array(row.spec));
   const state = row.endedState === null ? undefined : ENDS[row.endedState];
   return {
-    ...request,
+    ...spec,
     id: row.id,
     created: row.created,
     held: row.held,

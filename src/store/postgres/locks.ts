@@ -8,11 +8,11 @@
  *   cancels, reruns, removals     UPDATE          nothing at all
  * A batch that holds one job more tightly holds all of its jobs so.
  */
-import type { JobId, ParcelId } from "../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";
-import { numbers } from "./arrays.js";
+import { numberArray } from "./arrays.js";
 import type { Session } from "./connections.js";
-import { OWN } from "./statements.js";
+import { OWN_EPOCH } from "./statements.js";
 
 const STRENGTHS = ["KEY SHARE", "NO KEY UPDATE", "UPDATE"] as const;
 
@@ -23,27 +23,27 @@ WHERE id IN (SELECT unnest($1::bigint[]) UNION SELECT job FROM laboro.parcel WHE
 ORDER BY id FOR ${strength} OF job`;
 
 /** $1 parcels. Whoever else has one has it for good: that row is not waited for. */
-export const LOCK_PARCELS = `
-SELECT id FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN} ORDER BY id FOR UPDATE`;
+export const LOCK_TASK_RANGES = `
+SELECT id FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} ORDER BY id FOR UPDATE`;
 
-export async function takeHold(session: Session, writes: readonly Write[]): Promise<void> {
+export async function lockRows(session: Session, writes: readonly Write[]): Promise<void> {
   const jobs = new Set<JobId>();
-  const parcels = new Set<ParcelId>();
-  const released = new Set<ParcelId>();
+  const rangeIds = new Set<TaskRangeId>();
+  const released = new Set<TaskRangeId>();
   let strength = 0;
   for (const write of writes) {
     switch (write.op) {
       case "settle":
       case "replace":
         jobs.add(write.job);
-        parcels.add(write.parcel);
+        rangeIds.add(write.rangeId);
         break;
       case "claim":
-        parcels.add(write.from);
+        rangeIds.add(write.from);
         break;
       case "release":
-        parcels.add(write.parcel);
-        released.add(write.parcel);
+        rangeIds.add(write.rangeId);
+        released.add(write.rangeId);
         strength = Math.max(strength, 1);
         break;
       case "lease":
@@ -64,8 +64,8 @@ export async function takeHold(session: Session, writes: readonly Write[]): Prom
   const locks: Promise<unknown>[] = [];
   if (jobs.size > 0 || released.size > 0) {
     const statement = lockJobs(STRENGTHS[strength] ?? "UPDATE");
-    locks.push(session.send(statement, [numbers([...jobs]), numbers([...released])]));
+    locks.push(session.send(statement, [numberArray([...jobs]), numberArray([...released])]));
   }
-  if (parcels.size > 0) locks.push(session.send(LOCK_PARCELS, [numbers([...parcels])]));
+  if (rangeIds.size > 0) locks.push(session.send(LOCK_TASK_RANGES, [numberArray([...rangeIds])]));
   await Promise.all(locks);
 }

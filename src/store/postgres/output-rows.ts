@@ -36,10 +36,10 @@ SELECT coalesce((
 FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, attempt, n) ORDER BY a.n`;
 
 /** Rows asked for at a time: a few where they are large. */
-const FEWEST_ROWS = 4;
-const MOST_ROWS = 2_000;
+const MIN_ROWS = 4;
+const MAX_ROWS = 2_000;
 /** A page ends after reading this much, however little of it was asked for. */
-const READ_AT_MOST = 8 * 1024 * 1024;
+const MAX_READ_BYTES = 8 * 1024 * 1024;
 
 interface Row {
   readonly at: number;
@@ -54,9 +54,9 @@ export async function readOutput(
   options: OutputOptions,
 ): Promise<OutputPage> {
   const attempt = options.attempt ?? (await latest(session, job, index));
-  const page = new Page(options);
-  let budget = READ_AT_MOST;
-  for (let wanted = FEWEST_ROWS; ; ) {
+  const page = new PageBuilder(options);
+  let budget = MAX_READ_BYTES;
+  for (let wanted = MIN_ROWS; ; ) {
     const rows = await session.send<Row>(OUTPUT_ROWS, [job, index, attempt, page.at, wanted]);
     for (const { at, stream, bytes } of rows) {
       if (page.full || budget <= 0) {
@@ -67,9 +67,9 @@ export async function readOutput(
       page.take(STREAMS[stream] ?? "stdout", at, bytes);
       budget -= bytes.length;
     }
-    if (rows.length < wanted) return page.cut ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };
+    if (rows.length < wanted) return page.truncated ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };
     const size = rows.reduce((sum, { bytes }) => sum + bytes.length, 0) / rows.length;
-    wanted = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.ceil(Math.min(options.limit, budget) / size)));
+    wanted = Math.min(MAX_ROWS, Math.max(MIN_ROWS, Math.ceil(Math.min(options.limit, budget) / size)));
   }
 }
 
@@ -78,22 +78,22 @@ async function latest(session: Session, job: JobId, index: TaskIndex): Promise<n
   return row?.attempt ?? 0;
 }
 
-class Page {
+class PageBuilder {
   at: number;
   /** Less was taken of a row than there was. */
-  cut = false;
-  #room: number;
+  truncated = false;
+  #bytesLeft: number;
   readonly #wanted: OutputStream | undefined;
-  readonly #drafts: { stream: OutputStream; offset: number; end: number; parts: Uint8Array[] }[] = [];
+  readonly #pieces: { stream: OutputStream; offset: number; end: number; parts: Uint8Array[] }[] = [];
 
   constructor({ from, limit, stream }: OutputOptions) {
     this.at = from;
-    this.#room = Math.max(1, limit);
+    this.#bytesLeft = Math.max(1, limit);
     this.#wanted = stream;
   }
 
   get full(): boolean {
-    return this.#room === 0;
+    return this.#bytesLeft === 0;
   }
 
   /** Bytes that begin at this offset; what lies before the page, or is in it already, is passed over. */
@@ -105,19 +105,19 @@ class Page {
       this.at = start + fresh.length;
       return;
     }
-    const part = fresh.subarray(0, this.#room);
-    this.cut = part.length < fresh.length;
+    const part = fresh.subarray(0, this.#bytesLeft);
+    this.truncated = part.length < fresh.length;
     this.at = start + part.length;
-    this.#room -= part.length;
-    const last = this.#drafts.at(-1);
+    this.#bytesLeft -= part.length;
+    const last = this.#pieces.at(-1);
     if (last?.stream === stream && last.end === start) {
       last.parts.push(part);
       last.end = this.at;
-    } else this.#drafts.push({ stream, offset: start, end: this.at, parts: [part] });
+    } else this.#pieces.push({ stream, offset: start, end: this.at, parts: [part] });
   }
 
   get pieces(): OutputPiece[] {
-    return this.#drafts.map(({ stream, offset, parts }) => ({
+    return this.#pieces.map(({ stream, offset, parts }) => ({
       stream,
       offset,
       bytes: new Uint8Array(Buffer.concat(parts)),

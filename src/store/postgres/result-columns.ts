@@ -1,6 +1,6 @@
 /** Results as columns of parameters, and as rows that come back. */
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
-import { flags, numbers, texts } from "./arrays.js";
+import { booleanArray, numberArray, textArray } from "./arrays.js";
 import type { Value } from "./connections.js";
 
 /** How a task ended, by the number that the tables have for it. */
@@ -37,23 +37,23 @@ export function resultColumns(
   const all = lists.flat();
   const from = lists.flatMap((results, at) => new Array<number>(results.length).fill(at + 1));
   const values = [
-    numbers(from),
-    numbers(all.map(({ index }) => index)),
-    numbers(all.map(({ attempt }) => attempt)),
-    numbers(all.map(({ state }) => stateNumber(state))),
-    numbers(all.map(({ worker }) => workers.get(worker) ?? 0)),
-    numbers(all.map(({ started }) => started)),
-    numbers(all.map(({ ended }) => ended)),
-    numbers(all.map(({ outputEnd }) => outputEnd)),
-    numbers(all.map(({ code }) => code ?? null)),
+    numberArray(from),
+    numberArray(all.map(({ index }) => index)),
+    numberArray(all.map(({ attempt }) => attempt)),
+    numberArray(all.map(({ state }) => stateNumber(state))),
+    numberArray(all.map(({ worker }) => workers.get(worker) ?? 0)),
+    numberArray(all.map(({ started }) => started)),
+    numberArray(all.map(({ ended }) => ended)),
+    numberArray(all.map(({ outputBytes }) => outputBytes)),
+    numberArray(all.map(({ code }) => code ?? null)),
   ];
   if (!all.some(({ signal, timedOut, error }) => (signal ?? timedOut ?? error) !== undefined)) {
     return { rare: false, values };
   }
   const rare = [
-    texts(all.map(({ signal }) => signal ?? null)),
-    flags(all.map(({ timedOut }) => timedOut ?? null)),
-    texts(all.map(({ error }) => error ?? null)),
+    textArray(all.map(({ signal }) => signal ?? null)),
+    booleanArray(all.map(({ timedOut }) => timedOut ?? null)),
+    textArray(all.map(({ error }) => error ?? null)),
   ];
   return { rare: true, values: [...values, ...rare] };
 }
@@ -65,7 +65,7 @@ export interface ResultRow {
   readonly worker: string;
   readonly started: number;
   readonly ended: number;
-  readonly outputEnd: number;
+  readonly outputBytes: number;
   readonly code: number | null;
   readonly signal: string | null;
   readonly timedOut: boolean | null;

@@ -2,7 +2,7 @@
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { ResultFilter, ResultPage } from "../../model/store.js";
-import { plain } from "./arrays.js";
+import { validText } from "./arrays.js";
 import type { Session } from "./connections.js";
 import { RESULT_FIELDS, type ResultRow, resultFrom, STATES, stateNumber } from "./result-columns.js";
 
@@ -38,7 +38,7 @@ export async function readResults(
   options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
 ): Promise<ResultPage> {
   const { from, limit, filter = {} } = options;
-  const worker = filter.worker === undefined ? null : plain(filter.worker);
+  const worker = filter.worker === undefined ? null : validText(filter.worker);
   const read = (state?: TaskEnd) => session.send<ResultRow>(pageOfResults(state), [job, from, limit + 1, worker]);
   const pages = await Promise.all(
     // Each state by its own index, in order; as many of each as are wanted of all.

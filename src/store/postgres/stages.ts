@@ -4,85 +4,85 @@
  *
  * Most batches of a busy broker are one stage: results of some claims, tasks that go back, new claims.
  */
-import type { JobId, ParcelId } from "../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";
 
-export type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
+export type WriteOf<Name extends Write["op"]> = Extract<Write, { op: Name }>;
 
 /** A write with its place in the batch. */
-export interface Placed<Name extends Write["op"]> {
+export interface IndexedWrite<Name extends Write["op"]> {
   readonly at: number;
-  readonly write: Op<Name>;
+  readonly write: WriteOf<Name>;
 }
 
 /** Done one after the other, each alone in its stage; neighbours that give back go together. */
-export type Solo = Exclude<Write["op"], "output" | "submit" | "settle" | "replace" | "claim" | "lease">;
+export type SingleOp = Exclude<Write["op"], "output" | "submit" | "settle" | "replace" | "claim" | "lease">;
 
 export interface Stage {
-  readonly submits: Placed<"submit">[];
-  readonly settles: Placed<"settle">[];
-  readonly replaces: Placed<"replace">[];
-  readonly claims: Placed<"claim">[];
-  readonly leases: Placed<"lease">[];
-  readonly solo: Placed<Solo>[];
+  readonly submits: IndexedWrite<"submit">[];
+  readonly settles: IndexedWrite<"settle">[];
+  readonly replaces: IndexedWrite<"replace">[];
+  readonly claims: IndexedWrite<"claim">[];
+  readonly leases: IndexedWrite<"lease">[];
+  readonly singles: IndexedWrite<SingleOp>[];
 }
 
 /** `apart`: every write in a stage of its own. */
-export function stagesOf(writes: readonly Write[], apart: boolean): Stage[] {
-  const stages: Draft[] = [];
+export function stagesOf(writes: readonly Write[], separately: boolean): Stage[] {
+  const stages: StageBuilder[] = [];
   writes.forEach((write, at) => {
     // Bytes go before all else (operations/output.ts).
     if (write.op === "output") return;
     const last = stages.at(-1);
-    if (last !== undefined && !apart && last.admits(write)) last.add(at, write);
-    else stages.push(new Draft(at, write));
+    if (last !== undefined && !separately && last.canAdd(write)) last.add(at, write);
+    else stages.push(new StageBuilder(at, write));
   });
   return stages;
 }
 
-class Draft implements Stage {
-  readonly submits: Placed<"submit">[] = [];
-  readonly settles: Placed<"settle">[] = [];
-  readonly replaces: Placed<"replace">[] = [];
-  readonly claims: Placed<"claim">[] = [];
-  readonly leases: Placed<"lease">[] = [];
-  readonly solo: Placed<Solo>[] = [];
+class StageBuilder implements Stage {
+  readonly submits: IndexedWrite<"submit">[] = [];
+  readonly settles: IndexedWrite<"settle">[] = [];
+  readonly replaces: IndexedWrite<"replace">[] = [];
+  readonly claims: IndexedWrite<"claim">[] = [];
+  readonly leases: IndexedWrite<"lease">[] = [];
+  readonly singles: IndexedWrite<SingleOp>[] = [];
   /** Parcels that are put in the place of others. */
-  readonly #pieces = new Set<ParcelId>();
-  readonly #replaced = new Set<ParcelId>();
+  readonly #replacements = new Set<TaskRangeId>();
+  readonly #replaced = new Set<TaskRangeId>();
   /** Parcels that claims make, and those that they take from, with the task that follows what is taken. */
-  readonly #claimed = new Set<ParcelId>();
-  readonly #takenFrom = new Map<ParcelId, number>();
-  readonly #emptied = new Set<ParcelId>();
+  readonly #claimed = new Set<TaskRangeId>();
+  readonly #takenFrom = new Map<TaskRangeId, number>();
+  readonly #emptied = new Set<TaskRangeId>();
   readonly #leased = new Set<JobId>();
 
-  constructor(at: number, write: Exclude<Write, Op<"output">>) {
+  constructor(at: number, write: Exclude<Write, WriteOf<"output">>) {
     this.add(at, write);
   }
 
-  admits(write: Exclude<Write, Op<"output">>): boolean {
-    if (this.solo.length > 0) return write.op === "release" && this.solo.every((one) => one.write.op === "release");
+  canAdd(write: Exclude<Write, WriteOf<"output">>): boolean {
+    if (this.singles.length > 0) return write.op === "release" && this.singles.every((one) => one.write.op === "release");
     switch (write.op) {
       case "submit":
         return true;
       case "settle": {
-        const { parcel } = write;
+        const { rangeId } = write;
         return (
-          !this.#isNew(parcel) &&
-          !this.#replaced.has(parcel) &&
-          !this.#emptied.has(parcel) &&
-          !this.#takenFrom.has(parcel)
+          !this.#isNew(rangeId) &&
+          !this.#replaced.has(rangeId) &&
+          !this.#emptied.has(rangeId) &&
+          !this.#takenFrom.has(rangeId)
         );
       }
       case "replace": {
-        const names = [write.parcel, ...write.pieces.map(({ id }) => id)];
+        const names = [write.rangeId, ...write.replacements.map(({ id }) => id)];
         if (this.leases.length > 0) return false;
         return names.every((id) => !this.#isNew(id) && !this.#replaced.has(id) && !this.#takenFrom.has(id));
       }
       case "claim": {
-        const { from, parcel, first } = write;
+        const { from, rangeId, first } = write;
         // A lease may be what makes `from` this broker's.
-        if (this.leases.length > 0 || this.#claimed.has(from) || this.#isNew(parcel)) return false;
+        if (this.leases.length > 0 || this.#claimed.has(from) || this.#isNew(rangeId)) return false;
         // Only what follows on can be added up to one cut.
         return (this.#takenFrom.get(from) ?? first) === first;
       }
@@ -93,23 +93,23 @@ class Draft implements Stage {
     }
   }
 
-  add(at: number, write: Exclude<Write, Op<"output">>): void {
+  add(at: number, write: Exclude<Write, WriteOf<"output">>): void {
     switch (write.op) {
       case "submit":
         this.submits.push({ at, write });
         break;
       case "settle":
         this.settles.push({ at, write });
-        if (write.empty) this.#emptied.add(write.parcel);
+        if (write.empty) this.#emptied.add(write.rangeId);
         break;
       case "replace":
         this.replaces.push({ at, write });
-        this.#replaced.add(write.parcel);
-        for (const { id } of write.pieces) this.#pieces.add(id);
+        this.#replaced.add(write.rangeId);
+        for (const { id } of write.replacements) this.#replacements.add(id);
         break;
       case "claim":
         this.claims.push({ at, write });
-        this.#claimed.add(write.parcel);
+        this.#claimed.add(write.rangeId);
         this.#takenFrom.set(write.from, write.last + 1);
         break;
       case "lease":
@@ -117,11 +117,11 @@ class Draft implements Stage {
         this.#leased.add(write.job);
         break;
       default:
-        this.solo.push({ at, write });
+        this.singles.push({ at, write });
     }
   }
 
-  #isNew(parcel: ParcelId): boolean {
-    return this.#pieces.has(parcel) || this.#claimed.has(parcel);
+  #isNew(rangeId: TaskRangeId): boolean {
+    return this.#replacements.has(rangeId) || this.#claimed.has(rangeId);
   }
 }

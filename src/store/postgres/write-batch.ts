@@ -1,21 +1,21 @@
 /** The writes of a broker as one transaction: what is taken hold of first, output, then stage after stage. */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import type { Answer, Write } from "../../model/store.js";
-import { numbers } from "./arrays.js";
-import type { Batch } from "./batch.js";
-import type { Work } from "./commits.js";
+import type { WriteResult, Write } from "../../model/store.js";
+import { numberArray } from "./arrays.js";
+import type { BatchContext } from "./batch-context.js";
+import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
-import { Ledger } from "./ledger.js";
-import { takeHold } from "./locks.js";
-import { JobNumbers, type WorkerNumbers } from "./numbers.js";
+import { StageProgress } from "./stage-progress.js";
+import { lockRows } from "./locks.js";
+import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import { adopt } from "./operations/adopt.js";
 import { cancel } from "./operations/cancel.js";
 import { claim } from "./operations/claim.js";
-import { totalsOf } from "./operations/end.js";
+import { totalsOf } from "./operations/end-jobs.js";
 import { hold } from "./operations/hold.js";
-import { keep } from "./operations/keep.js";
+import { put } from "./operations/put.js";
 import { lease } from "./operations/lease.js";
 import { APPEND, outputOf } from "./operations/output.js";
 import { release } from "./operations/release.js";
@@ -24,10 +24,10 @@ import { replace } from "./operations/replace.js";
 import { rerun } from "./operations/rerun.js";
 import { settle } from "./operations/settle.js";
 import { submit } from "./operations/submit.js";
-import { type Placed, type Solo, type Stage, stagesOf } from "./stages.js";
+import { type IndexedWrite, type SingleOp, type Stage, stagesOf } from "./stages.js";
 
-export class WriteBatch implements Work<readonly Answer[]> {
-  readonly patient: boolean;
+export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
+  readonly noTimeout: boolean;
   readonly #writes: readonly Write[];
   readonly #now: number;
   readonly #workers: WorkerNumbers;
@@ -41,37 +41,37 @@ export class WriteBatch implements Work<readonly Answer[]> {
     this.#workers = workers;
     this.#entries = entries;
     this.#output = outputOf(writes);
-    this.patient = writes.some(({ op }) => op === "rerun" || op === "remove");
+    this.noTimeout = writes.some(({ op }) => op === "rerun" || op === "remove");
   }
 
   async prepare(client: Client): Promise<void> {
-    await this.#workers.learn(client, this.#writes);
-    await this.#numbers.give(client, this.#writes);
+    await this.#workers.load(client, this.#writes);
+    await this.#numbers.assign(client, this.#writes);
   }
 
-  async run(session: Session, apart: boolean): Promise<readonly Answer[]> {
-    const answers: (Answer | undefined)[] = this.#writes.map(({ op }) => (op === "output" ? { op } : undefined));
-    const batch: Batch = {
+  async run(session: Session, separately: boolean): Promise<readonly WriteResult[]> {
+    const writeResults: (WriteResult | undefined)[] = this.#writes.map(({ op }) => (op === "output" ? { op } : undefined));
+    const batch: BatchContext = {
       session,
       now: this.#now,
-      answers,
-      workers: this.#workers.known,
-      numbers: this.#numbers.given,
+      writeResults,
+      workerNumbers: this.#workers.known,
+      jobNumbers: this.#numbers.assigned,
       entries: this.#entries,
     };
-    const under: Promise<unknown>[] = [takeHold(session, this.#writes)];
+    const pending: Promise<unknown>[] = [lockRows(session, this.#writes)];
     if (this.#output !== undefined) {
-      const submitted = numbers([...this.#numbers.given.values()]);
-      under.push(session.send(APPEND, [...this.#output, submitted]));
+      const submitted = numberArray([...this.#numbers.assigned.values()]);
+      pending.push(session.send(APPEND, [...this.#output, submitted]));
     }
-    for (const stage of stagesOf(this.#writes, apart)) {
+    for (const stage of stagesOf(this.#writes, separately)) {
       const done = runStage(batch, stage);
-      under.push(done);
+      pending.push(done);
       // Only what asks as it goes along has to be waited for; all else follows without.
-      if (stage.solo.some(({ write }) => AWAITED.has(write.op))) await Promise.all(under);
+      if (stage.singles.some(({ write }) => AWAITED.has(write.op))) await Promise.all(pending);
     }
-    await Promise.all(under);
-    return answers.map((answer) => {
+    await Promise.all(pending);
+    return writeResults.map((answer) => {
       if (answer === undefined) throw new LaboroError("LABORO_INTERNAL", "a write was given no answer");
       return answer;
     });
@@ -81,33 +81,33 @@ export class WriteBatch implements Work<readonly Answer[]> {
 /** Their statements depend on what the one before found. */
 const AWAITED: ReadonlySet<Write["op"]> = new Set(["rerun", "release"]);
 
-async function runStage(batch: Batch, stage: Stage): Promise<void> {
-  const { submits, settles, replaces, claims, leases, solo } = stage;
-  const ledger = new Ledger();
-  const under: Promise<void>[] = [];
+async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
+  const { submits, settles, replaces, claims, leases, singles } = stage;
+  const stageProgress = new StageProgress();
+  const pending: Promise<void>[] = [];
   const begin = <T>(list: readonly T[], operation: () => Promise<void>): void => {
-    if (list.length > 0) under.push(operation());
+    if (list.length > 0) pending.push(operation());
   };
   begin(submits, () => submit(batch, submits));
-  begin(settles, () => settle(batch, ledger, settles));
-  begin(replaces, () => replace(batch, ledger, replaces));
+  begin(settles, () => settle(batch, stageProgress, settles));
+  begin(replaces, () => replace(batch, stageProgress, replaces));
   begin(claims, () => claim(batch, claims));
-  for (const one of leases) under.push(lease(batch, one));
-  begin(solo, () => runSolo(batch, ledger, solo));
+  for (const one of leases) pending.push(lease(batch, one));
+  begin(singles, () => runSingle(batch, stageProgress, singles));
   const counted = new Set<JobId>();
   for (const { write } of [...settles, ...replaces]) counted.add(write.job);
-  for (const { write } of solo) if (write.op === "cancel") counted.add(write.job);
-  const [totals] = await Promise.all([totalsOf(batch, counted), ...under]);
-  const released = solo.some(({ write }) => write.op === "release");
-  for (const [at, progress] of ledger.progress(released ? await totalsOf(batch, ledger.jobs) : totals)) {
-    const answer = batch.answers[at];
-    if (answer !== undefined) batch.answers[at] = { ...answer, progress } as Answer;
+  for (const { write } of singles) if (write.op === "cancel") counted.add(write.job);
+  const [totals] = await Promise.all([totalsOf(batch, counted), ...pending]);
+  const released = singles.some(({ write }) => write.op === "release");
+  for (const [at, progress] of stageProgress.progress(released ? await totalsOf(batch, stageProgress.jobs) : totals)) {
+    const answer = batch.writeResults[at];
+    if (answer !== undefined) batch.writeResults[at] = { ...answer, progress } as WriteResult;
   }
 }
 
-function runSolo(batch: Batch, ledger: Ledger, solo: readonly Placed<Solo>[]): Promise<void> {
+function runSingle(batch: BatchContext, stageProgress: StageProgress, solo: readonly IndexedWrite<SingleOp>[]): Promise<void> {
   const releases = solo.flatMap(({ at, write }) => (write.op === "release" ? [{ at, write }] : []));
-  if (releases.length > 0) return release(batch, ledger, releases);
+  if (releases.length > 0) return release(batch, stageProgress, releases);
   const [one] = solo;
   if (one === undefined) return Promise.resolve();
   const { at, write } = one;
@@ -117,13 +117,13 @@ function runSolo(batch: Batch, ledger: Ledger, solo: readonly Placed<Solo>[]): P
     case "hold":
       return hold(batch, { at, write });
     case "cancel":
-      return cancel(batch, ledger, { at, write });
+      return cancel(batch, stageProgress, { at, write });
     case "rerun":
       return rerun(batch, { at, write });
     case "remove":
       return remove(batch, { at, write });
     case "keep":
-      return keep(batch, { at, write });
+      return put(batch, { at, write });
     default:
       return Promise.resolve();
   }

@@ -3,25 +3,25 @@
  */
 import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
-import type { Epoch, Kept } from "../../model/store.js";
+import type { Epoch, KeyValue } from "../../model/store.js";
 import { OutputSegments } from "../output/output-segments.js";
-import type { Batch } from "./batch.js";
+import type { BatchContext } from "./batch-context.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
-import { JobLedger } from "./job-ledger.js";
+import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
-import type { AnswerRow, HeldRows, WriteRow } from "./messages.js";
+import type { WriteResultRow, RecoveredRows, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
-import { PARCEL_COLUMNS, type ParcelRow, prepareHeldParcel, prepareInsertParcel } from "./parcel-table.js";
+import { TASK_RANGE_COLUMNS, type TaskRangeRow, prepareClaimedRange, prepareInsertTaskRange } from "./task-range-table.js";
 import { ResultTable } from "./result-table.js";
-import { WorkerNames } from "./worker-names.js";
+import { WorkerNumbers } from "./worker-numbers.js";
 
 const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
-const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${PARCEL_COLUMNS}`;
+const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
 
-const ROOM = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
+const PAGES_USED = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
   FROM pragma_page_count c, pragma_freelist_count f, pragma_page_size s`;
 
 export class Engine {
@@ -31,12 +31,12 @@ export class Engine {
   readonly output: OutputTable;
   readonly #db: Database;
   readonly #segments: OutputSegments;
-  readonly #ledger: JobLedger;
-  readonly #names: WorkerNames;
-  readonly #apply: (write: WriteRow, batch: Batch) => AnswerRow;
+  readonly #jobCounters: JobCounters;
+  readonly #names: WorkerNumbers;
+  readonly #apply: (write: WriteRow, batch: BatchContext) => WriteResultRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
-  readonly #kept: Statement;
+  readonly #keyValues: Statement;
   #epoch: Epoch = 0;
   #log: (line: string) => void = () => {};
 
@@ -49,15 +49,15 @@ export class Engine {
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
-      this.#kept = db.prepare("SELECT key, value, version, changed FROM kept WHERE area = ? ORDER BY key");
+      this.#keyValues = db.prepare("SELECT key, value, version, changed FROM kept WHERE area = ? ORDER BY key");
       this.jobs = new JobTable(db);
-      this.#names = new WorkerNames(db);
+      this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);
       this.output = new OutputTable(db, this.#segments);
-      this.#ledger = new JobLedger(db);
+      this.#jobCounters = new JobCounters(db);
       const { jobs, results, output } = this;
-      const insertParcel = prepareInsertParcel(db);
-      this.#apply = prepareOperations({ db, ledger: this.#ledger, jobs, results, output, insertParcel });
+      const insertTaskRange = prepareInsertTaskRange(db);
+      this.#apply = prepareOperations({ db, jobCounters: this.#jobCounters, jobs, results, output, insertTaskRange });
     } catch (cause) {
       db?.close();
       throw storeFailure(cause, this.path);
@@ -65,22 +65,22 @@ export class Engine {
   }
 
   /** Takes the next epoch and everything that is not finished. */
-  begin(log: (line: string) => void): HeldRows {
+  begin(log: (line: string) => void): RecoveredRows {
     this.#log = log;
-    const held = prepareHeldParcel(this.#db);
+    const held = prepareClaimedRange(this.#db);
     const { epoch, rows } = this.#inTransaction(() => {
       const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
-      const owned: ParcelRow[] = this.#db.prepare(OWN_ALL).all(next.epoch);
+      const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(next.epoch);
       return { epoch: next.epoch, rows: owned };
     });
     this.#epoch = epoch;
-    for (const line of this.output.removeLeft((job) => this.jobs.wasRemoved(job))) log(line);
-    const jobs = this.jobs.notEnded();
+    for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
+    const jobs = this.jobs.openJobs();
     for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
-    return { epoch, nextJob: this.jobs.next(), jobs, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
+    return { epoch, nextJob: this.jobs.next(), jobs, taskRanges: rows.sort((a, b) => a.id - b.id).map(held) };
   }
 
-  commit(writes: readonly WriteRow[], now: number): AnswerRow[] {
+  commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {
     if (this.#epoch === 0) throw new LaboroError("LABORO_INTERNAL", "the store has not been opened");
     // Bytes before the rows that refer to them: a crash in between leaves bytes that nobody asks for.
     let written = false;
@@ -95,28 +95,28 @@ export class Engine {
     try {
       const answers = this.#inTransaction(() => {
         const given = writes.map((write) => this.#apply(write, batch));
-        for (const job of this.#ledger.endedNow) this.output.keepRest(job);
-        this.#ledger.write(now);
+        for (const job of this.#jobCounters.endedInBatch) this.output.saveUnended(job);
+        this.#jobCounters.write(now);
         return given;
       });
-      for (const line of this.output.committed()) this.#log(line);
+      for (const line of this.output.afterCommit()) this.#log(line);
       return answers;
     } catch (cause) {
-      this.output.rolledBack();
-      this.#names.forget();
+      this.output.afterRollback();
+      this.#names.clear();
       throw cause;
     } finally {
-      this.#ledger.clear();
+      this.#jobCounters.clear();
     }
   }
 
-  kept(area: string): Kept[] {
-    return this.#kept.all(area);
+  keyValues(area: string): KeyValue[] {
+    return this.#keyValues.all(area);
   }
 
   /** Pages in use, and the segments of output. */
-  bytes(): number {
-    const { pages, size }: { pages: number; size: number } = this.#db.prepare(ROOM).get();
+  bytesUsed(): number {
+    const { pages, size }: { pages: number; size: number } = this.#db.prepare(PAGES_USED).get();
     return pages * size + this.#segments.bytesUsed;
   }
 

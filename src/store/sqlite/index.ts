@@ -5,12 +5,12 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  Answer,
-  EndCell,
-  Held,
+  WriteResult,
+  EndCounts,
+  RecoveredState,
   JobFilter,
   JobPage,
-  Kept,
+  KeyValue,
   OutputPage,
   ResultFilter,
   ResultPage,
@@ -19,11 +19,11 @@ import type {
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import type { AnswerRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
+import type { WriteResultRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
 import type { OutputOptions } from "./output-table.js";
-import { unpackAnswers } from "./pack-answers.js";
+import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
-import { jobFrom, submittedJob } from "./request.js";
+import { jobFrom, submittedJob } from "./job-spec.js";
 import { ThreadCalls } from "./thread-calls.js";
 
 export interface SqliteOptions {
@@ -36,7 +36,7 @@ export interface SqliteOptions {
   readonly log?: (line: string) => void;
 }
 
-const RELAXED_GATHER_MS = 20;
+const RELAXED_COMMIT_DELAY_MS = 20;
 
 export function openSqliteStore(options: SqliteOptions): Store {
   return new SqliteStore(options);
@@ -48,33 +48,33 @@ export function openSqliteStore(options: SqliteOptions): Store {
  */
 class SqliteStore implements Store {
   readonly shared = false;
-  readonly gatherMs: number;
+  readonly commitDelayMs: number;
   readonly #options: SqliteOptions;
   #directory: DataDirectory | undefined;
   #calls: ThreadCalls | undefined;
 
   constructor(options: SqliteOptions) {
     this.#options = options;
-    this.gatherMs = options.relaxed === true ? RELAXED_GATHER_MS : 0;
+    this.commitDelayMs = options.relaxed === true ? RELAXED_COMMIT_DELAY_MS : 0;
   }
 
-  async open(): Promise<Held> {
+  async open(): Promise<RecoveredState> {
     const { dir, allowNetworkFilesystem = false, relaxed = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir, relaxed }, log);
     try {
-      const { epoch, nextJob, jobs, parcels } = await this.#calls.call("open", {});
-      return { epoch, nextJob, jobs: jobs.map(jobFrom), parcels };
+      const { epoch, nextJob, jobs, taskRanges } = await this.#calls.call("open", {});
+      return { epoch, nextJob, jobs: jobs.map(jobFrom), taskRanges };
     } catch (cause) {
       await this.#end();
       throw cause;
     }
   }
 
-  async commit(writes: readonly Write[], now: number): Promise<readonly Answer[]> {
+  async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
     const packed = packWrites(writes);
-    const rows = unpackAnswers(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
-    return rows.map((row, at) => answerFrom(row, writes[at], now));
+    const rows = unpackWriteResults(await this.#thread.call("commit", { writes: packed, now }, transferable(packed)));
+    return rows.map((row, at) => writeResultFrom(row, writes[at], now));
   }
 
   async job(id: JobId): Promise<Job | undefined> {
@@ -103,11 +103,11 @@ class SqliteStore implements Store {
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
   }
 
-  async ends(job: JobId, range: Range, per: number): Promise<readonly EndCell[]> {
-    return this.#thread.call("ends", { job, range, per });
+  async endCounts(job: JobId, range: Range, per: number): Promise<readonly EndCounts[]> {
+    return this.#thread.call("ends", { job, range, cellSize: per });
   }
 
-  async earlier(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
+  async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
     return this.#thread.call("earlier", { job, index });
   }
 
@@ -119,15 +119,15 @@ class SqliteStore implements Store {
     return this.#thread.call("output", { job, index, options });
   }
 
-  async outputEnds(tasks: readonly TaskAttempt[]): Promise<readonly number[]> {
+  async storedOutputBytes(tasks: readonly TaskAttempt[]): Promise<readonly number[]> {
     return this.#thread.call("outputEnds", { tasks });
   }
 
-  async kept(area: string): Promise<readonly Kept[]> {
-    return this.#thread.call("kept", { area });
+  async keyValues(area: string): Promise<readonly KeyValue[]> {
+    return this.#thread.call("kept", { bucket: area });
   }
 
-  async bytes(): Promise<number> {
+  async bytesUsed(): Promise<number> {
     return this.#thread.call("bytes", {});
   }
 
@@ -152,17 +152,17 @@ class SqliteStore implements Store {
   }
 }
 
-function answerFrom(row: AnswerRow, write: Write | undefined, now: number): Answer {
+function writeResultFrom(row: WriteResultRow, write: Write | undefined, now: number): WriteResult {
   if (row.op === "submit") return submitted(write, row, now);
   return row.op === "rerun" ? rerun(row) : row;
 }
 
-function rerun({ job, ...row }: RerunRow): Answer {
+function rerun({ job, ...row }: RerunRow): WriteResult {
   return job === undefined ? row : { ...row, job: jobFrom(job) };
 }
 
-function submitted(write: Write | undefined, row: SubmittedRow, now: number): Answer {
+function submitted(write: Write | undefined, row: SubmittedRow, now: number): WriteResult {
   if (write?.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the store's answers do not match the writes");
   const job = submittedJob(write, row, now);
-  return row.parcel === undefined ? { op: "submit", job } : { op: "submit", job, parcel: row.parcel };
+  return row.taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange: row.taskRange };
 }

@@ -8,7 +8,7 @@ import { corrupt, storeFailure } from "./failures.js";
 import { refuseNewer } from "./migrations/index.js";
 
 /** A full check reads every page; above this size it would hold up the opening for seconds. */
-const CHECKED_WHOLE = 64 * 1024 * 1024;
+const MAX_FULL_CHECK_BYTES = 64 * 1024 * 1024;
 const MAGIC = Buffer.from("SQLite format 3\0", "latin1");
 const HEADER = 100;
 
@@ -49,7 +49,7 @@ function inspectContent(path: string, size: number): void {
     });
     db.exec("SELECT tell(user_version) FROM pragma_user_version");
     refuseNewer(Number(said), path);
-    if (size > CHECKED_WHOLE) return;
+    if (size > MAX_FULL_CHECK_BYTES) return;
     db.exec("SELECT tell(quick_check) FROM pragma_quick_check LIMIT 1");
     if (said !== "ok") throw corrupt(path, String(said));
   } finally {

@@ -33,14 +33,14 @@ function stateCondition(states: NonNullable<JobFilter["states"]>): Condition {
 }
 
 /** SQLite refuses patterns of more than 50,000 bytes. */
-const LONGEST = 10_000;
+const MAX_PATTERN_LENGTH = 10_000;
 
 /** In GLOB a question mark and a bracket mean something too; in brackets they stand for themselves. */
 function glob(pattern: string): string {
-  if (pattern.length > LONGEST) {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
     throw new LaboroError(
       "LABORO_BAD_INPUT",
-      `a pattern for names of ${pattern.length} characters: at most ${LONGEST}`,
+      `a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`,
     );
   }
   return pattern.replace(/[?[]/g, "[$&]");

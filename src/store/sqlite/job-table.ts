@@ -62,7 +62,7 @@ export class JobTable {
     return page.all(before ?? Number.MAX_SAFE_INTEGER, ...values, limit);
   }
 
-  notEnded(): JobRow[] {
+  openJobs(): JobRow[] {
     return this.#open.all();
   }
 

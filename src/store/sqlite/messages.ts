@@ -3,31 +3,31 @@
  * the writes and answers that come by the thousand travel as numbers (pack-writes.ts, pack-answers.ts).
  */
 import type { ErrorCode } from "../../base/errors.js";
-import type { Attempt, JobId, ParcelId, TaskIndex } from "../../model/ids.js";
+import type { Attempt, JobId, TaskRangeId, TaskIndex } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
 import type { OutputStream, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  Answer,
-  EndCell,
+  WriteResult,
+  EndCounts,
   Epoch,
-  HeldParcel,
+  ClaimedRange,
   JobFilter,
-  Kept,
+  KeyValue,
   OutputPage,
-  Parcel,
+  TaskRange,
   ResultFilter,
   Write,
 } from "../../model/store.js";
 import type { EntryChunk } from "../entry-chunks.js";
-import type { PackedAnswers } from "./pack-answers.js";
+import type { PackedWriteResults } from "./pack-write-results.js";
 import type { PackedWrites } from "./pack-writes.js";
 
 /** A submission with what the thread need not understand already encoded. */
 export interface SubmitRow {
   readonly op: "submit";
   readonly id?: JobId;
-  readonly request: Uint8Array;
+  readonly spec: Uint8Array;
   readonly name: string;
   readonly pool: string;
   readonly key: string | null;
@@ -35,25 +35,25 @@ export interface SubmitRow {
   readonly held: boolean;
   readonly chunks?: readonly EntryChunk[];
   readonly lease: number;
-  readonly parcel: ParcelId;
+  readonly rangeId: TaskRangeId;
 }
 
 export interface SubmittedRow {
   readonly op: "submit";
   readonly id: JobId;
-  readonly parcel?: Parcel;
+  readonly taskRange?: TaskRange;
 }
 
-export type RerunRow = Omit<Extract<Answer, { op: "rerun" }>, "job"> & { readonly job?: JobRow };
+export type RerunRow = Omit<Extract<WriteResult, { op: "rerun" }>, "job"> & { readonly job?: JobRow };
 
 export type WriteRow = Exclude<Write, { op: "submit" }> | SubmitRow;
-export type AnswerRow = Exclude<Answer, { op: "submit" | "rerun" }> | SubmittedRow | RerunRow;
+export type WriteResultRow = Exclude<WriteResult, { op: "submit" | "rerun" }> | SubmittedRow | RerunRow;
 
 /** A job as its row has it; the request is decoded on the other side. */
 export interface JobRow {
   readonly id: JobId;
   readonly created: number;
-  readonly request: Uint8Array;
+  readonly spec: Uint8Array;
   readonly hasEntries: number;
   readonly held: number;
   readonly cursor: number;
@@ -66,11 +66,11 @@ export interface JobRow {
   readonly endedState: JobEnd | null;
 }
 
-export interface HeldRows {
+export interface RecoveredRows {
   readonly epoch: Epoch;
   readonly nextJob: JobId;
   readonly jobs: readonly JobRow[];
-  readonly parcels: readonly HeldParcel[];
+  readonly taskRanges: readonly ClaimedRange[];
 }
 
 export interface TaskAttempt {
@@ -81,34 +81,34 @@ export interface TaskAttempt {
 
 /** Every call the thread answers: what is asked, what comes back. */
 export interface Calls {
-  open: { asks: Record<never, never>; gives: HeldRows };
-  commit: { asks: { writes: PackedWrites; now: number }; gives: PackedAnswers };
-  job: { asks: { id: JobId }; gives: JobRow | undefined };
-  jobs: { asks: { before?: JobId; limit: number; filter?: JobFilter }; gives: JobRow[] };
-  results: { asks: { job: JobId; from: TaskIndex; limit: number; filter?: ResultFilter }; gives: TaskResult[] };
-  ends: { asks: { job: JobId; range: Range; per: number }; gives: EndCell[] };
-  earlier: { asks: { job: JobId; index: TaskIndex }; gives: TaskResult[] };
-  entries: { asks: { job: JobId; range: Range }; gives: EntryChunk[] };
+  open: { args: Record<never, never>; result: RecoveredRows };
+  commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
+  job: { args: { id: JobId }; result: JobRow | undefined };
+  jobs: { args: { before?: JobId; limit: number; filter?: JobFilter }; result: JobRow[] };
+  results: { args: { job: JobId; from: TaskIndex; limit: number; filter?: ResultFilter }; result: TaskResult[] };
+  endCounts: { args: { job: JobId; range: Range; cellSize: number }; result: EndCounts[] };
+  earlierAttempts: { args: { job: JobId; index: TaskIndex }; result: TaskResult[] };
+  entries: { args: { job: JobId; range: Range }; result: EntryChunk[] };
   output: {
-    asks: {
+    args: {
       job: JobId;
       index: TaskIndex;
       options: { attempt?: Attempt; from: number; limit: number; stream?: OutputStream };
     };
-    gives: OutputPage;
+    result: OutputPage;
   };
-  outputEnds: { asks: { tasks: readonly TaskAttempt[] }; gives: number[] };
-  kept: { asks: { area: string }; gives: Kept[] };
-  bytes: { asks: Record<never, never>; gives: number };
-  close: { asks: Record<never, never>; gives: undefined };
+  storedOutputBytes: { args: { tasks: readonly TaskAttempt[] }; result: number[] };
+  keyValues: { args: { bucket: string }; result: KeyValue[] };
+  bytesUsed: { args: Record<never, never>; result: number };
+  close: { args: Record<never, never>; result: undefined };
 }
 
 export type CallName = keyof Calls;
 
-export type Request = { [Name in CallName]: { id: number; call: Name; asks: Calls[Name]["asks"] } }[CallName];
+export type ThreadRequest = { [Name in CallName]: { id: number; call: Name; args: Calls[Name]["args"] } }[CallName];
 
-export type Reply =
-  | { readonly id: number; readonly gives: unknown }
+export type ThreadReply =
+  | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: { readonly code: ErrorCode; readonly message: string } }
   /** Not an answer: something a person should read. */
   | { readonly log: string };

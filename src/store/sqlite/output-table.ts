@@ -9,7 +9,7 @@ import type { OutputSegments } from "../output/output-segments.js";
 import type { Database, Statement } from "./database.js";
 import type { TaskAttempt } from "./messages.js";
 
-const KEEP = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
+const INSERT = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
 const REMOVE = "DELETE FROM output WHERE job = ?";
 const LATEST = "SELECT max(attempt) AS attempt FROM output WHERE job = ? AND idx = ?";
@@ -23,31 +23,31 @@ export interface OutputOptions {
 
 export class OutputTable {
   readonly #segments: OutputSegments;
-  readonly #keep: Statement;
+  readonly #insert: Statement;
   readonly #find: Statement;
   readonly #remove: Statement;
   readonly #latest: Statement;
   /** Kept in this batch; the segments forget them once it is durable. */
-  readonly #kept: TaskAttempt[] = [];
+  readonly #savedInBatch: TaskAttempt[] = [];
   /** Removed in this batch; their segments go once it is durable. */
   readonly #removed: JobId[] = [];
 
   constructor(db: Database, segments: OutputSegments) {
     this.#segments = segments;
-    this.#keep = db.prepare(KEEP);
+    this.#insert = db.prepare(INSERT);
     this.#find = db.prepare(FIND);
     this.#remove = db.prepare(REMOVE);
     this.#latest = db.prepare(LATEST);
   }
 
   /** Keeps where the output of these ended attempts stands. */
-  keep(job: JobId, results: readonly TaskResult[]): void {
-    for (const { index, attempt, outputEnd } of results) if (outputEnd > 0) this.#keepOne(job, index, attempt);
+  saveReferences(job: JobId, results: readonly TaskResult[]): void {
+    for (const { index, attempt, outputBytes } of results) if (outputBytes > 0) this.#saveReference(job, index, attempt);
   }
 
   /** At a job's end: what is left are attempts that never ended, because their worker was lost. */
-  keepRest(job: JobId): void {
-    for (const { index, attempt } of this.#segments.unreleased(job)) this.#keepOne(job, index, attempt);
+  saveUnended(job: JobId): void {
+    for (const { index, attempt } of this.#segments.unreleased(job)) this.#saveReference(job, index, attempt);
   }
 
   remove(job: JobId): void {
@@ -56,20 +56,20 @@ export class OutputTable {
   }
 
   /** Gives a line for a person for each job whose segments could not be removed; the next start tries again. */
-  committed(): string[] {
-    for (const { job, index, attempt } of this.#kept) this.#segments.release(job, index, attempt);
+  afterCommit(): string[] {
+    for (const { job, index, attempt } of this.#savedInBatch) this.#segments.release(job, index, attempt);
     const lines = this.#removeSegments(this.#removed);
-    this.rolledBack();
+    this.afterRollback();
     return lines;
   }
 
-  rolledBack(): void {
-    this.#kept.length = 0;
+  afterRollback(): void {
+    this.#savedInBatch.length = 0;
     this.#removed.length = 0;
   }
 
   /** After a start: removes segments that were left when a broker died between a removal's commit and this. */
-  removeLeft(wasRemoved: (job: JobId) => boolean): string[] {
+  removeOrphaned(wasRemoved: (job: JobId) => boolean): string[] {
     return this.#removeSegments(this.#segments.jobs().filter(wasRemoved));
   }
 
@@ -114,11 +114,11 @@ export class OutputTable {
     return lines;
   }
 
-  #keepOne(job: JobId, index: TaskIndex, attempt: Attempt): void {
+  #saveReference(job: JobId, index: TaskIndex, attempt: Attempt): void {
     const reference = this.#segments.reference(job, index, attempt);
     if (reference === undefined) return;
-    this.#keep.run(job, index, attempt, reference);
-    this.#kept.push({ job, index, attempt });
+    this.#insert.run(job, index, attempt, reference);
+    this.#savedInBatch.push({ job, index, attempt });
   }
 
   #reference(job: JobId, index: TaskIndex, attempt: Attempt): Uint8Array | undefined {

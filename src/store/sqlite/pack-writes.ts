@@ -6,12 +6,12 @@
  *
  * The numbers begin with one code a write; behind the code of a claim or settle stand its fields.
  */
-import { JobId, ParcelId, WorkerId } from "../../model/ids.js";
+import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
 import type { SubmitRow, WriteRow } from "./messages.js";
-import { encodeRequest } from "./request.js";
+import { encodeSpec } from "./job-spec.js";
 
 type ClaimOrSettle = Extract<Write, { op: "claim" | "settle" }>;
 type Output = Extract<Write, { op: "output" }>;
@@ -48,7 +48,7 @@ export function packWrites(writes: readonly Write[]): PackedWrites {
     } else if (write.op === "claim") {
       numbers[at] = CLAIM;
       numbers[at + 1] = write.from;
-      numbers[at + 2] = write.parcel;
+      numbers[at + 2] = write.rangeId;
       numbers[at + 3] = write.first;
       numbers[at + 4] = write.last;
       numbers[at + 5] = write.attempt;
@@ -88,21 +88,21 @@ export function unpackWrites(packed: PackedWrites): WriteRow[] {
     const code = next();
     if (code === SETTLE) {
       const job = JobId(next());
-      const parcel = ParcelId(next());
+      const rangeId = TaskRangeId(next());
       const empty = next() === 1;
       const results = new Array<TaskResult>(next());
       for (let i = 0; i < results.length; i++) {
         results[i] = unpackResult(numbers, at, texts);
         at += RESULT_FIELDS;
       }
-      writes.push({ op: "settle", job, parcel, results, empty });
+      writes.push({ op: "settle", job, rangeId, results, empty });
     } else if (code === CLAIM) {
-      const from = ParcelId(next());
-      const parcel = ParcelId(next());
+      const from = TaskRangeId(next());
+      const rangeId = TaskRangeId(next());
       const first = next();
       const last = next();
       const attempt = next();
-      writes.push({ op: "claim", from, parcel, first, last, attempt, worker: WorkerId(texts[next()] ?? "") });
+      writes.push({ op: "claim", from, rangeId, first, last, attempt, worker: WorkerId(texts[next()] ?? "") });
     } else if (code === OUTPUT) {
       const from = taken;
       taken += next();
@@ -133,7 +133,7 @@ function packSettle(
 ): number {
   numbers[start] = SETTLE;
   numbers[start + 1] = write.job;
-  numbers[start + 2] = write.parcel;
+  numbers[start + 2] = write.rangeId;
   numbers[start + 3] = write.empty ? 1 : 0;
   numbers[start + 4] = write.results.length;
   let at = start + SETTLE_FIELDS;
@@ -143,7 +143,7 @@ function packSettle(
     numbers[at + 2] = STATES.indexOf(result.state);
     numbers[at + 3] = result.started;
     numbers[at + 4] = result.ended;
-    numbers[at + 5] = result.outputEnd;
+    numbers[at + 5] = result.outputBytes;
     numbers[at + 6] = texts.position(result.worker);
     numbers[at + 7] = result.code ?? Number.NaN;
     numbers[at + 8] = result.signal === undefined ? NONE : texts.position(result.signal);
@@ -167,7 +167,7 @@ function unpackResult(numbers: Float64Array, at: number, texts: readonly string[
     state: STATES[field(2)] ?? "failed",
     started: field(3),
     ended: field(4),
-    outputEnd: field(5),
+    outputBytes: field(5),
     worker: texts[field(6)] ?? "",
   };
   const code = field(7);
@@ -208,11 +208,11 @@ function unpackOutput(packed: PackedWrites): OutputChunk[] {
 }
 
 function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
-  const { op, id, job, lease, parcel } = write;
+  const { op, id, job, lease, rangeId } = write;
   const { name, count, held, key = null } = job;
   const { pool } = job.requirement;
   const numbered = id === undefined ? {} : { id };
-  const row = { op, ...numbered, request: encodeRequest(job), name, pool, key, count, held, lease, parcel };
+  const row = { op, ...numbered, request: encodeSpec(job), name, pool, key, count, held, lease, parcel: rangeId };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 

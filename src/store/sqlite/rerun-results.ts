@@ -3,18 +3,18 @@ import type { JobId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import type { Range, Ranges } from "../../model/ranges.js";
-import type { Run } from "../rerun-pieces.js";
+import type { AttemptRun } from "../rerun-ranges.js";
 import type { Database } from "./database.js";
 import { RESULT_COLUMNS } from "./result-table.js";
-import { type OfState, ofState, STATES } from "./task-states.js";
+import { type StateQuery, stateQuery, STATES } from "./task-states.js";
 
 export interface RerunResults {
   /** Which of these tasks have a result. */
   recorded(job: JobId, range: Range): Ranges;
   /** Those that ended in one of these ways, by attempt. */
-  runs(job: JobId, range: Range, ends: readonly TaskEnd[]): Run[];
+  runs(job: JobId, range: Range, ends: readonly TaskEnd[]): AttemptRun[];
   /** Makes them earlier attempts, and says how many of each kind these were. */
-  makeEarlier(job: JobId, range: Range, ends: readonly TaskEnd[]): Counters;
+  moveToEarlierAttempts(job: JobId, range: Range, ends: readonly TaskEnd[]): Counters;
 }
 
 const WITHIN = "job = ? AND idx BETWEEN ? AND ?";
@@ -24,36 +24,36 @@ const RECORDED = `
 SELECT min(idx) AS first, max(idx) AS last
 FROM (SELECT idx, idx - row_number() OVER (ORDER BY idx) AS run FROM result WHERE ${WITHIN})
 GROUP BY run ORDER BY first`;
-const runsWith = ({ table, condition }: OfState): string => `
+const runsWith = ({ table, condition }: StateQuery): string => `
 SELECT min(idx) AS first, max(idx) AS last, attempt
 FROM (SELECT idx, attempt, idx - row_number() OVER (PARTITION BY attempt ORDER BY idx) AS run
       FROM ${table} WHERE ${WITHIN} AND ${condition})
 GROUP BY attempt, run`;
-const copyWith = ({ table, condition }: OfState): string => `
+const copyWith = ({ table, condition }: StateQuery): string => `
 INSERT INTO earlier (${RESULT_COLUMNS})
 SELECT ${RESULT_COLUMNS} FROM ${table} WHERE ${WITHIN} AND ${condition}
 ON CONFLICT DO NOTHING`;
-const deleteWith = ({ table, condition }: OfState): string => `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;
+const deleteWith = ({ table, condition }: StateQuery): string => `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;
 
 export function prepareRerunResults(db: Database): RerunResults {
   const recorded = db.prepare(RECORDED);
   const byState = STATES.map((state) => ({
     state,
-    runs: db.prepare(runsWith(ofState(state))),
-    copy: db.prepare(copyWith(ofState(state))),
-    remove: db.prepare(deleteWith(ofState(state))),
+    runs: db.prepare(runsWith(stateQuery(state))),
+    copy: db.prepare(copyWith(stateQuery(state))),
+    remove: db.prepare(deleteWith(stateQuery(state))),
   }));
   return {
     recorded: (job, { first, last }) => recorded.all(job, first, last),
     runs: (job, { first, last }, ends) => {
-      const found: Run[] = [];
+      const found: AttemptRun[] = [];
       for (const { state, runs } of byState) {
         if (!ends.includes(state)) continue;
         for (const run of runs.iterate(job, first, last)) found.push(run);
       }
       return found;
     },
-    makeEarlier: (job, { first, last }, ends) => {
+    moveToEarlierAttempts: (job, { first, last }, ends) => {
       const counters = { succeeded: 0, failed: 0, cancelled: 0 };
       for (const { state, copy, remove } of byState) {
         if (!ends.includes(state)) continue;

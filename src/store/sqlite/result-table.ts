@@ -3,10 +3,10 @@ import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { EndCell, ResultFilter } from "../../model/store.js";
+import type { EndCounts, ResultFilter } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
-import { ANY_STATE, type OfState, ofState, STATES, stateNumber } from "./task-states.js";
-import type { WorkerNames } from "./worker-names.js";
+import { ANY_STATE, type StateQuery, stateQuery, STATES, stateNumber } from "./task-states.js";
+import type { WorkerNumbers } from "./worker-numbers.js";
 
 export const RESULT_COLUMNS =
   "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
@@ -23,7 +23,7 @@ SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, ou
 FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
 // The worker's name is found once and not looked up for every row.
-export const pageOfResults = ({ table, condition }: OfState): string => `
+export const pageOfResults = ({ table, condition }: StateQuery): string => `
 ${selectFrom("result", table)}
 WHERE job = ?1 AND idx >= ?2 AND (${condition})
   AND (?4 IS NULL OR result.worker = (SELECT id FROM worker WHERE name = ?4))
@@ -40,7 +40,7 @@ interface ResultRow {
   readonly worker: string;
   readonly started: number;
   readonly ended: number;
-  readonly outputEnd: number;
+  readonly outputBytes: number;
   readonly code: number | null;
   readonly signal: string | null;
   readonly timedOut: number | null;
@@ -48,7 +48,7 @@ interface ResultRow {
 }
 
 export class ResultTable {
-  readonly #names: WorkerNames;
+  readonly #names: WorkerNumbers;
   readonly #one: Statement;
   readonly #many: Statement;
   readonly #earlier: Statement;
@@ -57,13 +57,13 @@ export class ResultTable {
   readonly #ends: Statement;
   readonly #earlierOf: Statement;
 
-  constructor(db: Database, names: WorkerNames) {
+  constructor(db: Database, names: WorkerNumbers) {
     this.#names = names;
     this.#one = db.prepare(insertInto("result", 1));
     this.#many = db.prepare(insertInto("result", ROWS));
     this.#earlier = db.prepare(insertInto("earlier", 1));
     this.#all = db.prepare(pageOfResults(ANY_STATE));
-    this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(ofState(state)))]));
+    this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(stateQuery(state)))]));
     this.#ends = db.prepare(ENDS);
     this.#earlierOf = db.prepare(EARLIER);
   }
@@ -84,7 +84,7 @@ export class ResultTable {
     return counters;
   }
 
-  insertEarlier(job: JobId, results: readonly TaskResult[]): void {
+  insertEarlierAttempts(job: JobId, results: readonly TaskResult[]): void {
     for (const result of results) {
       const values: Value[] = [];
       this.#pushRow(values, job, result);
@@ -101,11 +101,11 @@ export class ResultTable {
     return rows.slice(0, limit).map(resultFrom);
   }
 
-  ends(job: JobId, { first, last }: Range, per: number): EndCell[] {
-    return this.#ends.all(job, first, last, per);
+  endCounts(job: JobId, { first, last }: Range, cellSize: number): EndCounts[] {
+    return this.#ends.all(job, first, last, cellSize);
   }
 
-  earlier(job: JobId, index: TaskIndex): TaskResult[] {
+  earlierAttempts(job: JobId, index: TaskIndex): TaskResult[] {
     const rows: ResultRow[] = this.#earlierOf.all(job, index);
     return rows.map(resultFrom);
   }
@@ -140,7 +140,7 @@ export class ResultTable {
       this.#names.numberOf(result.worker),
       result.started,
       result.ended,
-      result.outputEnd,
+      result.outputBytes,
       code ?? null,
       signal ?? null,
       timedOut === undefined ? null : Number(timedOut),

@@ -6,18 +6,18 @@ export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
 /** Where to look for results of one state, and how to say so. */
-export interface OfState {
+export interface StateQuery {
   readonly table: string;
   readonly condition: string;
 }
 
-export const ANY_STATE: OfState = { table: "result", condition: "true" };
+export const ANY_STATE: StateQuery = { table: "result", condition: "true" };
 
 /**
  * What is no success has an index, which serves only a query that says so itself. Named, because without statistics SQLite takes the
  * primary key for as good.
  */
-export const ofState = (state: TaskEnd): OfState =>
+export const stateQuery = (state: TaskEnd): StateQuery =>
   state === "succeeded"
     ? { table: "result", condition: "state = 0" }
     : { table: "result INDEXED BY result_unsuccessful", condition: `state <> 0 AND state = ${stateNumber(state)}` };

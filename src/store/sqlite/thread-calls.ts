@@ -5,22 +5,22 @@
 import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
-import type { CallName, Calls, Reply, ThreadData } from "./messages.js";
+import type { CallName, Calls, ThreadReply, ThreadData } from "./messages.js";
 
-interface Waiting {
-  readonly resolve: (gives: unknown) => void;
+interface PendingCall {
+  readonly resolve: (result: unknown) => void;
   readonly reject: (error: LaboroError) => void;
 }
 
 export class ThreadCalls {
   readonly #worker: Worker;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #pending = new Map<number, PendingCall>();
   #count = 0;
-  #gone: LaboroError | undefined;
+  #failure: LaboroError | undefined;
 
   constructor(data: ThreadData, log: (line: string) => void, file: URL = threadFile()) {
     this.#worker = new Worker(file, { workerData: data, name: "laboro-store" });
-    this.#worker.on("message", (reply: Reply) => {
+    this.#worker.on("message", (reply: ThreadReply) => {
       if ("log" in reply) log(reply.log);
       else this.#settle(reply);
     });
@@ -30,15 +30,15 @@ export class ThreadCalls {
 
   call<Name extends CallName>(
     call: Name,
-    asks: Calls[Name]["asks"],
+    args: Calls[Name]["args"],
     transfer: readonly ArrayBuffer[] = [],
-  ): Promise<Calls[Name]["gives"]> {
-    if (this.#gone !== undefined) return Promise.reject(this.#gone);
+  ): Promise<Calls[Name]["result"]> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const id = ++this.#count;
-    return new Promise<Calls[Name]["gives"]>((resolve, reject) => {
+    return new Promise<Calls[Name]["result"]>((resolve, reject) => {
       // The thread answers each call with what Calls says of it.
-      this.#waiting.set(id, { resolve: resolve as (gives: unknown) => void, reject });
-      this.#worker.postMessage({ id, call, asks }, transfer);
+      this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject });
+      this.#worker.postMessage({ id, call, asks: args }, transfer);
     });
   }
 
@@ -48,18 +48,18 @@ export class ThreadCalls {
     await this.#worker.terminate();
   }
 
-  #settle(reply: Exclude<Reply, { log: string }>): void {
-    const waiting = this.#waiting.get(reply.id);
+  #settle(reply: Exclude<ThreadReply, { log: string }>): void {
+    const waiting = this.#pending.get(reply.id);
     if (waiting === undefined) return;
-    this.#waiting.delete(reply.id);
+    this.#pending.delete(reply.id);
     if ("error" in reply) waiting.reject(new LaboroError(reply.error.code, reply.error.message));
-    else waiting.resolve(reply.gives);
+    else waiting.resolve(reply.result);
   }
 
   #refuseAll(why: string, cause?: unknown): void {
-    this.#gone ??= new LaboroError("LABORO_STORE_FAILED", `the store cannot answer: ${why}`, { cause });
-    for (const { reject } of this.#waiting.values()) reject(this.#gone);
-    this.#waiting.clear();
+    this.#failure ??= new LaboroError("LABORO_STORE_FAILED", `the store cannot answer: ${why}`, { cause });
+    for (const { reject } of this.#pending.values()) reject(this.#failure);
+    this.#pending.clear();
   }
 }
 

@@ -3,48 +3,48 @@ import { parentPort, workerData } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import { lengthenLog } from "./log-file.js";
-import type { Calls, Reply, Request, ThreadData } from "./messages.js";
-import { packAnswers } from "./pack-answers.js";
+import { extendWal } from "./wal-file.js";
+import type { Calls, ThreadReply, ThreadRequest, ThreadData } from "./messages.js";
+import { packWriteResults } from "./pack-write-results.js";
 import { unpackWrites } from "./pack-writes.js";
 
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
 const data: ThreadData = workerData;
-const log = (line: string): void => port.postMessage({ log: line } satisfies Reply);
+const log = (line: string): void => port.postMessage({ log: line } satisfies ThreadReply);
 let engine: Engine | undefined;
 
 /** Quiet for so long, the thread makes room for the log. */
-const QUIET_MS = 300;
-let quiet: NodeJS.Timeout | undefined;
-let roomMade = data.relaxed;
+const IDLE_MS = 300;
+let idleTimer: NodeJS.Timeout | undefined;
+let walExtended = data.relaxed;
 
-function makeRoom(): void {
+function extendWalWhenIdle(): void {
   if (engine === undefined) return;
   try {
-    roomMade = !lengthenLog(engine.path);
-    if (!roomMade) quiet = setTimeout(makeRoom, 1).unref();
+    walExtended = !extendWal(engine.path);
+    if (!walExtended) idleTimer = setTimeout(extendWalWhenIdle, 1).unref();
   } catch (cause) {
-    roomMade = true;
+    walExtended = true;
     // Only speed is lost. Whatever is wrong with the disk will be said by a write that matters.
     log(`the log cannot be lengthened: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
 }
 
-port.on("message", (request: Request) => {
-  clearTimeout(quiet);
-  let reply: Reply;
+port.on("message", (request: ThreadRequest) => {
+  clearTimeout(idleTimer);
+  let reply: ThreadReply;
   try {
-    reply = { id: request.id, gives: answer(request) };
+    reply = { id: request.id, result: answer(request) };
   } catch (cause) {
     const { code, message } = storeFailure(cause, engine?.path ?? data.dir);
     reply = { id: request.id, error: { code, message } };
   }
   port.postMessage(reply);
-  if (engine !== undefined && !roomMade) quiet = setTimeout(makeRoom, QUIET_MS).unref();
+  if (engine !== undefined && !walExtended) idleTimer = setTimeout(extendWalWhenIdle, IDLE_MS).unref();
 });
 
-function answer(request: Request): Calls[Request["call"]]["gives"] {
+function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] {
   if (request.call === "open") {
     engine = new Engine(data.dir, data.relaxed);
     return engine.begin(log);
@@ -52,29 +52,29 @@ function answer(request: Request): Calls[Request["call"]]["gives"] {
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
   switch (request.call) {
     case "commit":
-      return packAnswers(engine.commit(unpackWrites(request.asks.writes), request.asks.now));
+      return packWriteResults(engine.commit(unpackWrites(request.args.writes), request.args.now));
     case "job":
-      return engine.jobs.find(request.asks.id);
+      return engine.jobs.find(request.args.id);
     case "jobs":
-      return engine.jobs.page(request.asks.before, request.asks.limit, request.asks.filter);
+      return engine.jobs.page(request.args.before, request.args.limit, request.args.filter);
     case "results":
-      return engine.results.page(request.asks.job, request.asks.from, request.asks.limit, request.asks.filter);
+      return engine.results.page(request.args.job, request.args.from, request.args.limit, request.args.filter);
     case "ends":
-      return engine.results.ends(request.asks.job, request.asks.range, request.asks.per);
+      return engine.results.endCounts(request.args.job, request.args.range, request.args.cellSize);
     case "earlier":
-      return engine.results.earlier(request.asks.job, request.asks.index);
+      return engine.results.earlierAttempts(request.args.job, request.args.index);
     case "entries":
-      return engine.jobs.entries(request.asks.job, request.asks.range);
+      return engine.jobs.entries(request.args.job, request.args.range);
     case "output":
-      return engine.output.read(request.asks.job, request.asks.index, request.asks.options);
+      return engine.output.read(request.args.job, request.args.index, request.args.options);
     case "outputEnds": {
       const { output } = engine;
-      return request.asks.tasks.map((task) => output.storedEnd(task));
+      return request.args.tasks.map((task) => output.storedEnd(task));
     }
     case "kept":
-      return engine.kept(request.asks.area);
+      return engine.keyValues(request.args.bucket);
     case "bytes":
-      return engine.bytes();
+      return engine.bytesUsed();
     case "close":
       engine.close();
       engine = undefined;

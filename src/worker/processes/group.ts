@@ -12,20 +12,20 @@ export function signalGroup(group: number, name: NodeJS.Signals): void {
 }
 
 /** How long a killed group may take to vanish before we go on without it: a process stuck in the kernel. */
-const VANISH_MS = 2_000;
-const LOOK_AGAIN_MS = 5;
+const GROUP_EXIT_TIMEOUT_MS = 2_000;
+const POLL_MS = 5;
 /** From here on what is left may be zombies that their new parent is slow to reap; they do nothing any more. */
 const ZOMBIES_AFTER_MS = 20;
 
 /** Calls back, perhaps at once, when no process of a killed group does anything any more. */
-export function whenVanished(group: number, then: () => void): void {
+export function whenGroupGone(group: number, then: () => void): void {
   const start = performance.now();
-  const look = (): void => {
+  const check = (): void => {
     const waited = performance.now() - start;
-    if (!groupExists(group) || waited > VANISH_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group))) then();
-    else setTimeout(look, waited < ZOMBIES_AFTER_MS ? LOOK_AGAIN_MS : LOOK_AGAIN_MS * 8);
+    if (!groupExists(group) || waited > GROUP_EXIT_TIMEOUT_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group))) then();
+    else setTimeout(check, waited < ZOMBIES_AFTER_MS ? POLL_MS : POLL_MS * 8);
   };
-  look();
+  check();
 }
 
 function groupExists(group: number): boolean {

@@ -36,19 +36,19 @@ export class Guardian {
 
   watch(group: number): void {
     this.groups.add(group);
-    this.tell();
+    this.sendGroups();
   }
 
-  forget(group: number): void {
+  unwatch(group: number): void {
     this.groups.delete(group);
-    this.tell();
+    this.sendGroups();
   }
 
   /** Ends it without harm to any group. It removes the folder. */
   close(): Promise<void> {
     this.closed = true;
     this.groups.clear();
-    this.tell();
+    this.sendGroups();
     const child = this.child;
     if (child?.pid === undefined) return Promise.resolve();
     return new Promise((resolve) => {
@@ -73,10 +73,10 @@ export class Guardian {
     // The agent's life does not hang on its guardian.
     child.unref();
     child.stdin?.write(preamble(this.options.dir), "latin1");
-    this.tell();
+    this.sendGroups();
   }
 
-  private tell(): void {
+  private sendGroups(): void {
     this.child?.stdin?.write(`groups='${[...this.groups].join(" ")}'\n`);
   }
 }

@@ -16,9 +16,9 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { quote } from "../../model/shell-words.js";
-import { signalGroup, whenVanished } from "./group.js";
-import { TaskOutput } from "./output.js";
-import { OutputPipe } from "./pipe.js";
+import { signalGroup, whenGroupGone } from "./group.js";
+import { OutputPipes } from "./output-pipes.js";
+import { OutputPipe } from "./output-pipe.js";
 import { ReportReader, type TaskReport } from "./report.js";
 import type { ShellPipes } from "./script.js";
 
@@ -30,7 +30,7 @@ export interface HelperOptions {
 }
 
 export interface HelperEvents {
-  ready(output: TaskOutput): void;
+  ready(output: OutputPipes): void;
   output(stream: OutputStream, bytes: Buffer): void;
   report(report: TaskReport): void;
   gone(end: HelperEnd): void;
@@ -51,9 +51,9 @@ export class HelperShell {
   /** Bash forgets the EXIT trap before an exec that then fails. */
   isBash = false;
   private reports: OutputPipe | undefined;
-  private output: TaskOutput | undefined;
-  private greeting = "";
-  private trouble: string | undefined;
+  private output: OutputPipes | undefined;
+  private startupOutput = "";
+  private startupError: string | undefined;
   private end: HelperEnd | undefined;
 
   constructor(options: HelperOptions, events: HelperEvents) {
@@ -71,7 +71,7 @@ export class HelperShell {
     });
     // Its end is told by "close"; a write that comes too late changes nothing. Without descriptors left there are no streams.
     this.child.stdin?.on("error", () => {});
-    this.child.stdout?.on("data", (bytes: Buffer) => this.onGreeting(bytes));
+    this.child.stdout?.on("data", (bytes: Buffer) => this.onStartupOutput(bytes));
     this.send(preamble(this.pipes));
   }
 
@@ -90,21 +90,21 @@ export class HelperShell {
     if (this.pid !== undefined && this.end === undefined) signalGroup(this.pid, name);
   }
 
-  private onGreeting(bytes: Buffer): void {
-    this.greeting += bytes.toString();
-    if (this.output !== undefined || this.end !== undefined || !this.greeting.endsWith("ready\n")) return;
-    this.isBash = this.greeting !== "ready\n";
+  private onStartupOutput(bytes: Buffer): void {
+    this.startupOutput += bytes.toString();
+    if (this.output !== undefined || this.end !== undefined || !this.startupOutput.endsWith("ready\n")) return;
+    this.isBash = this.startupOutput !== "ready\n";
     const reader = new ReportReader(this.mark);
     try {
-      this.output = new TaskOutput(this.pipes, (stream, piece) => this.events.output(stream, piece));
+      this.output = new OutputPipes(this.pipes, (stream, piece) => this.events.output(stream, piece));
       // The shell waits for a reader of its report pipe, so this is never too early for it.
       this.reports = new OutputPipe(this.pipes.report, (piece) => {
-        const report = reader.take(piece);
+        const report = reader.push(piece);
         if (report !== undefined) this.events.report(report);
       });
       this.reports.follow();
     } catch (cause) {
-      this.trouble = cause instanceof Error ? cause.message : String(cause);
+      this.startupError = cause instanceof Error ? cause.message : String(cause);
       this.signal("SIGKILL");
       return;
     }
@@ -114,12 +114,12 @@ export class HelperShell {
   private onEnd(end: HelperEnd): void {
     // The rest of the group has lost its leader: nothing of it may go on unseen.
     this.signal("SIGKILL");
-    const said = this.trouble ?? (this.output === undefined ? this.greeting.trim() : "");
+    const said = this.startupError ?? (this.output === undefined ? this.startupOutput.trim() : "");
     const full = said === "" ? end : { ...end, reason: `${end.reason}: ${said}` };
     this.end = full;
     this.child.stdin?.destroy();
     if (this.pid === undefined) this.onVanished(full);
-    else whenVanished(this.pid, () => this.onVanished(full));
+    else whenGroupGone(this.pid, () => this.onVanished(full));
   }
 
   /**

@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Guardian } from "./guardian.js";
-import { SlotShell } from "./slot.js";
+import { SlotShell } from "./slot-shell.js";
 
 export type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
 export { Guardian } from "./guardian.js";
-export { SlotShell } from "./slot.js";
+export { SlotShell } from "./slot-shell.js";
 
 export interface SlotsOptions {
   readonly count: number;

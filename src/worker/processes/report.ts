@@ -23,7 +23,7 @@ const LONGEST_KEPT = 65_536;
 export class ReportReader {
   private readonly line: RegExp;
   private text = "";
-  private said = false;
+  private sawMessage = false;
   private failure: Pick<TaskReport, "failed" | "code"> | undefined;
 
   constructor(mark: string) {
@@ -31,27 +31,27 @@ export class ReportReader {
   }
 
   /** Takes a piece of the pipe; returns the report when the piece completes it. */
-  take(bytes: Buffer): TaskReport | undefined {
+  push(bytes: Buffer): TaskReport | undefined {
     this.text += bytes.toString("latin1");
     for (;;) {
       const match = this.line.exec(this.text);
       if (match === null) break;
-      if (match.index > 0) this.said = true;
+      if (match.index > 0) this.sawMessage = true;
       this.text = this.text.slice(match.index + match[0].length);
       if (match[1] === "E") return this.finish(Number(match[2]));
       this.failure ??= { failed: match[1] === "D" ? "directory" : "start", code: Number(match[2]) };
     }
     // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
     if (this.text.length > LONGEST_KEPT) {
-      this.said = true;
+      this.sawMessage = true;
       this.text = this.text.slice(-256);
     }
     return undefined;
   }
 
   private finish(status: number): TaskReport {
-    const { said, failure } = this;
-    this.said = false;
+    const { sawMessage: said, failure } = this;
+    this.sawMessage = false;
     this.failure = undefined;
     if (status > 128 && said) return { signal: signalName(status - 128) };
     return failure ?? { code: status };

@@ -37,16 +37,16 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** The lines, as latin1 text, that run one command and report how it ended. `path` is the PATH of the base environment. */
 export function taskScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
-  if (isLight(spec)) return `trap : TERM\n${words(spec, path)} ${files(spec, pipes)}\necho "${mark} E$?"\n`;
+  if (needsNoSubshell(spec)) return `trap : TERM\n${commandWords(spec, path)} ${redirections(spec, pipes)}\necho "${mark} E$?"\n`;
   const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
   return (
     `(trap - TERM;trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
-    `exec ${words(spec, path)} ${files(spec, pipes)}\n)2>/dev/null\necho "${mark} E$?"\n`
+    `exec ${commandWords(spec, path)} ${redirections(spec, pipes)}\n)2>/dev/null\necho "${mark} E$?"\n`
   );
 }
 
 /** A name with a slash is no builtin, function or keyword. */
-function isLight({ asInPipe, argv, dir, env = {} }: CommandSpec): boolean {
+function needsNoSubshell({ asInPipe, argv, dir, env = {} }: CommandSpec): boolean {
   const [command] = argv;
   return (
     asInPipe === true && typeof command === "string" && command.startsWith("/") && dir === undefined && isEmpty(env)
@@ -55,7 +55,7 @@ function isLight({ asInPipe, argv, dir, env = {} }: CommandSpec): boolean {
 
 const isEmpty = (record: object): boolean => Object.keys(record).length === 0;
 
-function files({ stdinFile }: CommandSpec, { stdout, stderr }: ShellPipes): string {
+function redirections({ stdinFile }: CommandSpec, { stdout, stderr }: ShellPipes): string {
   const stdin = stdinFile === undefined ? "/dev/null" : quote(stdinFile, "name of the input file");
   return `<${stdin} >${quote(stdout)} 2>${quote(stderr)}`;
 }
@@ -82,7 +82,7 @@ function exportAll(env: CommandSpec["env"]): string {
   return text;
 }
 
-function words(spec: CommandSpec, path: string | undefined): string {
+function commandWords(spec: CommandSpec, path: string | undefined): string {
   const [command, ...rest] = spec.argv;
   if (command === undefined) throw new LaboroError("LABORO_BAD_INPUT", "the command is empty");
   const viaEnv = Object.entries(spec.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));

@@ -10,21 +10,21 @@ export type FramingName = "lines" | "length";
 
 export interface FrameReader {
   /** The messages that these bytes complete. Throws LABORO_BODY_TOO_LARGE. */
-  take(bytes: Buffer): Buffer[];
+  push(bytes: Buffer): Buffer[];
 }
 
 export interface Framing {
   /** Throws LABORO_BAD_INPUT for a body that cannot be sent this way. */
-  write(body: Uint8Array): Uint8Array;
+  encode(body: Uint8Array): Uint8Array;
   reader(limit: number): FrameReader;
 }
 
 const NEWLINE = 0x0a;
-const HEAD = 4;
+const LENGTH_BYTES = 4;
 
 export const FRAMINGS: Readonly<Record<FramingName, Framing>> = {
   lines: {
-    write: (body) => {
+    encode: (body) => {
       const line = body.at(-1) === NEWLINE ? body.subarray(0, -1) : body;
       if (!line.includes(NEWLINE)) return Buffer.concat([line, Buffer.of(NEWLINE)]);
       throw new LaboroError("LABORO_BAD_INPUT", "the body has several lines, this service takes one");
@@ -32,8 +32,8 @@ export const FRAMINGS: Readonly<Record<FramingName, Framing>> = {
     reader: (limit) => new LineReader(limit),
   },
   length: {
-    write: (body) => {
-      const head = Buffer.alloc(HEAD);
+    encode: (body) => {
+      const head = Buffer.alloc(LENGTH_BYTES);
       head.writeUInt32BE(body.length);
       return Buffer.concat([head, body]);
     },
@@ -42,7 +42,7 @@ export const FRAMINGS: Readonly<Record<FramingName, Framing>> = {
 };
 
 /** Bytes that came and are not yet a whole message, in pieces as they came. */
-class Pieces {
+class ByteQueue {
   #pieces: Buffer[] = [];
   length = 0;
 
@@ -64,13 +64,13 @@ class Pieces {
 
 class LineReader implements FrameReader {
   readonly #limit: number;
-  readonly #pieces = new Pieces();
+  readonly #pieces = new ByteQueue();
 
   constructor(limit: number) {
     this.#limit = limit;
   }
 
-  take(bytes: Buffer): Buffer[] {
+  push(bytes: Buffer): Buffer[] {
     const lines: Buffer[] = [];
     let from = 0;
     for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, from)) {
@@ -87,20 +87,20 @@ class LineReader implements FrameReader {
 
 class LengthReader implements FrameReader {
   readonly #limit: number;
-  readonly #pieces = new Pieces();
+  readonly #pieces = new ByteQueue();
   #expected: number | undefined;
 
   constructor(limit: number) {
     this.#limit = limit;
   }
 
-  take(bytes: Buffer): Buffer[] {
+  push(bytes: Buffer): Buffer[] {
     const messages: Buffer[] = [];
     this.#pieces.push(bytes);
     for (;;) {
       if (this.#expected === undefined) {
-        if (this.#pieces.length < HEAD) return messages;
-        this.#expected = this.#pieces.take(HEAD).readUInt32BE();
+        if (this.#pieces.length < LENGTH_BYTES) return messages;
+        this.#expected = this.#pieces.take(LENGTH_BYTES).readUInt32BE();
         checkLength(this.#expected, this.#limit);
       }
       if (this.#pieces.length < this.#expected) return messages;

@@ -4,9 +4,9 @@ import type { Log } from "../../base/log.js";
 import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
 import type { Handler } from "../services.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
-import { KeptProcess } from "./kept-process.js";
+import { PersistentProcess } from "./persistent-process.js";
 import { oneShot } from "./one-shot.js";
-import { Pool } from "./pool.js";
+import { ObjectPool } from "./object-pool.js";
 
 /** Started for each call, or kept, with messages as lines or behind their length. */
 export type ServiceMode = "once" | FramingName;
@@ -46,26 +46,26 @@ export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>,
   rmSync(dir, { recursive: true, force: true });
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, env, now });
-  const shells = new Pool<SlotShell>(slots.slots);
-  const kept = new Set<KeptProcess>();
-  const pools: Pool<KeptProcess>[] = [];
+  const shells = new ObjectPool<SlotShell>(slots.slots);
+  const processes = new Set<PersistentProcess>();
+  const pools: ObjectPool<PersistentProcess>[] = [];
   const handlers: Record<string, Handler> = {};
   for (const [service, { command, mode = "once" }] of entries) {
     handlers[service] =
       mode === "once"
         ? oneShot({ service, command, shells, dir, graceMs: options.graceMs })
-        : keptProgram(service, command, mode, slots, options, kept, pools);
+        : persistentProgram(service, command, mode, slots, options, processes, pools);
   }
   return {
     handlers,
     grow: (more) => {
       const before = slots.slots.length;
       slots.grow(more);
-      for (const shell of slots.slots.slice(before)) shells.giveBack(shell);
+      for (const shell of slots.slots.slice(before)) shells.release(shell);
       for (const pool of pools) pool.grow(more);
     },
     close: async () => {
-      await Promise.all([...kept].map((process) => process.close()));
+      await Promise.all([...processes].map((process) => process.close()));
       await slots.close();
       rmSync(dir, { recursive: true, force: true });
     },
@@ -73,35 +73,35 @@ export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>,
 }
 
 /** As many processes as calls at one time, each kept until it ends by itself or is put out of step. */
-function keptProgram(
+function persistentProgram(
   service: string,
   command: string,
   mode: FramingName,
   { guardian }: Slots,
   { count, env, graceMs, log }: ProgramsOptions,
-  kept: Set<KeptProcess>,
-  pools: Pool<KeptProcess>[],
+  processes: Set<PersistentProcess>,
+  pools: ObjectPool<PersistentProcess>[],
 ): Handler {
-  const pool = new Pool<KeptProcess>([], count, () => {
-    const process = new KeptProcess({
+  const pool = new ObjectPool<PersistentProcess>([], count, () => {
+    const process = new PersistentProcess({
       ...{ service, command, framing: FRAMINGS[mode], env, guardian, graceMs, log },
       onGone: (gone) => {
-        kept.delete(gone);
-        pool.lost(gone);
+        processes.delete(gone);
+        pool.discard(gone);
       },
     });
-    kept.add(process);
+    processes.add(process);
     return process;
   });
   pools.push(pool);
   return async (body, { signal }) => {
-    let process = await pool.borrow(signal);
+    let process = await pool.acquire(signal);
     // One that has just died is not given back: another comes in its place when it is gone.
-    while (!process.usable) process = await pool.borrow(signal);
+    while (!process.usable) process = await pool.acquire(signal);
     try {
       return await process.call(body, signal);
     } finally {
-      if (process.usable) pool.giveBack(process);
+      if (process.usable) pool.release(process);
     }
   };
 }

@@ -8,13 +8,13 @@ import { LaboroError } from "../../base/errors.js";
 import { REPLY_LIMIT } from "../calls.js";
 import type { SlotShell } from "../processes/index.js";
 import type { Handler } from "../services.js";
-import type { Pool } from "./pool.js";
-import { howItEnded, Tail } from "./tail.js";
+import type { ObjectPool } from "./object-pool.js";
+import { describeEnd, StderrTail } from "./stderr-tail.js";
 
 export interface OneShotOptions {
   readonly service: string;
   readonly command: string;
-  readonly shells: Pool<SlotShell>;
+  readonly shells: ObjectPool<SlotShell>;
   /** Where the bodies lie that are being answered. */
   readonly dir: string;
   readonly graceMs: number;
@@ -24,13 +24,13 @@ let files = 0;
 
 export function oneShot(options: OneShotOptions): Handler {
   return async (body, { signal }) => {
-    const shell = await options.shells.borrow(signal);
+    const shell = await options.shells.acquire(signal);
     const file = body.length === 0 ? undefined : join(options.dir, `body${++files}`);
     try {
       if (file !== undefined) writeFileSync(file, body, { mode: 0o600 });
       return await run(options, shell, file, signal);
     } finally {
-      options.shells.giveBack(shell);
+      options.shells.release(shell);
       if (file !== undefined) rmSync(file, { force: true });
     }
   };
@@ -45,7 +45,7 @@ function run(
   const { service, command, graceMs } = options;
   return new Promise((resolve, reject) => {
     const reply: Buffer[] = [];
-    const tail = new Tail();
+    const tail = new StderrTail();
     let length = 0;
     const spec = {
       argv: ["/bin/sh", "-c", command],
@@ -66,7 +66,7 @@ function run(
             new LaboroError("LABORO_BODY_TOO_LARGE", `the reply of ${service} is larger than ${REPLY_LIMIT} bytes`),
           );
         } else if (end.code === 0) resolve(Buffer.concat(reply));
-        else reject(new LaboroError("LABORO_SERVICE_FAILED", tail.text || howItEnded(service, end)));
+        else reject(new LaboroError("LABORO_SERVICE_FAILED", tail.text || describeEnd(service, end)));
       },
     });
     const stop = (): void => (graceMs > 0 ? running.terminate(graceMs) : running.kill());

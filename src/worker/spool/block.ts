@@ -6,7 +6,7 @@
  * In a slot it is one checksummed record: start and number of runs, each run (length * 2 + stream), all as varints, then the
  * bytes.
  */
-import { RECORD_HEADER, sealRecord } from "../../base/files/records.js";
+import { RECORD_HEADER, writeRecordHeader } from "../../base/files/records.js";
 import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { OutputStream } from "../../model/outcome.js";
 
@@ -52,9 +52,9 @@ export class Block {
   }
 
   /** Takes as many of the bytes as there is room for, and says how many. */
-  take(stream: OutputStream, bytes: Uint8Array): number {
+  append(stream: OutputStream, bytes: Uint8Array): number {
     const taken = Math.min(bytes.length, this.#limit - this.#length);
-    this.#makeRoom(taken);
+    this.#grow(taken);
     this.#bytes.set(taken < bytes.length ? bytes.subarray(0, taken) : bytes, this.#length);
     this.#length += taken;
     const last = this.#runs.length - 1;
@@ -87,7 +87,7 @@ export class Block {
     at = writeVarint(record, at, this.#runs.length);
     for (const run of this.#runs) at = writeVarint(record, at, run);
     this.#bytes.copy(record, at, 0, this.#length);
-    sealRecord(record, 0, size);
+    writeRecordHeader(record, 0, size);
     return record;
   }
 
@@ -103,7 +103,7 @@ export class Block {
     return block;
   }
 
-  #makeRoom(more: number): void {
+  #grow(more: number): void {
     const needed = this.#length + more;
     if (needed <= this.#bytes.length) return;
     // Most tasks write a line or two: a block begins small and doubles.

@@ -19,13 +19,13 @@ export interface OutputIndex {
   readonly blocks: readonly { readonly slot: number; readonly start: number; readonly end: number }[];
 }
 
-const FORM = 1;
+const FORMAT_VERSION = 1;
 const SUFFIX = ".index";
 
 export const indexPath = (path: string): string => path + SUFFIX;
 
 export function encodeIndex(index: OutputIndex): Buffer {
-  const numbers = [FORM, index.cap, index.blockBytes, index.end, index.lost];
+  const numbers = [FORMAT_VERSION, index.cap, index.blockBytes, index.end, index.lost];
   for (const { slot, start, end } of index.blocks) numbers.push(slot, start, end - start);
   return encodeRecords([encodeVarints(numbers)]);
 }
@@ -33,7 +33,7 @@ export function encodeIndex(index: OutputIndex): Buffer {
 function decodeIndex(payload: Uint8Array): OutputIndex {
   const numbers = new VarintReader(payload);
   const form = numbers.next();
-  if (form !== FORM) throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown form ${form}`);
+  if (form !== FORMAT_VERSION) throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown form ${form}`);
   const [cap, blockBytes, end, lost] = [numbers.next(), numbers.next(), numbers.next(), numbers.next()];
   const blocks: { slot: number; start: number; end: number }[] = [];
   while (!numbers.done) {

@@ -15,10 +15,10 @@ export interface PackedOutput {
   readonly blocks: readonly Block[];
 }
 
-const FORM = 1;
+const FORMAT_VERSION = 1;
 
 export function packOutput(output: PackedOutput): Uint8Array {
-  const parts: Uint8Array[] = [encodeVarints([FORM, output.cap, output.end, output.lost])];
+  const parts: Uint8Array[] = [encodeVarints([FORMAT_VERSION, output.cap, output.end, output.lost])];
   for (const block of output.blocks) {
     const record = block.encode();
     parts.push(encodeVarints([record.length]), record);
@@ -29,7 +29,7 @@ export function packOutput(output: PackedOutput): Uint8Array {
 export function unpackOutput(bytes: Uint8Array): PackedOutput {
   const numbers = new VarintReader(bytes);
   const form = numbers.next();
-  if (form !== FORM) throw new LaboroError("LABORO_DATA_NEWER", `packed output has the unknown form ${form}`);
+  if (form !== FORMAT_VERSION) throw new LaboroError("LABORO_DATA_NEWER", `packed output has the unknown form ${form}`);
   const [cap, end, lost] = [numbers.next(), numbers.next(), numbers.next()];
   const blocks: Block[] = [];
   while (!numbers.done) {

@@ -18,7 +18,7 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { LaboroError } from "../../base/errors.js";
 import { syncDirectory, writeFailure } from "../../base/files/durable.js";
-import { type Entry, encodeBatch, entrySize, readSpool, type SpoolDamage } from "./spooled-result.js";
+import { type SpoolEntry, encodeBatch, entrySize, readSpool, type SpoolDamage } from "./spool-format.js";
 
 export interface ResultSpoolSettings {
   /** How long after a failed write it is tried again. */
@@ -26,7 +26,7 @@ export interface ResultSpoolSettings {
   /** A file smaller than this is not rewritten. */
   readonly rewriteFrom?: number;
   /** How long a result may wait to be written: one that is acknowledged by then need not be written at all. */
-  readonly gatherMs?: number;
+  readonly batchDelayMs?: number;
   /** Called when writing begins to fail and when it works again. */
   readonly onFailing?: (error: LaboroError | undefined) => void;
 }
@@ -43,7 +43,7 @@ export interface LoadedSpool {
   readonly damage: readonly SpoolDamage[];
 }
 
-interface Flush {
+interface PendingFlush {
   readonly upTo: number;
   readonly resolve: () => void;
   readonly reject: (error: LaboroError) => void;
@@ -61,25 +61,25 @@ export class ResultSpool {
   readonly #path: string;
   readonly #retryMs: number;
   readonly #rewriteFrom: number;
-  readonly #gatherMs: number;
+  readonly #batchDelayMs: number;
   readonly #onFailing: (error: LaboroError | undefined) => void;
   /** Everything not acknowledged, by key. */
-  readonly #entries = new Map<string, Entry>();
-  #waiting: Entry[] = [];
+  readonly #entries = new Map<string, SpoolEntry>();
+  #waiting: SpoolEntry[] = [];
   /** Numbers of entries in the file that were settled since, which the file does not say yet. */
   #settled: number[] = [];
-  #flushes: Flush[] = [];
+  #flushes: PendingFlush[] = [];
   #fd: number;
   #end = 0;
   /** Bytes of the file that are still wanted. */
-  #wanted = 0;
+  #liveBytes = 0;
   #lastNumber = 0;
   #mustRewrite = false;
   #running: Promise<void> | undefined;
   #failing: LaboroError | undefined;
   #failedAt = 0;
   #retry: NodeJS.Timeout | undefined;
-  #gathering: NodeJS.Timeout | undefined;
+  #batchTimer: NodeJS.Timeout | undefined;
   #closed = false;
 
   private constructor(path: string, fd: number, settings: ResultSpoolSettings) {
@@ -87,14 +87,14 @@ export class ResultSpool {
     this.#fd = fd;
     this.#retryMs = settings.retryMs ?? 1000;
     this.#rewriteFrom = settings.rewriteFrom ?? 1024 * 1024;
-    this.#gatherMs = settings.gatherMs ?? 0;
+    this.#batchDelayMs = settings.batchDelayMs ?? 0;
     this.#onFailing = settings.onFailing ?? (() => {});
   }
 
   /** Opens the file, or makes it, and gives what an earlier process left in it. */
   static load(path: string, settings: ResultSpoolSettings = {}): LoadedSpool {
     try {
-      fs.rmSync(draftOf(path), { force: true });
+      fs.rmSync(temporaryPath(path), { force: true });
       const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
       syncDirectory(dirname(path));
       const contents = readSpool(fd);
@@ -103,13 +103,13 @@ export class ResultSpool {
       spool.#end = contents.end;
       spool.#lastNumber = contents.lastNumber;
       for (const { number, key, payload } of contents.results) {
-        const entry: Entry = { number, key, payload, state: "written" };
-        spool.acknowledged(key);
+        const entry: SpoolEntry = { number, key, payload, state: "written" };
+        spool.acknowledge(key);
         spool.#entries.set(key, entry);
-        spool.#wanted += entrySize(entry);
+        spool.#liveBytes += entrySize(entry);
       }
       spool.#mustRewrite = contents.damage.length > 0;
-      spool.#go();
+      spool.#startWriting();
       return { spool, results: spool.unacknowledged(), damage: contents.damage };
     } catch (cause) {
       if (cause instanceof LaboroError) throw cause;
@@ -138,68 +138,68 @@ export class ResultSpool {
   /** Takes a result; a second one with the same key replaces the first. */
   append(key: string, payload: Uint8Array): void {
     if (this.#closed) throw new LaboroError("LABORO_INTERNAL", "the spool of results is closed");
-    this.acknowledged(key);
-    const entry: Entry = { number: ++this.#lastNumber, key, payload, state: "waiting" };
+    this.acknowledge(key);
+    const entry: SpoolEntry = { number: ++this.#lastNumber, key, payload, state: "waiting" };
     this.#entries.set(key, entry);
     this.#waiting.push(entry);
-    if (this.#gatherMs === 0) this.#go();
-    else this.#gathering ??= setTimeout(() => this.#gathered(), this.#gatherMs);
+    if (this.#batchDelayMs === 0) this.#startWriting();
+    else this.#batchTimer ??= setTimeout(() => this.#onBatchDelay(), this.#batchDelayMs);
   }
 
-  acknowledged(key: string): void {
+  acknowledge(key: string): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     this.#entries.delete(key);
     if (entry.state === "written") {
       this.#settled.push(entry.number);
-      this.#wanted -= entrySize(entry);
+      this.#liveBytes -= entrySize(entry);
     }
     entry.state = "settled";
-    if (this.#entries.size === 0 && (this.#end > 0 || this.#flushes.length > 0)) this.#go();
+    if (this.#entries.size === 0 && (this.#end > 0 || this.#flushes.length > 0)) this.#startWriting();
   }
 
   /** Resolves when everything appended so far is on disk or acknowledged; rejects only if the spool is closed before that. */
   flush(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#flushes.push({ upTo: this.#lastNumber, resolve, reject });
-      this.#go();
+      this.#startWriting();
     });
   }
 
   /** Tries once more to write what waits, then closes. */
   async close(): Promise<void> {
     if (this.#closed) return;
-    this.#goNow();
+    this.#startWritingNow();
     await this.#running;
     this.#closed = true;
     clearTimeout(this.#retry);
-    clearTimeout(this.#gathering);
+    clearTimeout(this.#batchTimer);
     const reason = this.#failing ?? new LaboroError("LABORO_INTERNAL", "the spool of results was closed");
     for (const { reject } of this.#flushes.splice(0)) reject(reason);
     fs.closeSync(this.#fd);
   }
 
-  #gathered(): void {
-    this.#gathering = undefined;
+  #onBatchDelay(): void {
+    this.#batchTimer = undefined;
     // What was acknowledged meanwhile would only be skipped.
     this.#waiting = this.#waiting.filter((entry) => entry.state === "waiting");
-    if (this.#waiting.length > 0) this.#go();
+    if (this.#waiting.length > 0) this.#startWriting();
   }
 
-  #go(): void {
+  #startWriting(): void {
     if (this.#running !== undefined || this.#closed) return;
     if (this.#failing !== undefined && performance.now() - this.#failedAt < PAUSE_MS) return;
     // Begins after the caller's turn, so that all it appends goes into the first write.
-    this.#running = Promise.resolve().then(() => this.#work());
+    this.#running = Promise.resolve().then(() => this.#writeLoop());
   }
 
   /** Also shortly after a failure. */
-  #goNow(): void {
+  #startWritingNow(): void {
     this.#failedAt = Number.NEGATIVE_INFINITY;
-    this.#go();
+    this.#startWriting();
   }
 
-  async #work(): Promise<void> {
+  async #writeLoop(): Promise<void> {
     for (;;) {
       const batch = this.#takeBatch();
       try {
@@ -217,11 +217,11 @@ export class ResultSpool {
   }
 
   get #mostlyUnwanted(): boolean {
-    return this.#end >= this.#rewriteFrom && this.#wanted * 4 < this.#end;
+    return this.#end >= this.#rewriteFrom && this.#liveBytes * 4 < this.#end;
   }
 
-  #takeBatch(): Entry[] {
-    const batch: Entry[] = [];
+  #takeBatch(): SpoolEntry[] {
+    const batch: SpoolEntry[] = [];
     let bytes = 0;
     let taken = 0;
     for (const entry of this.#waiting) {
@@ -236,7 +236,7 @@ export class ResultSpool {
     return batch;
   }
 
-  async #append(batch: readonly Entry[]): Promise<void> {
+  async #append(batch: readonly SpoolEntry[]): Promise<void> {
     const settled = this.#settled.length;
     const bytes = encodeBatch(batch, this.#settled);
     try {
@@ -255,9 +255,9 @@ export class ResultSpool {
   }
 
   /** All that is wanted goes into a new file, which takes the place of the old one. */
-  async #rewrite(batch: readonly Entry[]): Promise<void> {
+  async #rewrite(batch: readonly SpoolEntry[]): Promise<void> {
     const old = Array.from(this.#entries.values()).filter((entry) => entry.state === "written");
-    const draft = draftOf(this.#path);
+    const draft = temporaryPath(this.#path);
     const fd = fs.openSync(draft, "w+", 0o600);
     let end = 0;
     try {
@@ -278,7 +278,7 @@ export class ResultSpool {
     this.#fd = fd;
     this.#end = end;
     this.#settled = [];
-    this.#wanted = 0;
+    this.#liveBytes = 0;
     this.#written(old);
     this.#written(batch);
     this.#mustRewrite = true;
@@ -305,13 +305,13 @@ export class ResultSpool {
   }
 
   /** These are in the file now; those acknowledged while they were written are not wanted there. */
-  #written(entries: readonly Entry[]): void {
+  #written(entries: readonly SpoolEntry[]): void {
     for (const entry of entries) {
       if (entry.state === "settled") {
         this.#settled.push(entry.number);
       } else {
         entry.state = "written";
-        this.#wanted += entrySize(entry);
+        this.#liveBytes += entrySize(entry);
       }
     }
   }
@@ -328,7 +328,7 @@ export class ResultSpool {
     for (const { resolve } of done) resolve();
   }
 
-  #failed(batch: readonly Entry[], error: LaboroError): void {
+  #failed(batch: readonly SpoolEntry[], error: LaboroError): void {
     const again = batch.filter((entry) => entry.state === "writing");
     for (const entry of again) entry.state = "waiting";
     this.#waiting = [...again, ...this.#waiting];
@@ -337,11 +337,11 @@ export class ResultSpool {
     this.#failedAt = performance.now();
     if (first) this.#onFailing(error);
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.#goNow(), this.#retryMs).unref();
+    this.#retry = setTimeout(() => this.#startWritingNow(), this.#retryMs).unref();
   }
 }
 
-const draftOf = (path: string): string => `${path}.new`;
+const temporaryPath = (path: string): string => `${path}.new`;
 
 async function writeAll(fd: number, bytes: Buffer, position: number): Promise<void> {
   for (let done = 0; done < bytes.length; ) {

@@ -55,7 +55,7 @@ describe("the brokers of a group", () => {
       ...(caFingerprint === undefined ? {} : { caFingerprint }),
       dir: join(dir, "w"),
     });
-    atEnd(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
+    atEnd(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
     await until("it is at a", () => a.broker.core.state.workers.get(worker.id)?.connected, PATIENCE_MS);
     await hasHeardOf(join(dir, "w"), b.broker.url);
     await until("a asks b", async () => (await a.client.ask("status", {})).workers.connected === 1, PATIENCE_MS);
@@ -94,7 +94,7 @@ describe("the brokers of a group", () => {
         services: [{ pool: "default", service: "echo" }],
       },
     ]);
-    expect(brokers.every(({ lagMs }) => lagMs >= 0 && lagMs < PATIENCE_MS)).toBe(true);
+    expect(brokers.every(({ heartbeatAgeMs: lagMs }) => lagMs >= 0 && lagMs < PATIENCE_MS)).toBe(true);
     await expect(a.client.ask("stepBack", { broker: "nobody" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
     await expect(a.client.ask("stepBack", { broker: brokers[1]?.name ?? "" })).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",

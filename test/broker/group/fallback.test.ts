@@ -60,7 +60,7 @@ describe("a fallback", () => {
       PATIENCE_MS,
     );
     const job = await a.client.submit({ recipe: { kind: "command", argv: ["sleep", "4"] }, count: 2 });
-    await until("two run", () => a.broker.core.state.workers.get(worker.id)?.out === 2, PATIENCE_MS);
+    await until("two run", () => a.broker.core.state.workers.get(worker.id)?.assigned === 2, PATIENCE_MS);
 
     await a.broker.stop();
     await until("it opens", () => isOpen(port), PATIENCE_MS);

@@ -72,7 +72,7 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Se
         ...(caFingerprint === undefined ? {} : { caFingerprint }),
         ...more,
       });
-      open.push(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
+      open.push(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
       return worker;
     },
   };
@@ -84,7 +84,7 @@ export async function seesAll(broker: RunningBroker, count: number): Promise<voi
     `${count} brokers are seen`,
     async () => {
       await broker.core.membership?.refresh();
-      return broker.core.membership?.living.length === count;
+      return broker.core.membership?.liveMembers.length === count;
     },
     PATIENCE_MS,
   );

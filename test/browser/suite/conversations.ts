@@ -25,7 +25,7 @@ export function describeConversations(browser: () => Browser): void {
     await visitor.shoot("conversation-light");
     expect(await visitor.faults()).toEqual([]);
     // Nothing is recorded of those that nobody looks at.
-    const { conversations } = await scene.client.ask("conversations", {});
+    const { connections: conversations } = await scene.client.ask("conversations", {});
     expect(conversations.filter(({ recording }) => recording).map(({ peer }) => peer)).toEqual(["anna"]);
     await visitor.leave();
     await scene.close();

@@ -21,7 +21,7 @@ export function describeLarge(browser: () => Browser): void {
     scene = await Scene.open();
     const names = Array.from({ length: WORKERS }, (_, at) => `worker-${String(at).padStart(5, "0")}`);
     await Promise.all(names.map((name) => joins(scene, profile(name), IDLE)));
-    const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, stocks: true });
+    const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, canPrefetch: true });
     await joins(scene, swift, quick(scene, "quick", { failEvery: FAILS }));
     const submitted = await scene.client.submit({ name: "a million", recipe: { kind: "noop" }, count: TASKS });
     job = submitted.id;

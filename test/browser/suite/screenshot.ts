@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
 import { it } from "vitest";
-import type { Point } from "../../../src/broker/stats/history.js";
+import type { HistoryPoint } from "../../../src/broker/stats/history.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { until } from "../../support/wait.js";
 import { joins, profile, quick } from "../crowd.js";
@@ -56,14 +56,14 @@ async function inTheMiddleOfADay(scene: Scene): Promise<void> {
     return counters.every(({ running }) => running === 2 * SLOTS);
   };
   await until("every slot is in use", settled, PATIENCE_MS);
-  const points = broker.core.history.recent() as Point[];
+  const points = broker.core.history.recent() as HistoryPoint[];
   points.splice(0, points.length, ...Array.from({ length: POINTS }, (_, at) => pointAt(at)));
 }
 
 /** Neither quite even nor quite random, and the same each time. */
 const noise = (at: number): number => (Math.sin(at * 12.9898) * 43758.5453) % 1;
 
-function pointAt(at: number): Point {
+function pointAt(at: number): HistoryPoint {
   const wave = 0.62 + 0.22 * Math.sin(at / 70) + 0.08 * Math.sin(at / 17) + 0.04 * noise(at);
   const slots = at < 260 ? 96 : 144;
   const used = Math.min(slots, Math.round(slots * (wave + 0.25)));

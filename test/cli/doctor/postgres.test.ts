@@ -21,7 +21,7 @@ const steady = (text: string): string =>
 
 const lines = async (url: string): Promise<string[]> =>
   (await checkPostgres(url)).map(
-    ({ state, what, remedy }) => `${state} ${steady(what)}${remedy === undefined ? "" : `; ${remedy}`}`,
+    ({ state, message: what, remedy }) => `${state} ${steady(what)}${remedy === undefined ? "" : `; ${remedy}`}`,
   );
 
 async function said(url: string, ...statements: string[]): Promise<string[]> {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { duration, progressLine } from "../../../src/cli/lib/batch/progress-bar.js";
+import { formatRemaining, progressLine } from "../../../src/cli/lib/batch/progress-bar.js";
 
 const at = (succeeded: number, failed = 0) => ({ succeeded, failed, cancelled: 0 });
 
@@ -18,6 +18,6 @@ describe("the progress line", () => {
   });
 
   it("writes lengths of time as people say them", () => {
-    expect([400, 12_000, 200_000, 7_500_000].map(duration)).toEqual(["0.4 s", "12 s", "3 min 20 s", "2 h 5 min"]);
+    expect([400, 12_000, 200_000, 7_500_000].map(formatRemaining)).toEqual(["0.4 s", "12 s", "3 min 20 s", "2 h 5 min"]);
   });
 });

@@ -6,7 +6,7 @@ import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { type Client, type JobHandle, LaboroError } from "../../../src/entries/client.js";
 import { startWorker, type Worker } from "../../../src/entries/worker.js";
-import { findForeman } from "../../../src/protocols/fuq/worker/foreman-url.js";
+import { resolveForemanUrl } from "../../../src/protocols/fuq/worker/foreman-url.js";
 import { startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";
@@ -37,12 +37,12 @@ async function staffOf(site: Site, ports: Ports, atEnd: (stop: () => Promise<unk
   };
   const tokens = JSON.parse(readFileSync(`${site.data}/tokens.json`, "utf8")) as { role: string; token: string }[];
   const password = tokens.find(({ role }) => role === "fuq")?.token ?? "";
-  const foreman = findForeman({ fuq: site.url, env: { LABORO_FUQ_TOKEN: password } });
+  const foreman = resolveForemanUrl({ fuq: site.url, env: { LABORO_FUQ_TOKEN: password } });
   const common = { slots: 1, log: SILENT, firstDelayMs: 100 };
-  const web = startFuqWorker({ ...common, place: { by: "websocket", foreman }, node: "web", dir: site.path("web") });
+  const web = startFuqWorker({ ...common, endpoint: { by: "websocket", foreman }, node: "web", dir: site.path("web") });
   atEnd(() => web.stop());
   const address = { host: "127.0.0.1", port: ports.fuq };
-  const raw = startFuqWorker({ ...common, place: { by: "raw", address }, node: "raw", dir: site.path("raw") });
+  const raw = startFuqWorker({ ...common, endpoint: { by: "raw", address }, node: "raw", dir: site.path("raw") });
   atEnd(() => raw.stop());
   const manager = { host: "127.0.0.1", port: ports.runexp };
   const runner = startRunner({
@@ -50,7 +50,7 @@ async function staffOf(site: Site, ports: Ports, atEnd: (stop: () => Promise<unk
     host: "runner",
     threads: 2,
     dir: site.path("runner"),
-    insist: true,
+    retryFirstConnect: true,
     holdMs: 200,
   });
   atEnd(async () => {

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { parseDoor } from "../../../src/broker/listeners/requested.js";
+import { parseListener } from "../../../src/broker/listeners/requested.js";
 import { openCliShop } from "../../cli/support/cli.js";
 import { REPOSITORY } from "../../support/launched.js";
 import { gather } from "./crowd.js";
 import { ASKERS, type Asker, askers, between, table, type Work, type Worker, whyNot, workers } from "./definition.js";
 import { hire, SERVICE_OF } from "./staff.js";
 
-const DOORS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseDoor);
+const DOORS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
 /** A request reaches the worker that offers its service; a command goes to any that can run it, so this may take a few batches. */
 const ROUNDS = 12;
 

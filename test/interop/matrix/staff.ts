@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { RunningBroker } from "../../../src/broker/options.js";
 import type { Client } from "../../../src/entries/client.js";
-import { findForeman } from "../../../src/protocols/fuq/worker/foreman-url.js";
+import { resolveForemanUrl } from "../../../src/protocols/fuq/worker/foreman-url.js";
 import { type FuqWorkerOptions, startFuqWorker } from "../../../src/protocols/fuq/worker/index.js";
 import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/worker.js";
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";
@@ -50,11 +50,11 @@ export async function hire(shop: Shop): Promise<Staff> {
       return name !== undefined;
     });
   };
-  const foreman = findForeman({ fuq: broker.url, env: { LABORO_FUQ_TOKEN: broker.tokenOf("fuq") ?? "" } });
-  const fuq = (node: string, place: FuqWorkerOptions["place"]) => async () => {
+  const foreman = resolveForemanUrl({ fuq: broker.url, env: { LABORO_FUQ_TOKEN: broker.tokenOf("fuq") ?? "" } });
+  const fuq = (node: string, place: FuqWorkerOptions["endpoint"]) => async () => {
     const home = join(dir, node);
     mkdirSync(home);
-    const worker = startFuqWorker({ place, slots: 1, node, dir: home, log: SILENT });
+    const worker = startFuqWorker({ endpoint: place, slots: 1, node, dir: home, log: SILENT });
     return () => worker.stop();
   };
   const at = (door: string) => ({ host: "127.0.0.1", port: portOf(broker, door) });

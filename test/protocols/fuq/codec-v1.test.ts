@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_V1 } from "../../../src/protocols/fuq/codec-v1.js";
+import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_LAYOUT_V1 } from "../../../src/protocols/fuq/codec-v1.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 
 const TASK = {
@@ -36,7 +36,7 @@ it("what is written is read back, from a stream as from a message", () => {
     { type: "STOP", count: 1 },
     { type: "ERROR", code: 77 },
   ];
-  const framer = new Framer(STREAM_V1, 10_000);
+  const framer = new Framer(STREAM_LAYOUT_V1, 10_000);
   const stream = Buffer.concat(messages.map(encodeMessageV1));
   const cuts = [...stream].flatMap((byte) => framer.push(Buffer.from([byte])).messages);
   expect(cuts.map((bytes) => decodeMessageV1(bytes))).toEqual(messages);
@@ -47,11 +47,11 @@ it("types of version 2 are none of its own, and lengths have a limit", () => {
     const bytes = encodeMessageV1({ type: "OK", nproc: 1 });
     bytes.writeUInt16LE(type, 2);
     expect(() => decodeMessageV1(bytes)).toThrow(`${type} is no type`);
-    expect(new Framer(STREAM_V1, 1_000).push(bytes).failure?.message).toMatch(`${type} is no type`);
+    expect(new Framer(STREAM_LAYOUT_V1, 1_000).push(bytes).failure?.message).toMatch(`${type} is no type`);
   }
   const long = encodeMessageV1({ type: "JOB", task: TASK }).subarray(0, 12);
   long.writeUInt32LE(0xffff_fff0, 8);
-  expect(new Framer(STREAM_V1, 1_000).push(long).failure?.message).toMatch(/the limit is 1000/);
+  expect(new Framer(STREAM_LAYOUT_V1, 1_000).push(long).failure?.message).toMatch(/the limit is 1000/);
 });
 
 it("10,000 damaged messages are read or refused", () => {

@@ -1,6 +1,6 @@
 /** Sections 4 and 5 of the text, rule by rule, without a socket. */
 import { describe, expect, it } from "vitest";
-import { Conversation, type ConversationOptions, type Effect } from "../../../src/protocols/fuq/conversation.js";
+import { ProtocolStateMachine, type ProtocolStateMachineOptions, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import {
   type Body,
   COUNTS_WANTED,
@@ -11,7 +11,7 @@ import {
   STOP_AT_ONCE,
 } from "../../../src/protocols/fuq/messages.js";
 
-type Talk = Conversation<string>;
+type Talk = ProtocolStateMachine<string>;
 
 const OK: Ok = { type: "OK", nproc: 1, nrun: 1 };
 const HELLO: Request = { type: "HELLO", hello: { numProcs: 2, running: [] } };
@@ -36,8 +36,8 @@ const answered = (effects: readonly Effect<string>[]): string[] =>
 const kinds = (effects: readonly Effect<string>[]): string[] => effects.map(({ kind }) => kind);
 
 /** A foreman that has greeted its worker; its next request is 3. */
-function openForeman(more: Partial<ConversationOptions> = {}): Talk {
-  const talk: Talk = new Conversation({ side: "foreman", greeting: "worker", ...more });
+function openForeman(more: Partial<ProtocolStateMachineOptions> = {}): Talk {
+  const talk: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker", ...more });
   talk.start();
   talk.receive(numbered(HELLO, 0));
   talk.answer(0, OK);
@@ -46,8 +46,8 @@ function openForeman(more: Partial<ConversationOptions> = {}): Talk {
 }
 
 /** A worker that has said HELLO 0; its next request is 2. */
-function openWorker(more: Partial<ConversationOptions> = {}): Talk {
-  const talk: Talk = new Conversation({ side: "worker", greeting: "worker", ...more });
+function openWorker(more: Partial<ProtocolStateMachineOptions> = {}): Talk {
+  const talk: Talk = new ProtocolStateMachine({ side: "worker", greeting: "worker", ...more });
   talk.start();
   talk.request(HELLO, "hello");
   talk.receive(numbered(OK, 0));
@@ -57,8 +57,8 @@ function openWorker(more: Partial<ConversationOptions> = {}): Talk {
 
 describe("the greeting", () => {
   it("on a raw stream: OK(0), HELLO, OK", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "foreman" });
-    const worker: Talk = new Conversation({ side: "worker", greeting: "foreman" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "foreman" });
+    const worker: Talk = new ProtocolStateMachine({ side: "worker", greeting: "foreman" });
     expect(foreman.state).toBe("SV_INIT0");
     expect(sent(foreman.start())).toEqual(["OK 0"]);
     expect(foreman.state).toBe("SV_INIT1");
@@ -82,7 +82,7 @@ describe("the greeting", () => {
       { nproc: 4, nrun: 0 },
       { nproc: 0, nrun: 4 },
     ]) {
-      const foreman: Talk = new Conversation({ side: "foreman", greeting: "foreman" });
+      const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "foreman" });
       foreman.start();
       expect(foreman.receive({ type: "OK", ...ok, seq: 0 })).toMatchObject([
         { kind: "asked", request: { type: "HELLO", seq: 0, hello: { numProcs: 4, running: null } } },
@@ -93,16 +93,16 @@ describe("the greeting", () => {
   });
 
   it("on a WebSocket begins with HELLO, and a stray OK is no greeting", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     expect(foreman.start()).toEqual([]);
     expect(kinds(foreman.receive(numbered(OK, 3)))).toEqual(["odd"]);
     expect(foreman.state).toBe("SV_INIT1");
-    const worker: Talk = new Conversation({ side: "worker", greeting: "worker" });
+    const worker: Talk = new ProtocolStateMachine({ side: "worker", greeting: "worker" });
     expect(kinds(worker.start())).toEqual(["begin"]);
   });
 
   it("comes before any other request; an UPDATE before HELLO can be answered", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
     expect(foreman.request(JOB, "job")).toEqual([]);
     expect(asked(foreman.receive(numbered(UPDATE, 8)))).toEqual(["UPDATE 8"]);
@@ -110,7 +110,7 @@ describe("the greeting", () => {
     expect(foreman.state).toBe("SV_INIT1");
     expect(asked(foreman.receive(numbered(HELLO, 10)))).toEqual(["HELLO 10"]);
     expect(sent(foreman.answer(10, OK))).toEqual(["OK 10", "JOB 13"]);
-    const worker: Talk = new Conversation({ side: "worker", greeting: "worker" });
+    const worker: Talk = new ProtocolStateMachine({ side: "worker", greeting: "worker" });
     worker.start();
     expect(worker.request(UPDATE, "update")).toEqual([]);
     expect(sent(worker.request(HELLO, "hello"))).toEqual(["HELLO 0"]);
@@ -119,7 +119,7 @@ describe("the greeting", () => {
   });
 
   it("is over for the foreman when its worker has answered a JOB of no tasks", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
     expect(foreman.request(JOB, "job")).toEqual([]);
     foreman.withdraw(() => true);
@@ -131,7 +131,7 @@ describe("the greeting", () => {
   });
 
   it("lets a HELLO pass that crosses such a JOB, though its number is higher", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
     foreman.request(COUNTS_WANTED, "counts");
     expect(asked(foreman.receive(numbered(HELLO, 36)))).toEqual(["HELLO 36"]);
@@ -176,7 +176,7 @@ describe("sequence numbers", () => {
   });
 
   it("go on where a worker that came again goes on", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "worker", original: true });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker", original: true });
     foreman.start();
     foreman.receive(numbered(HELLO, 12));
     foreman.answer(12, OK);
@@ -394,7 +394,7 @@ describe("RESET", () => {
   });
 
   it("on a raw stream is followed by the foreman's OK(0)", () => {
-    const foreman: Talk = new Conversation({ side: "foreman", greeting: "foreman" });
+    const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "foreman" });
     foreman.start();
     foreman.receive(numbered(HELLO, 0));
     foreman.answer(0, OK);

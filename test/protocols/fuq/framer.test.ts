@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { encodeMessage, MESSAGE_LIMIT, STREAM } from "../../../src/protocols/fuq/codec.js";
+import { encodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "../../../src/protocols/fuq/codec.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 import type { Message } from "../../../src/protocols/fuq/messages.js";
 
@@ -17,7 +17,7 @@ describe("a stream of messages", () => {
   it("is the same however it is cut into chunks", () => {
     const stream = Buffer.concat(BYTES);
     for (const size of [1, 2, 3, 7, 15, 16, 17, 33, stream.length]) {
-      const framer = new Framer(STREAM, MESSAGE_LIMIT);
+      const framer = new Framer(STREAM_LAYOUT, MESSAGE_LIMIT);
       const found: string[] = [];
       for (let at = 0; at < stream.length; at += size) {
         const { messages, failure } = framer.push(Buffer.from(stream.subarray(at, at + size)));
@@ -30,7 +30,7 @@ describe("a stream of messages", () => {
   });
 
   it("gives what came before the fault, and then nothing more", () => {
-    const framer = new Framer(STREAM, MESSAGE_LIMIT);
+    const framer = new Framer(STREAM_LAYOUT, MESSAGE_LIMIT);
     const good = Buffer.concat(BYTES.slice(0, 2));
     const { messages, failure } = framer.push(Buffer.concat([good, Buffer.from("GET / HTTP/1.1\r\n\r\n")]));
     expect(hex(messages)).toEqual(hex(BYTES.slice(0, 2)));
@@ -42,7 +42,7 @@ describe("a stream of messages", () => {
     for (const type of [0, 6, 10, 255]) {
       const bytes = Buffer.from(BYTES[0] as Buffer);
       bytes[2] = type;
-      expect(new Framer(STREAM, MESSAGE_LIMIT).push(bytes).failure?.message).toMatch(`${type} is no type`);
+      expect(new Framer(STREAM_LAYOUT, MESSAGE_LIMIT).push(bytes).failure?.message).toMatch(`${type} is no type`);
     }
   });
 });
@@ -55,16 +55,16 @@ describe("a length", () => {
   };
 
   it("past the limit is refused with the header alone", () => {
-    const framer = new Framer(STREAM, 1_000);
+    const framer = new Framer(STREAM_LAYOUT, 1_000);
     expect(framer.push(claiming(985)).failure?.message).toMatch(/claims 1001 bytes, the limit is 1000/);
-    expect(new Framer(STREAM, 1_000).push(claiming(984)).failure).toBeUndefined();
-    expect(new Framer(STREAM, MESSAGE_LIMIT).push(claiming(0xffff_ffff)).failure).toBeDefined();
+    expect(new Framer(STREAM_LAYOUT, 1_000).push(claiming(984)).failure).toBeUndefined();
+    expect(new Framer(STREAM_LAYOUT, MESSAGE_LIMIT).push(claiming(0xffff_ffff)).failure).toBeDefined();
   });
 
   it("within the limit costs what has come, not what is claimed", () => {
     const before = process.memoryUsage().arrayBuffers;
     const framers = Array.from({ length: 200 }, () => {
-      const framer = new Framer(STREAM, MESSAGE_LIMIT);
+      const framer = new Framer(STREAM_LAYOUT, MESSAGE_LIMIT);
       framer.push(claiming(MESSAGE_LIMIT - 16));
       for (let i = 0; i < 100; i++) framer.push(Buffer.from([0x80]));
       return framer;

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import { decodeMessage, encodeMessage, MESSAGE_LIMIT, STREAM } from "../../../src/protocols/fuq/codec.js";
+import { decodeMessage, encodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "../../../src/protocols/fuq/codec.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 import type { Message, Task } from "../../../src/protocols/fuq/messages.js";
 
@@ -102,7 +102,7 @@ it("10,000 damaged messages are read or refused, with a reason", () => {
 it("streams of anything at all end in a reason, or go on", () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 10 }), message, (chunks, good) => {
-      const framer = new Framer(STREAM, MESSAGE_LIMIT);
+      const framer = new Framer(STREAM_LAYOUT, MESSAGE_LIMIT);
       expect(framer.push(encodeMessage(good)).messages).toHaveLength(1);
       for (const chunk of chunks) {
         const { messages, failure } = framer.push(Buffer.from(chunk));

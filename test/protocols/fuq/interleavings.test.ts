@@ -4,16 +4,16 @@
  */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { Conversation, type Effect } from "../../../src/protocols/fuq/conversation.js";
+import { ProtocolStateMachine, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Numbered, Request } from "../../../src/protocols/fuq/messages.js";
-import type { Side } from "../../../src/protocols/fuq/numbers.js";
+import type { Side } from "../../../src/protocols/fuq/sequence-numbers.js";
 
 const STEPS = ["arrive at foreman", "arrive at worker", "foreman answers", "worker answers"] as const;
 const WISHES = ["foreman asks", "worker asks", "foreman resets", "worker resets"] as const;
 type Step = (typeof STEPS)[number] | (typeof WISHES)[number];
 
 class End {
-  readonly talk: Conversation<number>;
+  readonly talk: ProtocolStateMachine<number>;
   /** On its way to this end. */
   readonly inbox: Message[] = [];
   /** What this end's program has in hand. */
@@ -34,7 +34,7 @@ class End {
     maxSequence: number,
     queueLimit: number,
   ) {
-    this.talk = new Conversation({ side, greeting, maxSequence, queueLimit });
+    this.talk = new ProtocolStateMachine({ side, greeting, maxSequence, queueLimit });
   }
 
   carryOut(effects: readonly Effect<number>[]): void {

@@ -2,13 +2,13 @@
 import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
-import type { Amounts, Recipe } from "../../../src/model/recipe.js";
+import type { Resources, Recipe } from "../../../src/model/recipe.js";
 import type {
   DoneTask,
   FromClient,
   FromWorker,
   HeldState,
-  TaskRange,
+  AttemptRange,
   ToClient,
   ToWorker,
 } from "../../../src/protocols/laboro/messages.js";
@@ -34,11 +34,11 @@ const textOrBytes = fc.oneof(fc.string({ unit: "binary" }), bytes);
 const code = fc.constantFrom(...(Object.keys(ERROR_CODES) as ErrorCode[]));
 const job = count.map(JobId);
 const attempt = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER });
-const amounts: fc.Arbitrary<Amounts> = fc
+const amounts: fc.Arbitrary<Resources> = fc
   .tuple(dictionary(key, time, { maxKeys: 4 }), time)
   .map(([others, slots]) => ({ ...others, slots }));
 
-const range: fc.Arbitrary<TaskRange> = fc
+const range: fc.Arbitrary<AttemptRange> = fc
   .record({ job, a: count, b: count, attempt })
   .map(({ job, a, b, attempt }) => ({ job, first: Math.min(a, b), last: Math.max(a, b), attempt }));
 const ranges = fc.array(range, { maxLength: 20 });

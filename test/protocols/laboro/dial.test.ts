@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { LaboroError } from "../../../src/base/errors.js";
 import { type CloseReason, Connection } from "../../../src/protocols/laboro/connection.js";
-import { type Dial, type DialOptions, delayAfter, dial, type LinkOf } from "../../../src/protocols/laboro/dial.js";
+import { type Dial, type DialOptions, reconnectDelay, dial, type LinkOf } from "../../../src/protocols/laboro/dial.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "../../../src/protocols/laboro/messages.js";
 import { type ListenOptions, listen, proxyTo, until } from "./loopback.js";
 
@@ -31,7 +31,7 @@ function dialling(urls: readonly string[], options: Partial<DialOptions<"client"
       connection.send({ type: "HELLO", version: 1, name: "test" });
     },
     onMessages: (batch) => seen.got.push(...batch),
-    onDown: (reason) => seen.downs.push(reason),
+    onDisconnected: (reason) => seen.downs.push(reason),
     onRefused: (error) => seen.refused.push(error),
     onUnreachable: (error, rounds) => seen.unreachable.push([error, rounds]),
     ...options,
@@ -140,7 +140,7 @@ describe("connecting", () => {
   test("a broker that opens the link and then says nothing is left for the next", async () => {
     const mute = await greeter({ onConnection: () => {} });
     const broker = await greeter();
-    const seen = dialling([mute.url, broker.url], { firstWordTimeoutMs: 50, ...soon });
+    const seen = dialling([mute.url, broker.url], { firstMessageTimeoutMs: 50, ...soon });
     await until(() => seen.got.length === 1, "GREET");
     expect(seen.downs).toEqual([{ by: "us", code: 1008, text: "the broker said nothing within 50 ms" }]);
   });
@@ -246,7 +246,7 @@ describe("reconnecting", () => {
       return () => {};
     };
     const url = await deadUrl();
-    const seen = dialling([url], { random: () => 1, after });
+    const seen = dialling([url], { random: () => 1, setTimer: after });
     for (let round = 1; round <= 4; round++) {
       await until(() => waits.length === round, "a wait");
       waits[round - 1]?.();
@@ -270,11 +270,11 @@ describe("reconnecting", () => {
   });
 
   test("no delay is longer than five seconds, and each is spread from zero on", () => {
-    expect(delayAfter(0, 1)).toBe(100);
-    expect(delayAfter(5, 1)).toBe(3200);
-    expect(delayAfter(6, 1)).toBe(5000);
-    expect(delayAfter(1e9, 0.5)).toBe(2500);
-    expect(delayAfter(3, 0)).toBe(0);
+    expect(reconnectDelay(0, 1)).toBe(100);
+    expect(reconnectDelay(5, 1)).toBe(3200);
+    expect(reconnectDelay(6, 1)).toBe(5000);
+    expect(reconnectDelay(1e9, 0.5)).toBe(2500);
+    expect(reconnectDelay(3, 0)).toBe(0);
   });
 });
 
@@ -309,7 +309,7 @@ describe("stopping", () => {
         clearTimeout(timer);
       };
     };
-    const seen = dialling([await deadUrl()], { random: () => random, after });
+    const seen = dialling([await deadUrl()], { random: () => random, setTimer: after });
     if (random === 1) await until(() => seen.unreachable.length === 1, "a failure");
     expect(running).toBe(1);
     seen.dial.stop();
@@ -354,7 +354,7 @@ test("a worker dials as a worker", async () => {
         held: [],
       }),
     onMessages: (batch) => got.push(...batch),
-    onDown: () => {},
+    onDisconnected: () => {},
     onRefused: () => {},
   });
   toClose.push({ close: () => made.stop() });

@@ -12,11 +12,11 @@ beforeEach(() => {
   sent = received = beats = deaths = 0;
   running = undefined;
   heartbeat = new Heartbeat({
-    beat: () => {
+    sendBeat: () => {
       beats++;
       sent++;
     },
-    dead: () => deaths++,
+    onTimeout: () => deaths++,
     sent: () => sent,
     received: () => received,
     timers: {
@@ -105,10 +105,10 @@ test("with real timers, two that hear each other live and one that hears nothing
   const died: string[] = [];
   const make = (self: 0 | 1, other: 0 | 1): Heartbeat =>
     new Heartbeat({
-      beat: () => {
+      sendBeat: () => {
         counters[self] = (counters[self] ?? 0) + 1;
       },
-      dead: () => died.push(`${self}`),
+      onTimeout: () => died.push(`${self}`),
       sent: () => counters[self] ?? 0,
       received: () => counters[other] ?? 0,
     });
@@ -117,8 +117,8 @@ test("with real timers, two that hear each other live and one that hears nothing
   let alone = 0;
   await new Promise<void>((resolve) => {
     const lonely = new Heartbeat({
-      beat: () => alone++,
-      dead: resolve,
+      sendBeat: () => alone++,
+      onTimeout: resolve,
       sent: () => alone,
       received: () => 0,
     });

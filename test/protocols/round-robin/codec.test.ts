@@ -2,13 +2,13 @@ import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
 import * as fc from "fast-check";
 import { expect, describe as group, it } from "vitest";
-import { CommandServices, OTHER } from "../../../src/protocols/round-robin/broker/services.js";
+import { CommandServices, OTHER_SERVICE } from "../../../src/protocols/round-robin/broker/services.js";
 import { decoder } from "../../../src/protocols/round-robin/decode.js";
-import { describe } from "../../../src/protocols/round-robin/describe.js";
+import { describeMessage } from "../../../src/protocols/round-robin/describe.js";
 import { makeMessage, readMessage, readNumber } from "../../../src/protocols/round-robin/frames.js";
 import { makePacket, packetsOf, readPacket, StreamReader } from "../../../src/protocols/round-robin/stream.js";
-import { StreamSources } from "../../../src/protocols/round-robin/worker/stream-source.js";
-import { faultOfTestData, testData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { StreamSources } from "../../../src/protocols/round-robin/worker/stream-sources.js";
+import { testDataError, testData } from "../../../src/protocols/round-robin/worker/test-data.js";
 
 interface Recorded {
   readonly kind: string;
@@ -44,7 +44,7 @@ group("recorded messages", () => {
 
   it("show what a person wants to know", () => {
     const first = recorded.find(({ kind }) => kind === "TRACKEXEC REGISTER");
-    expect(first && describe(framesOf(first)).fields).toEqual({
+    expect(first && describeMessage(framesOf(first)).fields).toEqual({
       to: ["tcp://127.0.0.1:6714"],
       id: "00000000",
       args: ["10"],
@@ -52,7 +52,7 @@ group("recorded messages", () => {
     const packet = recorded.find(
       ({ kind, frames }) => kind === "RESPONSE" && frames.some((frame) => frame.startsWith("3052")),
     );
-    expect(packet && describe(framesOf(packet)).fields.args).toEqual([
+    expect(packet && describeMessage(framesOf(packet)).fields.args).toEqual([
       { packet: "more", packing: "raw", handle: "8877665544332211", bytes: 108 },
     ]);
   });
@@ -64,11 +64,11 @@ group("messages", () => {
       command: "TRACKEXEC",
       id: Buffer.from("i"),
       args: ["a", "", "b"].map((text) => Buffer.from(text)),
-      back: [Buffer.from("C")],
+      returnPath: [Buffer.from("C")],
     }).map((frame) => Buffer.from(frame));
     const message = readMessage(frames);
     expect(typeof message === "object" && message.args.map(String)).toEqual(["a", "", "b"]);
-    expect(typeof message === "object" && message.back.map(String)).toEqual(["C"]);
+    expect(typeof message === "object" && message.returnPath.map(String)).toEqual(["C"]);
   });
 
   it("of any frames are read or refused, never thrown at", () => {
@@ -82,7 +82,7 @@ group("messages", () => {
         const message = readMessage(frames);
         if (typeof message === "string") expect(message.length).toBeGreaterThan(0);
         else expect(makeMessage(message).map((frame) => Buffer.from(frame))).toEqual(frames);
-        expect(describe(frames).name.length).toBeGreaterThan(0);
+        expect(describeMessage(frames).name.length).toBeGreaterThan(0);
       }),
       { numRuns: 500 },
     );
@@ -120,8 +120,8 @@ group("commands as services", () => {
     let grown = 0;
     const services = new CommandServices({}, () => grown++);
     for (let i = 0; i < 2_000; i++) services.serviceOf(Buffer.from(`command${i}`));
-    expect(services.serviceOf(Buffer.from("one more"))).toBe(OTHER);
-    expect(services.serviceOf(Buffer.alloc(1_000, 65))).toBe(OTHER);
+    expect(services.serviceOf(Buffer.from("one more"))).toBe(OTHER_SERVICE);
+    expect(services.serviceOf(Buffer.alloc(1_000, 65))).toBe(OTHER_SERVICE);
     expect(grown).toBeLessThan(300);
     expect(services.offered.length).toBeLessThan(300);
   });
@@ -172,12 +172,12 @@ group("streams", () => {
   });
 
   it("of the test hold as many bytes of 01 as were asked for", () => {
-    for (const size of [0, 1, 1024, 20_000]) expect(faultOfTestData(testData(size), size)).toBeUndefined();
+    for (const size of [0, 1, 1024, 20_000]) expect(testDataError(testData(size), size)).toBeUndefined();
     const data = testData(1024);
-    expect(faultOfTestData(data, 1023)).toBeDefined();
-    expect(faultOfTestData(data.subarray(0, -1), 1024)).toBeDefined();
+    expect(testDataError(data, 1023)).toBeDefined();
+    expect(testDataError(data.subarray(0, -1), 1024)).toBeDefined();
     data[data.length - 1] = 2;
-    expect(faultOfTestData(data, 1024)).toMatch(/other bytes/);
+    expect(testDataError(data, 1024)).toMatch(/other bytes/);
   });
 
   it("that nobody reads to the end are forgotten, unless their reader is ongoing", () => {
@@ -188,15 +188,15 @@ group("streams", () => {
     const first = handleOf(sources.begin(Buffer.alloc(20_000), host));
     expect(readPacket(sources.begin(Buffer.alloc(100), host))?.kind).toBe("finished");
     expect(sources.size).toBe(1);
-    expect(sources.more(Buffer.from("another"), first)).toBeUndefined();
-    expect(sources.ongoing(Buffer.from("another"))).toBe(false);
+    expect(sources.nextPacket(Buffer.from("another"), first)).toBeUndefined();
+    expect(sources.keepAlive(Buffer.from("another"))).toBe(false);
     time = 50_000;
-    expect(sources.ongoing(host)).toBe(true);
+    expect(sources.keepAlive(host)).toBe(true);
     time = 100_000;
     sources.begin(Buffer.alloc(20_000), Buffer.from("other"));
-    expect(readPacket(sources.more(host, first) ?? Buffer.alloc(0))?.kind).toBe("more");
-    expect(readPacket(sources.more(host, first) ?? Buffer.alloc(0))?.kind).toBe("finished");
-    expect(sources.more(host, first)).toBeUndefined();
+    expect(readPacket(sources.nextPacket(host, first) ?? Buffer.alloc(0))?.kind).toBe("more");
+    expect(readPacket(sources.nextPacket(host, first) ?? Buffer.alloc(0))?.kind).toBe("finished");
+    expect(sources.nextPacket(host, first)).toBeUndefined();
     time = 200_000;
     sources.begin(Buffer.alloc(20_000), host);
     expect(sources.size).toBe(1);

@@ -75,7 +75,7 @@ describe("malformed messages", () => {
     }
     await peer.greet();
     expect(worker.got).toEqual([]);
-    expect(place.door.server.workers()[0]?.free).toBe(1);
+    expect(place.door.server.workers()[0]?.freeSlots).toBe(1);
   });
 
   it("for nobody are one line in the log", async () => {

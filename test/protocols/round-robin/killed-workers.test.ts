@@ -1,7 +1,7 @@
 /** Workers that are killed under load: every request is answered once, and the table is right again. LABORO_SOAK makes it longer. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { afterEach, expect, it } from "vitest";
-import { check } from "../../../src/dispatch/check.js";
+import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
 import { LABORO } from "../../support/launched.js";
 import { until } from "../zeromq/support.js";
@@ -54,10 +54,10 @@ it("loses at most what the killed ones had, and says so to each asker", { timeou
   expect(failures.length).toBeLessThanOrEqual(KILLED_SLOTS);
   await until("ten are left, all slots free", () => {
     const rows = place.door.server.workers();
-    return rows.length === 10 && rows.every(({ free, slots }) => free === slots);
+    return rows.length === 10 && rows.every(({ freeSlots: free, slots }) => free === slots);
   });
   const { state } = place.shop.broker.core;
-  check(state);
+  checkInvariants(state);
   expect(state.requests.size).toBe(0);
   for (const { free, profile } of state.workers.values()) expect(free.slots).toBe(profile.total.slots);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Dealer } from "zeromq";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { faultOfTestData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { until } from "../zeromq/support.js";
 import {
@@ -28,13 +28,13 @@ import {
 } from "./place.js";
 
 async function openWorker(url: string, options: Partial<RoundRobinWorkerOptions> = {}): Promise<RoundRobinWorker> {
-  const worker = await RoundRobinWorker.open({ url, reconnectMs: 20, reconnectMostMs: 100, ...options });
+  const worker = await RoundRobinWorker.open({ url, reconnectMs: 20, reconnectMaxMs: 100, ...options });
   atEnd(() => worker.close());
   return worker;
 }
 
 async function openClient(url: string, options = {}): Promise<RoundRobinClient> {
-  const client = await RoundRobinClient.open({ url, reconnectMs: 20, reconnectMostMs: 100, ...options });
+  const client = await RoundRobinClient.open({ url, reconnectMs: 20, reconnectMaxMs: 100, ...options });
   atEnd(() => client.close());
   return client;
 }
@@ -106,7 +106,7 @@ describe("our worker at a server of the frame table", () => {
       await server.send(who, E, V, TRACKEXEC, "0x02000000", "mqs_more", "STREAM_ID", handle, "0", E, "client");
       parts.push(await answer());
     }
-    expect(faultOfTestData(Buffer.concat(parts.map((part) => part.subarray(11))), 20_000)).toBeUndefined();
+    expect(testDataError(Buffer.concat(parts.map((part) => part.subarray(11))), 20_000)).toBeUndefined();
     await server.send(who, E, V, TRACKEXEC, "0x03000000", "mqs_more", "STREAM_ID", handle, "0", E, "client");
     expect(`0x${(await answer()).toString("hex")}`).toBe(ABORTED);
   });
@@ -206,9 +206,9 @@ describe("our three together", () => {
     const client = await openClient(url);
     await Promise.all(Array.from({ length: 300 }, () => client.pingTracked()));
     const streams = await Promise.all(Array.from({ length: 30 }, (_, i) => client.stream(1000 * i)));
-    expect(streams.map((data, i) => faultOfTestData(data, 1000 * i))).toEqual(streams.map(() => undefined));
+    expect(streams.map((data, i) => testDataError(data, 1000 * i))).toEqual(streams.map(() => undefined));
     expect(workers.map(({ counts }) => counts.messages).every((count) => count >= 100)).toBe(true);
-    await until("every slot is free", () => door.server.workers().every(({ free, slots }) => free === slots));
+    await until("every slot is free", () => door.server.workers().every(({ freeSlots: free, slots }) => free === slots));
   });
 
   it("a worker registers again by itself after a restart of the server", async () => {
@@ -216,7 +216,7 @@ describe("our three together", () => {
     const port = Number(first.url.split(":").at(-1));
     let again = 0;
     const lost: string[] = [];
-    const worker = await openWorker(first.url, { registeredAgain: () => again++, lost: (why) => lost.push(why) });
+    const worker = await openWorker(first.url, { onReregistered: () => again++, onDisconnected: (why) => lost.push(why) });
     await worker.register();
     const client = await openClient(first.url);
     await client.pingTracked();

@@ -2,13 +2,13 @@
 
 import { afterEach } from "vitest";
 import { Context, Router as ZmqRouter } from "zeromq";
-import { Complaints } from "../../../src/base/complaints.js";
-import { Conversations } from "../../../src/base/conversations.js";
+import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Log } from "../../../src/base/log.js";
-import type { DoorSettings } from "../../../src/broker/listeners/door.js";
+import type { ListenerSettings } from "../../../src/broker/listeners/listener.js";
 import type { ServerOptions } from "../../../src/broker/options.js";
-import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/broker/door.js";
-import type { Patience } from "../../../src/protocols/round-robin/broker/rhythm.js";
+import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
+import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../zeromq/support.js";
@@ -23,18 +23,18 @@ export const atEnd = (close: () => void | Promise<void>): void => void open.push
 
 export interface Place {
   readonly shop: Shop;
-  readonly door: RoundRobinDoor;
+  readonly door: RoundRobinListener;
   readonly url: string;
-  readonly conversations: Conversations;
+  readonly conversations: TracedConnections;
   readonly logged: { readonly level: string; readonly fields: Record<string, unknown>; readonly text: string }[];
 }
 
 export interface PlaceOptions {
-  readonly settings?: DoorSettings;
+  readonly settings?: ListenerSettings;
   readonly broker?: Partial<ServerOptions>;
   readonly port?: number;
   readonly settleMs?: number;
-  readonly patience?: Patience;
+  readonly patience?: HeartbeatLimits;
 }
 
 export async function openPlace({
@@ -49,12 +49,12 @@ export async function openPlace({
     void logged.push({ level, fields: { ...fields }, text });
   const log: Log = { info: at("info"), warn: at("warn"), error: at("error") };
   const shop = await openShop(broker);
-  const conversations = new Conversations();
-  const context = { core: shop.broker.core, log, complaints: new Complaints(log), conversations, settings };
-  const door = await openRoundRobinDoor(
+  const conversations = new TracedConnections();
+  const context = { core: shop.broker.core, log, complaints: new PeerErrors(log), conversations, settings };
+  const door = await openRoundRobinListener(
     context,
     { host: "127.0.0.1", ports: [port] },
-    { settleMs, ...(patience && { patience }) },
+    { joinDelayMs: settleMs, ...(patience && { heartbeatLimits: patience }) },
   );
   atEnd(() => door.close());
   return { shop, door, url: door.urls[0] ?? "", conversations, logged };

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { Rhythm } from "../../../src/protocols/round-robin/broker/rhythm.js";
+import { HeartbeatMonitor } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
 import { until } from "../zeromq/support.js";
 import {
   ABORTED,
@@ -26,7 +26,7 @@ import {
 } from "./place.js";
 
 const freeOf = (place: Place, worker: LiteralPeer): number | undefined =>
-  place.door.server.workers().find(({ address }) => address === worker.identity)?.free;
+  place.door.server.workers().find(({ address }) => address === worker.identity)?.freeSlots;
 
 describe("each row of the frame table", () => {
   it("handshake and heartbeat", async () => {
@@ -415,7 +415,7 @@ describe("a client whose connection broke", () => {
 
 describe("a worker whose heartbeats stop", () => {
   it("is set aside, and comes back with its next PING", async () => {
-    const place = await openPlace({ patience: { expectedMs: 100, leastMs: 300 } });
+    const place = await openPlace({ patience: { defaultIntervalMs: 100, minTimeoutMs: 300 } });
     const worker = await registered(place, "2");
     const quiet = await registered(place, "1");
     for (let i = 0; i < 3; i++) await worker.greet();
@@ -429,18 +429,18 @@ describe("a worker whose heartbeats stop", () => {
   });
 
   it("is known by its own rhythm once that is known, and by the usual one before", () => {
-    const rhythm = new Rhythm(0);
-    expect(rhythm.stopped(1_000_000_000)).toBe(false);
+    const rhythm = new HeartbeatMonitor(0);
+    expect(rhythm.expired(1_000_000_000)).toBe(false);
     rhythm.pinged(0);
     rhythm.pinged(1_000);
-    expect(rhythm.stopped(300_000)).toBe(false);
-    expect(rhythm.stopped(362_000)).toBe(true);
+    expect(rhythm.expired(300_000)).toBe(false);
+    expect(rhythm.expired(362_000)).toBe(true);
     for (let at = 2_000; at <= 60_000; at += 20_000) rhythm.pinged(at);
     rhythm.pinged(62_000);
-    expect(rhythm.stopped(62_000 + 59_000)).toBe(false);
-    expect(rhythm.stopped(62_000 + 61_000)).toBe(true);
-    rhythm.heard(100_000);
-    expect(rhythm.stopped(159_000)).toBe(false);
+    expect(rhythm.expired(62_000 + 59_000)).toBe(false);
+    expect(rhythm.expired(62_000 + 61_000)).toBe(true);
+    rhythm.received(100_000);
+    expect(rhythm.expired(159_000)).toBe(false);
   });
 });
 
@@ -504,7 +504,7 @@ describe("names", () => {
   it("or by the names that were given, the first where none fits", async () => {
     const place = await openPlace({ settings: { identities: ["tcp://queue:6714", "tcp://other:6714"] } });
     const port = Number(place.url.split(":").at(-1));
-    const { nameFor } = await import("../../../src/protocols/round-robin/broker/door.js");
+    const { serverIdentityFor: nameFor } = await import("../../../src/protocols/round-robin/broker/listener.js");
     const names = ["tcp://queue:6714", "tcp://other:6714"];
     expect(nameFor(Buffer.from("tcp://other:6714:12"), names, place.url)).toBe("tcp://other:6714");
     expect(nameFor(Buffer.from(`tcp://127.0.0.1:${port}:12`), names, place.url)).toBe("tcp://queue:6714");

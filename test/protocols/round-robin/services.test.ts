@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
-import { faultOfTestData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { resultsOf } from "../../client/shop.js";
 import { until } from "../zeromq/support.js";
@@ -92,7 +92,7 @@ describe("round-robin workers and laboro clients", () => {
     await ourWorker(place.url, { zlib: true });
     for (let i = 0; i < 4; i++) {
       const data = Buffer.from(await place.shop.client.request("rr.stream", Buffer.from("50000")));
-      expect(faultOfTestData(data, 50_000)).toBeUndefined();
+      expect(testDataError(data, 50_000)).toBeUndefined();
     }
     await expect(place.shop.client.request("rr.stream", Buffer.from("lots"))).rejects.toThrow(/aborted/);
   });
@@ -142,7 +142,7 @@ describe("round-robin workers and laboro clients", () => {
     await worker.next();
     await place.shop.client.ask("cancel", { job: job.id });
     expect(await job.wait()).toBe("cancelled");
-    await until("its slot is free", () => place.door.server.workers()[0]?.free === 1);
+    await until("its slot is free", () => place.door.server.workers()[0]?.freeSlots === 1);
   });
 
   it("tasks of a worker that dies go to the next one", async () => {

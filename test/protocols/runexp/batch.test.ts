@@ -3,16 +3,16 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Complaints } from "../../../src/base/complaints.js";
-import { Conversations } from "../../../src/base/conversations.js";
-import { check } from "../../../src/dispatch/check.js";
-import { openManager } from "../../../src/protocols/runexp/broker/door.js";
+import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { TracedConnections } from "../../../src/base/traced-connections.js";
+import { checkInvariants } from "../../../src/dispatch/invariants.js";
+import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { Aftermath } from "../../../src/protocols/runexp/experiments/aftermath.js";
-import { Batch } from "../../../src/protocols/runexp/experiments/batch.js";
+import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
-import { Drafts } from "../../../src/protocols/runexp/experiments/result-file.js";
+import { TempFilePool } from "../../../src/protocols/runexp/experiments/result-file.js";
 import { ResultLog } from "../../../src/protocols/runexp/experiments/result-log.js";
-import { Screen } from "../../../src/protocols/runexp/experiments/screen.js";
+import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
@@ -32,7 +32,7 @@ afterEach(async () => {
 
 interface Opened {
   readonly shop: Shop;
-  readonly batch: Batch;
+  readonly batch: ExperimentJobs;
   readonly port: number;
   readonly complaints: string[];
   readonly lines: string[];
@@ -52,19 +52,19 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
   const { core } = shop.broker;
   const aftermath = new Aftermath(join(dir, "outputs"));
   const lines: string[] = [];
-  const screen = new Screen({ progress: false, names: false, ends: "all" }, (text) => void lines.push(text));
-  const drafts = new Drafts(join(dir, "drafts"));
+  const screen = new ProgressOutput({ progress: false, assignments: false, ends: "all" }, (text) => void lines.push(text));
+  const drafts = new TempFilePool(join(dir, "drafts"));
   const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts, log: await ResultLog.open(dir, dir) };
   open.push(() => place.log.close());
-  const batch = new Batch(core, place, aftermath, screen, experiments, experiments);
-  await batch.begin(shop.client, experiments, "default");
+  const batch = new ExperimentJobs(core, place, aftermath, screen, experiments, experiments);
+  await batch.submitOrResume(shop.client, experiments, "default");
   const complaints: string[] = [];
   const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
-  const context = { core, log, complaints: new Complaints(log), conversations: new Conversations(), settings: {} };
+  const context = { core, log, complaints: new PeerErrors(log), conversations: new TracedConnections(), settings: {} };
   const place0 = { host: "127.0.0.1", ports: [0] };
-  const door = await openManager(context, place0, { experiments: batch, limits: { silenceMs: 2_000 } });
+  const door = await openManager(context, place0, { experiments: batch, limits: { exchangeTimeoutMs: 2_000 } });
   open.push(() => door.close());
-  open.push(() => check(core.state));
+  open.push(() => checkInvariants(core.state));
   return { shop, batch, port: Number(new URL(door.urls[0] ?? "").port), complaints, lines, aftermath };
 }
 
@@ -94,7 +94,7 @@ describe("a folder of experiments", () => {
         if (runner.taken % Math.ceil(COUNT / 40) === 0 && garbage++ < 10) runner.say("REZULTO ../../x success 5");
       },
     });
-    await until("all experiments have ended", () => batch.over, 120_000);
+    await until("all experiments have ended", () => batch.allEnded, 120_000);
     await Promise.all([killed.ended, cut.ended, mad.ended]);
     aftermath.save();
     expect(resFiles()).toHaveLength(COUNT);
@@ -124,7 +124,7 @@ describe("a folder of experiments", () => {
       await runner.delivers(name, "success", output);
     }
     expect(seen.sort()).toEqual(["a success 3 .sh 1", "dot.v1 .sh 4", "sub dir/my job .sh 2", "uniç .m 3"]);
-    await until("it is over", () => batch.over);
+    await until("it is over", () => batch.allEnded);
     expect(resFiles().sort()).toEqual(["a success 3.res", "dot.v1.res", "sub dir/my job.res", "uniç.res"]);
     expect(readFileSync(join(dir, "outputs", "uniç.res")).equals(output)).toBe(true);
     runner.say("PETO");
@@ -159,7 +159,7 @@ describe("a folder of experiments", () => {
     const again = await heirs.takesAnswer();
     expect(again.name).toBe(theirs.name);
     await heirs.delivers(again.name, "failure", "y");
-    await until("it is over", () => batch.over);
+    await until("it is over", () => batch.allEnded);
     const other = heirs === one ? idle : one;
     await other.hears("FINO");
     heirs.say("PETO");
@@ -184,7 +184,7 @@ describe("a folder of experiments", () => {
     const again = await whole.takes();
     expect(readdirSync(join(dir, "outputs"))).toEqual([]);
     await whole.delivers(again.name, "success", "all of it");
-    await until("it is over", () => batch.over);
+    await until("it is over", () => batch.allEnded);
     expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
     whole.say("PETO");
     await whole.hears("FINO");
@@ -199,7 +199,7 @@ describe("a folder of experiments", () => {
     gone.say(`REZULTO ${name} success 9`);
     await gone.hears("PRETA");
     gone.sayAndGo("all of it");
-    await until("it is over", () => batch.over, 30_000);
+    await until("it is over", () => batch.allEnded, 30_000);
     expect(readFileSync(join(dir, "outputs", "a.res"), "utf8")).toBe("all of it");
     // It comes again with what it thinks was not taken.
     const back = await LiteralRunner.join(port, "gone");
@@ -230,7 +230,7 @@ describe("a folder of experiments", () => {
     const { name } = await runner.takes();
     expect(name).toBe("b");
     await runner.delivers(name, "success", "x");
-    await until("it is over", () => batch.over);
+    await until("it is over", () => batch.allEnded);
     expect(batch.hasEnded("a")).toBe(false);
     runner.say("PETO");
     await runner.hears("FINO");

@@ -21,8 +21,8 @@ function replayed(name: string, cut: Cut): { said: string[]; news: string[] } {
       continue;
     }
     const [, job, status, size] = /^REZULTO (.+) (success|failure) (\d+)$/.exec(text) ?? [];
-    if (at === 0) side.hail(text.slice("SALUTON; MI ".length));
-    else if (text === "PETO") side.ask();
+    if (at === 0) side.sendHello(text.slice("SALUTON; MI ".length));
+    else if (text === "PETO") side.requestJob();
     else if (job !== undefined) side.deliver(job, status === "success" ? "success" : "failure", Number(size));
     else if (text.startsWith("runexp summary")) {
       output = bytes;
@@ -55,7 +55,7 @@ describe("the runner's states", () => {
   it("keeps apart what an original manager would take for one message", () => {
     const { side, notes } = joined();
     expect(notes.news).toEqual(["alone", "joined"]);
-    side.ask();
+    side.requestJob();
     side.push(Buffer.from("LABORO a .sh 0"));
     expect(notes.news.slice(2)).toEqual(["alone", "job a .sh 0"]);
   });
@@ -77,15 +77,15 @@ describe("the runner's states", () => {
     ["RICEVIS where PRETA is due", ["deliver"], "RICEVIS"],
   ])("leaves %s", (_what, steps, last) => {
     const { side, notes } = joined();
-    for (const step of steps) step === "ask" ? side.ask() : side.deliver("a", "success", 1);
+    for (const step of steps) step === "ask" ? side.requestJob() : side.deliver("a", "success", 1);
     side.push(Buffer.from(last));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
     expect(side.state.name).toBe("over");
     // Its threads may not have heard of it yet.
     const before = notes.written.length;
-    side.ask();
+    side.requestJob();
     side.deliver("a", "success", 1);
-    side.giveBack("a");
+    side.returnJob("a");
     side.leave();
     expect(notes.written).toHaveLength(before);
     expect(side.state.name).toBe("over");
@@ -94,7 +94,7 @@ describe("the runner's states", () => {
 
 function joined(): ReturnType<typeof client> {
   const made = client("g");
-  made.side.hail("h");
+  made.side.sendHello("h");
   for (const piece of ["VERSIO 1.3", "ALIGI g"]) made.side.push(Buffer.from(piece));
   return made;
 }

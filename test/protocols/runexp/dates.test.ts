@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
-import { dateLine, shortDate } from "../../../src/protocols/runexp/runner/dates.js";
+import { longDate, shortDate } from "../../../src/protocols/runexp/runner/dates.js";
 
 /** The system's own words for it. */
 const date = (seconds: number, format: string): string =>
@@ -13,7 +13,7 @@ describe("dates", () => {
   it.each([0, 1_794_770_113, 1_772_400_001, 1_785_542_399])(
     "of second %i are written as date(1) writes them",
     (second) => {
-      expect(dateLine(second * 1000 + 999)).toBe(date(second, "+%a %b %e %H:%M:%S %Z %Y"));
+      expect(longDate(second * 1000 + 999)).toBe(date(second, "+%a %b %e %H:%M:%S %Z %Y"));
       expect(shortDate(second * 1000)).toBe(date(second, "+%b %d %T"));
     },
   );

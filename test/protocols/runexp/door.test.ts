@@ -12,7 +12,7 @@ describe("a runner at the manager's door", () => {
     const job = await client.submit({ recipe: sh("echo out; echo RES:failed; exit $((LABORO_TASK * 3))"), count: 2 });
     const runner = await join("vm");
     const [heard] = conversations.all();
-    heard?.look(0);
+    heard?.messagesAfter(0);
     for (let i = 0; i < 2; i++) await runner.runs(await runner.takes());
     expect(await job.wait()).toBe("failed");
     const results = [];
@@ -22,7 +22,7 @@ describe("a runner at the manager's door", () => {
       { index: 1, state: "failed", code: 3, worker: "vm" },
     ]);
     expect(await job.text(0)).toBe("out\nRES:failed\n");
-    expect(heard?.look(0).map(({ name }) => name)).toContain("REZULTO");
+    expect(heard?.messagesAfter(0).map(({ name }) => name)).toContain("REZULTO");
     expect(heard?.peer).toBe("vm");
   });
 

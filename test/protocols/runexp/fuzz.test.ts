@@ -27,14 +27,14 @@ describe("whatever is said", () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
         const { side, notes } = server("g", {
-          asked: () => {},
-          result: () => side.accept(),
+          jobRequested: () => {},
+          resultAnnounced: () => side.accept(),
           outputEnded: () => side.recorded(),
         });
         for (const bytes of pieces) {
           feed(side, notes, bytes, whole);
           const { state } = side;
-          if (state.name === "SendJob" && state.step === "choosing") side.hand("x", ".sh", Buffer.from("abc"));
+          if (state.name === "SendJob" && state.step === "choosing") side.sendJob("x", ".sh", Buffer.from("abc"));
         }
         const over = side.state.name === "over";
         expect(over).toBe(notes.news.some((one) => one.startsWith("wrong: ") || one === "left"));
@@ -53,12 +53,12 @@ describe("whatever is said", () => {
       fc.property(fc.array(piece, { maxLength: 30 }), fc.boolean(), (pieces, asksForKin) => {
         const ports = { outputWanted: () => side.sendOutput(Buffer.from("abc"), true) };
         const { side, notes } = client("g", ports, asksForKin);
-        side.hail("h");
+        side.sendHello("h");
         let asks = true;
         for (const bytes of pieces) {
           feed(side, notes, bytes, whole);
           if (side.state.name !== "WorkerLoop") continue;
-          if (asks) side.ask();
+          if (asks) side.requestJob();
           else side.deliver("x", "success", 3);
           asks = !asks;
         }
@@ -76,8 +76,8 @@ describe("whatever is said", () => {
         const total = sends.reduce((sum, { bytes }) => sum + bytes.length, 0);
         let at = where % total;
         const { side, notes } = server("__defaulte__", {
-          asked: () => side.hand("x", ".sh", Buffer.from("abc")),
-          result: () => side.accept(),
+          jobRequested: () => side.sendJob("x", ".sh", Buffer.from("abc")),
+          resultAnnounced: () => side.accept(),
           outputEnded: () => side.recorded(),
         });
         for (const { bytes } of sends) {

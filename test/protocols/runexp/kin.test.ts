@@ -13,7 +13,7 @@ const text = (written: readonly Buffer[]): string[] => written.map((bytes) => by
 
 function joinedClient(): ReturnType<typeof client> {
   const made = client("g", {}, true);
-  made.side.hail("h");
+  made.side.sendHello("h");
   for (const piece of ["VERSIO 1.3", "ALIGI g"]) made.side.push(Buffer.from(piece));
   made.notes.written.length = 0;
   made.notes.news.length = 0;
@@ -35,7 +35,7 @@ function kinClient(): ReturnType<typeof client> {
   made.side.push(Buffer.from("PRETA"));
   made.side.sendOutput(Buffer.from("abc"), true);
   made.side.push(Buffer.from("RICEVIS"));
-  made.side.ask();
+  made.side.requestJob();
   made.side.push(Buffer.from("LABORO b .sh 4\necho"));
   return made;
 }
@@ -50,7 +50,7 @@ function servedServer(result: string): ReturnType<typeof server> {
   made.side.push(Buffer.from("abc"));
   made.side.recorded();
   made.side.push(Buffer.from("PETO"));
-  made.side.hand("b", ".sh", Buffer.from("echo"));
+  made.side.sendJob("b", ".sh", Buffer.from("echo"));
   return made;
 }
 
@@ -59,7 +59,7 @@ describe("a runner", () => {
     const { side, notes } = kinClient();
     expect(text(notes.written)).toEqual(["REZULTO a success 03", "abc", "PETO"]);
     expect(notes.news).toEqual(["output wanted", "delivered", "job b .sh 4"]);
-    expect(side.isKin).toBe(true);
+    expect(side.isLaboro).toBe(true);
   });
 
   it.each(CUTS)("then lets its output follow at once, and takes scripts however they come: %s", (_how, cut) => {
@@ -71,10 +71,10 @@ describe("a runner", () => {
     side.sendOutput(Buffer.from("abc"), true);
     expect(text(notes.written)).toEqual(["REZULTO b failure 3\n", "abc"]);
     feed(side, notes, Buffer.from("RICEVIS"), cut);
-    side.ask();
+    side.requestJob();
     feed(side, notes, Buffer.from("LABORO c d .sh 12\n1\n22\nLABORO "), cut);
     expect(notes.news).toEqual(["output wanted", "delivered", "job c d .sh 12"]);
-    side.ask();
+    side.requestJob();
     feed(side, notes, Buffer.from("LABORO empty .sh 0\n"), cut);
     expect(notes.news.at(-1)).toBe("job empty .sh 0");
     expect(text(notes.written).slice(2)).toEqual(["PETO", "PETO"]);
@@ -83,7 +83,7 @@ describe("a runner", () => {
   it("asks an original manager once, and then says what any runner says", () => {
     const { side, notes } = joinedClient();
     for (const name of ["a", "b"]) {
-      side.ask();
+      side.requestJob();
       side.push(Buffer.from(`LABORO ${name} .sh 1`));
       side.push(Buffer.from("x"));
     }
@@ -92,7 +92,7 @@ describe("a runner", () => {
       side.push(Buffer.from("PRETA"));
       side.sendOutput(Buffer.alloc(0), true);
       side.push(Buffer.from("RICEVIS"));
-      side.ask();
+      side.requestJob();
       side.push(Buffer.from("LABORO c .sh 1"));
       side.push(Buffer.from("x"));
     }
@@ -100,26 +100,26 @@ describe("a runner", () => {
       "REZULTO a success 00",
       "REZULTO b success 0",
     ]);
-    expect(side.isKin).toBe(false);
+    expect(side.isLaboro).toBe(false);
   });
 
   it("gives back what it has not begun", () => {
     const { side, notes } = kinClient();
-    side.giveBack("b c");
-    side.ask();
+    side.returnJob("b c");
+    side.requestJob();
     expect(text(notes.written).slice(-2)).toEqual(["REDONI b c\n", "PETO"]);
   });
 
   it("leaves a manager whose script follows although it was not told that it may", () => {
     const { side, notes } = joinedClient();
-    side.ask();
+    side.requestJob();
     side.push(Buffer.from("LABORO b .sh 4\necho"));
     expect(notes.news).toEqual(["wrong: a script that nobody has asked for follows its LABORO"]);
   });
 
   it("leaves a manager of ours that goes on without a newline", () => {
     const { side, notes } = kinClient();
-    side.ask();
+    side.requestJob();
     side.push(Buffer.from(`LABORO ${"x".repeat(9_000)}`));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
   });
@@ -136,8 +136,8 @@ describe("a manager", () => {
 
   it.each(CUTS)("takes its outputs however they come: %s", (_how, cut) => {
     const { side, notes } = server("g", {
-      asked: () => side.hand("b", ".sh", Buffer.from("echo")),
-      result: () => side.accept(),
+      jobRequested: () => side.sendJob("b", ".sh", Buffer.from("echo")),
+      resultAnnounced: () => side.accept(),
       outputEnded: () => side.recorded(),
     });
     for (const piece of ["SALUTON; MI a", "KOMPRENAS", "JES", "REZULTO a success 03", "abc", "PETO"])

@@ -1,7 +1,7 @@
 /** Runners written from the protocol text: they say exactly what they are told to, over real sockets. */
 import { spawnSync } from "node:child_process";
 import { connect, type Socket } from "node:net";
-import { verdictOf } from "../../../src/protocols/runexp/res-text.js";
+import { resStatusOf } from "../../../src/protocols/runexp/res-text.js";
 import { until } from "../../support/wait.js";
 
 export class LiteralRunner {
@@ -124,7 +124,7 @@ export class LiteralRunner {
 
 export function resultOf(name: string, script: Buffer): { readonly text: Buffer; readonly status: string } {
   const ran = spawnSync("bash", ["-c", script.toString()]);
-  const status = verdictOf(ran.stdout);
+  const status = resStatusOf(ran.stdout);
   const date = "Sun Nov 15 19:30:13 UTC 2026";
   const head =
     `runexp summary: ${status}\n\n${date} -- [lit] Running ${name}\n> bash '/tmp/runexp/runexp_x.sh'\n` +

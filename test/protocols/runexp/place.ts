@@ -1,19 +1,19 @@
 /** A broker with the manager's door open, in this process. */
 import { afterEach } from "vitest";
-import { Complaints } from "../../../src/base/complaints.js";
-import { Conversations } from "../../../src/base/conversations.js";
-import type { Door } from "../../../src/broker/listeners/door.js";
-import { check } from "../../../src/dispatch/check.js";
-import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/door.js";
+import { PeerErrors } from "../../../src/base/peer-errors.js";
+import { TracedConnections } from "../../../src/base/traced-connections.js";
+import type { Listener } from "../../../src/broker/listeners/listener.js";
+import { checkInvariants } from "../../../src/dispatch/invariants.js";
+import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { LiteralRunner } from "./peers.js";
 
 export interface ManagerPlace extends Shop {
-  readonly door: Door;
+  readonly door: Listener;
   readonly port: number;
   /** Complaints about peers, by their code. */
   readonly complaints: string[];
-  readonly conversations: Conversations;
+  readonly conversations: TracedConnections;
   join(host: string): Promise<LiteralRunner>;
 }
 
@@ -39,13 +39,13 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
     error: (_fields: object, text: string) => void complaints.push(text),
   };
   const { core } = shop.broker;
-  const conversations = new Conversations();
+  const conversations = new TracedConnections();
   const settings = options.pool === undefined ? {} : { pool: options.pool };
-  const context = { core, log, complaints: new Complaints(log), conversations, settings };
+  const context = { core, log, complaints: new PeerErrors(log), conversations, settings };
   const door = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
   open.push(() => door.close());
   // The heart is sound, whatever the runners did to it.
-  open.push(() => check(core.state));
+  open.push(() => checkInvariants(core.state));
   const port = Number(new URL(door.urls[0] ?? "").port);
   const join = async (host: string): Promise<LiteralRunner> => {
     const runner = await LiteralRunner.join(port, host);

@@ -1,7 +1,7 @@
 /** A runner without processes: what a job would say is said for it, at once. For batches of thousands. */
 import { connect, type Socket } from "node:net";
-import { type Status, shownName } from "../../../src/protocols/runexp/messages.js";
-import { ClientSide, type Job } from "../../../src/protocols/runexp/runner/client-states.js";
+import { type Status, displayName } from "../../../src/protocols/runexp/messages.js";
+import { ClientStateMachine, type Job } from "../../../src/protocols/runexp/runner/client-state-machine.js";
 import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 
 interface Result {
@@ -25,7 +25,7 @@ export class QuickRunner {
   readonly #options: QuickRunnerOptions;
   readonly #threads: Threads<Result>;
   #socket: Socket | undefined;
-  #side: ClientSide | undefined;
+  #side: ClientStateMachine | undefined;
   #over = false;
   #end: () => void = () => {};
 
@@ -35,19 +35,19 @@ export class QuickRunner {
       this.#end = resolve;
     });
     this.#threads = new Threads(options.threads, {
-      mayAsk: () => true,
-      ask: () => this.#side?.ask(),
+      mayRequestJob: () => true,
+      requestJob: () => this.#side?.requestJob(),
       deliver: ({ name, status, text }) => this.#side?.deliver(name, status, text.length),
       start: (thread, job) => this.#start(thread, job),
-      mayAskAhead: () => false,
-      waitsAhead: () => {},
-      giveBack: () => {},
+      mayPrefetch: () => false,
+      startPrefetchTimer: () => {},
+      returnJob: () => {},
       leave: () => {
         this.#over = true;
         this.#side?.leave();
         this.#socket?.end();
       },
-      holds: (thread) => setTimeout(() => this.#threads.holdOver(thread), 20),
+      startHoldTimer: (thread) => setTimeout(() => this.#threads.holdExpired(thread), 20),
     });
     this.#connect();
   }
@@ -69,27 +69,27 @@ export class QuickRunner {
 
   #connect(): void {
     this.connections++;
-    const side = new ClientSide("__defaulte__", {
+    const side = new ClientStateMachine("__defaulte__", {
       write: (bytes) => void this.#socket?.write(bytes),
-      heard: () => {},
-      said: () => {},
-      joined: () => this.#threads.lineUp(),
+      received: () => {},
+      sent: () => {},
+      joined: () => this.#threads.connected(),
       job: (job) => this.#threads.job(job),
       noJob: (answer) => this.#threads.noJob(answer),
       outputWanted: () => side.sendOutput(this.#threads.undelivered[0]?.text ?? Buffer.alloc(0), true),
       delivered: () => this.#threads.delivered(),
       refused: () => this.kill(),
-      wrong: () => this.cut(),
-      wantsQuiet: () => setTimeout(() => side.quiet(), 20),
+      protocolError: () => this.cut(),
+      startQuietTimer: () => setTimeout(() => side.quietElapsed(), 20),
     });
     const socket = connect({ port: this.#options.port, host: "127.0.0.1" });
     this.#side = side;
     this.#socket = socket;
-    socket.once("connect", () => side.hail(this.#options.host));
+    socket.once("connect", () => side.sendHello(this.#options.host));
     socket.on("data", (bytes) => side.push(bytes));
     socket.on("error", () => {});
     socket.once("close", () => {
-      this.#threads.lineDown();
+      this.#threads.disconnected();
       if (this.#over) this.#end();
       else setTimeout(() => this.#connect(), 10);
     });
@@ -99,7 +99,7 @@ export class QuickRunner {
     this.taken++;
     this.#options.onJob?.(job, this);
     const status = job.content.includes("fail") ? "failure" : "success";
-    const text = Buffer.from(`runexp summary: ${status}\n\n[${this.#options.host}] ${shownName(job.name)}\n`);
+    const text = Buffer.from(`runexp summary: ${status}\n\n[${this.#options.host}] ${displayName(job.name)}\n`);
     setImmediate(() => this.#threads.finished(thread, { name: job.name, text, status }));
   }
 }

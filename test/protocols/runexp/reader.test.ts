@@ -5,7 +5,7 @@ import {
   type MessageType,
   type RunexpMessage,
 } from "../../../src/protocols/runexp/messages.js";
-import { MessageReader } from "../../../src/protocols/runexp/reader.js";
+import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
 
 const WAIT: readonly MessageType[] = ["PETO", "REZULTO", "FINO ANKAU"];
 
@@ -16,7 +16,7 @@ function reader(...pieces: readonly string[]): MessageReader {
 }
 
 const message = (taken: ReturnType<MessageReader["take"]>): RunexpMessage | string =>
-  taken.is === "message" ? taken.message : taken.is;
+  taken.kind === "message" ? taken.message : taken.kind;
 
 describe("the reader of messages without marks", () => {
   it("takes a word as soon as it is whole, and leaves what is glued to it", () => {
@@ -43,10 +43,10 @@ describe("the reader of messages without marks", () => {
 
   it("waits for quiet where a message with a tail came in several pieces", () => {
     const split = reader("REZULTO a succ", "ess 2");
-    expect(split.take(WAIT).is).toBe("unquiet");
+    expect(split.take(WAIT).kind).toBe("unquiet");
     split.push(Buffer.from("35"));
-    expect(split.take(WAIT).is).toBe("unquiet");
-    split.quiet();
+    expect(split.take(WAIT).kind).toBe("unquiet");
+    split.quietElapsed();
     expect(message(split.take(WAIT))).toMatchObject({ size: 235 });
   });
 
@@ -56,16 +56,16 @@ describe("the reader of messages without marks", () => {
     expect(message(glued.take(WAIT))).toMatchObject({ type: "REZULTO", size: 5 });
     const earlier = reader("PRETAREZ", "ULTO a success 5");
     earlier.take(["PRETA"]);
-    expect(earlier.take(WAIT).is).toBe("unquiet");
+    expect(earlier.take(WAIT).kind).toBe("unquiet");
   });
 
   it("waits as long as it takes for what has only begun", () => {
     const begun = reader("SALU");
-    begun.quiet();
-    expect(begun.take(["SALUTON"]).is).toBe("partial");
+    begun.quietElapsed();
+    expect(begun.take(["SALUTON"]).kind).toBe("partial");
     begun.push(Buffer.from("TON; MI zz"));
-    expect(begun.take(["SALUTON"]).is).toBe("unquiet");
-    begun.quiet();
+    expect(begun.take(["SALUTON"]).kind).toBe("unquiet");
+    begun.quietElapsed();
     expect(message(begun.take(["SALUTON"]))).toEqual({ type: "SALUTON", host: "zz" });
   });
 
@@ -80,8 +80,8 @@ describe("the reader of messages without marks", () => {
     ["a name without an end", `REZULTO ${"a".repeat(LONGEST_MESSAGE)}`, WAIT],
   ] as const)("refuses %s", (_what, text, expected) => {
     const taken = reader(text).take<MessageType>(expected);
-    expect(taken.is).toBe("wrong");
-    if (taken.is === "wrong") expect(taken.text.length).toBeLessThan(100);
+    expect(taken.kind).toBe("wrong");
+    if (taken.kind === "wrong") expect(taken.text.length).toBeLessThan(100);
   });
 
   it("cannot tell a piece that is whole by itself from one that is not, and takes it", () => {

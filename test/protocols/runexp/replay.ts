@@ -1,9 +1,9 @@
 /** Machines under test, with everything that they say and hear noted down. */
 
-import { type ServerPorts, ServerSide } from "../../../src/protocols/runexp/broker/server-states.js";
-import { TAILED } from "../../../src/protocols/runexp/messages.js";
-import type { ClientPorts } from "../../../src/protocols/runexp/runner/client-states.js";
-import { ClientSide } from "../../../src/protocols/runexp/runner/client-states.js";
+import { type ServerCallbacks, ServerStateMachine } from "../../../src/protocols/runexp/broker/server-state-machine.js";
+import { VARIABLE_MESSAGES } from "../../../src/protocols/runexp/messages.js";
+import type { ClientCallbacks } from "../../../src/protocols/runexp/runner/client-state-machine.js";
+import { ClientStateMachine } from "../../../src/protocols/runexp/runner/client-state-machine.js";
 
 export interface Notes {
   readonly written: Buffer[];
@@ -14,22 +14,22 @@ export interface Notes {
 const newNotes = (): Notes => ({ written: [], news: [], quietWanted: false });
 
 /** `over` replaces what would only be noted. */
-export function server(group: string, over: Partial<ServerPorts> = {}): { side: ServerSide; notes: Notes } {
+export function server(group: string, over: Partial<ServerCallbacks> = {}): { side: ServerStateMachine; notes: Notes } {
   const notes = newNotes();
-  const side = new ServerSide(group, {
+  const side = new ServerStateMachine(group, {
     write: (bytes) => void notes.written.push(Buffer.from(bytes)),
-    heard: () => {},
-    said: () => {},
+    received: () => {},
+    sent: () => {},
     joined: (host) => void notes.news.push(`joined ${host}`),
-    asked: () => void notes.news.push("asked"),
-    handed: () => void notes.news.push("handed"),
-    result: ({ name, status, size }) => void notes.news.push(`result ${name} ${status} ${size}`),
-    returned: (name) => void notes.news.push(`returned ${name}`),
+    jobRequested: () => void notes.news.push("asked"),
+    scriptSent: () => void notes.news.push("handed"),
+    resultAnnounced: ({ name, status, size }) => void notes.news.push(`result ${name} ${status} ${size}`),
+    jobReturned: (name) => void notes.news.push(`returned ${name}`),
     output: (bytes) => void notes.news.push(`output ${bytes.length}`),
     outputEnded: () => void notes.news.push("ended"),
-    left: () => void notes.news.push("left"),
-    wrong: (reason) => void notes.news.push(`wrong: ${reason}`),
-    wantsQuiet: () => {
+    runnerLeft: () => void notes.news.push("left"),
+    protocolError: (reason) => void notes.news.push(`wrong: ${reason}`),
+    startQuietTimer: () => {
       notes.quietWanted = true;
     },
     ...over,
@@ -39,30 +39,30 @@ export function server(group: string, over: Partial<ServerPorts> = {}): { side: 
 
 export function client(
   group: string,
-  over: Partial<ClientPorts> = {},
+  over: Partial<ClientCallbacks> = {},
   asksForKin = false,
-): { side: ClientSide; notes: Notes } {
+): { side: ClientStateMachine; notes: Notes } {
   const notes = newNotes();
-  const ports: ClientPorts = {
+  const ports: ClientCallbacks = {
     write: (bytes, alone) => {
       notes.written.push(Buffer.from(bytes));
       if (alone) notes.news.push("alone");
     },
-    heard: () => {},
-    said: () => {},
+    received: () => {},
+    sent: () => {},
     joined: () => void notes.news.push("joined"),
     job: ({ name, kind, content }) => void notes.news.push(`job ${name} ${kind} ${content.length}`),
     noJob: (answer) => void notes.news.push(answer),
     outputWanted: () => void notes.news.push("output wanted"),
     delivered: () => void notes.news.push("delivered"),
     refused: (reason) => void notes.news.push(`refused: ${reason}`),
-    wrong: (reason) => void notes.news.push(`wrong: ${reason}`),
-    wantsQuiet: () => {
+    protocolError: (reason) => void notes.news.push(`wrong: ${reason}`),
+    startQuietTimer: () => {
       notes.quietWanted = true;
     },
     ...over,
   };
-  const side = new ClientSide(group, ports, { asksForKin });
+  const side = new ClientStateMachine(group, ports, { asksForKin });
   return { side, notes };
 }
 
@@ -77,7 +77,7 @@ export const cutAt =
   (bytes) => {
     const at = Math.max(0, Math.min(bytes.length, place(bytes.length)));
     const first = bytes.toString("latin1", 0, at);
-    const undecidable = Object.values(TAILED).some((tailed) => tailed.read(first) !== undefined);
+    const undecidable = Object.values(VARIABLE_MESSAGES).some((tailed) => tailed.parse(first) !== undefined);
     return undecidable ? [bytes] : [bytes.subarray(0, at), bytes.subarray(at)].filter((piece) => piece.length > 0);
   };
 

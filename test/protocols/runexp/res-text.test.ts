@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readHeader, resHeader, summaryOf, Verdict, verdictOf } from "../../../src/protocols/runexp/res-text.js";
+import { readResHeader, writeResHeader, summaryOf, ResStatusReader, resStatusOf } from "../../../src/protocols/runexp/res-text.js";
 import { recording } from "./recordings.js";
 
 describe("the text of a result", () => {
@@ -7,11 +7,11 @@ describe("the text of a result", () => {
     const original = recording("outcomes")
       .map(({ bytes }) => bytes.toString("latin1"))
       .find((text) => text.includes("Running exit3_done"));
-    const header = resHeader({
+    const header = writeResHeader({
       name: "exit3_done",
       host: "vm",
       command: "bash '/tmp/runexp/runexp_tGJDtzeidF.sh'",
-      began: "Sun Nov 15 19:30:17 UTC 2026",
+      started: "Sun Nov 15 19:30:17 UTC 2026",
       ended: "Sun Nov 15 19:30:17 UTC 2026",
       waitStatus: 768,
       status: "success",
@@ -24,7 +24,7 @@ describe("the text of a result", () => {
       for (const { bytes } of recording(name)) {
         const text = bytes.toString("latin1");
         if (!text.startsWith("runexp summary")) continue;
-        const header = readHeader(text);
+        const header = readResHeader(text);
         expect(header, text).toBeDefined();
         expect(text.slice(0, header?.length)).toMatch(/Program output follows\n\n$/);
       }
@@ -35,12 +35,12 @@ describe("the text of a result", () => {
     const text =
       "runexp summary: success\n\nMon Nov 16 04:30:00 UTC 2026 -- [h] Running mat\n> bash /tmp/runexp/matlabproxy_DeSjJdC0G6.sh\n\n" +
       "Mon Nov 16 04:30:00 UTC 2026 -- Finished running\nProgram exited with status 0\nProgram output follows\n\n";
-    expect(readHeader(`${text}RES:done\n`)).toEqual({ length: text.length, waitStatus: 0 });
+    expect(readResHeader(`${text}RES:done\n`)).toEqual({ length: text.length, waitStatus: 0 });
   });
 
   it("has no header where somebody else wrote it, or not all of it is there", () => {
-    expect(readHeader("hello\n")).toBeUndefined();
-    expect(readHeader("runexp summary: success\n\nSun")).toBeUndefined();
+    expect(readResHeader("hello\n")).toBeUndefined();
+    expect(readResHeader("runexp summary: success\n\nSun")).toBeUndefined();
     expect(summaryOf("runexp summary: failure")).toBe("failure");
     expect(summaryOf("RES:done")).toBeUndefined();
   });
@@ -59,14 +59,14 @@ describe("the rule for a success", () => {
     ["RES:done", "success"],
     ["RES:done\nthen much\nmore", "success"],
   ])("says of %j: %s", (output, status) => {
-    expect(verdictOf(Buffer.from(output))).toBe(status);
-    const bytewise = new Verdict();
+    expect(resStatusOf(Buffer.from(output))).toBe(status);
+    const bytewise = new ResStatusReader();
     for (const byte of Buffer.from(output)) bytewise.push(Buffer.from([byte]));
     expect(bytewise.status).toBe(status);
   });
 
   it("finds the tag in a line that is too long to be kept", () => {
-    const verdict = new Verdict();
+    const verdict = new ResStatusReader();
     verdict.push(Buffer.from("RES:done "));
     for (let i = 0; i < 40; i++) verdict.push(Buffer.alloc(10_000, "x"));
     expect(verdict.status).toBe("success");

@@ -58,7 +58,7 @@ describe("a runner", () => {
     ];
     const complaints: string[] = [];
     const served = await manager(list(jobs));
-    const runner = start(served.port, { on: { complained: (bytes) => void complaints.push(String(bytes)) } });
+    const runner = start(served.port, { on: { stderr: (bytes) => void complaints.push(String(bytes)) } });
     expect(await runner.ended).toMatchObject({ how: "finished", kept: 0 });
     expect(served.faults).toEqual([]);
     expect(served.results.map(({ name, status }) => `${name}: ${status}`)).toEqual([
@@ -152,7 +152,7 @@ describe("a runner", () => {
     const served = await manager({ answer: () => answers[asked++] ?? "FINO" });
     const heard: string[] = [];
     // The hold would last longer than the test.
-    const runner = start(served.port, { threads: 2, holdMs: 100_000, on: { answered: (one) => void heard.push(one) } });
+    const runner = start(served.port, { threads: 2, holdMs: 100_000, on: { noJob: (one) => void heard.push(one) } });
     await runner.ended;
     expect(served.results.map(({ name }) => name).sort()).toEqual(["next", "short"]);
     expect(heard).toEqual(["ATENDI", "ATENDI", "FINO"]);
@@ -213,7 +213,7 @@ describe("a runner", () => {
   ])("leaves a manager of %s", async (_what, options, why) => {
     const served = await manager({ ...options, answer: () => "FINO" });
     const end = await start(served.port).ended;
-    expect(end.how).toBe("refused");
+    expect(end.status).toBe("refused");
     expect(end.reason).toContain(why);
   });
 
@@ -243,7 +243,7 @@ describe("a runner", () => {
     const script = `while [ ! -e ${go} ]; do sleep 0.02; done; echo RES:done`;
     const first = await manager(list([job("kept", script)]));
     const { port } = first;
-    const runner = start(port, { patienceMs: 300 });
+    const runner = start(port, { reconnectTimeoutMs: 300 });
     await until("it runs", () => first.said.length >= 4, 30_000);
     await first.close();
     writeFileSync(go, "");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ServerSide } from "../../../src/protocols/runexp/broker/server-states.js";
+import type { ServerStateMachine } from "../../../src/protocols/runexp/broker/server-state-machine.js";
 import { RECORDINGS, recording, type Send } from "./recordings.js";
 import { bytewise, type Cut, cutAt, feed, server, whole } from "./replay.js";
 
@@ -13,21 +13,21 @@ const CUTS: readonly (readonly [string, Cut])[] = [
 ];
 
 /** Decides as the recorded manager did: each of its sends answers what has just come. */
-function replayed(sends: readonly Send[], cut: Cut): { said: Buffer[]; news: string[]; side: ServerSide } {
+function replayed(sends: readonly Send[], cut: Cut): { said: Buffer[]; news: string[]; side: ServerStateMachine } {
   const answers = sends.filter(({ from }) => from === "manager").map(({ bytes }) => bytes);
   const group = answers.map(String).find((text) => text.startsWith("ALIGI "));
   const next = (): string => answers[written()]?.toString("latin1") ?? "";
   const { side, notes } = server(group?.slice(6) ?? "__defaulte__", {
-    asked: () => {
+    jobRequested: () => {
       const [, name, kind] = /^LABORO (.+) (\.\S+) (\d+)$/s.exec(next()) ?? [];
       if (name !== undefined && kind !== undefined) {
         const size = Number(/\d+$/.exec(next())?.[0]);
-        side.hand(name, kind, size === 0 ? Buffer.alloc(0) : (answers[written() + 1] ?? Buffer.alloc(0)));
+        side.sendJob(name, kind, size === 0 ? Buffer.alloc(0) : (answers[written() + 1] ?? Buffer.alloc(0)));
       } else if (next() === "ATENDI") side.hold();
       else if (next() === "ELIRI") side.ban();
       else if (next() === "FINO") side.finish();
     },
-    result: () => side.accept(),
+    resultAnnounced: () => side.accept(),
     outputEnded: () => side.recorded(),
   });
   const written = (): number => notes.written.length;
@@ -54,7 +54,7 @@ describe("the manager's states", () => {
     const { side, notes } = server("g");
     for (const piece of ["SALUTON; MI a", "KOMPRENAS", "JESPETO"]) side.push(Buffer.from(piece));
     expect(notes.news).toEqual(["joined a", "asked"]);
-    side.hand("x", ".sh", Buffer.alloc(0));
+    side.sendJob("x", ".sh", Buffer.alloc(0));
     side.push(Buffer.from("PRETAPETO"));
     expect(notes.news).toEqual(["joined a", "asked", "handed", "asked"]);
     expect(side.state).toEqual({ name: "SendJob", step: "choosing" });
@@ -63,7 +63,7 @@ describe("the manager's states", () => {
   it("takes PRETA for an empty script together with a result", () => {
     const { side, notes } = joined();
     side.push(Buffer.from("PETO"));
-    side.hand("x", ".sh", Buffer.alloc(0));
+    side.sendJob("x", ".sh", Buffer.alloc(0));
     side.push(Buffer.from("PRETAREZULTO y failure 0"));
     expect(notes.news.slice(-2)).toEqual(["handed", "result y failure 0"]);
     side.accept();
@@ -100,7 +100,7 @@ describe("the manager's states", () => {
     for (const step of steps) {
       if (step === "ELIRI") side.ban();
       else if (step === "ATENDI") side.hold();
-      else if (step === "LABORO") side.hand("x", ".sh", Buffer.from("x"));
+      else if (step === "LABORO") side.sendJob("x", ".sh", Buffer.from("x"));
       else side.push(Buffer.from(step));
     }
     side.push(Buffer.from("FINO ANKAU"));
@@ -118,7 +118,7 @@ describe("the manager's states", () => {
   ])("sends away who says %s, with a reason", (_what, before, last) => {
     const { side, notes } = server("g");
     for (const step of before) {
-      if (step === "LABORO") side.hand("x", ".sh", Buffer.from("x"));
+      if (step === "LABORO") side.sendJob("x", ".sh", Buffer.from("x"));
       else side.push(Buffer.from(step));
     }
     side.push(Buffer.from(last));
@@ -141,7 +141,7 @@ describe("the manager's states", () => {
     for (const piece of ["SALUTON; MI a", "KOMPRENAS", "JESPETO", "nonsense"]) side.push(Buffer.from(piece));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
     const before = notes.written.length;
-    side.hand("x", ".sh", Buffer.from("x"));
+    side.sendJob("x", ".sh", Buffer.from("x"));
     side.hold();
     side.ban();
     side.finish();
@@ -151,7 +151,7 @@ describe("the manager's states", () => {
   });
 
   it("answers one after the other what comes at once, however much it is", () => {
-    const { side, notes } = server("g", { asked: () => side.hold() });
+    const { side, notes } = server("g", { jobRequested: () => side.hold() });
     for (const piece of ["SALUTON; MI a", "KOMPRENAS", `JES${"PETO".repeat(100_000)}`]) side.push(Buffer.from(piece));
     expect(notes.written.filter((bytes) => bytes.toString() === "ATENDI")).toHaveLength(100_000);
   });

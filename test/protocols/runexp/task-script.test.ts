@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Recipe } from "../../../src/model/recipe.js";
 import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/broker/task-report.js";
-import { type HandedTask, shippedTask } from "../../../src/protocols/runexp/broker/task-script.js";
-import { resHeader, verdictOf } from "../../../src/protocols/runexp/res-text.js";
+import { type TaskParameters, makeTaskScript } from "../../../src/protocols/runexp/broker/task-script.js";
+import { writeResHeader, resStatusOf } from "../../../src/protocols/runexp/res-text.js";
 
 const MARK = "0123456789abcdef";
 let dir: string;
@@ -24,16 +24,16 @@ interface Ran extends TaskReport {
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
-function run(recipe: ProcessRecipe, task: Partial<HandedTask> = {}, pieces = 1): Ran {
-  const { content, kind } = shippedTask(recipe, { job: 7, index: 2, attempt: 1, ...task }, MARK);
+function run(recipe: ProcessRecipe, task: Partial<TaskParameters> = {}, pieces = 1): Ran {
+  const { content, kind } = makeTaskScript(recipe, { job: 7, index: 2, attempt: 1, ...task }, MARK);
   expect(kind).toBe(".sh");
   const script = join(dir, "runexp_x.sh");
   writeFileSync(script, content);
   const env = { ...process.env, TMPDIR: dir };
   const { stdout, status } = spawnSync("bash", [script], { env, cwd: dir, input: "not for the task\n" });
-  const header = resHeader({
-    ...{ name: "laboro-7.2", host: "h", command: `bash '${script}'`, began: "a", ended: "b" },
-    ...{ waitStatus: (status ?? 1) * 256, status: verdictOf(stdout) },
+  const header = writeResHeader({
+    ...{ name: "laboro-7.2", host: "h", command: `bash '${script}'`, started: "a", ended: "b" },
+    ...{ waitStatus: (status ?? 1) * 256, status: resStatusOf(stdout) },
   });
   const text = Buffer.concat([Buffer.from(header), stdout]);
   const parts: Buffer[] = [];
@@ -47,10 +47,10 @@ describe("a task as a script for a runner", () => {
   it("says what its command said, and how it ended", () => {
     const good = run({ kind: "command", argv: ["sh", "-c", "printf hello; echo oops >&2"] });
     expect(good).toMatchObject({ output: "hellooops\n", exit: 0, ended: true });
-    expect(verdictOf(good.raw)).toBe("success");
+    expect(resStatusOf(good.raw)).toBe("success");
     const bad = run({ kind: "command", argv: ["sh", "-c", "echo no; exit 3"] });
     expect(bad).toMatchObject({ output: "no\n", exit: 3, ended: true });
-    expect(verdictOf(bad.raw)).toBe("failure");
+    expect(resStatusOf(bad.raw)).toBe("failure");
   });
 
   it("is read the same in pieces of any size", () => {
@@ -150,17 +150,17 @@ describe("a task as a script for a runner", () => {
 
   it("goes to MATLAB as it is, with its directory and variables before it", () => {
     const content = Buffer.from("disp(1)\n");
-    const made = shippedTask({ kind: "script", type: ".m", content, dir: "/it's", env: { A: "b" } }, task(), MARK);
+    const made = makeTaskScript({ kind: "script", type: ".m", content, dir: "/it's", env: { A: "b" } }, task(), MARK);
     expect(made).toMatchObject({ kind: ".m", reports: false });
     expect(made.content.toString()).toBe("setenv('A', 'b'); cd('/it''s'); disp(1)\n");
-    expect(() => shippedTask({ kind: "script", type: ".m", content, args: ["x"] }, task(), MARK)).toThrow(
+    expect(() => makeTaskScript({ kind: "script", type: ".m", content, args: ["x"] }, task(), MARK)).toThrow(
       /no arguments/,
     );
   });
 
   it("refuses a word that no command can have", () => {
-    expect(() => shippedTask({ kind: "command", argv: ["echo", "a\0b"] }, task(), MARK)).toThrow(/NUL/);
+    expect(() => makeTaskScript({ kind: "command", argv: ["echo", "a\0b"] }, task(), MARK)).toThrow(/NUL/);
   });
 });
 
-const task = (): HandedTask => ({ job: 1, index: 0, attempt: 1 });
+const task = (): TaskParameters => ({ job: 1, index: 0, attempt: 1 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Job } from "../../../src/protocols/runexp/runner/client-states.js";
+import type { Job } from "../../../src/protocols/runexp/runner/client-state-machine.js";
 import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 
 const job = (name: string, content = name): Job => ({ name, kind: ".sh", content: Buffer.from(content) });
@@ -10,15 +10,15 @@ function threads(
 ) {
   const said: string[] = [];
   const made = new Threads<string>(count, {
-    mayAsk: options.mayAsk ?? (() => true),
-    ask: () => void said.push("PETO"),
+    mayRequestJob: options.mayAsk ?? (() => true),
+    requestJob: () => void said.push("PETO"),
     deliver: (outcome) => void said.push(`REZULTO ${outcome}`),
     start: (thread, { name }) => void said.push(`start ${name} at ${thread}`),
-    mayAskAhead: options.mayAskAhead ?? (() => false),
-    waitsAhead: () => void said.push("waits"),
-    giveBack: (name) => void said.push(`REDONI ${name}`),
+    mayPrefetch: options.mayAskAhead ?? (() => false),
+    startPrefetchTimer: () => void said.push("waits"),
+    returnJob: (name) => void said.push(`REDONI ${name}`),
     leave: () => void said.push("FINO ANKAU"),
-    holds: (thread) => void said.push(`hold ${thread}`),
+    startHoldTimer: (thread) => void said.push(`hold ${thread}`),
   });
   return { made, said, next: () => said.splice(0) };
 }
@@ -26,9 +26,9 @@ function threads(
 describe("the threads of a runner", () => {
   it("ask one after the other, under one lock", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     expect(next()).toEqual(["PETO"]);
-    made.lookAgain();
+    made.sendNext();
     expect(next()).toEqual([]);
     made.job(job("a"));
     expect(next()).toEqual(["start a at 0", "PETO"]);
@@ -39,7 +39,7 @@ describe("the threads of a runner", () => {
 
   it("ask before they deliver, so that no thread stands idle for the manager's disk", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.job(job("b"));
     made.finished(0, "a");
@@ -56,7 +56,7 @@ describe("the threads of a runner", () => {
 
   it("do not run ahead of a manager that is slow: no more results wait than there are threads", () => {
     const { made, next } = threads(1);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.finished(0, "a");
     made.job(job("b"));
@@ -71,7 +71,7 @@ describe("the threads of a runner", () => {
 
   it("end when there is nothing more, and the last one says so", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.noJob("FINO");
     expect(made.states).toEqual(["RunJob", "WaitClose"]);
@@ -85,13 +85,13 @@ describe("the threads of a runner", () => {
 
   it("wait each for itself when it is told to, and all ask once one gets a job", () => {
     const { made, next } = threads(3);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.noJob("ATENDI");
     made.noJob("ATENDI");
     expect(next()).toEqual(["PETO", "start a at 0", "PETO", "hold 1", "PETO", "hold 2"]);
     expect(made.states).toEqual(["RunJob", "ClientOnHold", "ClientOnHold"]);
-    made.holdOver(1);
+    made.holdExpired(1);
     expect(next()).toEqual(["PETO"]);
     made.noJob("ATENDI");
     made.finished(0, "a");
@@ -100,13 +100,13 @@ describe("the threads of a runner", () => {
     expect(next()).toEqual(["start b at 0", "PETO"]);
     made.job(job("c"));
     expect(next()).toEqual(["start c at 1", "PETO"]);
-    made.holdOver(1);
+    made.holdExpired(1);
     expect(made.states).toEqual(["RunJob", "RunJob", "RunJob"]);
   });
 
   it("ask again at once when what was not delivered at an ATENDI is", () => {
     const { made, next } = threads(1);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.finished(0, "a");
     made.noJob("ATENDI");
@@ -115,13 +115,13 @@ describe("the threads of a runner", () => {
     expect(next()).toEqual(["PETO"]);
     made.noJob("ATENDI");
     expect(next()).toEqual(["hold 0"]);
-    made.lookAgain();
+    made.sendNext();
     expect(next()).toEqual([]);
   });
 
   it("take FINO after ATENDI, and do not sit the hold out when another is told FINO", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.noJob("ATENDI");
     expect(next()).toEqual(["PETO", "hold 0", "PETO"]);
     made.noJob("FINO");
@@ -130,7 +130,7 @@ describe("the threads of a runner", () => {
 
   it("banned, deliver what runs and leave", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     made.noJob("ELIRI");
     next();
@@ -142,23 +142,23 @@ describe("the threads of a runner", () => {
   it("ask for nothing while memory is short", () => {
     let enough = false;
     const { made, next } = threads(1, { mayAsk: () => enough });
-    made.lineUp();
+    made.connected();
     expect(next()).toEqual([]);
     enough = true;
-    made.lookAgain();
+    made.sendNext();
     expect(next()).toEqual(["PETO"]);
   });
 
   it("go on when the connection is lost, and deliver when it is back, before they ask", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
     expect(next()).toEqual(["PETO", "start a at 0", "PETO"]);
-    made.lineDown();
+    made.disconnected();
     expect(made.states).toEqual(["RunJob", "WorkerLoop"]);
     made.finished(0, "a");
     expect(next()).toEqual([]);
-    made.lineUp();
+    made.connected();
     // Else the manager, which has it back on its list, would hand it out again.
     expect(next()).toEqual(["REZULTO a"]);
     made.delivered();
@@ -167,10 +167,10 @@ describe("the threads of a runner", () => {
 
   it("do not start a second time what a manager hands out again while it runs here", () => {
     const { made, next } = threads(2);
-    made.lineUp();
+    made.connected();
     made.job(job("a"));
-    made.lineDown();
-    made.lineUp();
+    made.disconnected();
+    made.connected();
     next();
     made.job(job("a"));
     expect(next()).toEqual(["PETO"]);
@@ -181,7 +181,7 @@ describe("the threads of a runner", () => {
   describe("while jobs are short", () => {
     function busy() {
       const made = threads(2, { mayAskAhead: () => true });
-      made.made.lineUp();
+      made.made.connected();
       made.made.job(job("a"));
       made.made.job(job("b"));
       made.next();
@@ -192,7 +192,7 @@ describe("the threads of a runner", () => {
       const { made, next } = busy();
       made.job(job("c"));
       expect(next()).toEqual(["waits"]);
-      made.lookAgain();
+      made.sendNext();
       expect(next()).toEqual([]);
       made.finished(1, "b");
       expect(next()).toEqual(["start c at 1", "REZULTO b"]);
@@ -212,13 +212,13 @@ describe("the threads of a runner", () => {
     it("give back what waits too long, as soon as nothing else is being said", () => {
       const { made, next } = busy();
       made.job(job("c"));
-      made.returnAhead();
+      made.returnPrefetched();
       expect(next()).toEqual(["waits", "REDONI c"]);
-      made.lookAgain();
+      made.sendNext();
       expect(next()).toEqual([]);
       made.finished(0, "a");
       made.job(job("c"));
-      made.returnAhead();
+      made.returnPrefetched();
       expect(next()).toEqual(["PETO", "start c at 0", "REZULTO a"]);
       made.delivered();
       made.job(job("d"));
@@ -229,7 +229,7 @@ describe("the threads of a runner", () => {
       made.job(job("e"));
       made.finished(0, "c");
       made.finished(1, "d");
-      made.returnAhead();
+      made.returnPrefetched();
       expect(next()).toEqual(["PETO", "waits", "start e at 0", "REZULTO c"]);
     });
 
@@ -237,7 +237,7 @@ describe("the threads of a runner", () => {
       const { made, next } = busy();
       made.noJob("ATENDI");
       expect(made.states).toEqual(["RunJob", "RunJob"]);
-      made.lookAgain();
+      made.sendNext();
       expect(next()).toEqual([]);
       made.finished(0, "a");
       made.job(job("c"));
@@ -276,10 +276,10 @@ describe("the threads of a runner", () => {
     it("forget it with the connection, as the manager does", () => {
       const { made, next } = busy();
       made.job(job("c"));
-      made.lineDown();
+      made.disconnected();
       made.finished(0, "a");
       expect(next()).toEqual(["waits"]);
-      made.lineUp();
+      made.connected();
       expect(next()).toEqual(["REZULTO a"]);
     });
 

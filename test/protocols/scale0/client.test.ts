@@ -5,7 +5,7 @@ import { answerOne, atEnd, openScale0, startedWorker } from "./kit.js";
 import { freshEntry, LiteralBroker } from "./literal-broker.js";
 
 const open = (options: Scale0ClientOptions) => {
-  const client = openScale0Client({ connectMs: 15_000, ...options });
+  const client = openScale0Client({ connectTimeoutMs: 15_000, ...options });
   atEnd(() => client.close());
   return client;
 };
@@ -81,13 +81,13 @@ describe("a Scale0 client", () => {
     const dead = `tcp://127.0.0.1:${await freePort()}`;
     const east = await LiteralBroker.open();
     const west = await LiteralBroker.open();
-    const client = open({ broker: dead, others: [east.url], connectMs: 3_000 });
+    const client = open({ broker: dead, others: [east.url], connectTimeoutMs: 3_000 });
     const asked = client.request("echo", "x");
     expect((await east.hear())[0]).toBe("NEEDBROKER");
     await east.say("CHANGEBROKER", { brokers: [freshEntry("west", west.url)] });
     await west.say("WORKREPLY", { message_id: (await west.hear())[1].message_id }, "y");
     expect(text(await asked)).toEqual(["y"]);
-    await expect(open({ broker: dead, connectMs: 200 }).request("echo", "x")).rejects.toMatchObject({
+    await expect(open({ broker: dead, connectTimeoutMs: 200 }).request("echo", "x")).rejects.toMatchObject({
       code: "LABORO_BROKER_UNREACHABLE",
       message: expect.stringContaining(dead),
     });

@@ -116,18 +116,18 @@ describe("a door with CURVE", () => {
             .toString()
             .toUpperCase(),
       },
-      connectMs: 15_000,
+      connectTimeoutMs: 15_000,
       curve,
     });
     atEnd(() => worker.stop(0));
-    const client = openScale0Client({ broker: shop.clients, connectMs: 15_000, curve });
+    const client = openScale0Client({ broker: shop.clients, connectTimeoutMs: 15_000, curve });
     atEnd(() => client.close());
     const [answer] = await client.request("upper", "hello");
     expect(Buffer.from(answer ?? "").toString()).toBe("HELLO");
     const stranger = await startScale0Worker({
       broker: shop.workers,
       services: {},
-      connectMs: 1_000,
+      connectTimeoutMs: 1_000,
       curve: { ...curveKeyPair(), serverKey: broker.publicKey },
     });
     await expect(stranger.ended).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });

@@ -6,7 +6,7 @@ import { answerOne, dealer, openScale0, req, type Scale0Shop, startedWorker } fr
 const ELSEWHERE = { identity: "west", worker_uri: "tcp://10.0.0.2:8081", client_uri: "tcp://10.0.0.2:8080" };
 const WEST: GroupBroker = {
   identity: "west",
-  doors: [
+  listeners: [
     { name: "main", url: "https://10.0.0.2:5429" },
     { name: "scale0", url: ELSEWHERE.client_uri },
     { name: "scale0", url: ELSEWHERE.worker_uri },
@@ -39,7 +39,7 @@ describe("NEEDBROKER", () => {
     const shop = await openScale0();
     const brokers: GroupBroker[] = [
       WEST,
-      { identity: "north", doors: [{ name: "main", url: "https://10.0.0.3:5429" }] },
+      { identity: "north", listeners: [{ name: "main", url: "https://10.0.0.3:5429" }] },
     ];
     shop.broker.core.group = { identity: "east", brokers: () => brokers };
     const answer = await dealer(shop.workers, "w1").ask("NEEDBROKER", {});

@@ -20,7 +20,7 @@ const upper: Scale0WorkerOptions["services"] = {
 };
 
 async function start(options: Partial<Scale0WorkerOptions>): Promise<Scale0Worker> {
-  const worker = await startScale0Worker({ identity: "w1", services: upper, connectMs: 15_000, ...options });
+  const worker = await startScale0Worker({ identity: "w1", services: upper, connectTimeoutMs: 15_000, ...options });
   atEnd(() => worker.stop(0));
   return worker;
 }
@@ -127,20 +127,20 @@ describe("a Scale0 worker", () => {
 
   it("fails where no broker answers at the first start", async () => {
     const url = await nowhere();
-    const worker = await start({ broker: url, connectMs: 200 });
+    const worker = await start({ broker: url, connectTimeoutMs: 200 });
     await expect(worker.ended).rejects.toMatchObject({
       code: "LABORO_BROKER_UNREACHABLE",
       message: expect.stringContaining(url),
     });
     const silent = await LiteralBroker.open();
-    const other = await start({ broker: silent.url, connectMs: 200 });
+    const other = await start({ broker: silent.url, connectTimeoutMs: 200 });
     await expect(other.ended).rejects.toMatchObject({ code: "LABORO_BROKER_UNREACHABLE" });
     await expect(startScale0Worker({ services: upper })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
   });
 
   it("goes on where it was told to keep trying", async () => {
     const port = await freePort();
-    const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectMs: 1_000, keepTrying: true });
+    const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 1_000, keepTrying: true });
     await new Promise((resolve) => setTimeout(resolve, 300));
     const shop = await openScale0({ doors: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
     await until("it is there", async () => (await shop.client.workers()).length === 1);
@@ -153,7 +153,7 @@ describe("a Scale0 worker", () => {
     const dead = freshEntry("dead", await nowhere());
     const east = await LiteralBroker.open();
     const west = await LiteralBroker.open();
-    const first = await start({ broker: west.url, remember: file });
+    const first = await start({ broker: west.url, configCache: file });
     await west.welcome(
       { preferred_broker: dead, brokers: [dead, freshEntry("east", east.url)], heartbeat_interval: 60_000 },
       4,
@@ -163,7 +163,7 @@ describe("a Scale0 worker", () => {
     expect(statSync(file).mode & 0o777).toBe(0o600);
     await first.stop(0);
 
-    await start({ remember: file, connectMs: 3_000 });
+    await start({ configCache: file, connectTimeoutMs: 3_000 });
     expect(await east.hear()).toEqual([
       "NEEDBROKER",
       { identity: "w1", services: ["upper"], preferred_broker: "dead" },
@@ -178,7 +178,7 @@ describe("a Scale0 worker", () => {
   it("does not begin with a remembered config that cannot be read", async () => {
     const file = join(scratch(), "remembered.json");
     writeFileSync(file, "{");
-    await expect(start({ remember: file })).rejects.toMatchObject({ code: "LABORO_DATA_CORRUPT" });
+    await expect(start({ configCache: file })).rejects.toMatchObject({ code: "LABORO_DATA_CORRUPT" });
   });
 
   it("goes where CHANGEBROKER sends it, and answers what it has where it was asked", async () => {
@@ -267,7 +267,7 @@ describe("when the broker is gone", () => {
     const brokers = [{ identity: "west", worker_uri: west.workers, client_uri: west.clients }];
     await east.client.ask("configSet", { settings: { brokers, heartbeat_interval: 200 } });
     const registered: string[] = [];
-    await start({ broker: east.workers, connectMs: 1_000, onRegistered: (url) => registered.push(url) });
+    await start({ broker: east.workers, connectTimeoutMs: 1_000, onRegistered: (url) => registered.push(url) });
     await until("it is at the first", () => registered.length === 1);
     expect((await east.client.request("upper", Buffer.from("a"))).toString()).toBe("A");
     await east.stop();
@@ -282,7 +282,7 @@ describe("when the broker is gone", () => {
     const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
     const first = await openScale0({ doors });
     await first.client.ask("configSet", { settings: { heartbeat_interval: 100 } });
-    await start({ broker: first.workers, connectMs: 1_000 });
+    await start({ broker: first.workers, connectTimeoutMs: 1_000 });
     await until("it is there", async () => (await first.client.workers()).length === 1);
     await first.stop();
     const second = await openScale0({ dir: first.dir, doors });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { curveKeyPair, Publisher as ZmqPublisher, Router as ZmqRouter, Subscriber as ZmqSubscriber } from "zeromq";
-import { z85 } from "../../../src/protocols/zeromq/curve-keys.js";
+import { z85 } from "../../../src/protocols/zeromq/curve-auth.js";
 import {
   openDealer,
   openPublisher,
@@ -104,7 +104,7 @@ describe("a DEALER of ours", () => {
     let opened = 0;
     const closed: string[] = [];
     const peer = await openDealer(
-      { url: first.router.url, identity: "me", reconnectMs: 10, reconnectMostMs: 50 },
+      { url: first.router.url, identity: "me", reconnectMs: 10, reconnectMaxMs: 50 },
       { message: () => {}, opened: () => opened++, closed: (why) => closed.push(why) },
     );
     atEnd(() => peer.close());
@@ -132,7 +132,7 @@ describe("CURVE", () => {
         port: 0,
         identity: () => "the server",
         curve: { ...server, known: [known.publicKey] },
-        complain: (_address, code, why) => complaints.push(`${code} ${why}`),
+        onPeerError: (_address, code, why) => complaints.push(`${code} ${why}`),
       },
       {
         message: ({ key }, frames) => {

@@ -32,7 +32,7 @@ export async function heardRouter(options: Partial<RouterOptions> = {}): Promise
     {
       host: "127.0.0.1",
       port: 0,
-      complain: (address, code, why) => heard.complaints.push({ address, code, why }),
+      onPeerError: (address, code, why) => heard.complaints.push({ address, code, why }),
       ...options,
     },
     {

@@ -1,7 +1,7 @@
 import { JobId } from "../../../src/model/ids.js";
 import type { OutputStream } from "../../../src/model/outcome.js";
 import type { OutputChunk } from "../../../src/store/output/chunk.js";
-import type { OutputOf, OutputSegments } from "../../../src/store/output/output-segments.js";
+import type { AttemptOutput, OutputSegments } from "../../../src/store/output/output-segments.js";
 import type { OutputGap, OutputPiece } from "../../../src/store/output/read.js";
 
 export const JOB = JobId(7);
@@ -19,7 +19,7 @@ export function chunk(
 /** All pages of an attempt's output. */
 export function readAll(
   output: OutputSegments,
-  of: OutputOf,
+  of: AttemptOutput,
   limit = 1 << 20,
   stream?: OutputStream,
 ): { text: string; pieces: OutputPiece[]; gaps: OutputGap[] } {

@@ -3,7 +3,7 @@ import postgres from "postgres";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import type { Job } from "../../../src/model/job.js";
-import type { Answer, Parcel, Write } from "../../../src/model/store.js";
+import type { WriteResult, TaskRange, Write } from "../../../src/model/store.js";
 import { sleep, until } from "../../support/wait.js";
 import { ANN, Broker, chunk, NOW, newParcel, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";
@@ -21,7 +21,7 @@ beforeEach(async () => {
 afterEach(() => harness.dispose());
 
 /** Given again as long as the database is away, as the broker's commit loop does it. */
-async function insist(broker: Broker, writes: readonly Write[]): Promise<readonly Answer[]> {
+async function insist(broker: Broker, writes: readonly Write[]): Promise<readonly WriteResult[]> {
   for (;;) {
     try {
       return await broker.store.commit(writes, NOW);
@@ -32,18 +32,18 @@ async function insist(broker: Broker, writes: readonly Write[]): Promise<readonl
 }
 
 /** Each batch hands out and records ten tasks with output, and submits a job. Gives how long the slowest took. */
-async function work(broker: Broker, job: Job, parcel: Parcel, batches: number): Promise<number> {
+async function work(broker: Broker, job: Job, parcel: TaskRange, batches: number): Promise<number> {
   let slowest = 0;
   for (let batch = 0; batch < batches; batch++) {
     const [out, first] = [newParcel(), batch * SIZE];
     const last = first + SIZE - 1;
-    const done = results(first, last, { outputEnd: 4 });
+    const done = results(first, last, { outputBytes: 4 });
     const begun = performance.now();
     const answers = await insist(broker, [
-      { op: "claim", from: parcel.id, parcel: out, first, last, attempt: 1, worker: ANN },
+      { op: "claim", from: parcel.id, rangeId: out, first, last, attempt: 1, worker: ANN },
       { op: "output", chunks: [chunk(job, first, 0, "text")] },
-      { op: "settle", job: job.id, parcel: out, results: done, empty: true },
-      { op: "submit", job: request({ name: `extra ${batch}` }), lease: 1, parcel: newParcel() },
+      { op: "settle", job: job.id, rangeId: out, results: done, empty: true },
+      { op: "submit", job: request({ name: `extra ${batch}` }), lease: 1, rangeId: newParcel() },
     ]);
     slowest = Math.max(slowest, performance.now() - begun);
     expect(answers.map((answer) => ("lost" in answer ? answer.lost : answer.op))).toEqual([
@@ -132,7 +132,7 @@ it("waits where no connection is to be had, and takes the same batch when there 
     GRANT ALL ON ALL TABLES IN SCHEMA laboro TO few;
     GRANT ALL ON ALL SEQUENCES IN SCHEMA laboro TO few`);
   const url = harness.url.replace("//laboro@", "//few@");
-  const broker = await Broker.at(harness.open({ url, patienceMs: 300 }));
+  const broker = await Broker.at(harness.open({ url, retryForMs: 300 }));
   const { parcel } = await broker.submitAll(3);
   const greedy = postgres(url, { max: 8, onnotice: () => {} });
   const grab = () => Promise.allSettled(Array.from({ length: 8 }, () => greedy`SELECT pg_sleep(0.05)`));
@@ -166,7 +166,7 @@ it("waits where no connection is to be had, and takes the same batch when there 
 async function behindProxy(): Promise<{ proxy: CuttingProxy; broker: Broker }> {
   const proxy = await cuttingProxy(harness.server.port);
   const url = harness.url.replace(`:${harness.server.port}/`, `:${proxy.port}/`);
-  return { proxy, broker: await Broker.at(harness.open({ url, slowMs: 500 })) };
+  return { proxy, broker: await Broker.at(harness.open({ url, statementTimeoutMs: 500 })) };
 }
 
 it.each<[Moment]>([["before it arrives"], ["before it is answered"]])(
@@ -178,9 +178,9 @@ it.each<[Moment]>([["before it arrives"], ["before it is answered"]])(
     proxy.cutAt("COMMIT AND CHAIN", moment);
     const answers = await broker.store.commit(
       [
-        { op: "claim", from: parcel.id, parcel: out, first: 0, last: 4, attempt: 1, worker: ANN },
-        { op: "settle", job: job.id, parcel: out, results: results(0, 4), empty: true },
-        { op: "submit", job: request({ name: "once" }), lease: 1, parcel: newParcel() },
+        { op: "claim", from: parcel.id, rangeId: out, first: 0, last: 4, attempt: 1, worker: ANN },
+        { op: "settle", job: job.id, rangeId: out, results: results(0, 4), empty: true },
+        { op: "submit", job: request({ name: "once" }), lease: 1, rangeId: newParcel() },
       ],
       NOW,
     );
@@ -208,8 +208,8 @@ it.each(["WITH own AS", "WITH found AS"])(
     proxy.cutAt(text, "before it is answered");
     const [settled, claimed] = await broker.store.commit(
       [
-        { op: "settle", job: job.id, parcel: out.id, results: results(0, 4), empty: true },
-        { op: "claim", from: parcel.id, parcel: newParcel(), first: 5, last: 9, attempt: 1, worker: ANN },
+        { op: "settle", job: job.id, rangeId: out.id, results: results(0, 4), empty: true },
+        { op: "claim", from: parcel.id, rangeId: newParcel(), first: 5, last: 9, attempt: 1, worker: ANN },
       ],
       NOW,
     );
@@ -229,11 +229,11 @@ it("gives up a network that says nothing any more, and goes on when it is back",
   proxy.swallow(true);
   const claim = { op: "claim", from: parcel.id, parcel: newParcel(), first: 0, last: 4, attempt: 1 } as const;
   const writes = [{ ...claim, worker: ANN }];
-  await expect(broker.store.group?.beat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
+  await expect(broker.store.group?.heartbeat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
   await expect(broker.store.commit(writes, NOW)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
   proxy.swallow(false);
   expect(await insist(broker, writes)).toEqual([{ op: "claim", lost: false }]);
-  await broker.store.group?.beat("{}", 1_000);
+  await broker.store.group?.heartbeat("{}", 1_000);
   await broker.store.close();
   await proxy.close();
 }, 60_000);

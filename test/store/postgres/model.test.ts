@@ -4,7 +4,7 @@
  */
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
-import type { Answer, Epoch, HeldParcel, Store, Write } from "../../../src/model/store.js";
+import type { WriteResult, Epoch, ClaimedRange, Store, Write } from "../../../src/model/store.js";
 import { type Step, steps, writeFor } from "../model-steps.js";
 import { ModelWorld } from "../model-store.js";
 import { sameReads } from "../same-as-model.js";
@@ -23,7 +23,7 @@ class Both {
   readonly #harness: DatabaseHarness;
   readonly #sides: Side[] = [];
   #writes: Write[] = [];
-  #answers: Answer[] = [];
+  #answers: WriteResult[] = [];
   #now = 0;
 
   constructor(harness: DatabaseHarness) {
@@ -38,7 +38,7 @@ class Both {
   }
 
   async enter(former?: Epoch): Promise<void> {
-    const engine = this.#harness.open(former === undefined ? {} : { former });
+    const engine = this.#harness.open(former === undefined ? {} : { formerEpoch: former });
     const model = this.world.store();
     const held = await engine.open(this.#now);
     const expected = await model.open(this.#now);
@@ -96,13 +96,13 @@ class Both {
     const claimed = this.world.reap(gone.epoch, this.#now);
     const bereft = await left.engine.group?.reap(this.#now);
     expect(bereft).toEqual(claimed.length > 0 ? [gone.epoch] : []);
-    await expect(gone.engine.commit([{ op: "keep", area: "a", key: "k", value: "v" }], 1)).rejects.toMatchObject({
+    await expect(gone.engine.commit([{ op: "keep", bucket: "a", key: "k", value: "v" }], 1)).rejects.toMatchObject({
       code: "LABORO_LEASE_LOST",
     });
     await gone.engine.close();
     this.#sides.shift();
-    let taken: readonly HeldParcel[] | undefined = [];
-    for (const epoch of bereft ?? []) taken = await left.engine.group?.orphans(epoch);
+    let taken: readonly ClaimedRange[] | undefined = [];
+    for (const epoch of bereft ?? []) taken = await left.engine.group?.takeOverClaims(epoch);
     expect(taken).toEqual(this.world.orphans(gone.epoch, left.epoch));
     this.world.check();
     await this.enter();

@@ -28,8 +28,8 @@ it("takes texts with NUL, quotes, braces and half of a character, and is not end
   expect(found).toMatchObject([{ error: stored, signal: "NULL", worker: `w${stored}` }, { worker: `w${stored}` }]);
   const { jobs } = await broker.store.jobs({ limit: 9, filter: { key: odd, name: odd } });
   expect(jobs.map(({ id, name }) => [id, name.includes("\0")])).toEqual([[job.id, true]]);
-  await broker.write({ op: "keep", area: odd, key: odd, value: odd });
-  expect(await broker.store.kept(odd)).toMatchObject([{ key: stored, value: stored }]);
+  await broker.write({ op: "keep", bucket: odd, key: odd, value: odd });
+  expect(await broker.store.keyValues(odd)).toMatchObject([{ key: stored, value: stored }]);
 });
 
 it("adopts for a worker whose name has NUL in it", async () => {
@@ -37,7 +37,7 @@ it("adopts for a worker whose name has NUL in it", async () => {
   const worker = WorkerId("odd\0name");
   const { parcel } = await broker.submitAll(2);
   await broker.claim(parcel, 0, 1, worker);
-  expect((await other.write({ op: "adopt", worker })).parcels).toHaveLength(1);
+  expect((await other.write({ op: "adopt", worker })).taskRanges).toHaveLength(1);
   await other.store.close();
 });
 
@@ -91,13 +91,13 @@ it("takes a batch of very many jobs, claims and results at once", async () => {
 });
 
 it("reckons how much room it takes", async () => {
-  const before = await broker.store.bytes();
+  const before = await broker.store.bytesUsed();
   const { job, parcel } = await broker.submit({}, 2, ["x".repeat(100_000), "y"]);
   if (parcel === undefined) throw new Error("no parcel was granted");
   const out = await broker.claim(parcel, 0, 1);
   await broker.write({ op: "output", chunks: [chunk(job, 0, 0, "z".repeat(200_000))] });
-  expect((await broker.store.bytes()) - before).toBeGreaterThan(300_000);
+  expect((await broker.store.bytesUsed()) - before).toBeGreaterThan(300_000);
   await broker.settle(out, results(0, 1));
   await broker.write({ op: "remove", job: job.id });
-  expect((await broker.store.bytes()) - before).toBeLessThan(100_000);
+  expect((await broker.store.bytesUsed()) - before).toBeLessThan(100_000);
 });

@@ -3,24 +3,24 @@
  * by looking at all of them. Plans are those for any values, which is what a statement has that is used again and again.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { MARK } from "../../../src/store/postgres/commits.js";
+import { BEGIN_BATCH } from "../../../src/store/postgres/commit-queue.js";
 import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
-import { BEAT, MARKS } from "../../../src/store/postgres/group.js";
-import { CHANGES } from "../../../src/store/postgres/hints.js";
+import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
+import { CHANGES } from "../../../src/store/postgres/change-feed.js";
 import { conditionsOf } from "../../../src/store/postgres/job-filter.js";
 import { JOB, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
-import { LOCK_PARCELS, lockJobs } from "../../../src/store/postgres/locks.js";
+import { LOCK_TASK_RANGES, lockJobs } from "../../../src/store/postgres/locks.js";
 import { ADOPT, HELD } from "../../../src/store/postgres/operations/adopt.js";
 import { CANCEL } from "../../../src/store/postgres/operations/cancel.js";
 import { CLAIM } from "../../../src/store/postgres/operations/claim.js";
-import { TAKE_TURNS, TOTALS } from "../../../src/store/postgres/operations/end.js";
+import { LOCK_ENDING_JOBS, TOTALS } from "../../../src/store/postgres/operations/end-jobs.js";
 import { HOLD } from "../../../src/store/postgres/operations/hold.js";
 import { LEASE } from "../../../src/store/postgres/operations/lease.js";
 import { APPEND } from "../../../src/store/postgres/operations/output.js";
 import { RELEASE } from "../../../src/store/postgres/operations/release.js";
 import { replaceStatement } from "../../../src/store/postgres/operations/replace.js";
 import { settleStatement } from "../../../src/store/postgres/operations/settle.js";
-import { KEEP_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
+import { INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
 import { LATEST, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-rows.js";
 import { type DatabaseHarness, postgresHarness } from "./harness.js";
@@ -80,11 +80,11 @@ async function planOf(statement: string, options: string, values: (string | numb
 }
 
 const BATCH: readonly (readonly [string, string])[] = [
-  ["mark", MARK],
+  ["mark", BEGIN_BATCH],
   ["lock jobs for results", lockJobs("KEY SHARE")],
   ["lock jobs for leases", lockJobs("NO KEY UPDATE")],
   ["lock jobs for cancels", lockJobs("UPDATE")],
-  ["lock parcels", LOCK_PARCELS],
+  ["lock parcels", LOCK_TASK_RANGES],
   ["settle", settleStatement(false)],
   ["settle, with errors", settleStatement(true)],
   ["claim", CLAIM],
@@ -93,16 +93,16 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["replace, with errors", replaceStatement("rare")],
   ["lease", LEASE],
   ["submit", SUBMIT],
-  ["keep entries", KEEP_ENTRIES],
+  ["keep entries", INSERT_ENTRIES],
   ["append output", APPEND],
-  ["take turns", TAKE_TURNS],
+  ["take turns", LOCK_ENDING_JOBS],
   ["totals", TOTALS],
   ["release", RELEASE],
   ["adopt", ADOPT],
   ["held", HELD],
   ["cancel", CANCEL],
   ["hold", HOLD],
-  ["beat", BEAT],
+  ["beat", HEARTBEAT],
 ];
 
 const READS: readonly (readonly [string, string])[] = [
@@ -151,6 +151,6 @@ describe("reading", () => {
   });
 
   it("open jobs at a glance", async () => {
-    expect(scannedWhole(await planOf(MARKS, ""))).toEqual([]);
+    expect(scannedWhole(await planOf(JOB_SUMMARIES, ""))).toEqual([]);
   });
 });

@@ -26,7 +26,7 @@ it("ends a job once whose last tasks are recorded by two brokers at once", async
     const { job } = await first.submit({ count: 2 });
     const sides = await Promise.all(
       [first, second].map(async (broker, index) => {
-        const [parcel] = (await broker.lease(job.id, 1)).parcels;
+        const [parcel] = (await broker.lease(job.id, 1)).taskRanges;
         if (parcel === undefined) throw new Error("each has one task");
         return { broker, out: await broker.claim(parcel, parcel.first, parcel.last), index };
       }),
@@ -43,11 +43,11 @@ it("grants every task to one broker, and all of them, whoever asks and whatever 
   const owned = new Array<number>(count).fill(0);
   const side = async (broker: Broker): Promise<void> => {
     for (let round = 0; ; round++) {
-      const { parcels, more } = await broker.lease(job.id, 7);
+      const { taskRanges: parcels, mayLease: more } = await broker.lease(job.id, 7);
       if (parcels.length === 0 && !more) return;
       for (const parcel of parcels) {
         if (round % 3 === 1 && round < 20) {
-          await broker.write({ op: "release", parcel: parcel.id });
+          await broker.write({ op: "release", rangeId: parcel.id });
           continue;
         }
         await broker.claim(parcel, parcel.first, parcel.last);
@@ -100,11 +100,11 @@ it("lets a result be recorded by its broker or be found by the one that adopts, 
       first.settle(out, [result(1)], false),
       second.write({ op: "adopt", worker: ANN }),
     ]);
-    const [held] = adopted.parcels;
+    const [held] = adopted.taskRanges;
     if (held === undefined) throw new Error("the worker has one parcel");
     expect(held.settled).toEqual(settled.lost ? [] : [{ first: 1, last: 1 }]);
     const rest = [0, 1, 2].map((index) => result(index));
-    const { progress } = await second.settle(held.parcel, rest);
+    const { progress } = await second.settle(held.taskRange, rest);
     expect(progress).toEqual({ counters: { succeeded: 3, failed: 0, cancelled: 0 }, ended: "succeeded" });
     expect((await first.store.results(job.id, { from: 0, limit: 9 })).results).toHaveLength(3);
   }
@@ -113,11 +113,11 @@ it("lets a result be recorded by its broker or be found by the one that adopts, 
 it("keeps a text for one of two that expect the same version", async () => {
   for (let version = 0; version < 20; version++) {
     const answers = await Promise.all(
-      [first, second].map((broker, n) => broker.write({ op: "keep", area: "a", key: "k", value: `${n}`, version })),
+      [first, second].map((broker, n) => broker.write({ op: "keep", bucket: "a", key: "k", value: `${n}`, version })),
     );
-    expect(answers.filter(({ kept }) => kept)).toHaveLength(1);
+    expect(answers.filter(({ stored: kept }) => kept)).toHaveLength(1);
   }
-  expect(await first.store.kept("a")).toMatchObject([{ version: 20 }]);
+  expect(await first.store.keyValues("a")).toMatchObject([{ version: 20 }]);
 });
 
 it("takes what a dead broker left once, however many find it dead", async () => {
@@ -129,13 +129,13 @@ it("takes what a dead broker left once, however many find it dead", async () => 
   const groups = [first, second].map(({ store }) => store.group);
   await Promise.all(groups.map((group) => group?.reap(NOW)));
   expect(await groups[0]?.reap(NOW)).toEqual([third.held.epoch]);
-  const taken = await Promise.all(groups.map((group) => group?.orphans(third.held.epoch)));
-  expect(taken.flat().map((held) => held?.parcel)).toMatchObject([{ first: 0, last: 3, worker: ANN }]);
+  const taken = await Promise.all(groups.map((group) => group?.takeOverClaims(third.held.epoch)));
+  expect(taken.flat().map((held) => held?.taskRange)).toMatchObject([{ first: 0, last: 3, worker: ANN }]);
   expect(await groups[0]?.reap(NOW)).toEqual([]);
   const leases = await Promise.all([first.lease(job.id, 100), second.lease(job.id, 100)]);
-  expect(leases.flatMap(({ parcels }) => parcels).reduce((sum, one) => sum + sizeOf(one), 0)).toBe(6);
+  expect(leases.flatMap(({ taskRanges: parcels }) => parcels).reduce((sum, one) => sum + sizeOf(one), 0)).toBe(6);
   await expect(third.lease(job.id, 1)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
-  await expect(third.store.group?.beat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
+  await expect(third.store.group?.heartbeat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
   await third.store.close();
 });
 
@@ -143,7 +143,7 @@ it("finds no broker dead that renews its lease, also after the lease has ended",
   const { sql } = harness;
   await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${second.held.epoch}`;
   expect(await first.store.group?.members()).toMatchObject([{ alive: true }, { alive: false }]);
-  await second.store.group?.beat('{"name":"second"}', 60_000);
+  await second.store.group?.heartbeat('{"name":"second"}', 60_000);
   await first.store.group?.reap(NOW);
   expect(await first.store.group?.members()).toMatchObject([
     { alive: true },
@@ -156,7 +156,7 @@ it("records what both write to one job, with no turn missed", async () => {
   const { job } = await first.submit({ count: 600 });
   const side = async (broker: Broker): Promise<void> => {
     for (;;) {
-      const { parcels } = await broker.lease(job.id, 20);
+      const { taskRanges: parcels } = await broker.lease(job.id, 20);
       if (parcels.length === 0) return;
       for (const parcel of parcels) {
         const out = await broker.claim(parcel, parcel.first, parcel.last);

@@ -1,22 +1,22 @@
 import { expect, it } from "vitest";
-import { JobId, ParcelId } from "../../../src/model/ids.js";
+import { JobId, TaskRangeId } from "../../../src/model/ids.js";
 import type { Write } from "../../../src/model/store.js";
 import { type Stage, stagesOf } from "../../../src/store/postgres/stages.js";
 import { ANN, request } from "../suite/kit.js";
 
 const JOB = JobId(1);
-const P = ParcelId;
+const P = TaskRangeId;
 const settle = (parcel: number, empty = true): Write => ({
   op: "settle",
   job: JOB,
-  parcel: P(parcel),
+  rangeId: P(parcel),
   results: [],
   empty,
 });
 const claim = (from: number, parcel: number, first: number, last = first): Write => ({
   op: "claim",
   from: P(from),
-  parcel: P(parcel),
+  rangeId: P(parcel),
   first,
   last,
   attempt: 1,
@@ -25,8 +25,8 @@ const claim = (from: number, parcel: number, first: number, last = first): Write
 const replace = (parcel: number, ...pieces: number[]): Write => ({
   op: "replace",
   job: JOB,
-  parcel: P(parcel),
-  pieces: pieces.map((id) => ({
+  rangeId: P(parcel),
+  replacements: pieces.map((id) => ({
     id: P(id),
     job: JOB,
     first: 0,
@@ -36,16 +36,16 @@ const replace = (parcel: number, ...pieces: number[]): Write => ({
     crashes: 0,
     notBefore: 0,
   })),
-  earlier: [],
+  earlierAttempts: [],
   cancelled: 0,
 });
-const lease = (job: number, parcel: number): Write => ({ op: "lease", job: JobId(job), most: 9, parcel: P(parcel) });
-const release = (parcel: number): Write => ({ op: "release", parcel: P(parcel) });
-const submit = (parcel: number): Write => ({ op: "submit", job: request(), lease: 1, parcel: P(parcel) });
+const lease = (job: number, parcel: number): Write => ({ op: "lease", job: JobId(job), max: 9, rangeId: P(parcel) });
+const release = (parcel: number): Write => ({ op: "release", rangeId: P(parcel) });
+const submit = (parcel: number): Write => ({ op: "submit", job: request(), lease: 1, rangeId: P(parcel) });
 
 /** The places of the writes, stage by stage, in the order in which they are carried out. */
 const shape = (stages: readonly Stage[]): number[][] =>
-  stages.map(({ submits, settles, replaces, claims, leases, solo }) =>
+  stages.map(({ submits, settles, replaces, claims, leases, singles: solo }) =>
     [submits, settles, replaces, claims, leases, solo].flatMap((list) => list.map(({ at }) => at)),
   );
 

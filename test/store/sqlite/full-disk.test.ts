@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import type { Job } from "../../../src/model/job.js";
-import type { Parcel, Write } from "../../../src/model/store.js";
+import type { TaskRange, Write } from "../../../src/model/store.js";
 import { openSqliteStore } from "../../../src/store/sqlite/index.js";
 import { Broker, chunk, NOW, results } from "../suite/kit.js";
 
@@ -29,10 +29,10 @@ afterAll(() => {
 });
 
 const ROWS = 2000;
-type MakeBatch = (job: Job, out: Parcel, first: number) => readonly Write[];
+type MakeBatch = (job: Job, out: TaskRange, first: number) => readonly Write[];
 
 const settleOnly: MakeBatch = (job, out, first) => [
-  { op: "settle", job: job.id, parcel: out.id, results: results(first, first + ROWS - 1), empty: false },
+  { op: "settle", job: job.id, rangeId: out.id, results: results(first, first + ROWS - 1), empty: false },
 ];
 const withOutput: MakeBatch = (job, out, first) => [
   { op: "output", chunks: [chunk(job, first, 0, "x".repeat(400_000))] },

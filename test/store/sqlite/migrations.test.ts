@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { JobId, ParcelId } from "../../../src/model/ids.js";
+import { JobId, TaskRangeId } from "../../../src/model/ids.js";
 import { MIGRATIONS, migrate, schemaVersion } from "../../../src/store/sqlite/migrations/index.js";
 import { ANN, Broker, request, result } from "../suite/kit.js";
 import { type DirectoryHarness, sqliteHarness } from "./harness.js";
@@ -26,23 +26,23 @@ describe("a data directory of an older laboro", () => {
     expect(broker.held.jobs).toMatchObject([
       { id: 1, name: "sweep", count: 4, cursor: 3, reason: "not needed", cancels: [{ first: 2, last: 2 }] },
     ]);
-    expect(broker.held.parcels.map(({ parcel }) => parcel)).toMatchObject([
+    expect(broker.held.taskRanges.map(({ taskRange: parcel }) => parcel)).toMatchObject([
       { id: 1, first: 2, last: 2, attempt: 0 },
       { id: 3, first: 1, last: 1, attempt: 1, failures: 1, avoid: "ann", notBefore: 1_700_000_005_000 },
     ]);
     const { store } = broker;
     expect(await store.entries(JobId(1), { first: 0, last: 3 })).toEqual(["a", "b", Uint8Array.of(255, 0), "d"]);
-    expect(await store.earlier(JobId(1), 1)).toMatchObject([{ code: 2, error: "no such file", state: "failed" }]);
+    expect(await store.earlierAttempts(JobId(1), 1)).toMatchObject([{ code: 2, error: "no such file", state: "failed" }]);
     expect((await store.results(JobId(2), { from: 0, limit: 9 })).results).toMatchObject([{ index: 0, worker: "bob" }]);
     expect(await store.job(JobId(2))).toMatchObject({ name: "done", ended: { state: "succeeded" } });
     expect((await store.jobs({ limit: 9, filter: { name: "d*", pool: "default" } })).jobs).toMatchObject([{ id: 2 }]);
     expect((await store.jobs({ limit: 9, filter: { name: "sweep" } })).jobs).toMatchObject([{ id: 1 }]);
-    const [parcel, out] = [ParcelId(1001), ParcelId(1002)];
+    const [parcel, out] = [TaskRangeId(1001), TaskRangeId(1002)];
     const answers = await store.commit(
       [
-        { op: "submit", job: request({ count: 1 }), lease: 1, parcel },
-        { op: "claim", from: parcel, parcel: out, first: 0, last: 0, attempt: 1, worker: ANN },
-        { op: "settle", job: JobId(3), parcel: out, results: [result(0)], empty: true },
+        { op: "submit", job: request({ count: 1 }), lease: 1, rangeId: parcel },
+        { op: "claim", from: parcel, rangeId: out, first: 0, last: 0, attempt: 1, worker: ANN },
+        { op: "settle", job: JobId(3), rangeId: out, results: [result(0)], empty: true },
       ],
       1,
     );

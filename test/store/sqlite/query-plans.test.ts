@@ -4,7 +4,7 @@ import { conditionsOf } from "../../../src/store/sqlite/job-filter.js";
 import { pageOfJobs } from "../../../src/store/sqlite/job-table.js";
 import { migrate } from "../../../src/store/sqlite/migrations/index.js";
 import { pageOfResults } from "../../../src/store/sqlite/result-table.js";
-import { ANY_STATE, ofState } from "../../../src/store/sqlite/task-states.js";
+import { ANY_STATE, stateQuery } from "../../../src/store/sqlite/task-states.js";
 
 let db: InstanceType<typeof DatabaseSync>;
 beforeEach(() => {
@@ -19,13 +19,13 @@ function plan(sql: string): string {
 }
 
 it.each(["failed", "cancelled"] as const)("finds %s results by their own index, in order", (state) => {
-  const found = plan(pageOfResults(ofState(state)));
+  const found = plan(pageOfResults(stateQuery(state)));
   expect(found).toContain("USING INDEX result_unsuccessful (job=? AND state=? AND idx>?)");
   expect(found).not.toMatch(/SCAN result|TEMP B-TREE/);
 });
 
 it("finds all results, and the succeeded ones, by the primary key", () => {
-  for (const wanted of [ANY_STATE, ofState("succeeded")]) {
+  for (const wanted of [ANY_STATE, stateQuery("succeeded")]) {
     expect(plan(pageOfResults(wanted))).toContain("SEARCH result USING PRIMARY KEY (job=? AND idx>?)");
   }
 });

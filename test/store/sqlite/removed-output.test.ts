@@ -13,7 +13,7 @@ it("removes the segments of a removed job, also where an earlier broker died bef
     const { job, parcel } = await before.submitAll(1);
     const out = await before.claim(parcel, 0, 0);
     await before.write({ op: "output", chunks: [chunk(job, 0, 0, text)] });
-    await before.settle(out, [result(0, { outputEnd: text.length })]);
+    await before.settle(out, [result(0, { outputBytes: text.length })]);
     jobs.push(job);
   }
   const [kept, removed, left] = jobs.map(({ id }) => id);

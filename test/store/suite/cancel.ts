@@ -59,7 +59,7 @@ export function describeCancel(broker: () => Broker): void {
   it("still leases cancelled tasks before the job's last stretch, for the broker to drop", async () => {
     const { job } = await broker().submit({ count: 10 }, 0);
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 4 }] });
-    const { parcels } = await broker().lease(job.id, 7);
+    const { taskRanges: parcels } = await broker().lease(job.id, 7);
     expect(parcels).toMatchObject([{ first: 0, last: 6 }]);
   });
 
@@ -76,7 +76,7 @@ export function describeCancel(broker: () => Broker): void {
   it("drops cancelled tasks from the ends of what nobody owns, whichever comes first", async () => {
     const { job, parcel } = await broker().submitAll(10);
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 1 }] });
-    expect(await broker().write({ op: "release", parcel: parcel.id })).toEqual({
+    expect(await broker().write({ op: "release", rangeId: parcel.id })).toEqual({
       op: "release",
       lost: false,
       job: job.id,
@@ -88,15 +88,15 @@ export function describeCancel(broker: () => Broker): void {
     ];
     const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: more });
     expect(progress?.counters.cancelled).toBe(4);
-    expect((await broker().lease(job.id, 10)).parcels).toMatchObject([{ first: 2, last: 7 }]);
+    expect((await broker().lease(job.id, 10)).taskRanges).toMatchObject([{ first: 2, last: 7 }]);
   });
 
   it("ends a job whose last tasks nobody owns", async () => {
     const { job, parcel } = await broker().submitAll(4);
-    await broker().write({ op: "release", parcel: parcel.id });
+    await broker().write({ op: "release", rangeId: parcel.id });
     const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL });
     expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 4 }, ended: "cancelled" });
-    expect((await broker().lease(job.id, 10)).parcels).toEqual([]);
+    expect((await broker().lease(job.id, 10)).taskRanges).toEqual([]);
   });
 
   it("changes nothing of a job that has ended", async () => {

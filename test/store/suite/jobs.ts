@@ -127,10 +127,10 @@ export function describeJobs(broker: () => Broker): void {
     const [lent, out] = [newParcel(), newParcel()];
     const answers = await broker().store.commit(
       [
-        { op: "lease", job: job.id, most: 4, parcel: lent },
-        { op: "claim", from: lent, parcel: out, first: 0, last: 3, attempt: 1, worker: ANN },
-        { op: "settle", job: job.id, parcel: out, results: [0, 1, 2, 3].map((index) => result(index)), empty: true },
-        { op: "settle", job: job.id, parcel: out, results: [], empty: true },
+        { op: "lease", job: job.id, max: 4, rangeId: lent },
+        { op: "claim", from: lent, rangeId: out, first: 0, last: 3, attempt: 1, worker: ANN },
+        { op: "settle", job: job.id, rangeId: out, results: [0, 1, 2, 3].map((index) => result(index)), empty: true },
+        { op: "settle", job: job.id, rangeId: out, results: [], empty: true },
       ],
       5,
     );

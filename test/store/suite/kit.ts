@@ -1,10 +1,10 @@
 /** What the tests of a store are written with. */
 import { expect } from "vitest";
-import { type JobId, ParcelId, type TaskIndex, WorkerId } from "../../../src/model/ids.js";
-import { DEFAULT_LIMITS, type Entries, type Job, type JobRequest } from "../../../src/model/job.js";
+import { type JobId, TaskRangeId, type TaskIndex, WorkerId } from "../../../src/model/ids.js";
+import { DEFAULT_LIMITS, type Entries, type Job, type JobSpec } from "../../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../../src/model/outcome.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
-import type { Answer, Held, OutputChunk, Parcel, Store, Write } from "../../../src/model/store.js";
+import type { WriteResult, RecoveredState, OutputChunk, TaskRange, Store, Write } from "../../../src/model/store.js";
 
 export interface StoreHarness {
   /** A handle that is not opened yet. Where the engine is not shared, the former one has to be closed first. */
@@ -22,16 +22,16 @@ export const NOW = 1_700_000_000_000;
 
 let parcels = 0;
 /** Never the same twice, as brokers make them from their epoch. */
-export const newParcel = (): ParcelId => ParcelId(++parcels);
+export const newParcel = (): TaskRangeId => TaskRangeId(++parcels);
 
 /** The first of so many. */
-export const newParcels = (count: number): ParcelId => {
+export const newParcels = (count: number): TaskRangeId => {
   const first = newParcel();
   parcels += count - 1;
   return first;
 };
 
-export const request = (over: Partial<JobRequest> = {}): JobRequest => ({
+export const request = (over: Partial<JobSpec> = {}): JobSpec => ({
   name: "sweep",
   recipe: { kind: "noop" },
   requirement: { pool: DEFAULT_POOL, tags: [], needs: ONE_SLOT },
@@ -51,7 +51,7 @@ export const result = (index: TaskIndex, over: Partial<TaskResult> = {}): TaskRe
   code: 0,
   started: NOW,
   ended: NOW + 5,
-  outputEnd: 0,
+  outputBytes: 0,
   ...over,
 });
 
@@ -69,14 +69,14 @@ export const chunk = (job: Job, index: TaskIndex, offset: number, text: string, 
 });
 
 type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
-type AnswerTo<Name extends Write["op"]> = Extract<Answer, { op: Name }>;
+type AnswerTo<Name extends Write["op"]> = Extract<WriteResult, { op: Name }>;
 
 /** One broker at work. */
 export class Broker {
   readonly store: Store;
-  readonly held: Held;
+  readonly held: RecoveredState;
 
-  private constructor(store: Store, held: Held) {
+  private constructor(store: Store, held: RecoveredState) {
     this.store = store;
     this.held = held;
   }
@@ -92,50 +92,50 @@ export class Broker {
     return answer as AnswerTo<Name>;
   }
 
-  async submit(over: Partial<JobRequest> = {}, lease = 0, entries?: Entries): Promise<{ job: Job; parcel?: Parcel }> {
+  async submit(over: Partial<JobSpec> = {}, lease = 0, entries?: Entries): Promise<{ job: Job; parcel?: TaskRange }> {
     const parcel = newParcel();
     const job = request(entries === undefined ? over : { count: entries.length, ...over });
-    return this.write({ op: "submit", job, lease, parcel, ...(entries === undefined ? {} : { entries }) });
+    return this.write({ op: "submit", job, lease, rangeId: parcel, ...(entries === undefined ? {} : { entries }) });
   }
 
   /** A job all of whose tasks this broker has. */
-  async submitAll(count: number, over: Partial<JobRequest> = {}): Promise<{ job: Job; parcel: Parcel }> {
+  async submitAll(count: number, over: Partial<JobSpec> = {}): Promise<{ job: Job; parcel: TaskRange }> {
     const { job, parcel } = await this.submit({ ...over, count }, count);
     if (parcel === undefined) throw new Error("no parcel was granted");
     return { job, parcel };
   }
 
   async lease(job: JobId, most: number, now = NOW): Promise<AnswerTo<"lease">> {
-    return this.write({ op: "lease", job, most, parcel: newParcel() }, now);
+    return this.write({ op: "lease", job, max: most, rangeId: newParcel() }, now);
   }
 
   /** Hands tasks to a worker; expects them to be there. */
-  async claim(from: Parcel, first: number, last: number, worker = ANN, attempt = 1): Promise<Parcel> {
+  async claim(from: TaskRange, first: number, last: number, worker = ANN, attempt = 1): Promise<TaskRange> {
     const id = newParcel();
-    const answer = await this.write({ op: "claim", from: from.id, parcel: id, first, last, attempt, worker });
+    const answer = await this.write({ op: "claim", from: from.id, rangeId: id, first, last, attempt, worker });
     expect(answer).toMatchObject({ op: "claim", lost: false });
     return { ...from, id, first, last, attempt, worker };
   }
 
-  async settle(parcel: Parcel, done: readonly TaskResult[], empty = true, now = NOW): Promise<AnswerTo<"settle">> {
-    return this.write({ op: "settle", job: parcel.job, parcel: parcel.id, results: done, empty }, now);
+  async settle(parcel: TaskRange, done: readonly TaskResult[], empty = true, now = NOW): Promise<AnswerTo<"settle">> {
+    return this.write({ op: "settle", job: parcel.job, rangeId: parcel.id, results: done, empty }, now);
   }
 
-  async replace(parcel: Parcel, pieces: readonly Parcel[], over: Partial<Op<"replace">> = {}) {
+  async replace(parcel: TaskRange, pieces: readonly TaskRange[], over: Partial<Op<"replace">> = {}) {
     return this.write({
       op: "replace",
       job: parcel.job,
-      parcel: parcel.id,
-      pieces,
-      earlier: [],
+      rangeId: parcel.id,
+      replacements: pieces,
+      earlierAttempts: [],
       cancelled: 0,
       ...over,
     });
   }
 
   async rerun(job: JobId, ends: readonly TaskEnd[], over: Partial<Op<"rerun">> = {}): Promise<AnswerTo<"rerun">> {
-    const names = over.names ?? 100;
-    return this.write({ op: "rerun", job, ends, parcel: newParcels(names), names, ...over });
+    const names = over.idCount ?? 100;
+    return this.write({ op: "rerun", job, ends, rangeId: newParcels(names), idCount: names, ...over });
   }
 
   async job(job: { readonly id: JobId }): Promise<Job> {
@@ -146,7 +146,7 @@ export class Broker {
 }
 
 /** These tasks, waiting again. */
-export const waiting = (parcel: Parcel, over: Partial<Parcel> = {}): Parcel => {
+export const waiting = (parcel: TaskRange, over: Partial<TaskRange> = {}): TaskRange => {
   const { worker: _, ...rest } = parcel;
   return { ...rest, id: newParcel(), ...over };
 };

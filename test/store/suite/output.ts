@@ -32,8 +32,8 @@ export function describeOutput(broker: () => Broker): void {
     const { store } = broker();
     const whole = ["stdout@0:one ", "stderr@4:two", "stdout@7: three"];
     expect(read(await store.output(job.id, 0, ALL))).toEqual(whole);
-    expect(await store.outputEnds([{ job: job.id, index: 0, attempt: 1 }])).toEqual([13]);
-    await broker().settle(out, [result(0, { outputEnd: 13 })], false);
+    expect(await store.storedOutputBytes([{ job: job.id, index: 0, attempt: 1 }])).toEqual([13]);
+    await broker().settle(out, [result(0, { outputBytes: 13 })], false);
     expect(read(await store.output(job.id, 0, ALL))).toEqual(whole);
     expect(read(await store.output(job.id, 0, { ...ALL, stream: "stdout" }))).toEqual([
       "stdout@0:one ",
@@ -68,7 +68,7 @@ export function describeOutput(broker: () => Broker): void {
     const { store } = broker();
     expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:head", "stdout@100:tail!"]);
     expect(read(await store.output(job.id, 0, { from: 50, limit: 2 }))).toEqual(["stdout@100:ta"]);
-    expect(await store.outputEnds([{ job: job.id, index: 0, attempt: 1 }])).toEqual([105]);
+    expect(await store.storedOutputBytes([{ job: job.id, index: 0, attempt: 1 }])).toEqual([105]);
   });
 
   it("keeps attempts apart and shows the latest with any", async () => {
@@ -76,8 +76,8 @@ export function describeOutput(broker: () => Broker): void {
     const first = await broker().claim(parcel, 0, 0);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "first")] });
     const back = waiting(first, { failures: 1 });
-    const failed = result(0, { state: "failed", code: 1, outputEnd: 5 });
-    await broker().replace(first, [back], { earlier: [failed] });
+    const failed = result(0, { state: "failed", code: 1, outputBytes: 5 });
+    await broker().replace(first, [back], { earlierAttempts: [failed] });
     const second = await broker().claim(back, 0, 0, undefined, 2);
     const { store } = broker();
     expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:first"]);
@@ -98,8 +98,8 @@ export function describeOutput(broker: () => Broker): void {
     await broker().claim(parcel, 0, 2);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "abc"), chunk(job, 2, 0, "z")] });
     const tasks = [0, 1, 2].map((index) => ({ job: job.id, index, attempt: 1 }));
-    expect(await broker().store.outputEnds(tasks)).toEqual([3, 0, 1]);
-    expect(await broker().store.outputEnds([])).toEqual([]);
+    expect(await broker().store.storedOutputBytes(tasks)).toEqual([3, 0, 1]);
+    expect(await broker().store.storedOutputBytes([])).toEqual([]);
   });
 
   it("takes views of a larger buffer for what they show", async () => {

@@ -1,19 +1,19 @@
 import { expect, it } from "vitest";
-import type { Parcel, Write } from "../../../src/model/store.js";
+import type { TaskRange, Write } from "../../../src/model/store.js";
 import { ANN, Broker, type MakeStore, newParcel, request } from "./kit.js";
 
-type Wrong = (waiting: Parcel, out: Parcel) => Write;
+type Wrong = (waiting: TaskRange, out: TaskRange) => Write;
 
 const WRONG: readonly (readonly [string, Wrong])[] = [
   [
     "a claim under an id that is taken",
-    (waiting, out) => ({ op: "claim", from: waiting.id, parcel: out.id, first: 2, last: 3, attempt: 1, worker: ANN }),
+    (waiting, out) => ({ op: "claim", from: waiting.id, rangeId: out.id, first: 2, last: 3, attempt: 1, worker: ANN }),
   ],
   [
     "a claim out of the middle of a parcel",
-    (waiting) => ({ op: "claim", from: waiting.id, parcel: newParcel(), first: 4, last: 5, attempt: 1, worker: ANN }),
+    (waiting) => ({ op: "claim", from: waiting.id, rangeId: newParcel(), first: 4, last: 5, attempt: 1, worker: ANN }),
   ],
-  ["a submission under an id that is taken", (_, out) => ({ op: "submit", job: request(), lease: 1, parcel: out.id })],
+  ["a submission under an id that is taken", (_, out) => ({ op: "submit", job: request(), lease: 1, rangeId: out.id })],
 ];
 
 /** Batches that no right broker gives. */

@@ -12,10 +12,10 @@ async function ended(broker: Broker): Promise<Job> {
   if (parcel === undefined) throw new Error("no parcel was granted");
   const first = await broker.claim(parcel, 0, 0);
   const back = waiting(first, { failures: 1 });
-  await broker.replace(first, [back], { earlier: [result(0, { state: "failed", code: 1 })] });
+  await broker.replace(first, [back], { earlierAttempts: [result(0, { state: "failed", code: 1 })] });
   const second = await broker.claim(back, 0, 0, undefined, 2);
   await broker.write({ op: "output", chunks: [chunk(job, 0, 0, "text", { attempt: 2 })] });
-  await broker.settle(second, [result(0, { attempt: 2, outputEnd: 4 })]);
+  await broker.settle(second, [result(0, { attempt: 2, outputBytes: 4 })]);
   return job;
 }
 
@@ -24,7 +24,7 @@ async function expectNothingOf(broker: Broker, job: Job): Promise<void> {
   expect(await store.job(job.id)).toBeUndefined();
   expect((await store.jobs({ limit: 99 })).jobs.map(({ id }) => id)).not.toContain(job.id);
   expect(await store.results(job.id, ALL)).toEqual({ results: [] });
-  expect(await store.earlier(job.id, 0)).toEqual([]);
+  expect(await store.earlierAttempts(job.id, 0)).toEqual([]);
   expect(await store.entries(job.id, FIRST)).toEqual([]);
   expect(await store.output(job.id, 0, ALL)).toEqual({ pieces: [] });
 }
@@ -42,7 +42,7 @@ export function describeRemove(make: MakeStore): void {
       broker = await Broker.at(harness.handle());
       await expectNothingOf(broker, gone);
       expect((await broker.store.results(kept.id, ALL)).results).toHaveLength(1);
-      expect(await broker.store.earlier(kept.id, 0)).toHaveLength(1);
+      expect(await broker.store.earlierAttempts(kept.id, 0)).toHaveLength(1);
       expect(await broker.store.entries(kept.id, FIRST)).toEqual(["entry"]);
       expect((await broker.store.output(kept.id, 0, ALL)).pieces).toHaveLength(1);
       expect((await broker.submit()).job.id).toBeGreaterThan(kept.id);
@@ -77,7 +77,7 @@ export function describeRemove(make: MakeStore): void {
       const again = await ended(broker);
       await broker.rerun(again.id, ["succeeded"]);
       expect(await broker.write({ op: "remove", job: again.id })).toEqual({ op: "remove", removed: false });
-      expect(await broker.store.earlier(again.id, 0)).toHaveLength(2);
+      expect(await broker.store.earlierAttempts(again.id, 0)).toHaveLength(2);
       expect(await broker.write({ op: "remove", job: JobId(4711) })).toEqual({ op: "remove", removed: false });
       await broker.store.close();
       harness.check?.();
@@ -98,13 +98,13 @@ export function describeRemove(make: MakeStore): void {
           {
             op: "settle",
             job: job.id,
-            parcel: out.id,
-            results: [result(0, { outputEnd: 4 }), result(1)],
+            rangeId: out.id,
+            results: [result(0, { outputBytes: 4 }), result(1)],
             empty: true,
           },
           { op: "remove", job: job.id },
           { op: "cancel", job: job.id, ranges: [FIRST] },
-          { op: "rerun", job: job.id, ends: ["succeeded"], parcel: newParcels(1), names: 1 },
+          { op: "rerun", job: job.id, ends: ["succeeded"], rangeId: newParcels(1), idCount: 1 },
         ],
         NOW,
       );

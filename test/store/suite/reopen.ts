@@ -11,13 +11,13 @@ export function describeReopen(make: MakeStore): void {
       const { job, parcel } = await before.submit({}, 6, ["a", "b", "c", "d", "e", "f", "g", "h"]);
       if (parcel === undefined) throw new Error("no parcel was granted");
       const out = await before.claim(parcel, 0, 3);
-      await before.settle(out, [result(1, { outputEnd: 5 })], false);
+      await before.settle(out, [result(1, { outputBytes: 5 })], false);
       const chunks = [chunk(job, 1, 0, "early"), chunk(job, 2, 0, "going")];
       await before.write({ op: "output", chunks });
       const tried = result(0, { state: "failed", code: 4 });
       const back = waiting(out, { first: 0, last: 0, failures: 1, avoid: ANN, notBefore: 77 });
       const kept = { ...out, id: newParcel(), first: 1, last: 3 };
-      await before.replace(out, [back, kept], { earlier: [tried] });
+      await before.replace(out, [back, kept], { earlierAttempts: [tried] });
       await before.write({ op: "hold", job: job.id, held: true });
       await before.write({ op: "cancel", job: job.id, ranges: [{ first: 2, last: 2 }], reason: "mine" });
       const jobs = await before.store.jobs({ limit: 10 });
@@ -29,15 +29,15 @@ export function describeReopen(make: MakeStore): void {
       expect(await after.store.jobs({ limit: 10 })).toEqual(jobs);
       expect(await after.job(job)).toMatchObject({ held: true, cursor: 6, reason: "mine" });
       expect(await after.store.results(job.id, { from: 0, limit: 9 })).toEqual({
-        results: [result(1, { outputEnd: 5 })],
+        results: [result(1, { outputBytes: 5 })],
       });
-      expect(await after.store.earlier(job.id, 0)).toEqual([tried]);
+      expect(await after.store.earlierAttempts(job.id, 0)).toEqual([tried]);
       expect(await after.store.entries(job.id, { first: 3, last: 7 })).toEqual(["d", "e", "f", "g", "h"]);
       const { pieces } = await after.store.output(job.id, 2, { from: 0, limit: 99 });
       expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["going"]);
-      expect(await after.store.outputEnds([{ job: job.id, index: 2, attempt: 1 }])).toEqual([5]);
+      expect(await after.store.storedOutputBytes([{ job: job.id, index: 2, attempt: 1 }])).toEqual([5]);
       if (!after.store.shared) {
-        expect(after.held.parcels.map(({ parcel: found, settled }) => ({ ...found, settled }))).toEqual(
+        expect(after.held.taskRanges.map(({ taskRange: found, settled }) => ({ ...found, settled }))).toEqual(
           [
             { ...parcel, first: 4, settled: [] },
             { ...back, settled: [] },

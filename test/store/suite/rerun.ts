@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
 import type { Job } from "../../../src/model/job.js";
-import type { Parcel } from "../../../src/model/store.js";
+import type { TaskRange } from "../../../src/model/store.js";
 import { type Broker, chunk, NOW, newParcels, result, results, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 999 };
@@ -16,7 +16,7 @@ async function tenEnded(broker: Broker): Promise<Job> {
   return broker.job(job);
 }
 
-const shape = (parcels: readonly Parcel[]): string[] =>
+const shape = (parcels: readonly TaskRange[]): string[] =>
   parcels.map(({ first, last, attempt }) => `${first}-${last} after ${attempt}`);
 
 const text = async (broker: Broker, job: Job, index: number, attempt?: number): Promise<string> => {
@@ -28,7 +28,7 @@ export function describeRerun(broker: () => Broker): void {
   it("lets failed tasks wait again as parcels of this broker, and the job go on", async () => {
     const job = await tenEnded(broker());
     const parcel = newParcels(5);
-    const answer = await broker().write({ op: "rerun", job: job.id, ends: ["failed"], parcel, names: 5 });
+    const answer = await broker().write({ op: "rerun", job: job.id, ends: ["failed"], rangeId: parcel, idCount: 5 });
     const { ended: _, ...open } = job;
     expect(answer).toEqual({
       op: "rerun",
@@ -42,10 +42,10 @@ export function describeRerun(broker: () => Broker): void {
     expect(await broker().job(job)).toEqual(answer.job);
     const left = await broker().store.results(job.id, ALL);
     expect(left.results.map(({ index }) => index)).toEqual([2, 3, 4, 6, 7, 8, 9]);
-    expect(await broker().store.earlier(job.id, 5)).toEqual([result(5, { state: "failed", code: 1 })]);
+    expect(await broker().store.earlierAttempts(job.id, 5)).toEqual([result(5, { state: "failed", code: 1 })]);
     expect(await broker().lease(job.id, 10)).toMatchObject({ parcels: [], more: false });
 
-    const [two, one] = answer.parcels;
+    const [two, one] = answer.taskRanges;
     if (two === undefined || one === undefined) throw new Error("there are two pieces");
     await broker().settle(await broker().claim(two, 0, 1, undefined, 2), results(0, 1, { attempt: 2 }));
     const again = await broker().claim(one, 5, 5, undefined, 2);
@@ -60,7 +60,7 @@ export function describeRerun(broker: () => Broker): void {
       { first: 5, last: 99 },
       { first: 1, last: 2 },
     ];
-    const { parcels, count } = await broker().rerun(job.id, ["failed", "succeeded"], { ranges });
+    const { taskRanges: parcels, count } = await broker().rerun(job.id, ["failed", "succeeded"], { ranges });
     expect(shape(parcels)).toEqual(["1-2 after 1", "5-7 after 1"]);
     expect(count).toBe(5);
     expect((await broker().job(job)).counters).toEqual({ succeeded: 2, failed: 1, cancelled: 2 });
@@ -94,7 +94,7 @@ export function describeRerun(broker: () => Broker): void {
     });
     expect(await broker().job(job)).toEqual(job);
     expect((await broker().store.results(job.id, ALL)).results).toHaveLength(10);
-    expect(await broker().store.earlier(job.id, 0)).toEqual([]);
+    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([]);
     expect((await broker().job(other.job)).held).toBe(true);
   });
 
@@ -108,7 +108,7 @@ export function describeRerun(broker: () => Broker): void {
     expect((await broker().job(job)).counters).toEqual({ succeeded: 1, failed: 0, cancelled: 9 });
 
     const some = await broker().rerun(job.id, ["cancelled"], { ranges: [{ first: 3, last: 5 }] });
-    expect(shape(some.parcels)).toEqual(["3-5 after 0"]);
+    expect(shape(some.taskRanges)).toEqual(["3-5 after 0"]);
     expect(some.job).toMatchObject({
       cursor: 10,
       reason: "no more",
@@ -119,11 +119,11 @@ export function describeRerun(broker: () => Broker): void {
       counters: { succeeded: 1, failed: 0, cancelled: 6 },
     });
     const rest = await broker().rerun(job.id, ["cancelled"]);
-    expect(shape(rest.parcels)).toEqual(["1-1 after 1", "2-2 after 0", "6-9 after 0"]);
+    expect(shape(rest.taskRanges)).toEqual(["1-1 after 1", "2-2 after 0", "6-9 after 0"]);
     expect(rest.job).toMatchObject({ cancels: [], counters: { succeeded: 1, failed: 0, cancelled: 0 } });
     expect(rest.job).not.toHaveProperty("reason");
     expect(rest.job).not.toHaveProperty("ended");
-    const [, , fresh] = rest.parcels;
+    const [, , fresh] = rest.taskRanges;
     if (fresh === undefined) throw new Error("there are three pieces");
     const { progress } = await broker().settle(await broker().claim(fresh, 6, 9), results(6, 9));
     expect(progress?.counters).toEqual({ succeeded: 5, failed: 0, cancelled: 0 });
@@ -134,11 +134,11 @@ export function describeRerun(broker: () => Broker): void {
     const out = await broker().claim(parcel, 0, 2);
     await broker().write({ op: "output", chunks: [chunk(job, 1, 0, "lost with its worker")] });
     const back = waiting(out, { failures: 1 });
-    await broker().replace(out, [back], { earlier: [result(0, { state: "failed", code: 1 })] });
+    await broker().replace(out, [back], { earlierAttempts: [result(0, { state: "failed", code: 1 })] });
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 2 }] });
     await broker().replace(back, [], { cancelled: 3 });
     expect((await broker().job(job)).ended?.state).toBe("cancelled");
-    const { parcels } = await broker().rerun(job.id, ["cancelled"]);
+    const { taskRanges: parcels } = await broker().rerun(job.id, ["cancelled"]);
     expect(shape(parcels)).toEqual(["0-1 after 1", "2-2 after 0"]);
     expect(await text(broker(), job, 1)).toBe("lost with its worker");
   });
@@ -149,7 +149,7 @@ export function describeRerun(broker: () => Broker): void {
     const done = await broker().claim({ ...parcel, first: 2 }, 2, 2);
     await broker().settle(out, [result(0, { state: "failed", code: 1 })], false);
     await broker().settle(done, [result(2, { state: "failed", code: 1 })]);
-    const { parcels, job: now } = await broker().rerun(job.id, ["failed"]);
+    const { taskRanges: parcels, job: now } = await broker().rerun(job.id, ["failed"]);
     expect(shape(parcels)).toEqual(["2-2 after 1"]);
     expect(now?.counters.failed).toBe(1);
     expect((await broker().settle(out, results(0, 1))).progress?.counters).toEqual({
@@ -172,19 +172,19 @@ export function describeRerun(broker: () => Broker): void {
     const { job, parcel } = await broker().submitAll(1);
     const out = await broker().claim(parcel, 0, 0);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "first")] });
-    await broker().settle(out, [result(0, { state: "failed", code: 1, outputEnd: 5 })]);
-    const { parcels } = await broker().rerun(job.id, ["failed"]);
+    await broker().settle(out, [result(0, { state: "failed", code: 1, outputBytes: 5 })]);
+    const { taskRanges: parcels } = await broker().rerun(job.id, ["failed"]);
     expect(await text(broker(), job, 0)).toBe("first");
     const [piece] = parcels;
     if (piece === undefined) throw new Error("there is a piece");
     const again = await broker().claim(piece, 0, 0, undefined, 2);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "second", { attempt: 2 })] });
-    expect(await broker().store.outputEnds([{ job: job.id, index: 0, attempt: 2 }])).toEqual([6]);
+    expect(await broker().store.storedOutputBytes([{ job: job.id, index: 0, attempt: 2 }])).toEqual([6]);
     expect(await text(broker(), job, 0)).toBe("second");
-    await broker().settle(again, [result(0, { attempt: 2, outputEnd: 6 })]);
+    await broker().settle(again, [result(0, { attempt: 2, outputBytes: 6 })]);
     expect(await text(broker(), job, 0)).toBe("second");
     expect(await text(broker(), job, 0, 1)).toBe("first");
-    expect(await broker().store.earlier(job.id, 0)).toEqual([result(0, { state: "failed", code: 1, outputEnd: 5 })]);
+    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([result(0, { state: "failed", code: 1, outputBytes: 5 })]);
   });
 
   it("can follow the end of the job in one batch", async () => {
@@ -192,8 +192,8 @@ export function describeRerun(broker: () => Broker): void {
     const out = await broker().claim(parcel, 0, 1);
     const answers = await broker().store.commit(
       [
-        { op: "settle", job: job.id, parcel: out.id, results: results(0, 1, { state: "failed" }), empty: true },
-        { op: "rerun", job: job.id, ends: ["failed"], parcel: newParcels(9), names: 9 },
+        { op: "settle", job: job.id, rangeId: out.id, results: results(0, 1, { state: "failed" }), empty: true },
+        { op: "rerun", job: job.id, ends: ["failed"], rangeId: newParcels(9), idCount: 9 },
       ],
       NOW,
     );

@@ -95,16 +95,16 @@ export function describeResults(broker: () => Broker): void {
     ];
     await broker().settle(out, ends, false);
     const { store } = broker();
-    expect(await store.ends(job.id, { first: 0, last: 19 }, 5)).toEqual([
+    expect(await store.endCounts(job.id, { first: 0, last: 19 }, 5)).toEqual([
       { cell: 0, succeeded: 5, failed: 0, cancelled: 0 },
       { cell: 1, succeeded: 1, failed: 1, cancelled: 0 },
       { cell: 3, succeeded: 0, failed: 0, cancelled: 1 },
     ]);
-    expect(await store.ends(job.id, { first: 4, last: 6 }, 2)).toEqual([
+    expect(await store.endCounts(job.id, { first: 4, last: 6 }, 2)).toEqual([
       { cell: 0, succeeded: 2, failed: 0, cancelled: 0 },
       { cell: 1, succeeded: 0, failed: 1, cancelled: 0 },
     ]);
-    expect(await store.ends(job.id, { first: 7, last: 14 }, 1)).toEqual([]);
+    expect(await store.endCounts(job.id, { first: 7, last: 14 }, 1)).toEqual([]);
   });
 
   it("keeps the attempts that were not a task's last apart from its result", async () => {
@@ -112,14 +112,14 @@ export function describeResults(broker: () => Broker): void {
     const first = await broker().claim(parcel, 0, 0);
     const failed = result(0, { state: "failed", code: 1, error: "first" });
     const back = waiting(first, { failures: 1 });
-    await broker().replace(first, [back], { earlier: [failed] });
+    await broker().replace(first, [back], { earlierAttempts: [failed] });
     const second = await broker().claim(back, 0, 0, BOB, 2);
     const failedAgain = result(0, { state: "failed", code: 2, attempt: 2, worker: BOB });
     const backAgain = waiting(second, { failures: 2 });
-    await broker().replace(second, [backAgain], { earlier: [failedAgain] });
+    await broker().replace(second, [backAgain], { earlierAttempts: [failedAgain] });
     const third = await broker().claim(backAgain, 0, 0, BOB, 3);
     await broker().settle(third, [result(0, { attempt: 3, worker: BOB })]);
-    expect(await broker().store.earlier(job.id, 0)).toEqual([failed, failedAgain]);
+    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([failed, failedAgain]);
     expect((await broker().job(job)).counters).toEqual({ succeeded: 1, failed: 0, cancelled: 0 });
   });
 }

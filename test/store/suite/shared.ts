@@ -34,13 +34,13 @@ export function describeShared(make: MakeStore): void {
   it("gives every broker an epoch of its own", () => {
     expect(first.store.shared).toBe(true);
     expect(second.held.epoch).toBeGreaterThan(first.held.epoch);
-    expect(second.held.parcels).toEqual([]);
+    expect(second.held.taskRanges).toEqual([]);
   });
 
   it("grants a task to one broker only", async () => {
     const { job } = await first.submit({ count: 100 }, 10);
     const leases = await Promise.all([second.lease(job.id, 30), first.lease(job.id, 30), second.lease(job.id, 30)]);
-    const ranges = leases.flatMap(({ parcels }) => parcels.map(({ first: from, last }) => [from, last] as const));
+    const ranges = leases.flatMap(({ taskRanges: parcels }) => parcels.map(({ first: from, last }) => [from, last] as const));
     expect(ranges.sort(([a], [b]) => a - b)).toEqual([
       [10, 39],
       [40, 69],
@@ -63,15 +63,15 @@ export function describeShared(make: MakeStore): void {
     expect(await second.write(claim)).toEqual({ op: "claim", lost: true });
     expect(await second.settle(out, results(0, 1))).toEqual({ op: "settle", lost: true });
     expect(await second.replace(out, [waiting(out)])).toEqual({ op: "replace", lost: true });
-    expect(await second.write({ op: "release", parcel: parcel.id })).toEqual({ op: "release", lost: true });
+    expect(await second.write({ op: "release", rangeId: parcel.id })).toEqual({ op: "release", lost: true });
     expect((await first.settle(out, results(0, 1))).lost).toBe(false);
   });
 
   it("leases to one broker what another gave back", async () => {
     const { job, parcel } = await first.submitAll(4);
-    await first.write({ op: "release", parcel: parcel.id });
-    expect((await second.lease(job.id, 10)).parcels).toEqual([parcel]);
-    expect((await first.lease(job.id, 10)).parcels).toEqual([]);
+    await first.write({ op: "release", rangeId: parcel.id });
+    expect((await second.lease(job.id, 10)).taskRanges).toEqual([parcel]);
+    expect((await first.lease(job.id, 10)).taskRanges).toEqual([]);
     await second.claim(parcel, 0, 3);
   });
 

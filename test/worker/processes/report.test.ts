@@ -5,7 +5,7 @@ const read = (text: string, piece = text.length): (TaskReport | undefined)[] => 
   const reader = new ReportReader("mark");
   const reports: (TaskReport | undefined)[] = [];
   for (let at = 0; at < text.length; at += piece) {
-    const report = reader.take(Buffer.from(text.slice(at, at + piece)));
+    const report = reader.push(Buffer.from(text.slice(at, at + piece)));
     if (report !== undefined) reports.push(report);
   }
   return reports;
@@ -32,8 +32,8 @@ describe("ReportReader", () => {
 
   it("keeps little of a long message", () => {
     const reader = new ReportReader("mark");
-    for (let i = 0; i < 100; i += 1) expect(reader.take(Buffer.alloc(50_000, "x"))).toBeUndefined();
-    expect(reader.take(Buffer.from("\nmark E139\n"))).toEqual({ signal: "SIGSEGV" });
+    for (let i = 0; i < 100; i += 1) expect(reader.push(Buffer.alloc(50_000, "x"))).toBeUndefined();
+    expect(reader.push(Buffer.from("\nmark E139\n"))).toEqual({ signal: "SIGSEGV" });
   });
 
   it("names signals, by number where they have no name", () => {

@@ -1,7 +1,7 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openWorkerDirectory } from "../../../src/worker/spool/identity.js";
+import { openWorkerDirectory } from "../../../src/worker/spool/worker-directory.js";
 import { scratch } from "../../files/scratch.js";
 
 describe("openWorkerDirectory", () => {

@@ -22,7 +22,7 @@ describe("ResultSpool", () => {
     expect([results, damage]).toEqual([[], []]);
     for (const key of ["7.0.1", "7.1.1", "ü.2.1"]) spool.append(key, bytes(`result of ${key}`));
     await spool.flush();
-    spool.acknowledged("7.1.1");
+    spool.acknowledge("7.1.1");
     spool.append("7.3.1", bytes(""));
     await spool.close();
     const again = ResultSpool.load(path);
@@ -50,12 +50,12 @@ describe("ResultSpool", () => {
     const path = join(scratch(), "results");
     const { spool } = ResultSpool.load(path);
     spool.append("a", bytes("never needed"));
-    spool.acknowledged("a");
+    spool.acknowledge("a");
     await spool.flush();
     expect(fs.statSync(path).size).toBe(0);
     spool.append("b", bytes("kept"));
     spool.append("a", bytes("never needed"));
-    spool.acknowledged("a");
+    spool.acknowledge("a");
     await spool.flush();
     expect(fs.readFileSync(path, "latin1")).not.toContain("never needed");
     await spool.close();
@@ -78,7 +78,7 @@ describe("ResultSpool", () => {
     for (let number = 0; number < 1000; number++) spool.append(String(number), bytes("x".repeat(100)));
     await spool.flush();
     expect(fs.statSync(path).size).toBeGreaterThan(100_000);
-    for (let number = 0; number < 1000; number++) spool.acknowledged(String(number));
+    for (let number = 0; number < 1000; number++) spool.acknowledge(String(number));
     await vi.waitFor(() => expect(fs.statSync(path).size).toBe(0));
     await spool.close();
   });
@@ -91,7 +91,7 @@ describe("ResultSpool", () => {
     for (let round = 0; round < 100; round++) {
       for (let number = 0; number < 20; number++) spool.append(`${round}.${number}`, bytes("x".repeat(100)));
       await spool.flush();
-      for (let number = 0; number < 20; number++) spool.acknowledged(`${round}.${number}`);
+      for (let number = 0; number < 20; number++) spool.acknowledge(`${round}.${number}`);
       most = Math.max(most, fs.statSync(path).size);
     }
     expect(most).toBeLessThan(20_000);
@@ -144,7 +144,7 @@ describe("ResultSpool", () => {
     const flushed = spool.flush();
     await vi.waitFor(() => expect(spool.failing?.code).toBe("LABORO_DISK_FULL"));
     expect(spool.size).toBe(101);
-    spool.acknowledged("0");
+    spool.acknowledge("0");
     fs.rmSync(filler);
     await flushed;
     expect(spool.failing).toBeUndefined();
@@ -171,7 +171,7 @@ describe("ResultSpool", () => {
     for (let number = 0; number < 40_000; number += 100) {
       for (let one = number; one < number + 100; one++) spool.append(`1234.${one}.1`, payload);
       await new Promise(setImmediate);
-      for (let one = number - 1000; one >= 0 && one < number - 900; one++) spool.acknowledged(`1234.${one}.1`);
+      for (let one = number - 1000; one >= 0 && one < number - 900; one++) spool.acknowledge(`1234.${one}.1`);
     }
     await spool.flush();
     const took = performance.now() - start;
@@ -202,7 +202,7 @@ describe("ResultSpool", () => {
             wanted.set(String(one.key), one.size);
             durable.delete(String(one.key));
           } else if (one.kind === "acknowledge") {
-            spool.acknowledged(String(one.key));
+            spool.acknowledge(String(one.key));
             wanted.delete(String(one.key));
             durable.delete(String(one.key));
           } else if (one.kind === "flush") {

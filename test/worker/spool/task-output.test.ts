@@ -4,11 +4,11 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { OutputStream } from "../../../src/model/outcome.js";
 import { spooledOutputs } from "../../../src/worker/spool/output-index.js";
-import { TaskOutput, type UnsentOutput } from "../../../src/worker/spool/task-output.js";
+import { OutputBuffer, type UnsentOutput } from "../../../src/worker/spool/output-buffer.js";
 import { fill, NO_MOUNT, scratch, smallDisk } from "../../files/scratch.js";
 
 /** Everything that can be sent now. */
-function drain(output: TaskOutput, maxBytes?: number): UnsentOutput[] {
+function drain(output: OutputBuffer, maxBytes?: number): UnsentOutput[] {
   const chunks: UnsentOutput[] = [];
   for (let chunk = output.next(maxBytes); chunk !== undefined; chunk = output.next(maxBytes)) chunks.push(chunk);
   return chunks;
@@ -24,7 +24,7 @@ const small = (directory: string) => ({ path: join(directory, "7-0-1"), cap: 100
 
 describe("TaskOutput", () => {
   it("gives out what was written, streams in order of arrival, neighbours of one stream merged", () => {
-    const output = new TaskOutput({ path: join(scratch(), "o") });
+    const output = new OutputBuffer({ path: join(scratch(), "o") });
     for (const [stream, bytes] of [
       ["stdout", "a"],
       ["stdout", "b"],
@@ -44,12 +44,12 @@ describe("TaskOutput", () => {
     expect(output.sentAll).toBe(false);
     expect(output.end()).toBe(5);
     expect([output.sentAll, output.delivered]).toEqual([true, false]);
-    output.stored(5);
+    output.markStored(5);
     expect(output.delivered).toBe(true);
   });
 
   it("gives chunks of 32 KiB at most", () => {
-    const output = new TaskOutput({ path: join(scratch(), "o") });
+    const output = new OutputBuffer({ path: join(scratch(), "o") });
     output.write("stdout", Buffer.alloc(100_000, "x"));
     const chunks = drain(output, 1 << 20);
     expect(Math.max(...chunks.map(({ bytes }) => bytes.length))).toBe(32 * 1024);
@@ -58,15 +58,15 @@ describe("TaskOutput", () => {
 
   it("makes no file while the link keeps up, and reuses its space when it does not", () => {
     const settings = { path: join(scratch(), "o"), cap: 1 << 30, memory: 4096 };
-    const output = new TaskOutput(settings);
+    const output = new OutputBuffer(settings);
     for (let round = 0; round < 50; round++) {
       output.write("stdout", Buffer.alloc(1000, round));
-      for (const { offset, bytes } of drain(output)) output.stored(offset + bytes.length);
+      for (const { offset, bytes } of drain(output)) output.markStored(offset + bytes.length);
     }
     expect(fs.existsSync(settings.path)).toBe(false);
     for (let round = 0; round < 50; round++) {
       output.write("stdout", Buffer.alloc(10_000, round));
-      for (const { offset, bytes } of drain(output)) output.stored(offset + bytes.length);
+      for (const { offset, bytes } of drain(output)) output.markStored(offset + bytes.length);
     }
     expect(fs.statSync(settings.path).size).toBeLessThan(15 * 20_000);
     output.discard();
@@ -74,7 +74,7 @@ describe("TaskOutput", () => {
   });
 
   it("keeps head and tail past the cap and sends the tail only after the end", () => {
-    const output = new TaskOutput(small(scratch()));
+    const output = new OutputBuffer(small(scratch()));
     const written = Array.from({ length: 50 }, (_, line) => `line ${String(line).padStart(3)}\n`).join("");
     output.write("stdout", Buffer.from(written));
     expect(text(drain(output))).toBe(written.slice(0, 50));
@@ -86,14 +86,14 @@ describe("TaskOutput", () => {
   });
 
   it("leaves nothing out up to the cap", () => {
-    const output = new TaskOutput(small(scratch()));
+    const output = new OutputBuffer(small(scratch()));
     output.write("stdout", Buffer.from("x".repeat(100)));
     output.end();
     expect(text(drain(output))).toHaveLength(100);
   });
 
   it("starts again at the broker's offset after a reconnect", () => {
-    const output = new TaskOutput(small(scratch()));
+    const output = new OutputBuffer(small(scratch()));
     output.write("stdout", Buffer.from("0123456789"));
     output.write("stderr", Buffer.from("abcdef"));
     drain(output);
@@ -112,18 +112,18 @@ describe("TaskOutput", () => {
 
   it("outlives its process by persist and load, and leaves no file once discarded", async () => {
     const directory = scratch();
-    const output = new TaskOutput(small(directory));
+    const output = new OutputBuffer(small(directory));
     const written = Array.from({ length: 40 }, (_, line) => `${line},`).join("");
     output.write("stdout", Buffer.from(written.slice(0, 45)));
     output.write("stderr", Buffer.from(written.slice(45)));
-    output.stored(7);
+    output.markStored(7);
     output.end();
     await output.persist();
     fs.writeFileSync(join(directory, "orphan"), "of a task that never ended");
     expect(spooledOutputs(directory)).toEqual(["7-0-1"]);
     expect(fs.readdirSync(directory).sort()).toEqual(["7-0-1", "7-0-1.index"]);
 
-    const loaded = TaskOutput.load({ path: join(directory, "7-0-1") });
+    const loaded = OutputBuffer.load({ path: join(directory, "7-0-1") });
     expect(loaded?.length).toBe(written.length);
     loaded?.rewind(7);
     const chunks = loaded === undefined ? [] : drain(loaded);
@@ -131,12 +131,12 @@ describe("TaskOutput", () => {
     expect(chunks.filter(({ stream }) => stream === "stdout").at(-1)?.offset).toBeLessThan(45);
     loaded?.discard();
     expect(fs.readdirSync(directory)).toEqual([]);
-    expect(TaskOutput.load({ path: join(directory, "7-0-1") })).toBeUndefined();
+    expect(OutputBuffer.load({ path: join(directory, "7-0-1") })).toBeUndefined();
   });
 
   it("leaves no file when it is discarded while it is persisted", async () => {
     const directory = scratch();
-    const output = new TaskOutput(small(directory));
+    const output = new OutputBuffer(small(directory));
     output.write("stdout", Buffer.from("some text"));
     output.end();
     const persisted = output.persist();
@@ -147,13 +147,13 @@ describe("TaskOutput", () => {
 
   it("travels inside a result when it is small", () => {
     const directory = scratch();
-    const output = new TaskOutput({ path: join(directory, "o") });
+    const output = new OutputBuffer({ path: join(directory, "o") });
     output.write("stdout", Buffer.from("done\n"));
     output.write("stderr", Buffer.from("warning\n"));
     output.end();
     const packed = output.pack();
     expect(packed?.length).toBeLessThan(60);
-    const again = TaskOutput.unpack(packed ?? new Uint8Array(), { path: join(directory, "o") });
+    const again = OutputBuffer.unpack(packed ?? new Uint8Array(), { path: join(directory, "o") });
     expect(runs(drain(again))).toEqual([
       ["stdout", "done\n"],
       ["stderr", "warning\n"],
@@ -165,7 +165,7 @@ describe("TaskOutput", () => {
 
   it("reports persisted output that is damaged, and gives the rest", async () => {
     const settings = small(scratch());
-    const output = new TaskOutput(settings);
+    const output = new OutputBuffer(settings);
     output.write("stdout", Buffer.from("0123456789abcdefghij"));
     output.end();
     await output.persist();
@@ -173,7 +173,7 @@ describe("TaskOutput", () => {
     file[file.indexOf("0123")] = 0;
     fs.writeFileSync(settings.path, file);
     const lost: unknown[] = [];
-    const loaded = TaskOutput.load({ ...settings, onLost: ({ from, to, error }) => lost.push([from, to, error.code]) });
+    const loaded = OutputBuffer.load({ ...settings, onLost: ({ from, to, error }) => lost.push([from, to, error.code]) });
     expect(loaded && text(drain(loaded))).toBe("abcdefghij");
     expect(lost).toEqual([[0, 10, "LABORO_DATA_CORRUPT"]]);
     expect(loaded?.lost).toBe(10);
@@ -183,7 +183,7 @@ describe("TaskOutput", () => {
     const disk = smallDisk(256 * 1024);
     if (disk === undefined) return context.skip(NO_MOUNT);
     const codes = new Set<string>();
-    const output = new TaskOutput({ path: join(disk, "o"), onLost: ({ error }) => codes.add(error.code) });
+    const output = new OutputBuffer({ path: join(disk, "o"), onLost: ({ error }) => codes.add(error.code) });
     for (let round = 0; round < 100; round++) output.write("stdout", Buffer.alloc(10_000, "x"));
     expect(output.end()).toBe(1_000_000);
     expect([...codes]).toEqual(["LABORO_DISK_FULL"]);
@@ -199,7 +199,7 @@ describe("TaskOutput", () => {
   });
 
   it("takes 100 MB without growing memory, in under two seconds", () => {
-    const output = new TaskOutput({ path: join(scratch(), "o") });
+    const output = new OutputBuffer({ path: join(scratch(), "o") });
     const bytes = Buffer.alloc(64 * 1024, "x");
     const before = process.memoryUsage.rss();
     const start = performance.now();
@@ -218,7 +218,7 @@ describe("TaskOutput", () => {
   });
 
   it("takes a million small lines quickly, also when the streams alternate", () => {
-    const output = new TaskOutput({ path: join(scratch(), "o") });
+    const output = new OutputBuffer({ path: join(scratch(), "o") });
     const line = Buffer.from("ten bytes\n");
     const start = performance.now();
     for (let number = 0; number < 1_000_000; number++) output.write(number % 2 === 0 ? "stdout" : "stderr", line);
@@ -247,7 +247,7 @@ describe("TaskOutput", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 30 }), settings, how, async (steps, limits, way) => {
         const path = join(root, String(number++));
-        let output = new TaskOutput({ path, ...limits });
+        let output = new OutputBuffer({ path, ...limits });
         const all: [OutputStream, number][] = [];
         const broker = new Map<number, [OutputStream, number]>();
         let stored = 0;
@@ -269,7 +269,7 @@ describe("TaskOutput", () => {
             }
           } else if (one.kind === "store") {
             stored = Math.max(stored, sent - one.behind);
-            output.stored(stored);
+            output.markStored(stored);
           } else {
             sent = stored;
             output.rewind(stored);
@@ -278,13 +278,13 @@ describe("TaskOutput", () => {
         expect(output.end()).toBe(all.length);
         if (way === "persist") {
           await output.persist();
-          output = TaskOutput.load({ path }) ?? output;
+          output = OutputBuffer.load({ path }) ?? output;
           output.rewind(stored);
           sent = stored;
         } else if (way === "pack") {
           const packed = output.pack();
           if (packed !== undefined) {
-            output = TaskOutput.unpack(packed, { path: `${path}-packed` });
+            output = OutputBuffer.unpack(packed, { path: `${path}-packed` });
             output.rewind(stored);
             sent = stored;
           }
@@ -295,7 +295,7 @@ describe("TaskOutput", () => {
         const tail = all.length > limits.cap ? all.length - (limits.cap - head) : head;
         const expected = all.flatMap((byte, offset) => (offset < head || offset >= tail ? [[offset, byte]] : []));
         expect([...broker].sort(([a], [b]) => a - b)).toEqual(expected);
-        output.stored(sent);
+        output.markStored(sent);
         expect(output.delivered).toBe(true);
         output.discard();
       }),

@@ -1,7 +1,7 @@
 /** The brokers of the group; one that is alone tells of itself. */
 import { type Answer, ask } from "../api.js";
-import type { MakePage } from "../desk.js";
-import { h, write } from "../dom.js";
+import type { PageFactory } from "../page-context.js";
+import { h, setText } from "../dom.js";
 import { ago, count, duration, latency } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { type Column, Table } from "../parts/table.js";
@@ -14,7 +14,7 @@ const LATE_MS = 10_000;
 const COLUMNS: readonly Column<Broker>[] = [
   {
     head: "Broker",
-    make: ({ name, here }) => h("span", {}, h("b", {}, name), here && h("span", { class: "muted" }, " this one")),
+    make: ({ name, self: here }) => h("span", {}, h("b", {}, name), here && h("span", { class: "muted" }, " this one")),
     show: (cell, { identity, pid, host }) => {
       cell.title = `${identity}, process ${pid} on ${host}`;
     },
@@ -27,36 +27,36 @@ const COLUMNS: readonly Column<Broker>[] = [
       cell.title = fallback ? "a fallback: it opens only when no other is there" : "";
     },
   },
-  { head: "Host", minor: true, show: (cell, { host }) => write(cell, host) },
+  { head: "Host", minor: true, show: (cell, { host }) => setText(cell, host) },
   {
     head: "Doors",
     minor: true,
-    show: (cell, { doors }) => {
-      write(cell, [...new Set(doors.map(({ name }) => name))].join(", "));
+    show: (cell, { listeners: doors }) => {
+      setText(cell, [...new Set(doors.map(({ name }) => name))].join(", "));
       cell.title = doors.map(({ url }) => url).join("\n");
     },
   },
-  { head: "Workers", number: true, show: (cell, { workers }) => write(cell, count(workers)) },
+  { head: "Workers", number: true, show: (cell, { workers }) => setText(cell, count(workers)) },
   {
     head: "Slots in use",
     number: true,
-    show: (cell, { slots }) => write(cell, `${count(slots.total - slots.free)}/${count(slots.total)}`),
+    show: (cell, { slots }) => setText(cell, `${count(slots.total - slots.free)}/${count(slots.total)}`),
   },
-  { head: "Services", number: true, minor: true, show: (cell, { services }) => write(cell, count(services.length)) },
-  { head: "A commit takes", number: true, minor: true, show: (cell, { commitMs }) => write(cell, latency(commitMs)) },
+  { head: "Services", number: true, minor: true, show: (cell, { services }) => setText(cell, count(services.length)) },
+  { head: "A commit takes", number: true, minor: true, show: (cell, { commitMs }) => setText(cell, latency(commitMs)) },
   {
     head: "Heard",
     number: true,
-    show: (cell, { lagMs }) => {
-      write(cell, lagMs < 1_000 ? "now" : `${duration(lagMs)} ago`);
+    show: (cell, { heartbeatAgeMs: lagMs }) => {
+      setText(cell, lagMs < 1_000 ? "now" : `${duration(lagMs)} ago`);
       cell.classList.toggle("bad", lagMs > LATE_MS);
     },
   },
-  { head: "Started", number: true, minor: true, show: (cell, { started }) => write(cell, ago(started)) },
-  { head: "Version", number: true, minor: true, show: (cell, { version }) => write(cell, version) },
+  { head: "Started", number: true, minor: true, show: (cell, { started }) => setText(cell, ago(started)) },
+  { head: "Version", number: true, minor: true, show: (cell, { version }) => setText(cell, version) },
 ];
 
-export const brokersPage: MakePage = () => {
+export const brokersPage: PageFactory = () => {
   const table = new Table<Broker>("Brokers of the group", COLUMNS, ({ identity, epoch }) => `${identity} ${epoch}`, "");
   const alone = h(
     "p",
@@ -72,7 +72,7 @@ export const brokersPage: MakePage = () => {
       h("section", { class: "panel flush" }, table.element),
       alone,
     ),
-    look: async (signal) => {
+    refresh: async (signal) => {
       const { brokers } = await ask("brokers", {}, { signal, shared: true });
       table.update(brokers);
       alone.hidden = brokers.length !== 1;

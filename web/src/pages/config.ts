@@ -1,19 +1,19 @@
 /** What workers are told, now and before; and setting it. */
 import { type Answer, ask } from "../api.js";
-import { act, type Desk, type MakePage, may } from "../desk.js";
-import { fill, h, rows, set, write } from "../dom.js";
+import { runAction, type PageContext, type PageFactory, isAllowed } from "../page-context.js";
+import { setChildren, h, updateRows, set, setText } from "../dom.js";
 import { ago, moment } from "../format.js";
-import { question } from "../parts/question.js";
+import { confirmDialog } from "../parts/confirm-dialog.js";
 
 type Version = Answer<"config">;
 
-const written = (settings: unknown): string => JSON.stringify(settings, null, 2);
+const toJson = (settings: unknown): string => JSON.stringify(settings, null, 2);
 
-export const configPage: MakePage = (_place, desk) => {
+export const configPage: PageFactory = (_place, context) => {
   const current = h("pre", { class: "settings", tabindex: 0, "aria-label": "Settings" });
   const about = h("span", { class: "muted" });
-  const edit = h("button", { class: "button", hidden: !may(desk, "configSet") }, "Change");
-  const editor = new Editor(desk);
+  const edit = h("button", { class: "button", hidden: !isAllowed(context, "configSet") }, "Change");
+  const editor = new ConfigEditor(context);
   const past = h("ol", { class: "versions" });
   const none = h("p", { class: "empty", hidden: true }, "It has not been changed yet.");
   let now: Version | undefined;
@@ -33,20 +33,20 @@ export const configPage: MakePage = (_place, desk) => {
       ),
       h("section", { class: "panel", "aria-label": "History" }, h("h2", {}, "History"), past, none),
     ),
-    look: async (signal) => {
+    refresh: async (signal) => {
       now = await ask("config", {}, { signal, shared: true });
       const { versions } = await ask("configHistory", {}, { signal, shared: true });
-      write(current, written(now.settings));
-      write(about, now.version === 0 ? "not set" : `version ${now.version}, ${ago(now.changed)}`);
+      setText(current, toJson(now.settings));
+      setText(about, now.version === 0 ? "not set" : `version ${now.version}, ${ago(now.changed)}`);
       set(none, "hidden", versions.length > 0);
-      rows(
+      updateRows(
         past,
         versions,
         ({ version }) => version,
         (one) => versionRow(one, before(versions, one)),
         (row, one) => {
           const time = row.querySelector("time");
-          if (time !== null) write(time, ago(one.changed));
+          if (time !== null) setText(time, ago(one.changed));
         },
       );
     },
@@ -91,15 +91,15 @@ function difference(a: object, b: object): { sign: "+" | "-" | " "; text: string
   return found.length === 0 ? [{ sign: " ", text: "no difference" }] : found;
 }
 
-class Editor {
+class ConfigEditor {
   readonly element = h("form", { class: "editor", hidden: true });
-  readonly #desk: Desk;
+  readonly #context: PageContext;
   readonly #text = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Settings as JSON" });
   readonly #wrong = h("p", { class: "bad", role: "alert" });
   #expected = 0;
 
-  constructor(desk: Desk) {
-    this.#desk = desk;
+  constructor(context: PageContext) {
+    this.#context = context;
     const leave = h("button", { type: "button", class: "button", onclick: () => this.#close() }, "Leave it");
     this.element.append(
       this.#text,
@@ -114,8 +114,8 @@ class Editor {
 
   open({ version, settings }: Version): void {
     this.#expected = version;
-    this.#text.value = written(settings);
-    fill(this.#wrong);
+    this.#text.value = toJson(settings);
+    setChildren(this.#wrong);
     this.element.hidden = false;
     this.#text.focus();
   }
@@ -129,16 +129,16 @@ class Editor {
     try {
       settings = JSON.parse(this.#text.value);
     } catch (cause) {
-      write(this.#wrong, `This is not JSON: ${cause instanceof Error ? cause.message : cause}`);
+      setText(this.#wrong, `This is not JSON: ${cause instanceof Error ? cause.message : cause}`);
       return;
     }
-    const answer = await question({
+    const answer = await confirmDialog({
       title: "Tell workers this?",
       text: "Those that are connected hear it at once, others when they come.",
-      yes: "Set",
+      confirmLabel: "Set",
     });
     if (answer === undefined) return;
     const input = { settings: settings as Version["settings"], expected: this.#expected };
-    if (await act(this.#desk, "configSet", input, ({ version }) => `version ${version} is set`)) this.#close();
+    if (await runAction(this.#context, "configSet", input, ({ version }) => `version ${version} is set`)) this.#close();
   }
 }

@@ -1,29 +1,29 @@
 /** One job: how far it is, a picture of its tasks, a list of those that matter most, and one of them with its output. */
-import { type Answer, ask, Refused } from "../api.js";
-import { act, type Desk, type MakePage, may, type Page } from "../desk.js";
-import { type Child, fill, h, write } from "../dom.js";
+import { type Answer, ask, ApiError } from "../api.js";
+import { runAction, type PageContext, type PageFactory, isAllowed, type Page } from "../page-context.js";
+import { type Child, setChildren, h, setText } from "../dom.js";
 import { ago, count, duration, moment, percent, plural, size } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { ProgressBar } from "../parts/progress.js";
-import { question } from "../parts/question.js";
-import { SHOWN, type Shown, TaskList } from "../parts/task-list.js";
+import { ProgressBar } from "../parts/progress-bar.js";
+import { confirmDialog } from "../parts/confirm-dialog.js";
+import { LISTED_STATES, type ListedState, TaskList } from "../parts/task-list.js";
 import { mapLegend, TaskMap } from "../parts/task-map.js";
 import { TaskPanel } from "../parts/task-panel.js";
-import { address, changed, numberIn, type Place } from "../place.js";
+import { address, withQuery, numberIn, type Route } from "../route.js";
 import { notFoundPage } from "./not-found.js";
 
 type Job = Answer<"job">;
 
-export const jobPage: MakePage = (place, desk) => {
-  const id = numberIn(place.path[1]);
-  return id === undefined ? notFoundPage(place, desk) : new JobPage(id, place, desk);
+export const jobPage: PageFactory = (route, context) => {
+  const id = numberIn(route.path[1]);
+  return id === undefined ? notFoundPage(route, context) : new JobPage(id, route, context);
 };
 
 class JobPage implements Page {
   readonly title: string;
   readonly element: HTMLElement;
   readonly #id: number;
-  readonly #desk: Desk;
+  readonly #context: PageContext;
   readonly #name = h("h1", {}, "…");
   readonly #state = badge("waiting");
   readonly #actions = h("div", { class: "actions" });
@@ -44,28 +44,28 @@ class JobPage implements Page {
     class: "search short",
   });
   #panel: TaskPanel | undefined;
-  #place: Place;
+  #route: Route;
   #job: Job | undefined;
-  #mapAgain = 0;
-  readonly #pace = new Pace();
+  #nextMapRefresh = 0;
+  readonly #rate = new RateEstimate();
 
-  constructor(id: number, place: Place, desk: Desk) {
+  constructor(id: number, route: Route, context: PageContext) {
     this.#id = id;
-    this.#desk = desk;
-    this.#place = place;
+    this.#context = context;
+    this.#route = route;
     this.title = `Job ${id}`;
     this.#map = new TaskMap({
       openTask: (index) => this.#openTask(index),
-      look: (window) => {
-        this.#mapAgain = 0;
-        desk.go(changed(this.#place, { first: window?.first, last: window?.last }));
+      showRange: (window) => {
+        this.#nextMapRefresh = 0;
+        context.navigate(withQuery(this.#route, { first: window?.first, last: window?.last }));
       },
     });
     this.#list = new TaskList(
       id,
       "failed",
       (index) => this.#openTask(index),
-      () => desk.again(),
+      () => context.refresh(),
     );
     const jump = h("form", { class: "jump", onsubmit: (event: SubmitEvent) => this.#jumped(event) }, this.#jump);
     this.element = h(
@@ -105,14 +105,14 @@ class JobPage implements Page {
   }
 
   get #task(): number | undefined {
-    return this.#place.path[2] === "tasks" ? numberIn(this.#place.path[3]) : undefined;
+    return this.#route.path[2] === "tasks" ? numberIn(this.#route.path[3]) : undefined;
   }
 
-  moved(place: Place): boolean {
-    if (place.path[0] !== "jobs" || place.path[1] !== String(this.#id)) return false;
-    const windowed = (one: Place): string => `${one.query.get("first")} ${one.query.get("last")}`;
-    if (windowed(place) !== windowed(this.#place)) this.#mapAgain = 0;
-    this.#place = place;
+  onNavigate(route: Route): boolean {
+    if (route.path[0] !== "jobs" || route.path[1] !== String(this.#id)) return false;
+    const windowed = (one: Route): string => `${one.query.get("first")} ${one.query.get("last")}`;
+    if (windowed(route) !== windowed(this.#route)) this.#nextMapRefresh = 0;
+    this.#route = route;
     this.#showSide();
     return true;
   }
@@ -123,72 +123,72 @@ class JobPage implements Page {
     this.#panel?.close();
   }
 
-  async look(signal: AbortSignal): Promise<void> {
+  async refresh(signal: AbortSignal): Promise<void> {
     const shared = { signal, shared: true };
     try {
       this.#job = await ask("job", { job: this.#id }, shared);
     } catch (cause) {
-      if (!(cause instanceof Refused) || cause.status !== 404) throw cause;
-      fill(
+      if (!(cause instanceof ApiError) || cause.status !== 404) throw cause;
+      setChildren(
         this.element,
         h("h1", {}, `There is no job ${this.#id}`),
         h("p", {}, h("a", { href: address(["jobs"]) }, "All jobs")),
       );
-      this.look = async () => {};
+      this.refresh = async () => {};
       return;
     }
     this.#show(this.#job);
     const panel = this.#panel;
-    if (panel !== undefined) await panel.look(signal);
-    await this.#lookAtMap(signal);
-    this.#list.show(this.#shown(this.#job));
-    await this.#list.look(signal, this.#task);
+    if (panel !== undefined) await panel.refresh(signal);
+    await this.#refreshMap(signal);
+    this.#list.setState(this.#listedState(this.#job));
+    await this.#list.refresh(signal, this.#task);
   }
 
   /** A large picture costs the broker time: the longer it took, the later it is asked for again. */
-  async #lookAtMap(signal: AbortSignal): Promise<void> {
-    if (performance.now() < this.#mapAgain || this.#job === undefined) return;
-    const first = numberIn(this.#place.query.get("first"));
-    const last = numberIn(this.#place.query.get("last"));
+  async #refreshMap(signal: AbortSignal): Promise<void> {
+    if (performance.now() < this.#nextMapRefresh || this.#job === undefined) return;
+    const first = numberIn(this.#route.query.get("first"));
+    const last = numberIn(this.#route.query.get("last"));
     const window = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
     const began = performance.now();
     const answer = await ask(
       "taskMap",
-      { job: this.#id, cells: this.#map.wanted, ...window },
+      { job: this.#id, cells: this.#map.cellCount, ...window },
       { signal, shared: true },
     );
     const took = performance.now() - began;
-    this.#mapAgain = performance.now() + (this.#job.ended === undefined ? Math.min(30_000, took * 10) : 10_000);
+    this.#nextMapRefresh = performance.now() + (this.#job.ended === undefined ? Math.min(30_000, took * 10) : 10_000);
     this.#map.update(answer, this.#task);
   }
 
   #show(job: Job): void {
-    write(this.#name, `${job.id} ${job.name}`);
+    setText(this.#name, `${job.id} ${job.name}`);
     document.title = `${job.id} ${job.name} · laboro`;
     setBadge(this.#state, job.state);
-    write(this.#recipe, job.recipe.summary);
-    this.#pace.add(job);
-    fill(this.#facts, ...factsOf(job, this.#pace.left(job)));
+    setText(this.#recipe, job.recipe.summary);
+    this.#rate.add(job);
+    setChildren(this.#facts, ...factsOf(job, this.#rate.remainingMs(job)));
     this.#bar.update(job.counters, job.count);
-    fill(this.#counts, ...countsOf(job));
-    fill(this.#tabs, ...SHOWN.map((one) => this.#tab(job, one)));
+    setChildren(this.#counts, ...countsOf(job));
+    setChildren(this.#tabs, ...LISTED_STATES.map((one) => this.#tab(job, one)));
     this.#jump.max = String(job.count - 1);
     this.#showActions(job);
     if (this.#panel === undefined) this.#showSide();
   }
 
-  #shown({ counters }: Job): Shown {
-    const wanted = this.#place.query.get("show");
-    const asked = SHOWN.find((one) => one === wanted);
+  #listedState({ counters }: Job): ListedState {
+    const wanted = this.#route.query.get("show");
+    const asked = LISTED_STATES.find((one) => one === wanted);
     if (asked !== undefined) return asked;
-    return SHOWN.find((one) => counters[one] > 0) ?? "failed";
+    return LISTED_STATES.find((one) => counters[one] > 0) ?? "failed";
   }
 
-  #tab(job: Job, shown: Shown): HTMLElement {
-    const current = this.#shown(job) === shown ? "true" : undefined;
+  #tab(job: Job, shown: ListedState): HTMLElement {
+    const current = this.#listedState(job) === shown ? "true" : undefined;
     return h(
       "a",
-      { href: changed(this.#place, { show: shown }), "aria-current": current },
+      { href: withQuery(this.#route, { show: shown }), "aria-current": current },
       shown,
       " ",
       h("b", {}, count(job.counters[shown])),
@@ -196,8 +196,8 @@ class JobPage implements Page {
   }
 
   #openTask(index: number): void {
-    const { query } = this.#place;
-    this.#desk.go(address(["jobs", this.#id, "tasks", index], Object.fromEntries(query)));
+    const { query } = this.#route;
+    this.#context.navigate(address(["jobs", this.#id, "tasks", index], Object.fromEntries(query)));
   }
 
   #jumped(event: SubmitEvent): void {
@@ -212,7 +212,7 @@ class JobPage implements Page {
     this.#panel?.close();
     this.#panel = undefined;
     if (index === undefined || this.#job === undefined) {
-      fill(
+      setChildren(
         this.#side,
         h(
           "p",
@@ -221,13 +221,13 @@ class JobPage implements Page {
         ),
       );
     } else if (index >= this.#job.count) {
-      fill(
+      setChildren(
         this.#side,
         h("p", { class: "panel empty" }, `Job ${this.#id} has tasks 0 to ${count(this.#job.count - 1)}.`),
       );
     } else {
-      this.#panel = new TaskPanel(this.#desk, this.#id, index, this.#job.hasEntries);
-      fill(this.#side, this.#panel.element);
+      this.#panel = new TaskPanel(this.#context, this.#id, index, this.#job.hasEntries);
+      setChildren(this.#side, this.#panel.element);
     }
   }
 
@@ -235,10 +235,10 @@ class JobPage implements Page {
     const open = job.ended === undefined;
     const again = job.counters.failed + job.counters.cancelled;
     const wanted = [
-      open && !job.held && may(this.#desk, "hold") && "hold",
-      open && job.held && may(this.#desk, "release") && "release",
-      again > 0 && may(this.#desk, "rerun") && "rerun",
-      open && may(this.#desk, "cancel") && "cancel",
+      open && !job.held && isAllowed(this.#context, "hold") && "hold",
+      open && job.held && isAllowed(this.#context, "release") && "release",
+      again > 0 && isAllowed(this.#context, "rerun") && "rerun",
+      open && isAllowed(this.#context, "cancel") && "cancel",
     ].filter((one) => one !== false);
     if (this.#actions.dataset.shown === wanted.join()) return;
     this.#actions.dataset.shown = wanted.join();
@@ -248,26 +248,26 @@ class JobPage implements Page {
       rerun: () => h("button", { class: "button", onclick: () => void this.#rerun() }, "Rerun failed"),
       cancel: () => h("button", { class: "button grave", onclick: () => void this.#cancel() }, "Cancel"),
     };
-    fill(this.#actions, ...wanted.map((one) => buttons[one]?.()));
+    setChildren(this.#actions, ...wanted.map((one) => buttons[one]?.()));
   }
 
   async #hold(): Promise<void> {
     const { waiting = 0, running = 0 } = this.#job?.counters ?? {};
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Hold job ${this.#id}?`,
       text: `None of its ${plural(waiting, "waiting task")} is handed out until it is released. ${running === 0 ? "" : `The ${plural(running, "task")} at workers go on.`}`,
-      yes: "Hold job",
+      confirmLabel: "Hold job",
     });
-    if (answer !== undefined) await act(this.#desk, "hold", { job: this.#id }, () => `job ${this.#id} is held`);
+    if (answer !== undefined) await runAction(this.#context, "hold", { job: this.#id }, () => `job ${this.#id} is held`);
   }
 
   async #release(): Promise<void> {
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Release job ${this.#id}?`,
       text: `Its ${plural(this.#job?.counters.waiting ?? 0, "waiting task")} may be handed out again.`,
-      yes: "Release job",
+      confirmLabel: "Release job",
     });
-    if (answer !== undefined) await act(this.#desk, "release", { job: this.#id }, () => `job ${this.#id} goes on`);
+    if (answer !== undefined) await runAction(this.#context, "release", { job: this.#id }, () => `job ${this.#id} goes on`);
   }
 
   async #rerun(): Promise<void> {
@@ -276,14 +276,14 @@ class JobPage implements Page {
       failed > 0 && `${plural(failed, "task")} that failed`,
       cancelled > 0 && `${plural(cancelled, "task")} that ${cancelled === 1 ? "was" : "were"} cancelled`,
     ];
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Run again what has not succeeded in job ${this.#id}?`,
       text: `${what.filter(Boolean).join(" and ")} will wait again. Their results so far become earlier attempts.`,
-      yes: "Run again",
+      confirmLabel: "Run again",
     });
     if (answer === undefined) return;
-    await act(
-      this.#desk,
+    await runAction(
+      this.#context,
       "rerun",
       { job: this.#id },
       ({ count: many }) => `${plural(many, "task")} of job ${this.#id} wait again`,
@@ -292,16 +292,16 @@ class JobPage implements Page {
 
   async #cancel(): Promise<void> {
     const { waiting = 0, running = 0 } = this.#job?.counters ?? {};
-    const reason = await question({
+    const reason = await confirmDialog({
       title: `Cancel job ${this.#id}?`,
       text: `${plural(waiting, "waiting task")} will not run, and ${plural(running, "task")} at workers will be ended. What has ended stays as it is.`,
-      yes: "Cancel job",
-      grave: true,
-      reason: "Why (for those who look later)",
+      confirmLabel: "Cancel job",
+      destructive: true,
+      reasonLabel: "Why (for those who look later)",
     });
     if (reason === undefined) return;
-    await act(
-      this.#desk,
+    await runAction(
+      this.#context,
       "cancel",
       { job: this.#id, ...(reason === "" ? {} : { reason }) },
       () => `job ${this.#id} is cancelled`,
@@ -309,12 +309,12 @@ class JobPage implements Page {
   }
 }
 
-const PACE_MS = 60_000;
-const PACE_LEAST_MS = 5_000;
-const COUNTED = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
+const RATE_WINDOW_MS = 60_000;
+const MIN_RATE_WINDOW_MS = 5_000;
+const STATES = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
 
 function countsOf(job: Job): Child[] {
-  return COUNTED.map((name) =>
+  return STATES.map((name) =>
     h(
       "li",
       { class: job.counters[name] === 0 ? "zero" : undefined },
@@ -327,25 +327,25 @@ function countsOf(job: Job): Child[] {
 }
 
 /** How fast a job has ended tasks while it was looked at, and so how long it will take yet. */
-class Pace {
-  readonly #seen: { readonly at: number; readonly ended: number }[] = [];
+class RateEstimate {
+  readonly #samples: { readonly at: number; readonly ended: number }[] = [];
 
   add({ counters }: Job): void {
     const ended = counters.succeeded + counters.failed + counters.cancelled;
-    this.#seen.push({ at: Date.now(), ended });
-    while ((this.#seen[0]?.at ?? 0) < Date.now() - PACE_MS) this.#seen.shift();
+    this.#samples.push({ at: Date.now(), ended });
+    while ((this.#samples[0]?.at ?? 0) < Date.now() - RATE_WINDOW_MS) this.#samples.shift();
   }
 
-  left({ counters }: Job): number | undefined {
-    const [first] = this.#seen;
-    const last = this.#seen.at(-1);
-    if (first === undefined || last === undefined || last.at - first.at < PACE_LEAST_MS) return undefined;
+  remainingMs({ counters }: Job): number | undefined {
+    const [first] = this.#samples;
+    const last = this.#samples.at(-1);
+    if (first === undefined || last === undefined || last.at - first.at < MIN_RATE_WINDOW_MS) return undefined;
     const perMs = (last.ended - first.ended) / (last.at - first.at);
     return perMs > 0 ? (counters.waiting + counters.running) / perMs : undefined;
   }
 }
 
-function factsOf(job: Job, leftMs: number | undefined): Child[] {
+function factsOf(job: Job, remainingMs: number | undefined): Child[] {
   const { limits, needs, tags, after, recipe } = job;
   const facts: Child[] = [];
   const add = (name: string, value: Child): void => {
@@ -354,7 +354,7 @@ function factsOf(job: Job, leftMs: number | undefined): Child[] {
   add("Tasks", count(job.count));
   add("Submitted", h("span", { title: moment(job.created) }, ago(job.created)));
   if (job.ended !== undefined) add("Took", duration(job.ended - job.created));
-  else if (leftMs !== undefined) add("Left", `about ${duration(leftMs)}`);
+  else if (remainingMs !== undefined) add("Left", `about ${duration(remainingMs)}`);
   add("Kind", recipe.kind);
   add("Pool", job.pool);
   if (job.service !== undefined) add("Service", job.service);

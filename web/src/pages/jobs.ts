@@ -1,18 +1,18 @@
 /** The list of jobs, filtered by what stands in the address. */
 import { ask } from "../api.js";
-import type { MakePage } from "../desk.js";
-import { fill, h, set } from "../dom.js";
+import type { PageFactory } from "../page-context.js";
+import { setChildren, h, set } from "../dom.js";
 import { jobTable } from "../parts/job-table.js";
-import { changed, numberIn, type Place } from "../place.js";
+import { withQuery, numberIn, type Route } from "../route.js";
 
 const STATES = ["open", "running", "waiting", "held", "blocked", "failed", "succeeded", "cancelled"] as const;
 type State = (typeof STATES)[number];
 const PAGE = 50;
 /** While somebody still writes. */
-const PATIENCE_MS = 250;
+const DEBOUNCE_MS = 250;
 
-export const jobsPage: MakePage = (first, desk) => {
-  let place = first;
+export const jobsPage: PageFactory = (first, context) => {
+  let route = first;
   const chips = h("nav", { class: "chips", "aria-label": "State" });
   const name = h("input", {
     type: "search",
@@ -31,48 +31,48 @@ export const jobsPage: MakePage = (first, desk) => {
     h("section", { class: "panel flush" }, table.element),
     pages,
   );
-  later(name, () => desk.go(changed(place, { name: name.value, before: undefined }), true));
-  later(pool, () => desk.go(changed(place, { pool: pool.value, before: undefined }), true));
+  debounceInput(name, () => context.navigate(withQuery(route, { name: name.value, before: undefined }), true));
+  debounceInput(pool, () => context.navigate(withQuery(route, { pool: pool.value, before: undefined }), true));
   const showFilters = (): void => {
-    fill(chips, ...["all", ...STATES].map((one) => chip(place, one)));
-    if (document.activeElement !== name) name.value = place.query.get("name") ?? "";
-    if (document.activeElement !== pool) pool.value = place.query.get("pool") ?? "";
+    setChildren(chips, ...["all", ...STATES].map((one) => chip(route, one)));
+    if (document.activeElement !== name) name.value = route.query.get("name") ?? "";
+    if (document.activeElement !== pool) pool.value = route.query.get("pool") ?? "";
   };
   showFilters();
   return {
     title: "Jobs",
     element,
-    moved: (next) => {
+    onNavigate: (next) => {
       if (next.path.length !== 1 || next.path[0] !== "jobs") return false;
-      place = next;
+      route = next;
       showFilters();
       return true;
     },
-    look: async (signal) => {
-      const asked = place;
+    refresh: async (signal) => {
+      const asked = route;
       const { jobs, next } = await ask("jobs", inputFrom(asked), { signal, shared: true });
-      if (asked !== place) return;
+      if (asked !== route) return;
       table.update(jobs, isFiltered(asked) ? "No job is like that." : "No job has been submitted yet.");
-      fill(
+      setChildren(
         pages,
-        asked.query.has("before") && h("a", { class: "button", href: changed(asked, { before: undefined }) }, "Newest"),
-        next !== undefined && h("a", { class: "button", href: changed(asked, { before: next }) }, "Older"),
+        asked.query.has("before") && h("a", { class: "button", href: withQuery(asked, { before: undefined }) }, "Newest"),
+        next !== undefined && h("a", { class: "button", href: withQuery(asked, { before: next }) }, "Older"),
       );
       set(pages, "hidden", pages.childElementCount === 0);
     },
   };
 };
 
-function chip(place: Place, state: string): HTMLAnchorElement {
-  const now = place.query.get("state") ?? "all";
-  const href = changed(place, { state: state === "all" ? undefined : state, before: undefined });
+function chip(route: Route, state: string): HTMLAnchorElement {
+  const now = route.query.get("state") ?? "all";
+  const href = withQuery(route, { state: state === "all" ? undefined : state, before: undefined });
   return h("a", { href, "aria-current": now === state ? "true" : undefined }, state);
 }
 
-const isFiltered = ({ query }: Place): boolean => query.has("state") || query.has("name") || query.has("pool");
+const isFiltered = ({ query }: Route): boolean => query.has("state") || query.has("name") || query.has("pool");
 
 /** A name without * is looked for anywhere in a job's name. */
-function inputFrom({ query }: Place) {
+function inputFrom({ query }: Route) {
   const state = STATES.filter((one): one is State => query.get("state")?.split(",").includes(one) === true);
   const name = query.get("name") ?? "";
   const pool = query.get("pool") ?? "";
@@ -86,10 +86,10 @@ function inputFrom({ query }: Place) {
   };
 }
 
-export function later(input: HTMLInputElement, act: () => void): void {
+export function debounceInput(input: HTMLInputElement, act: () => void): void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   input.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(act, PATIENCE_MS);
+    timer = setTimeout(act, DEBOUNCE_MS);
   });
 }

@@ -1,8 +1,8 @@
-import type { MakePage } from "../desk.js";
+import type { PageFactory } from "../page-context.js";
 import { h } from "../dom.js";
-import { address } from "../place.js";
+import { address } from "../route.js";
 
-export const notFoundPage: MakePage = () => ({
+export const notFoundPage: PageFactory = () => ({
   title: "Not found",
   element: h(
     "div",
@@ -10,6 +10,6 @@ export const notFoundPage: MakePage = () => ({
     h("h1", {}, "There is nothing here"),
     h("p", {}, h("a", { href: address([]) }, "To the overview")),
   ),
-  look: async () => {},
-  everyMs: 3_600_000,
+  refresh: async () => {},
+  refreshMs: 3_600_000,
 });

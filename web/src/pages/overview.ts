@@ -1,36 +1,36 @@
 /** The overview: what is wrong first, then how it goes and how it went. */
 import { type Answer, ask } from "../api.js";
-import type { MakePage } from "../desk.js";
-import { h, rows, set, write } from "../dom.js";
+import type { PageFactory } from "../page-context.js";
+import { h, updateRows, set, setText } from "../dom.js";
 import { ago, brief, count, duration, latency, moment, plural, rate, size } from "../format.js";
 import { Chart } from "../parts/chart.js";
 import { jobTable } from "../parts/job-table.js";
 import { Meter } from "../parts/meter.js";
-import { address, changed } from "../place.js";
-import { eventWords } from "./event-words.js";
+import { address, withQuery } from "../route.js";
+import { eventText } from "./event-text.js";
 
 type Overview = Answer<"overview">;
 type Problem = Overview["problems"][number];
-type Past = Answer<"history">;
+type HistoryPoints = Answer<"history">;
 
 const OPEN_JOBS = 8;
 /** Points of the hour come every five seconds. */
-const PAST_MS = 5_000;
+const HISTORY_REFRESH_MS = 5_000;
 
-export const overviewPage: MakePage = (place) => {
-  const { query } = place;
+export const overviewPage: PageFactory = (route) => {
+  const { query } = route;
   const span = query.get("span") === "day" ? "day" : "hour";
   const problems = new Problems();
   const tiles = new Tiles();
   const charts = new Charts();
   const jobs = jobTable("Open jobs", "No job is open.");
-  const lately = h("ol", { class: "lately" });
+  const recentEvents = h("ol", { class: "lately" });
   const nothing = h("p", { class: "empty" }, "Nothing yet.");
   const spans = (["hour", "day"] as const).map((one) =>
     h(
       "a",
       {
-        href: changed(place, { span: one === "hour" ? undefined : one }),
+        href: withQuery(route, { span: one === "hour" ? undefined : one }),
         "aria-current": one === span ? "true" : undefined,
       },
       `last ${one}`,
@@ -58,28 +58,28 @@ export const overviewPage: MakePage = (place) => {
         h("h2", {}, "Open jobs ", h("a", { href: address(["jobs"]), class: "more" }, "all jobs")),
         jobs.element,
       ),
-      h("section", { class: "panel" }, h("h2", {}, "Lately"), lately, nothing),
+      h("section", { class: "panel" }, h("h2", {}, "Lately"), recentEvents, nothing),
     ),
   );
-  let pastAt = 0;
+  let historyAt = 0;
   return {
     title: "Overview",
     element,
-    look: async (signal) => {
+    refresh: async (signal) => {
       const shared = { signal, shared: true };
       const now = await ask("overview", {}, shared);
       problems.update(now.problems);
       tiles.update(now);
-      rows(
-        lately,
-        now.lately,
+      updateRows(
+        recentEvents,
+        now.recentEvents,
         ({ id }) => id,
-        latelyRow,
-        (row, event) => write(row.lastElementChild ?? row, ago(event.at)),
+        eventRow,
+        (row, event) => setText(row.lastElementChild ?? row, ago(event.at)),
       );
-      set(nothing, "hidden", now.lately.length > 0);
-      if (Date.now() - pastAt >= PAST_MS) {
-        pastAt = Date.now();
+      set(nothing, "hidden", now.recentEvents.length > 0);
+      if (Date.now() - historyAt >= HISTORY_REFRESH_MS) {
+        historyAt = Date.now();
         charts.update(await ask("history", { span }, shared));
       }
       jobs.update((await ask("jobs", { state: ["open"], limit: OPEN_JOBS }, shared)).jobs);
@@ -88,8 +88,8 @@ export const overviewPage: MakePage = (place) => {
   };
 };
 
-function latelyRow(event: Overview["lately"][number]): HTMLLIElement {
-  const { text, href, bad } = eventWords(event);
+function eventRow(event: Overview["recentEvents"][number]): HTMLLIElement {
+  const { text, href, bad } = eventText(event);
   const words = href === undefined ? h("span", {}, text) : h("a", { href }, text);
   return h("li", { class: bad ? "bad" : undefined }, words, h("time", { title: moment(event.at) }));
 }
@@ -106,14 +106,14 @@ class Problems {
   update(problems: readonly Problem[]): void {
     set(this.#none, "hidden", problems.length > 0);
     set(this.#list, "hidden", problems.length === 0);
-    rows(this.#list, problems, keyOfProblem, problemRow, showProblem);
+    updateRows(this.#list, problems, keyOfProblem, problemRow, showProblem);
   }
 }
 
 const keyOfProblem = ({ kind, job, worker, service, since }: Problem): string =>
   [kind, job, worker, service, since].join(" ");
 
-function problemRow({ kind, grave, job, worker, service, task }: Problem): HTMLLIElement {
+function problemRow({ kind, critical: grave, job, worker, service, task }: Problem): HTMLLIElement {
   const href =
     job !== undefined
       ? address(task === undefined ? ["jobs", job] : ["jobs", job, "tasks", task])
@@ -133,12 +133,12 @@ function problemRow({ kind, grave, job, worker, service, task }: Problem): HTMLL
   );
 }
 
-function showProblem(row: HTMLLIElement, { text, since, more, kind, job }: Problem): void {
+function showProblem(row: HTMLLIElement, { text, since, omitted: more, kind, job }: Problem): void {
   const words = row.querySelector(".text");
   const others = more === undefined ? "" : `, and ${plural(more, "more", "more")} like it`;
-  if (words !== null) write(words, `${job !== undefined && kind !== "job-stuck" ? `${job} ` : ""}${text}${others}`);
+  if (words !== null) setText(words, `${job !== undefined && kind !== "job-stuck" ? `${job} ` : ""}${text}${others}`);
   const time = row.querySelector(".since");
-  if (time !== null) write(time, since === undefined ? "" : ago(since));
+  if (time !== null) setText(time, since === undefined ? "" : ago(since));
 }
 
 interface Tile {
@@ -158,7 +158,7 @@ const tile = (label: string, href?: string): Tile => ({
 class Tiles {
   readonly #running = tile("Running", address(["jobs"], { state: "running" }));
   readonly #waiting = tile("Waiting", address(["jobs"], { state: "open" }));
-  readonly #pace = tile("Pace");
+  readonly #throughput = tile("Pace");
   readonly #latency = tile("Queue latency");
   readonly #slots = tile("Slots in use", address(["workers"], { order: "busy" }));
   readonly #workers = tile("Workers", address(["workers"]));
@@ -171,7 +171,7 @@ class Tiles {
     const all = [
       this.#running,
       this.#waiting,
-      this.#pace,
+      this.#throughput,
       this.#latency,
       this.#slots,
       this.#workers,
@@ -186,7 +186,7 @@ class Tiles {
     this.#slots.note.replaceWith(this.#meter.element);
   }
 
-  update({ status, pace, waitMs, disk, at }: Overview): void {
+  update({ status, rate: pace, waitMs, disk, at }: Overview): void {
     const { tasks, jobs, slots, workers, requests } = status;
     const used = slots.total - slots.free;
     show(this.#running, brief(tasks.running), `tasks of ${plural(jobs.running, "job")}`);
@@ -197,14 +197,14 @@ class Tiles {
         ? `${jobs.held} held, ${jobs.blocked} blocked`
         : `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
     );
-    show(this.#pace, rate(pace.succeeded + pace.failed), pace.failed > 0 ? `${rate(pace.failed)} fail` : "none fail");
+    show(this.#throughput, rate(pace.succeeded + pace.failed), pace.failed > 0 ? `${rate(pace.failed)} fail` : "none fail");
     show(this.#latency, duration(waitMs.oldest), `half waited ${latency(waitMs.p50)}`);
-    write(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
+    setText(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
     this.#meter.update(used, slots.total);
     show(
       this.#workers,
       brief(workers.connected),
-      [workers.away > 0 && `${count(workers.away)} away`, workers.draining > 0 && `${count(workers.draining)} draining`]
+      [workers.disconnected > 0 && `${count(workers.disconnected)} away`, workers.draining > 0 && `${count(workers.draining)} draining`]
         .filter(Boolean)
         .join(", ") || "all there",
     );
@@ -214,14 +214,14 @@ class Tiles {
 }
 
 function show({ value, note }: Tile, figure: string, words: string): void {
-  write(value, figure);
-  write(note, words);
+  setText(value, figure);
+  setText(note, words);
 }
 
 class Charts {
   readonly #throughput = new Chart({
     title: "Throughput",
-    shown: rate,
+    format: rate,
     series: [
       { label: "succeeded", colour: "succeeded", filled: true },
       { label: "failed", colour: "failed" },
@@ -229,7 +229,7 @@ class Charts {
   });
   readonly #latency = new Chart({
     title: "Queue latency",
-    shown: latency,
+    format: latency,
     series: [
       { label: "half", colour: "running" },
       { label: "95 of 100", colour: "running", dashed: true },
@@ -238,7 +238,7 @@ class Charts {
   });
   readonly #slots = new Chart({
     title: "Slots",
-    shown: (value) => brief(Math.round(value)),
+    format: (value) => brief(Math.round(value)),
     series: [
       { label: "in use", colour: "accent", filled: true },
       { label: "there", colour: "waiting", dashed: true },
@@ -246,7 +246,7 @@ class Charts {
   });
   readonly #requests = new Chart({
     title: "Requests",
-    shown: rate,
+    format: rate,
     series: [
       { label: "answered", colour: "running", filled: true },
       { label: "refused", colour: "failed" },
@@ -258,13 +258,13 @@ class Charts {
     this.element.append(...this.#all().map((chart) => chart.element));
   }
 
-  update(past: Past): void {
-    const { at, stepMs, waitP50, waitP95, oldestWait, slots, slotsUsed } = past;
+  update(history: HistoryPoints): void {
+    const { at, stepMs, waitP50, waitP95, oldestWait, slots, slotsUsed } = history;
     const perSecond = (counts: readonly number[]): number[] => counts.map((one) => (one * 1000) / stepMs);
-    this.#throughput.update(at, [perSecond(past.succeeded), perSecond(past.failed)], stepMs);
+    this.#throughput.update(at, [perSecond(history.succeeded), perSecond(history.failed)], stepMs);
     this.#latency.update(at, [waitP50, waitP95, oldestWait], stepMs);
     this.#slots.update(at, [slotsUsed, slots], stepMs);
-    this.#requests.update(at, [perSecond(past.answered), perSecond(past.refused)], stepMs);
+    this.#requests.update(at, [perSecond(history.requestsCompleted), perSecond(history.requestsFailed)], stepMs);
   }
 
   close(): void {

@@ -1,10 +1,10 @@
 /** Services: how often they are asked, how fast they answer, who waits, who works. */
 import { type Answer, ask } from "../api.js";
-import type { MakePage } from "../desk.js";
-import { h, write } from "../dom.js";
+import type { PageFactory } from "../page-context.js";
+import { h, setText } from "../dom.js";
 import { brief, count, latency, rate } from "../format.js";
 import { type Column, Table } from "../parts/table.js";
-import { address } from "../place.js";
+import { address } from "../route.js";
 
 type Service = Answer<"services">["services"][number];
 
@@ -12,7 +12,7 @@ const figure = (head: string, show: (service: Service) => string, minor?: true):
   head,
   number: true,
   ...(minor === undefined ? {} : { minor }),
-  show: (cell, service) => write(cell, show(service)),
+  show: (cell, service) => setText(cell, show(service)),
 });
 
 const COLUMNS: readonly Column<Service>[] = [
@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<Service>[] = [
     make: ({ name }) => h("a", { href: address(["workers"], { find: name }) }, name),
     show: () => {},
   },
-  { head: "Pool", minor: true, show: (cell, { pool }) => write(cell, pool) },
+  { head: "Pool", minor: true, show: (cell, { pool }) => setText(cell, pool) },
   figure("Rate", (one) => rate(one.rate)),
   figure("Half within", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p50))),
   figure("99 of 100", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p99)), true),
@@ -30,7 +30,7 @@ const COLUMNS: readonly Column<Service>[] = [
     head: "Waiting",
     number: true,
     show: (cell, { waiting, workers }) => {
-      write(cell, brief(waiting));
+      setText(cell, brief(waiting));
       cell.classList.toggle("bad", waiting > 0 && workers === 0);
     },
   },
@@ -38,23 +38,23 @@ const COLUMNS: readonly Column<Service>[] = [
     head: "Workers",
     number: true,
     show: (cell, { workers }) => {
-      write(cell, count(workers));
+      setText(cell, count(workers));
       cell.classList.toggle("bad", workers === 0);
     },
   },
   figure("Free slots", ({ free, slots }) => `${count(Math.max(0, free))}/${count(slots)}`, true),
-  figure("Answered", ({ answered }) => brief(answered), true),
+  figure("Answered", ({ completed: answered }) => brief(answered), true),
   {
     head: "Refused",
     number: true,
     show: (cell, { failed }) => {
-      write(cell, failed === 0 ? "–" : brief(failed));
+      setText(cell, failed === 0 ? "–" : brief(failed));
       cell.classList.toggle("bad", failed > 0);
     },
   },
 ];
 
-export const servicesPage: MakePage = () => {
+export const servicesPage: PageFactory = () => {
   const empty = "No worker offers a service, and none was asked for lately.";
   const table = new Table<Service>("Services", COLUMNS, ({ name, pool }) => `${pool}\n${name}`, empty);
   return {
@@ -65,7 +65,7 @@ export const servicesPage: MakePage = () => {
       h("div", { class: "title" }, h("h1", {}, "Services")),
       h("section", { class: "panel flush" }, table.element),
     ),
-    look: async (signal) => {
+    refresh: async (signal) => {
       const { services } = await ask("services", {}, { signal, shared: true });
       table.update([...services].sort((a, b) => b.rate - a.rate || (a.name < b.name ? -1 : 1)));
     },

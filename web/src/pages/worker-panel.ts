@@ -1,38 +1,38 @@
 /** One worker: what it is, how it stands, what it runs and for how long; and what can be done about it. */
-import { act, type Desk, may } from "../desk.js";
-import { type Child, fill, h, rows, set, write } from "../dom.js";
+import { runAction, type PageContext, isAllowed } from "../page-context.js";
+import { type Child, setChildren, h, updateRows, set, setText } from "../dom.js";
 import { count, duration, percent, plural } from "../format.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { icon } from "../parts/icons.js";
-import { question } from "../parts/question.js";
-import { address } from "../place.js";
+import { confirmDialog } from "../parts/confirm-dialog.js";
+import { address } from "../route.js";
 import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
 export class WorkerPanel {
   readonly element: HTMLElement;
   readonly id: string;
-  readonly #desk: Desk;
+  readonly #context: PageContext;
   readonly #name = h("h2", {}, "…");
   readonly #state = badge("connected");
   readonly #gone = h("p", { class: "empty", hidden: true }, "It is not there any more.");
   readonly #facts = h("dl", { class: "facts" });
   readonly #running = h("ul", { class: "running" });
-  readonly #runs = h("h3", {}, "Runs");
+  readonly #runningTitle = h("h3", {}, "Runs");
   readonly #actions = h("div", { class: "actions" });
   #worker: Worker | undefined;
 
-  constructor(desk: Desk, id: string, close: () => void) {
-    this.#desk = desk;
+  constructor(context: PageContext, id: string, close: () => void) {
+    this.#context = context;
     this.id = id;
-    const leave = h("button", { class: "button quiet", "aria-label": "Close", onclick: close }, icon("close"));
+    const closeButton = h("button", { class: "button quiet", "aria-label": "Close", onclick: close }, icon("close"));
     this.element = h(
       "section",
       { class: "panel worker" },
-      h("div", { class: "title" }, this.#name, this.#state, h("span", { class: "gap" }), leave),
+      h("div", { class: "title" }, this.#name, this.#state, h("span", { class: "gap" }), closeButton),
       this.#gone,
       this.#actions,
       this.#facts,
-      this.#runs,
+      this.#runningTitle,
       this.#running,
     );
   }
@@ -46,14 +46,14 @@ export class WorkerPanel {
     set(this.#actions, "hidden", worker === undefined);
     if (worker === undefined) return;
     this.#worker = worker;
-    write(this.#name, worker.name);
+    setText(this.#name, worker.name);
     setBadge(this.#state, stateOf(worker));
-    fill(this.#facts, ...factsOf(worker));
-    write(
-      this.#runs,
+    setChildren(this.#facts, ...factsOf(worker));
+    setText(
+      this.#runningTitle,
       worker.tasks > worker.running.length ? `Runs ${count(worker.tasks)}, the longest of them` : "Runs",
     );
-    rows(
+    updateRows(
       this.#running,
       worker.running,
       ({ job, index, attempt }) => `${job}.${index}.${attempt}`,
@@ -61,15 +61,15 @@ export class WorkerPanel {
       showRunning,
     );
     if (worker.running.length === 0)
-      write(this.#runs, worker.tasks > 0 ? `${count(worker.tasks)} tasks are next` : "It runs nothing");
+      setText(this.#runningTitle, worker.tasks > 0 ? `${count(worker.tasks)} tasks are next` : "It runs nothing");
     this.#showActions(worker);
   }
 
   #showActions(worker: Worker): void {
     const wanted = [
-      may(this.#desk, "drain") && worker.connected && !worker.draining && "drain",
-      may(this.#desk, "stop") && worker.connected && "stop",
-      may(this.#desk, "forgive") && worker.standing !== "good" && "forgive",
+      isAllowed(this.#context, "drain") && worker.connected && !worker.draining && "drain",
+      isAllowed(this.#context, "stop") && worker.connected && "stop",
+      isAllowed(this.#context, "forgive") && worker.standing !== "good" && "forgive",
     ].filter((one) => one !== false);
     if (this.#actions.dataset.shown === wanted.join()) return;
     this.#actions.dataset.shown = wanted.join();
@@ -78,39 +78,39 @@ export class WorkerPanel {
       stop: () => h("button", { class: "button grave", onclick: () => void this.#stop() }, "Stop"),
       forgive: () => h("button", { class: "button main", onclick: () => void this.#forgive() }, "Forgive"),
     };
-    fill(this.#actions, ...wanted.map((one) => buttons[one]?.()));
+    setChildren(this.#actions, ...wanted.map((one) => buttons[one]?.()));
   }
 
   async #drain(): Promise<void> {
     const name = this.#worker?.name ?? this.id;
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Drain ${name}?`,
       text: "It gets nothing new. What it runs goes on, what it holds and has not begun goes to others.",
-      yes: "Drain worker",
+      confirmLabel: "Drain worker",
     });
-    if (answer !== undefined) await act(this.#desk, "drain", { worker: this.id }, () => `${name} gets nothing new`);
+    if (answer !== undefined) await runAction(this.#context, "drain", { worker: this.id }, () => `${name} gets nothing new`);
   }
 
   async #stop(): Promise<void> {
     const name = this.#worker?.name ?? this.id;
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Stop ${name}?`,
       text: `It ends what it runs (${count(this.#worker?.tasks ?? 0)} tasks), and goes. To have it back, start it on its machine.`,
-      yes: "Stop worker",
-      grave: true,
+      confirmLabel: "Stop worker",
+      destructive: true,
     });
     if (answer !== undefined)
-      await act(this.#desk, "stop", { worker: this.id }, () => `${name} ends what it runs, and goes`);
+      await runAction(this.#context, "stop", { worker: this.id }, () => `${name} ends what it runs, and goes`);
   }
 
   async #forgive(): Promise<void> {
     const name = this.#worker?.name ?? this.id;
-    const answer = await question({
+    const answer = await confirmDialog({
       title: `Forgive ${name}?`,
       text: "What it did so far counts no more, and it gets work again.",
-      yes: "Forgive worker",
+      confirmLabel: "Forgive worker",
     });
-    if (answer !== undefined) await act(this.#desk, "forgive", { name }, () => `${name} begins anew`);
+    if (answer !== undefined) await runAction(this.#context, "forgive", { name }, () => `${name} begins anew`);
   }
 }
 
@@ -127,11 +127,11 @@ const runningRow = ({ job, index, name }: Running): HTMLLIElement =>
 
 function showRunning(row: HTMLLIElement, { startedAt }: Running): void {
   const time = row.querySelector("time");
-  if (time !== null) write(time, startedAt === undefined ? "" : duration(Date.now() - startedAt));
+  if (time !== null) setText(time, startedAt === undefined ? "" : duration(Date.now() - startedAt));
 }
 
 function factsOf(worker: Worker): Child[] {
-  const { protocol, address: from, pool, tags, services, figures, total, free, stock, requests, place } = worker;
+  const { protocol, address: from, pool, tags, services, stats: figures, total, free, prefetched: stock, requests, position: place } = worker;
   const facts: Child[] = [];
   const add = (name: string, ...value: readonly Child[]): void => {
     facts.push(h("div", {}, h("dt", {}, name), h("dd", {}, ...value)));

@@ -1,13 +1,13 @@
 /** Workers: a list of any length in the order in which they are used next, and one of them with what it does. */
 import { type Answer, ask } from "../api.js";
-import type { Desk, MakePage, Page } from "../desk.js";
-import { type Child, fill, h, set, write } from "../dom.js";
+import type { PageContext, PageFactory, Page } from "../page-context.js";
+import { type Child, setChildren, h, set, setText } from "../dom.js";
 import { count, duration, plural } from "../format.js";
 import { badge } from "../parts/badge.js";
 import { Meter } from "../parts/meter.js";
 import { VirtualGrid } from "../parts/virtual-grid.js";
-import { changed, type Place } from "../place.js";
-import { later } from "./jobs.js";
+import { withQuery, type Route } from "../route.js";
+import { debounceInput } from "./jobs.js";
 import { WorkerPanel } from "./worker-panel.js";
 import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
@@ -16,12 +16,12 @@ type Order = keyof typeof ORDERS;
 const STATES = ["all", "connected", "busy", "idle", "draining", "away", "suspended", "banned"] as const;
 const PAGE = 100;
 
-export const workersPage: MakePage = (place, desk) => new WorkersPage(place, desk);
+export const workersPage: PageFactory = (route, context) => new WorkersPage(route, context);
 
 class WorkersPage implements Page {
   readonly title = "Workers";
   readonly element: HTMLElement;
-  readonly #desk: Desk;
+  readonly #context: PageContext;
   readonly #grid: VirtualGrid<Worker>;
   readonly #chips = h("nav", { class: "chips", "aria-label": "State" });
   readonly #find = h("input", {
@@ -31,36 +31,36 @@ class WorkersPage implements Page {
     class: "search",
   });
   readonly #order = h("select", { "aria-label": "Order" });
-  readonly #many = h("span", { class: "muted" });
+  readonly #countLabel = h("span", { class: "muted" });
   readonly #empty = h("p", { class: "empty", hidden: true });
   readonly #side = h("aside", { class: "worker-side", "aria-label": "One worker", hidden: true });
   readonly #items = new Map<number, Worker>();
   #panel: WorkerPanel | undefined;
-  #place: Place;
+  #route: Route;
 
-  constructor(place: Place, desk: Desk) {
-    this.#desk = desk;
-    this.#place = place;
+  constructor(route: Route, context: PageContext) {
+    this.#context = context;
+    this.#route = route;
     this.#grid = new VirtualGrid<Worker>({
       label: "Workers",
       rowHeight: 36,
       columns: COLUMNS,
       itemAt: (index) => this.#items.get(index),
       keyOf: ({ id }) => id,
-      onOpen: ({ id }) => desk.go(changed(this.#place, { worker: id })),
+      onOpen: ({ id }) => context.navigate(withQuery(this.#route, { worker: id })),
       onView: () => {
-        if (this.#lacking()) desk.again();
+        if (this.#hasUnloadedRows()) context.refresh();
       },
     });
     for (const [name, label] of Object.entries(ORDERS)) this.#order.append(h("option", { value: name }, label));
     this.#order.addEventListener("change", () =>
-      desk.go(changed(this.#place, { order: this.#order.value === "use" ? undefined : this.#order.value }), true),
+      context.navigate(withQuery(this.#route, { order: this.#order.value === "use" ? undefined : this.#order.value }), true),
     );
-    later(this.#find, () => desk.go(changed(this.#place, { find: this.#find.value }), true));
+    debounceInput(this.#find, () => context.navigate(withQuery(this.#route, { find: this.#find.value }), true));
     this.element = h(
       "div",
       { class: "workers" },
-      h("div", { class: "title" }, h("h1", {}, "Workers"), this.#many),
+      h("div", { class: "title" }, h("h1", {}, "Workers"), this.#countLabel),
       h("div", { class: "filters" }, this.#chips, h("span", { class: "gap" }), this.#find, this.#order),
       h(
         "div",
@@ -72,14 +72,14 @@ class WorkersPage implements Page {
     this.#showFilters();
   }
 
-  moved(place: Place): boolean {
-    if (place.path[0] !== "workers") return false;
-    const listed = ({ query }: Place): string => ["find", "order", "state"].map((name) => query.get(name)).join("\n");
-    if (listed(place) !== listed(this.#place)) {
+  onNavigate(route: Route): boolean {
+    if (route.path[0] !== "workers") return false;
+    const listed = ({ query }: Route): string => ["find", "order", "state"].map((name) => query.get(name)).join("\n");
+    if (listed(route) !== listed(this.#route)) {
       this.#items.clear();
       this.#grid.toTop();
     }
-    this.#place = place;
+    this.#route = route;
     this.#showFilters();
     return true;
   }
@@ -88,37 +88,37 @@ class WorkersPage implements Page {
     this.#grid.close();
   }
 
-  async look(signal: AbortSignal): Promise<void> {
-    const place = this.#place;
+  async refresh(signal: AbortSignal): Promise<void> {
+    const route = this.#route;
     const from = Math.floor(this.#grid.view.from / PAGE) * PAGE;
     const pages = [from, ...(this.#grid.view.to > from + PAGE ? [from + PAGE] : [])];
     for (const start of pages) {
       const answer = await ask(
         "workerPage",
-        { ...inputFrom(place), from: start, limit: PAGE },
+        { ...inputFrom(route), from: start, limit: PAGE },
         { signal, shared: true },
       );
-      if (place !== this.#place) return;
-      this.#keep(start, answer);
+      if (route !== this.#route) return;
+      this.#storePage(start, answer);
     }
-    await this.#showOne(signal);
+    await this.#refreshPanel(signal);
   }
 
-  #keep(from: number, { workers, matching, total }: Answer<"workerPage">): void {
+  #storePage(from: number, { workers, matching, total }: Answer<"workerPage">): void {
     // Others are as old as the last look at them: what is far out of view is forgotten.
     for (const at of [...this.#items.keys()])
       if (at >= matching || Math.abs(at - from) > 10 * PAGE) this.#items.delete(at);
     workers.forEach((worker, at) => {
       this.#items.set(from + at, worker);
     });
-    this.#grid.update(matching, this.#place.query.get("worker") ?? undefined);
-    write(
-      this.#many,
+    this.#grid.update(matching, this.#route.query.get("worker") ?? undefined);
+    setText(
+      this.#countLabel,
       matching === total ? plural(total, "worker") : `${count(matching)} of ${plural(total, "worker")}`,
     );
     set(this.#grid.element, "hidden", matching === 0);
     set(this.#empty, "hidden", matching > 0);
-    write(
+    setText(
       this.#empty,
       total === 0
         ? "No worker has joined yet. On a machine that should work, run laboro worker with the line that laboro serve printed."
@@ -127,14 +127,14 @@ class WorkersPage implements Page {
   }
 
   /** Rows in view that have not been read. */
-  #lacking(): boolean {
+  #hasUnloadedRows(): boolean {
     const { from, to } = this.#grid.view;
     for (let at = from; at < to; at++) if (!this.#items.has(at)) return true;
     return false;
   }
 
-  async #showOne(signal: AbortSignal): Promise<void> {
-    const id = this.#place.query.get("worker");
+  async #refreshPanel(signal: AbortSignal): Promise<void> {
+    const id = this.#route.query.get("worker");
     set(this.#side, "hidden", id === null);
     if (id === null) {
       this.#panel = undefined;
@@ -152,22 +152,22 @@ class WorkersPage implements Page {
       worker = found.workers.find((one) => one.id === id);
     }
     if (this.#panel?.id !== id) {
-      this.#panel = new WorkerPanel(this.#desk, id, () => this.#desk.go(changed(this.#place, { worker: undefined })));
-      fill(this.#side, this.#panel.element);
+      this.#panel = new WorkerPanel(this.#context, id, () => this.#context.navigate(withQuery(this.#route, { worker: undefined })));
+      setChildren(this.#side, this.#panel.element);
     }
     this.#panel.update(worker);
   }
 
   #showFilters(): void {
-    const { query } = this.#place;
+    const { query } = this.#route;
     const now = query.get("state") ?? "all";
-    fill(
+    setChildren(
       this.#chips,
       ...STATES.map((one) =>
         h(
           "a",
           {
-            href: changed(this.#place, { state: one === "all" ? undefined : one }),
+            href: withQuery(this.#route, { state: one === "all" ? undefined : one }),
             "aria-current": one === now ? "true" : undefined,
           },
           one,
@@ -179,7 +179,7 @@ class WorkersPage implements Page {
   }
 }
 
-function inputFrom({ query }: Place) {
+function inputFrom({ query }: Route) {
   const state = STATES.find((one) => one === query.get("state"));
   const order = query.get("order");
   const find = query.get("find") ?? "";
@@ -208,7 +208,7 @@ function runs({ running, tasks, requests }: Worker): string {
 }
 
 const COLUMNS = [
-  { head: "Use", name: "place", cell: ({ place }: Worker) => count(place + 1) },
+  { head: "Use", name: "place", cell: ({ position: place }: Worker) => count(place + 1) },
   { head: "Name", name: "name", cell: ({ name }: Worker) => name },
   { head: "State", name: "state", cell: (worker: Worker) => badge(stateOf(worker)) },
   { head: "Protocol", name: "protocol", cell: ({ protocol }: Worker) => protocol },
@@ -218,7 +218,7 @@ const COLUMNS = [
   {
     head: "Succeeded",
     name: "figures",
-    cell: ({ figures }: Worker) => [
+    cell: ({ stats: figures }: Worker) => [
       figures.results === 0 ? "" : `${count(figures.succeeded)}/${count(figures.results)} `,
       recentBars(figures.recent),
     ],

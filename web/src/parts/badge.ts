@@ -1,5 +1,5 @@
 /** A state in one word with its colour; the word says it all, the colour only helps. */
-import { h, set, write } from "../dom.js";
+import { h, set, setText } from "../dom.js";
 
 export type Tone = "good" | "bad" | "busy" | "warn" | "idle" | "off";
 
@@ -31,5 +31,5 @@ export function badge(state: string): HTMLSpanElement {
 
 export function setBadge(element: Element, state: string): void {
   set(element, "class", `badge tone-${TONES[state] ?? "idle"}`);
-  write(element, state);
+  setText(element, state);
 }

@@ -1,8 +1,8 @@
 /** A chart over time: a few lines, their values in words above it. */
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { h, write } from "../dom.js";
-import { colour, onTheme } from "../theme.js";
+import { h, setText } from "../dom.js";
+import { colour, onThemeChange } from "../theme.js";
 
 export interface Series {
   readonly label: string;
@@ -16,9 +16,9 @@ export interface ChartOptions {
   readonly title: string;
   readonly series: readonly Series[];
   /** A value in words, for the legend and the axis. */
-  readonly shown: (value: number) => string;
+  readonly format: (value: number) => string;
   /** The axis reaches at least so far. */
-  readonly least?: number;
+  readonly minScale?: number;
 }
 
 const HEIGHT = 168;
@@ -28,8 +28,8 @@ export class Chart {
   readonly #options: ChartOptions;
   readonly #canvas = h("div", { class: "chart-canvas", role: "img" });
   readonly #values: readonly HTMLElement[];
-  readonly #sizes: ResizeObserver;
-  readonly #unthemed: () => void;
+  readonly #resizeObserver: ResizeObserver;
+  readonly #removeThemeListener: () => void;
   #plot: uPlot | undefined;
   #data: uPlot.AlignedData = [[]];
 
@@ -46,22 +46,22 @@ export class Chart {
       h("figcaption", {}, h("h2", {}, options.title), legend),
       this.#canvas,
     );
-    this.#sizes = new ResizeObserver(() => this.#resize());
-    this.#sizes.observe(this.#canvas);
-    this.#unthemed = onTheme(() => this.#draw());
+    this.#resizeObserver = new ResizeObserver(() => this.#resize());
+    this.#resizeObserver.observe(this.#canvas);
+    this.#removeThemeListener = onThemeChange(() => this.#draw());
   }
 
   /** `at` in milliseconds; a hole of more than two steps is left empty. */
   update(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): void {
-    this.#data = withHoles(at, columns, stepMs);
+    this.#data = withGaps(at, columns, stepMs);
     if (this.#plot === undefined) this.#draw();
     else this.#plot.setData(this.#data);
-    this.#tell(undefined);
+    this.#updateLegend(undefined);
   }
 
   close(): void {
-    this.#sizes.disconnect();
-    this.#unthemed();
+    this.#resizeObserver.disconnect();
+    this.#removeThemeListener();
     this.#plot?.destroy();
   }
 
@@ -80,7 +80,7 @@ export class Chart {
   }
 
   #plotOptions(width: number): uPlot.Options {
-    const { series, shown, least = 1 } = this.#options;
+    const { series, format: shown, minScale: least = 1 } = this.#options;
     const axis = { stroke: colour("muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
     const grid = { stroke: colour("grid"), width: 1 };
     return {
@@ -113,24 +113,24 @@ export class Chart {
           ...(dashed ? { dash: [4, 3] } : {}),
         })),
       ],
-      hooks: { setCursor: [(plot) => this.#tell(plot.cursor.idx ?? undefined)] },
+      hooks: { setCursor: [(plot) => this.#updateLegend(plot.cursor.idx ?? undefined)] },
     };
   }
 
   /** The values under the pointer, or the latest. */
-  #tell(place: number | undefined): void {
-    const { series, shown, title } = this.#options;
+  #updateLegend(place: number | undefined): void {
+    const { series, format: shown, title } = this.#options;
     const [at = []] = this.#data;
     const where = place ?? at.length - 1;
-    const told = series.map((_, line) => {
+    const texts = series.map((_, line) => {
       const value = this.#data[line + 1]?.[where];
       return typeof value === "number" ? shown(value) : "–";
     });
-    told.forEach((text, line) => {
+    texts.forEach((text, line) => {
       const element = this.#values[line];
-      if (element !== undefined) write(element, text);
+      if (element !== undefined) setText(element, text);
     });
-    const words = series.map(({ label }, line) => `${label} ${told[line]}`).join(", ");
+    const words = series.map(({ label }, line) => `${label} ${texts[line]}`).join(", ");
     this.#canvas.setAttribute("aria-label", `${title}, chart over time. Now: ${words}`);
   }
 }
@@ -140,7 +140,7 @@ const timeOfDay = (seconds: number): string => {
   return `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
 };
 
-function withHoles(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): uPlot.AlignedData {
+function withGaps(at: readonly number[], columns: readonly (readonly number[])[], stepMs: number): uPlot.AlignedData {
   const times: number[] = [];
   const lines: (number | null)[][] = columns.map(() => []);
   at.forEach((time, place) => {

@@ -1,10 +1,10 @@
 /** Jobs in a table, as the overview and the list have them. */
 import type { Answer } from "../api.js";
-import { h, write } from "../dom.js";
+import { h, setText } from "../dom.js";
 import { ago, brief, count, duration, percent } from "../format.js";
-import { address } from "../place.js";
+import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
-import { ProgressBar } from "./progress.js";
+import { ProgressBar } from "./progress-bar.js";
 import { type Column, Table } from "./table.js";
 
 export type JobView = Answer<"jobs">["jobs"][number];
@@ -25,7 +25,7 @@ const link: Column<JobView> = {
     ),
   show: (cell, { name, recipe }) => {
     const text = cell.querySelector(".name");
-    if (text !== null) write(text, name);
+    if (text !== null) setText(text, name);
     cell.title = recipe.summary;
   },
 };
@@ -58,7 +58,7 @@ const number = (head: string, value: (job: JobView) => number, minor?: true): Co
   ...(minor === undefined ? {} : { minor }),
   show: (cell, job) => {
     const found = value(job);
-    write(cell, found === 0 ? "–" : brief(found));
+    setText(cell, found === 0 ? "–" : brief(found));
     cell.classList.toggle("zero", found === 0);
     cell.classList.toggle("bad", found > 0 && head === "Failed");
   },
@@ -72,7 +72,7 @@ const COLUMNS: readonly Column<JobView>[] = [
     head: "Done",
     number: true,
     show: (cell, job) => {
-      write(cell, percent(done(job), job.count));
+      setText(cell, percent(done(job), job.count));
       cell.title = `${count(done(job))} of ${count(job.count)}`;
     },
   },
@@ -84,14 +84,14 @@ const COLUMNS: readonly Column<JobView>[] = [
     head: "Took",
     number: true,
     minor: true,
-    show: (cell, { created, ended }) => write(cell, duration((ended ?? Date.now()) - created)),
+    show: (cell, { created, ended }) => setText(cell, duration((ended ?? Date.now()) - created)),
   },
   {
     head: "Submitted",
     number: true,
     minor: true,
     show: (cell, { created }) => {
-      write(cell, ago(created));
+      setText(cell, ago(created));
       cell.title = new Date(created).toLocaleString();
     },
   },

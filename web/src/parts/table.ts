@@ -1,5 +1,5 @@
 /** Tables of moderate length: made once, each row kept and told of its item. */
-import { type Child, fill, h, rows, set } from "../dom.js";
+import { type Child, setChildren, h, updateRows, set } from "../dom.js";
 
 export interface Column<Item> {
   readonly head: string;
@@ -43,7 +43,7 @@ export class Table<Item> {
   }
 
   update(items: readonly Item[], empty?: string): void {
-    rows(
+    updateRows(
       this.#body,
       items,
       this.#keyOf,
@@ -52,7 +52,7 @@ export class Table<Item> {
     );
     set(this.#table, "hidden", items.length === 0);
     set(this.#empty, "hidden", items.length > 0);
-    if (empty !== undefined) fill(this.#empty, empty);
+    if (empty !== undefined) setChildren(this.#empty, empty);
   }
 
   #row(): HTMLTableRowElement {
@@ -63,7 +63,7 @@ export class Table<Item> {
     this.#columns.forEach((column, at) => {
       const cell = row.cells[at];
       if (cell === undefined) return;
-      if (column.make !== undefined && cell.childNodes.length === 0) fill(cell, column.make(item));
+      if (column.make !== undefined && cell.childNodes.length === 0) setChildren(cell, column.make(item));
       column.show(cell, item);
     });
   }

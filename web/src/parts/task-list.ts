@@ -6,8 +6,8 @@ import { count, duration } from "../format.js";
 import { badge } from "./badge.js";
 import { VirtualGrid } from "./virtual-grid.js";
 
-export const SHOWN = ["failed", "running", "succeeded", "cancelled"] as const;
-export type Shown = (typeof SHOWN)[number];
+export const LISTED_STATES = ["failed", "running", "succeeded", "cancelled"] as const;
+export type ListedState = (typeof LISTED_STATES)[number];
 
 interface Item {
   readonly index: number;
@@ -15,10 +15,10 @@ interface Item {
   readonly worker: string;
   readonly attempt: number;
   readonly took: string;
-  readonly how: string;
+  readonly outcome: string;
 }
 
-interface Page {
+interface TaskPage {
   readonly from: number;
   readonly items: readonly Item[];
   readonly next: number | undefined;
@@ -31,22 +31,22 @@ export class TaskList {
   readonly #job: number;
   readonly #grid: VirtualGrid<Item>;
   readonly #empty = h("p", { class: "empty" });
-  readonly #hurry: () => void;
-  #shown: Shown;
-  #pages: Page[] = [];
+  readonly #requestRefresh: () => void;
+  #state: ListedState;
+  #pages: TaskPage[] = [];
   #open: number | undefined;
 
-  constructor(job: number, shown: Shown, open: (index: number) => void, hurry: () => void) {
+  constructor(job: number, state: ListedState, open: (index: number) => void, requestRefresh: () => void) {
     this.#job = job;
-    this.#shown = shown;
-    this.#hurry = hurry;
+    this.#state = state;
+    this.#requestRefresh = requestRefresh;
     this.#grid = new VirtualGrid<Item>({
       label: "Tasks",
       rowHeight: 30,
       columns: [
         { head: "Task", name: "task", cell: ({ index }) => count(index) },
         { head: "State", name: "state", cell: ({ state }): Child => badge(state) },
-        { head: "How", name: "how", cell: ({ how }) => how },
+        { head: "How", name: "how", cell: ({ outcome: how }) => how },
         { head: "Took", name: "took", cell: ({ took }) => took },
         {
           head: "Worker",
@@ -58,7 +58,7 @@ export class TaskList {
       keyOf: ({ index }) => index,
       onOpen: ({ index }) => open(index),
       onView: () => {
-        if (this.#endInView()) this.#hurry();
+        if (this.#endInView()) this.#requestRefresh();
       },
     });
     this.element = h("div", { class: "task-list" }, this.#grid.element, this.#empty);
@@ -68,51 +68,51 @@ export class TaskList {
     this.#grid.close();
   }
 
-  show(shown: Shown): void {
-    if (shown === this.#shown) return;
-    this.#shown = shown;
+  setState(state: ListedState): void {
+    if (state === this.#state) return;
+    this.#state = state;
     this.#pages = [];
     this.#grid.toTop();
   }
 
-  async look(signal: AbortSignal, open: number | undefined): Promise<void> {
+  async refresh(signal: AbortSignal, open: number | undefined): Promise<void> {
     this.#open = open;
-    const place = this.#pageInView();
-    const from = place < this.#pages.length ? (this.#pages[place]?.from ?? 0) : (this.#pages.at(-1)?.next ?? 0);
-    await this.#read(signal, Math.min(place, this.#pages.length), from);
+    const pageNumber = this.#pageInView();
+    const from = pageNumber < this.#pages.length ? (this.#pages[pageNumber]?.from ?? 0) : (this.#pages.at(-1)?.next ?? 0);
+    await this.#loadPage(signal, Math.min(pageNumber, this.#pages.length), from);
     const last = this.#pages.at(-1);
     // Scrolled to the end of what is known: what comes next, too.
-    if (this.#endInView() && last?.next !== undefined) await this.#read(signal, this.#pages.length, last.next);
+    if (this.#endInView() && last?.next !== undefined) await this.#loadPage(signal, this.#pages.length, last.next);
   }
 
-  async #read(signal: AbortSignal, place: number, from: number): Promise<void> {
-    const shown = this.#shown;
-    const page = await this.#ask(signal, shown, from);
-    if (shown !== this.#shown) return;
-    const before = this.#pages[place];
-    this.#pages[place] = page;
+  async #loadPage(signal: AbortSignal, pageNumber: number, from: number): Promise<void> {
+    const state = this.#state;
+    const page = await this.#fetchPage(signal, state, from);
+    if (state !== this.#state) return;
+    const before = this.#pages[pageNumber];
+    this.#pages[pageNumber] = page;
     // What came after it is another page now.
-    if (before !== undefined && before.next !== page.next) this.#pages.length = place + 1;
+    if (before !== undefined && before.next !== page.next) this.#pages.length = pageNumber + 1;
     this.#update();
   }
 
-  async #ask(signal: AbortSignal, shown: Shown, from: number): Promise<Page> {
-    const question = { job: this.#job, from, limit: PAGE };
-    if (shown === "running") {
-      const { tasks, next } = await ask("running", question, { signal, shared: true });
+  async #fetchPage(signal: AbortSignal, state: ListedState, from: number): Promise<TaskPage> {
+    const input = { job: this.#job, from, limit: PAGE };
+    if (state === "running") {
+      const { tasks, next } = await ask("running", input, { signal, shared: true });
       return { from, items: tasks.map(runningItem), next };
     }
-    const { tasks, next } = await ask("tasks", { ...question, state: [shown] }, { signal, shared: true });
+    const { tasks, next } = await ask("tasks", { ...input, state: [state] }, { signal, shared: true });
     return { from, items: tasks.map(endedItem), next };
   }
 
   #update(): void {
     const known = this.#pages.reduce((sum, { items }) => sum + items.length, 0);
-    this.element.classList.toggle("of-running", this.#shown === "running");
+    this.element.classList.toggle("of-running", this.#state === "running");
     this.#grid.update(known, this.#open);
     set(this.#grid.element, "hidden", known === 0);
     set(this.#empty, "hidden", known > 0);
-    this.#empty.textContent = this.#shown === "running" ? "No task is at a worker." : `No task has ${this.#shown}.`;
+    this.#empty.textContent = this.#state === "running" ? "No task is at a worker." : `No task has ${this.#state}.`;
   }
 
   #itemAt(at: number): Item | undefined {
@@ -126,8 +126,8 @@ export class TaskList {
 
   #pageInView(): number {
     let left = this.#grid.view.from;
-    for (const [place, { items }] of this.#pages.entries()) {
-      if (left < items.length) return place;
+    for (const [pageNumber, { items }] of this.#pages.entries()) {
+      if (left < items.length) return pageNumber;
       left -= items.length;
     }
     return Math.max(0, this.#pages.length - 1);
@@ -141,10 +141,10 @@ export class TaskList {
 
 function endedItem(task: Answer<"tasks">["tasks"][number]): Item {
   const { index, state, worker, attempt, started, ended } = task;
-  return { index, state, worker, attempt, took: duration(ended - started), how: howEnded(task) };
+  return { index, state, worker, attempt, took: duration(ended - started), outcome: describeOutcome(task) };
 }
 
-export function howEnded({ error, timedOut, signal, code }: Omit<Answer<"tasks">["tasks"][number], "index">): string {
+export function describeOutcome({ error, timedOut, signal, code }: Omit<Answer<"tasks">["tasks"][number], "index">): string {
   if (error !== undefined) return error;
   if (timedOut === true) return "time limit";
   return signal ?? (code === undefined ? "" : `exit ${code}`);
@@ -152,5 +152,5 @@ export function howEnded({ error, timedOut, signal, code }: Omit<Answer<"tasks">
 
 function runningItem({ index, started, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, state: started ? "running" : "next", worker, attempt, took, how: "" };
+  return { index, state: started ? "running" : "next", worker, attempt, took, outcome: "" };
 }

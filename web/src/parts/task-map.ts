@@ -1,9 +1,9 @@
 /** A job's tasks as a picture: one cell a task, or for many of them a cell for some. What has failed is never painted over. */
 import type { Answer } from "../api.js";
-import { fill, h, set, write } from "../dom.js";
+import { setChildren, h, set, setText } from "../dom.js";
 import { count, plural } from "../format.js";
-import { address } from "../place.js";
-import { colour, onTheme } from "../theme.js";
+import { address } from "../route.js";
+import { colour, onThemeChange } from "../theme.js";
 
 export type MapAnswer = Answer<"taskMap">;
 
@@ -11,72 +11,72 @@ const TALLEST = 216;
 const LARGEST_CELL = 16;
 const SMALLEST_CELL = 3;
 /** Tasks that are shown when a cell with several is opened: one cell each. */
-const CLOSE_UP = 15_000;
+const ZOOM_TASKS = 15_000;
 
-export interface MapWays {
+export interface MapActions {
   openTask(index: number): void;
   /** Undefined for the whole job. */
-  look(window: { readonly first: number; readonly last: number } | undefined): void;
+  showRange(window: { readonly first: number; readonly last: number } | undefined): void;
 }
 
 export class TaskMap {
   readonly element: HTMLElement;
-  readonly #ways: MapWays;
+  readonly #actions: MapActions;
   readonly #canvas = h("canvas", { class: "map-canvas", tabindex: 0, role: "img", "aria-label": "Tasks" });
-  readonly #where = h("p", { class: "map-where muted", "aria-live": "polite" });
+  readonly #markedLabel = h("p", { class: "map-where muted", "aria-live": "polite" });
   readonly #window = h("div", { class: "map-window" });
-  readonly #sizes: ResizeObserver;
-  readonly #unthemed: () => void;
+  readonly #resizeObserver: ResizeObserver;
+  readonly #removeThemeListener: () => void;
   #answer: MapAnswer | undefined;
-  #kinds = new Uint8Array(0);
+  #cellStates = new Uint8Array(0);
   #size = LARGEST_CELL;
   #columns = 1;
   #marked = -1;
   #open = -1;
 
-  constructor(ways: MapWays) {
-    this.#ways = ways;
-    this.element = h("div", { class: "map" }, h("div", { class: "map-head" }, this.#window, this.#where), this.#canvas);
+  constructor(actions: MapActions) {
+    this.#actions = actions;
+    this.element = h("div", { class: "map" }, h("div", { class: "map-head" }, this.#window, this.#markedLabel), this.#canvas);
     this.#canvas.addEventListener("pointermove", (event) => this.#mark(this.#cellAt(event)));
     this.#canvas.addEventListener("pointerleave", () => this.#mark(-1));
     this.#canvas.addEventListener("click", (event) => this.#openCell(this.#cellAt(event)));
     this.#canvas.addEventListener("keydown", (event) => this.#key(event));
-    this.#sizes = new ResizeObserver(() => this.#draw());
-    this.#sizes.observe(this.element);
-    this.#unthemed = onTheme(() => this.#draw());
+    this.#resizeObserver = new ResizeObserver(() => this.#draw());
+    this.#resizeObserver.observe(this.element);
+    this.#removeThemeListener = onThemeChange(() => this.#draw());
   }
 
   close(): void {
-    this.#sizes.disconnect();
-    this.#unthemed();
+    this.#resizeObserver.disconnect();
+    this.#removeThemeListener();
   }
 
   /** As many cells as there is room for. */
-  get wanted(): number {
+  get cellCount(): number {
     const width = this.element.clientWidth || 1_000;
     return Math.max(100, Math.min(20_000, Math.floor(width / SMALLEST_CELL) * Math.floor(TALLEST / SMALLEST_CELL)));
   }
 
   update(answer: MapAnswer, open: number | undefined): void {
     this.#answer = answer;
-    const { first, last, per, runs } = answer;
-    this.#kinds = new Uint8Array(Math.ceil((last - first + 1) / per));
+    const { first, last, tasksPerCell: per, runs } = answer;
+    this.#cellStates = new Uint8Array(Math.ceil((last - first + 1) / per));
     for (let at = 0, cell = 0; at < runs.length; at += 2) {
       const many = runs[at + 1] ?? 0;
-      this.#kinds.fill(runs[at] ?? 0, cell, cell + many);
+      this.#cellStates.fill(runs[at] ?? 0, cell, cell + many);
       cell += many;
     }
     this.#open = open === undefined || open < first || open > last ? -1 : Math.floor((open - first) / per);
-    this.#tellWindow();
-    set(this.#canvas, "aria-label", this.#inWords());
+    this.#showWindow();
+    set(this.#canvas, "aria-label", this.#describe());
     this.#draw();
-    this.#tell();
+    this.#showMarked();
   }
 
-  #tellWindow(): void {
+  #showWindow(): void {
     const answer = this.#answer;
     if (answer === undefined) return;
-    const { first, last, count: all, per } = answer;
+    const { first, last, count: all, tasksPerCell: per } = answer;
     const part = first > 0 || last < all - 1;
     const size = last - first + 1;
     const step = (from: number) => ({ first: Math.max(0, from), last: Math.min(all, Math.max(0, from) + size) - 1 });
@@ -86,26 +86,26 @@ export class TaskMap {
     const key = `${text} ${per}`;
     if (this.#window.dataset.shown === key) return;
     this.#window.dataset.shown = key;
-    fill(
+    setChildren(
       this.#window,
       h("span", {}, per > 1 ? `${text}, ${count(per)} in a cell` : text),
-      part && button("Earlier", () => this.#ways.look(step(first - size)), first === 0),
-      part && button("Later", () => this.#ways.look(step(last + 1)), last >= all - 1),
-      part && button("All", () => this.#ways.look(undefined)),
+      part && button("Earlier", () => this.#actions.showRange(step(first - size)), first === 0),
+      part && button("Later", () => this.#actions.showRange(step(last + 1)), last >= all - 1),
+      part && button("All", () => this.#actions.showRange(undefined)),
     );
   }
 
-  #inWords(): string {
-    const { states, per } = this.#answer ?? { states: [], per: 1 };
+  #describe(): string {
+    const { states, tasksPerCell: per } = this.#answer ?? { states: [], tasksPerCell: 1 };
     const counts = states.map(() => 0);
-    for (const kind of this.#kinds) counts[kind] = (counts[kind] ?? 0) + 1;
+    for (const kind of this.#cellStates) counts[kind] = (counts[kind] ?? 0) + 1;
     const parts = states.flatMap((state, at) => ((counts[at] ?? 0) > 0 ? [`${count(counts[at] ?? 0)} ${state}`] : []));
     return `Picture of the tasks: ${per > 1 ? "cells" : "tasks"} ${parts.join(", ")}. Arrow keys move, Enter opens`;
   }
 
   #draw(): void {
     const width = this.element.clientWidth;
-    const cells = this.#kinds.length;
+    const cells = this.#cellStates.length;
     if (width === 0 || cells === 0 || this.#answer === undefined) return;
     this.#size = cellSize(width, cells);
     this.#columns = Math.max(1, Math.floor(width / this.#size));
@@ -120,7 +120,7 @@ export class TaskMap {
     const fills = this.#answer.states.map((state) => colour(`cell-${state}`));
     const gap = this.#size > 3 ? 1 : 0;
     for (let cell = 0; cell < cells; cell++) {
-      context.fillStyle = fills[this.#kinds[cell] ?? 0] ?? "";
+      context.fillStyle = fills[this.#cellStates[cell] ?? 0] ?? "";
       context.fillRect(this.#left(cell), this.#top(cell), this.#size - gap, this.#size - gap);
     }
     this.#frame(context, this.#open, colour("text"));
@@ -146,43 +146,43 @@ export class TaskMap {
     const box = this.#canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left) / this.#size);
     const cell = Math.floor((event.clientY - box.top) / this.#size) * this.#columns + column;
-    return column < this.#columns && cell >= 0 && cell < this.#kinds.length ? cell : -1;
+    return column < this.#columns && cell >= 0 && cell < this.#cellStates.length ? cell : -1;
   }
 
   #mark(cell: number): void {
     if (cell === this.#marked) return;
     this.#marked = cell;
     this.#draw();
-    this.#tell();
+    this.#showMarked();
   }
 
-  #tell(): void {
+  #showMarked(): void {
     const span = this.#tasksOf(this.#marked);
     if (span === undefined) {
-      write(this.#where, "\u00a0");
+      setText(this.#markedLabel, "\u00a0");
       return;
     }
-    const state = this.#answer?.states[this.#kinds[this.#marked] ?? 0] ?? "";
+    const state = this.#answer?.states[this.#cellStates[this.#marked] ?? 0] ?? "";
     const one = span.first === span.last;
-    write(
-      this.#where,
+    setText(
+      this.#markedLabel,
       one ? `task ${count(span.first)}: ${state}` : `tasks ${count(span.first)} to ${count(span.last)}: ${state}`,
     );
   }
 
   #tasksOf(cell: number): { first: number; last: number } | undefined {
     if (cell < 0 || this.#answer === undefined) return undefined;
-    const first = this.#answer.first + cell * this.#answer.per;
-    return { first, last: Math.min(this.#answer.last, first + this.#answer.per - 1) };
+    const first = this.#answer.first + cell * this.#answer.tasksPerCell;
+    return { first, last: Math.min(this.#answer.last, first + this.#answer.tasksPerCell - 1) };
   }
 
   #openCell(cell: number): void {
     const span = this.#tasksOf(cell);
     if (span === undefined || this.#answer === undefined) return;
-    if (this.#answer.per === 1) this.#ways.openTask(span.first);
+    if (this.#answer.tasksPerCell === 1) this.#actions.openTask(span.first);
     else {
-      const first = Math.max(0, Math.min(this.#answer.count - CLOSE_UP, span.first - Math.floor(CLOSE_UP / 2)));
-      this.#ways.look({ first, last: Math.min(this.#answer.count, first + CLOSE_UP) - 1 });
+      const first = Math.max(0, Math.min(this.#answer.count - ZOOM_TASKS, span.first - Math.floor(ZOOM_TASKS / 2)));
+      this.#actions.showRange({ first, last: Math.min(this.#answer.count, first + ZOOM_TASKS) - 1 });
     }
   }
 
@@ -194,7 +194,7 @@ export class TaskMap {
       ArrowUp: -this.#columns,
     };
     const step = steps[event.key];
-    if (step !== undefined) this.#mark(Math.max(0, Math.min(this.#kinds.length - 1, this.#marked + step)));
+    if (step !== undefined) this.#mark(Math.max(0, Math.min(this.#cellStates.length - 1, this.#marked + step)));
     else if (event.key === "Enter") this.#openCell(this.#marked);
     else return;
     event.preventDefault();

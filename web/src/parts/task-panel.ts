@@ -1,20 +1,20 @@
 /** One task: where it is and why, how it ended, its earlier attempts, its output; and what can be done about it. */
-import { type Answer, ask, textOf } from "../api.js";
-import { act, type Desk, may } from "../desk.js";
-import { type Child, fill, h, set, write } from "../dom.js";
+import { type Answer, ask, decodeText } from "../api.js";
+import { runAction, type PageContext, isAllowed } from "../page-context.js";
+import { type Child, setChildren, h, set, setText } from "../dom.js";
 import { count, duration, moment } from "../format.js";
-import { address } from "../place.js";
+import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
-import { OutputView } from "./output.js";
-import { question } from "./question.js";
-import { howEnded } from "./task-list.js";
+import { OutputView } from "./output-view.js";
+import { confirmDialog } from "./confirm-dialog.js";
+import { describeOutcome } from "./task-list.js";
 
 type Task = Answer<"task">;
 
 export class TaskPanel {
   readonly element: HTMLElement;
   readonly index: number;
-  readonly #desk: Desk;
+  readonly #context: PageContext;
   readonly #job: number;
   readonly #state = badge("waiting");
   readonly #why = h("p", { class: "why" });
@@ -27,11 +27,11 @@ export class TaskPanel {
   #chosen: number | undefined;
   #shown = "";
 
-  constructor(desk: Desk, job: number, index: number, hasEntries: boolean) {
-    this.#desk = desk;
+  constructor(context: PageContext, job: number, index: number, hasEntries: boolean) {
+    this.#context = context;
     this.#job = job;
     this.index = index;
-    this.#output = new OutputView(desk, job, index);
+    this.#output = new OutputView(context, job, index);
     this.element = h(
       "section",
       { class: "task panel", "aria-label": `Task ${index}` },
@@ -58,11 +58,11 @@ export class TaskPanel {
     this.#output.close();
   }
 
-  async look(signal: AbortSignal): Promise<void> {
+  async refresh(signal: AbortSignal): Promise<void> {
     const task = await ask("task", { job: this.#job, index: this.index }, { signal, shared: true });
     setBadge(this.#state, task.state);
-    write(this.#why, task.state === "waiting" ? `Why? ${sentence(task.why)}` : sentence(task.why));
-    fill(this.#facts, ...factsOf(task));
+    setText(this.#why, task.state === "waiting" ? `Why? ${sentence(task.reason)}` : sentence(task.reason));
+    setChildren(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
     this.#showActions(task);
     // What was never handed out has written nothing.
@@ -76,7 +76,7 @@ export class TaskPanel {
   }
 
   #readOutput(task: Task, attempt?: number): void {
-    const ended = [...task.earlier, ...(task.result === undefined ? [] : [task.result])];
+    const ended = [...task.earlierAttempts, ...(task.result === undefined ? [] : [task.result])];
     const found = ended.find((one) => one.attempt === (attempt ?? task.attempt));
     this.#output.read(attempt, found === undefined ? 0 : OutputView.tailOf(found.outputEnd));
   }
@@ -88,19 +88,19 @@ export class TaskPanel {
     const [entry] = entries;
     if (entry === undefined) return;
     set(this.#entry, "hidden", false);
-    fill(this.#entry, h("span", { class: "muted" }, "entry "), textOf(entry));
+    setChildren(this.#entry, h("span", { class: "muted" }, "entry "), decodeText(entry));
   }
 
   #showAttempts(task: Task): void {
-    const attempts = [...task.earlier.map(({ attempt }) => attempt), ...(task.attempt > 0 ? [task.attempt] : [])];
+    const attempts = [...task.earlierAttempts.map(({ attempt }) => attempt), ...(task.attempt > 0 ? [task.attempt] : [])];
     const all = [...new Set(attempts)];
     set(this.#attempts, "hidden", all.length < 2);
     const now = this.#chosen ?? task.attempt;
-    fill(
+    setChildren(
       this.#attempts,
       ...all.map((attempt) => {
-        const end = task.earlier.find((one) => one.attempt === attempt);
-        const label = `attempt ${attempt}${end === undefined ? "" : `: ${howEnded(end) || end.state}, ${end.worker}`}`;
+        const end = task.earlierAttempts.find((one) => one.attempt === attempt);
+        const label = `attempt ${attempt}${end === undefined ? "" : `: ${describeOutcome(end) || end.state}, ${end.worker}`}`;
         const choose = (): void => {
           this.#chosen = attempt === task.attempt ? undefined : attempt;
           this.#readOutput(task, attempt);
@@ -114,38 +114,38 @@ export class TaskPanel {
   #showActions(task: Task): void {
     const open = task.state === "waiting" || task.state === "running";
     const wanted = open
-      ? may(this.#desk, "cancel")
+      ? isAllowed(this.#context, "cancel")
         ? "cancel"
         : ""
-      : task.state !== "succeeded" && may(this.#desk, "rerun")
+      : task.state !== "succeeded" && isAllowed(this.#context, "rerun")
         ? "rerun"
         : "";
     if (this.#actions.dataset.shown === wanted) return;
     this.#actions.dataset.shown = wanted;
-    if (wanted === "") fill(this.#actions);
+    if (wanted === "") setChildren(this.#actions);
     else if (wanted === "cancel")
-      fill(this.#actions, h("button", { class: "button small", onclick: () => void this.#cancel() }, "Cancel task"));
-    else fill(this.#actions, h("button", { class: "button small", onclick: () => void this.#rerun() }, "Run again"));
+      setChildren(this.#actions, h("button", { class: "button small", onclick: () => void this.#cancel() }, "Cancel task"));
+    else setChildren(this.#actions, h("button", { class: "button small", onclick: () => void this.#rerun() }, "Run again"));
   }
 
   async #cancel(): Promise<void> {
     const name = `${this.#job}.${this.index}`;
-    const reason = await question({
+    const reason = await confirmDialog({
       title: `Cancel task ${name}?`,
       text: "It ends cancelled, whatever it was doing; its process is ended if it runs. It can be run again later.",
-      yes: "Cancel task",
-      grave: true,
-      reason: "Why (for those who look later)",
+      confirmLabel: "Cancel task",
+      destructive: true,
+      reasonLabel: "Why (for those who look later)",
     });
     if (reason === undefined) return;
     const tasks = [{ first: this.index, last: this.index }];
     const input = { job: this.#job, tasks, ...(reason === "" ? {} : { reason }) };
-    await act(this.#desk, "cancel", input, () => `task ${name} is cancelled`);
+    await runAction(this.#context, "cancel", input, () => `task ${name} is cancelled`);
   }
 
   async #rerun(): Promise<void> {
     const input = { job: this.#job, tasks: [{ first: this.index, last: this.index }] };
-    await act(this.#desk, "rerun", input, ({ count: many }) =>
+    await runAction(this.#context, "rerun", input, ({ count: many }) =>
       many === 0 ? "nothing to run again" : `task ${this.#job}.${this.index} runs again`,
     );
   }
@@ -165,7 +165,7 @@ function factsOf({ worker, attempt, result }: Task): Child[] {
     add("Took", duration(result.ended - result.started));
     add("Started", moment(result.started));
     add("Ended", moment(result.ended));
-    const how = howEnded(result);
+    const how = describeOutcome(result);
     if (how !== "" && result.error === undefined) add("How", how);
   }
   return facts;

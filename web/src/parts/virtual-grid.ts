@@ -2,7 +2,7 @@
  * A list of any length, of which only the rows in view are there. Rows are of one height; arrow keys move a mark, Enter opens the marked row. A screen
  * reader is told how many rows there are and which these are.
  */
-import { type Child, fill, h, set } from "../dom.js";
+import { type Child, setChildren, h, set } from "../dom.js";
 
 export interface GridColumn<Item> {
   readonly head: string;
@@ -29,7 +29,7 @@ interface Row<Item> {
   shown: string;
 }
 
-const AROUND = 6;
+const OVERSCAN_ROWS = 6;
 let grids = 0;
 
 export class VirtualGrid<Item> {
@@ -39,7 +39,7 @@ export class VirtualGrid<Item> {
   readonly #scroller = h("div", { class: "grid-scroll", role: "presentation" });
   readonly #body = h("div", { class: "grid-body", role: "rowgroup" });
   readonly #rows = new Map<number, Row<Item>>();
-  readonly #sizes: ResizeObserver;
+  readonly #resizeObserver: ResizeObserver;
   #count = 0;
   #marked = -1;
   #openKey: string | number | undefined;
@@ -56,14 +56,14 @@ export class VirtualGrid<Item> {
       h("div", { role: "rowgroup" }, head),
       this.#scroller,
     );
-    this.#scroller.addEventListener("scroll", () => this.#moved(), { passive: true });
+    this.#scroller.addEventListener("scroll", () => this.#onScroll(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.#key(event));
-    this.#sizes = new ResizeObserver(() => this.#moved());
-    this.#sizes.observe(this.#scroller);
+    this.#resizeObserver = new ResizeObserver(() => this.#onScroll());
+    this.#resizeObserver.observe(this.#scroller);
   }
 
   close(): void {
-    this.#sizes.disconnect();
+    this.#resizeObserver.disconnect();
   }
 
   /** The rows that are in view, or nearly. */
@@ -71,7 +71,7 @@ export class VirtualGrid<Item> {
     const { rowHeight } = this.#options;
     const top = Math.floor(this.#scroller.scrollTop / rowHeight);
     const many = Math.ceil((this.#scroller.clientHeight || 400) / rowHeight);
-    return { from: Math.max(0, top - AROUND), to: Math.min(this.#count, top + many + AROUND) };
+    return { from: Math.max(0, top - OVERSCAN_ROWS), to: Math.min(this.#count, top + many + OVERSCAN_ROWS) };
   }
 
   /** There are so many now, and those in view may have changed. */
@@ -89,7 +89,7 @@ export class VirtualGrid<Item> {
     this.#marked = -1;
   }
 
-  #moved(): void {
+  #onScroll(): void {
     this.#render();
     this.#options.onView?.();
   }
@@ -120,8 +120,8 @@ export class VirtualGrid<Item> {
       const content = item === undefined ? (at === 0 ? "…" : "") : cell(item);
       if (typeof content === "string" || typeof content === "number") {
         if (element.textContent !== String(content)) element.textContent = String(content);
-      } else if (Array.isArray(content)) fill(element, ...(content as readonly Child[]));
-      else fill(element, content as Child);
+      } else if (Array.isArray(content)) setChildren(element, ...(content as readonly Child[]));
+      else setChildren(element, content as Child);
     });
   }
 

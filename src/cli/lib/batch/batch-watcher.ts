@@ -6,56 +6,56 @@ import type { Client } from "../../../client/client.js";
 import type { JobEnd } from "../../../model/job.js";
 import type { Range } from "../../../model/ranges.js";
 import type { OperationOutput, TaskView } from "../views.js";
-import type { Standing } from "./progress-bar.js";
+import type { TaskCounts } from "./progress-bar.js";
 
 const WAIT_MS = 5_000;
 /** Tasks that are told of together: all of them or, where the broker goes meanwhile, none. */
 const AT_ONCE = 16;
 const ALL: Range = { first: 0, last: Number.POSITIVE_INFINITY };
 
-export interface Watched {
-  ended(tasks: readonly TaskView[]): Promise<void>;
-  standing(counters: Standing): void;
+export interface BatchHandlers {
+  onEnded(tasks: readonly TaskView[]): Promise<void>;
+  onCounters(counters: TaskCounts): void;
 }
 
-export class Watch {
+export class BatchWatcher {
   readonly #job: number;
-  readonly #watched: Watched;
-  readonly #told = new Set<number>();
+  readonly #handlers: BatchHandlers;
+  readonly #reported = new Set<number>();
   #after: number | undefined;
 
   /** `after`: the last event before the batch began; tasks that ended earlier are not told of. */
-  constructor(job: number, after: number, watched: Watched) {
+  constructor(job: number, after: number, handlers: BatchHandlers) {
     this.#job = job;
     this.#after = after;
-    this.#watched = watched;
+    this.#handlers = handlers;
   }
 
   /** Tasks that need no telling: they ended in an earlier run. */
   skip(index: number): void {
-    this.#told.add(index);
+    this.#reported.add(index);
   }
 
   /** Rejects with LABORO_BROKER_GONE where the broker went; call it again with a client of the next one. */
-  async toEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
+  async waitForEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     for (;;) {
       const page = await unlessAborted(this.#nextPage(client), stop);
-      if (page !== undefined) await this.#hear(client, page);
+      if (page !== undefined) await this.#handleEvents(client, page);
       const ended = await client.ask("wait", { job: this.#job, timeoutMs: 0 });
       if (ended.ended || stop.aborted) {
-        await this.#tellFrom(client, ALL);
+        await this.#reportEnded(client, ALL);
         return ended.state;
       }
     }
   }
 
-  async #hear(client: Client, page: OperationOutput<"events">): Promise<void> {
-    if (page.missed) await this.#tellFrom(client, ALL);
+  async #handleEvents(client: Client, page: OperationOutput<"events">): Promise<void> {
+    if (page.missed) await this.#reportEnded(client, ALL);
     for (const event of page.events) {
-      if (event.counters !== undefined) this.#watched.standing(event.counters);
+      if (event.counters !== undefined) this.#handlers.onCounters(event.counters);
       if (event.kind !== "tasks-ended") continue;
       const ranges = [...(event.succeeded ?? []), ...(event.failed ?? []), ...(event.cancelled ?? [])];
-      for (const range of event.partly === true ? [ALL] : ranges) await this.#tellFrom(client, range);
+      for (const range of event.truncated === true ? [ALL] : ranges) await this.#reportEnded(client, range);
     }
     // Only now: where the broker goes in between, all of it is heard again, and what was told is known.
     this.#after = page.last;
@@ -65,16 +65,16 @@ export class Watch {
     return client.ask("events", { job: this.#job, waitMs: WAIT_MS, after: this.#after ?? 0 });
   }
 
-  async #tellFrom(client: Client, range: Range): Promise<void> {
+  async #reportEnded(client: Client, range: Range): Promise<void> {
     let from: number | undefined = range.first;
     while (from !== undefined && from <= range.last) {
       const limit = Math.min(1_000, range.last - from + 1);
       const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from, limit });
-      const news = page.tasks.filter(({ index }) => index <= range.last && !this.#told.has(index));
-      for (let at = 0; at < news.length; at += AT_ONCE) {
-        const some = news.slice(at, at + AT_ONCE);
-        await this.#watched.ended(some);
-        for (const { index } of some) this.#told.add(index);
+      const unreported = page.tasks.filter(({ index }) => index <= range.last && !this.#reported.has(index));
+      for (let at = 0; at < unreported.length; at += AT_ONCE) {
+        const some = unreported.slice(at, at + AT_ONCE);
+        await this.#handlers.onEnded(some);
+        for (const { index } of some) this.#reported.add(index);
       }
       from = page.next;
     }

@@ -1,22 +1,22 @@
 /** What a task runs, as it could be typed. */
 
-import { expandLine, expandWords } from "../../../model/expand.js";
+import { expandLine, expandWords } from "../../../model/placeholders.js";
 import { type Bytes, numberAt } from "../../../model/recipe.js";
-import type { OwnSubmission } from "../submission/options.js";
+import type { ParsedSubmission } from "../submission/options.js";
 
-export function commandLine({ recipe, entries }: OwnSubmission, index: number): string {
+export function commandLine({ recipe, entries }: ParsedSubmission, index: number): string {
   const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
   const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
   switch (recipe.kind) {
     case "command": {
       const [line = ""] = recipe.argv;
       if (recipe.shell === true) return text(expandLine(line, index, entry));
-      return typed(expandWords(recipe.argv, index, entry));
+      return shellJoin(expandWords(recipe.argv, index, entry));
     }
     case "script":
-      return typed([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
+      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
     case "call":
-      return typed([recipe.service, ...(entry === undefined ? [] : [entry])]);
+      return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
     case "noop":
       return "noop";
   }
@@ -24,6 +24,6 @@ export function commandLine({ recipe, entries }: OwnSubmission, index: number): 
 
 const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
 
-const typed = (words: readonly Bytes[]): string => words.map((word) => quoted(text(word))).join(" ");
+const shellJoin = (words: readonly Bytes[]): string => words.map((word) => quoted(text(word))).join(" ");
 
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

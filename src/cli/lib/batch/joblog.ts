@@ -32,7 +32,7 @@ export class JobLog {
       start,
       runtime,
       0,
-      result.outputEnd,
+      result.outputBytes,
       code,
       signal,
       label.replace(/[\t\n]/g, " "),

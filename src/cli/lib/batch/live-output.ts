@@ -8,11 +8,11 @@ const WAIT_MS = 5_000;
 const PAUSE_MS = 20;
 
 /** Until the task has ended, or nobody wants it any more. `now` gives the client of the moment. */
-export async function showLive(now: () => Client, job: number, over: AbortSignal): Promise<void> {
+export async function streamOutput(currentClient: () => Client, job: number, signal: AbortSignal): Promise<void> {
   let from = 0;
   let attempt: number | undefined;
-  while (!over.aborted) {
-    const page = await nextPage(now(), job, from);
+  while (!signal.aborted) {
+    const page = await nextPage(currentClient(), job, from);
     // Between an attempt's end and its record, or the next attempt, the broker does not say whose the output is.
     if (page === undefined || (page.attempt === undefined && page.pieces.length > 0)) {
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
@@ -27,7 +27,7 @@ export async function showLive(now: () => Client, job: number, over: AbortSignal
       }
     }
     for (const { stream, bytes } of page.pieces) (stream === "stdout" ? process.stdout : process.stderr).write(bytes);
-    from = page.next ?? page.end;
+    from = page.next ?? page.endOffset;
     if (page.ended) return;
   }
 }

@@ -4,24 +4,24 @@ import type { Bytes } from "../../../model/recipe.js";
 import { LineWriter } from "../line-writer.js";
 import type { TaskView } from "../views.js";
 
-export interface ShowOptions {
+export interface OutputOptions {
   readonly keepOrder: boolean;
   /** The entry before each line. */
   readonly tag: boolean;
 }
 
 /** Outputs fetched at one time. */
-const AT_ONCE = 16;
+const FETCH_CONCURRENCY = 16;
 
-export class Show {
-  readonly #options: ShowOptions;
+export class OutputPrinter {
+  readonly #options: OutputOptions;
   readonly #labelOf: (index: number) => string;
   readonly #clear: () => void;
-  readonly #waiting = new Map<number, TaskView>();
+  readonly #outOfOrder = new Map<number, TaskView>();
   #next: number;
 
   /** `first`: the task with which the order begins. `clear` makes room on the screen. */
-  constructor(options: ShowOptions, labelOf: (index: number) => string, clear: () => void, first = 0) {
+  constructor(options: OutputOptions, labelOf: (index: number) => string, clear: () => void, first = 0) {
     this.#options = options;
     this.#labelOf = labelOf;
     this.#clear = clear;
@@ -29,7 +29,7 @@ export class Show {
   }
 
   /** Tasks that are not shown do not hold the order up. */
-  passed(index: number): void {
+  skip(index: number): void {
     if (index === this.#next) this.#next++;
   }
 
@@ -38,25 +38,25 @@ export class Show {
       await this.#print(client, job, tasks);
       return;
     }
-    for (const task of tasks) this.#waiting.set(task.index, task);
-    for (let task = this.#waiting.get(this.#next); task !== undefined; task = this.#waiting.get(this.#next)) {
+    for (const task of tasks) this.#outOfOrder.set(task.index, task);
+    for (let task = this.#outOfOrder.get(this.#next); task !== undefined; task = this.#outOfOrder.get(this.#next)) {
       await this.#print(client, job, [task]);
-      this.#waiting.delete(this.#next++);
+      this.#outOfOrder.delete(this.#next++);
     }
   }
 
   /** Nothing more will come: what waits for one before it is shown now. */
   async finish(client: Client, job: number): Promise<void> {
-    for (const task of [...this.#waiting.values()].sort((a, b) => a.index - b.index)) {
+    for (const task of [...this.#outOfOrder.values()].sort((a, b) => a.index - b.index)) {
       await this.#print(client, job, [task]);
-      this.#waiting.delete(task.index);
+      this.#outOfOrder.delete(task.index);
     }
   }
 
   async #print(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
-    const talkative = tasks.filter(({ outputEnd }) => outputEnd > 0);
-    for (let at = 0; at < talkative.length; at += AT_ONCE) {
-      const some = talkative.slice(at, at + AT_ONCE);
+    const withOutput = tasks.filter(({ outputEnd }) => outputEnd > 0);
+    for (let at = 0; at < withOutput.length; at += FETCH_CONCURRENCY) {
+      const some = withOutput.slice(at, at + FETCH_CONCURRENCY);
       const pages = await Promise.all(some.map(({ index, attempt }) => client.ask("output", { job, index, attempt })));
       this.#clear();
       for (const [i, page] of pages.entries()) {
@@ -84,5 +84,5 @@ const page = (client: Client, job: number, { index, attempt }: TaskView, from: n
   client.ask("output", { job, index, attempt, from });
 
 /** An entry as it can stand before a line. */
-export const shownEntry = (entry: Bytes): string =>
+export const entryLabel = (entry: Bytes): string =>
   (typeof entry === "string" ? entry : Buffer.from(entry).toString()).replace(/[\t\n\r]/g, " ");

@@ -1,7 +1,7 @@
 /** A bar on a terminal's last line: how far, how many failed, how fast, how long still. Nothing where there is no terminal. */
 import type { WriteStream } from "node:tty";
 
-export interface Standing {
+export interface TaskCounts {
   readonly succeeded: number;
   readonly failed: number;
   readonly cancelled: number;
@@ -12,38 +12,38 @@ const BAR = 24;
 /** Columns that the numbers behind the bar may take. */
 const NUMBERS = 36;
 
-export class Progress {
+export class ProgressBar {
   readonly #stream: WriteStream | undefined;
   readonly #total: number;
-  readonly #before: number;
+  readonly #doneBefore: number;
   readonly #started: number;
   readonly #now: () => number;
   readonly #ascii: boolean;
-  #standing: Standing = { succeeded: 0, failed: 0, cancelled: 0 };
+  #counts: TaskCounts = { succeeded: 0, failed: 0, cancelled: 0 };
   #drawn = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `before` tasks were done in an earlier run: they count as done, but say nothing of the speed. */
-  constructor(stream: WriteStream, total: number, before: number, now: () => number = Date.now) {
+  constructor(stream: WriteStream, total: number, doneBefore: number, now: () => number = Date.now) {
     this.#stream = stream.isTTY && process.env.TERM !== "dumb" ? stream : undefined;
     this.#total = total;
-    this.#before = before;
+    this.#doneBefore = doneBefore;
     this.#now = now;
     this.#started = now();
     this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
   }
 
   /** It is drawn now, and again every now and then: output on the same line comes and goes. */
-  begin(standing: Standing): void {
-    this.#standing = standing;
+  begin(counts: TaskCounts): void {
+    this.#counts = counts;
     if (this.#stream === undefined) return;
     this.#draw();
     this.#timer = setInterval(() => this.#draw(), REDRAW_MS);
     this.#timer.unref();
   }
 
-  update(standing: Standing): void {
-    this.#standing = standing;
+  update(counts: TaskCounts): void {
+    this.#counts = counts;
   }
 
   /** Make room for other output on this line. */
@@ -65,35 +65,35 @@ export class Progress {
     const elapsed = this.#now() - this.#started;
     // On a narrow terminal the numbers matter more than the bar.
     const bar = Math.max(4, Math.min(BAR, width - NUMBERS));
-    const line = progressLine(this.#standing, this.#total, this.#before, elapsed, this.#ascii, bar);
+    const line = progressLine(this.#counts, this.#total, this.#doneBefore, elapsed, this.#ascii, bar);
     this.#stream.write(`\r\x1b[K${line.slice(0, width)}`);
   }
 }
 
 export function progressLine(
-  standing: Standing,
+  counts: TaskCounts,
   total: number,
-  before: number,
+  doneBefore: number,
   elapsedMs: number,
   ascii: boolean,
   width = BAR,
 ): string {
-  const done = standing.succeeded + standing.failed + standing.cancelled;
+  const done = counts.succeeded + counts.failed + counts.cancelled;
   const share = total === 0 ? 1 : Math.min(1, done / total);
   const full = Math.round(share * width);
   const bar = ascii ? "#".repeat(full) + "-".repeat(width - full) : "█".repeat(full) + "░".repeat(width - full);
-  const speed = ((done - before) / Math.max(1, elapsedMs)) * 1000;
+  const speed = ((done - doneBefore) / Math.max(1, elapsedMs)) * 1000;
   const parts = [`${bar} ${done}/${total}`];
-  if (standing.failed > 0) parts.push(`${standing.failed} failed`);
-  if (done > before) {
+  if (counts.failed > 0) parts.push(`${counts.failed} failed`);
+  if (done > doneBefore) {
     parts.push(`${speed >= 10 ? Math.round(speed) : speed.toFixed(1)}/s`);
-    if (done < total) parts.push(`${duration(((total - done) / speed) * 1000)} left`);
+    if (done < total) parts.push(`${formatRemaining(((total - done) / speed) * 1000)} left`);
   }
   return parts.join("  ");
 }
 
 /** 0.4 s, 12 s, 3 min 20 s, 2 h 5 min */
-export function duration(ms: number): string {
+export function formatRemaining(ms: number): string {
   const seconds = ms / 1000;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;

@@ -8,12 +8,12 @@ import type { Client } from "../../../client/client.js";
 import type { TaskEnd } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
 import { type Bytes, DEFAULT_POOL, numberAt, type Stride } from "../../../model/recipe.js";
-import type { OwnSubmission } from "../submission/options.js";
+import type { ParsedSubmission } from "../submission/options.js";
 import type { JobView, OperationOutput, TaskView } from "../views.js";
 import { commandLine } from "./command-line.js";
-import { shownEntry } from "./output-printer.js";
+import { entryLabel } from "./output-printer.js";
 
-export interface Begun {
+export interface StartedBatch {
   readonly job: number;
   /** How many tasks the job has. */
   readonly count: number;
@@ -22,63 +22,63 @@ export interface Begun {
   /** What it runs, as it could be typed. */
   readonly commandOf: (index: number) => string;
   /** Words for a person, where the job was begun with other options than were given now. */
-  readonly differs?: string;
+  readonly differenceText?: string;
   readonly resumed: boolean;
   /** How much of what was asked for was done before, and how much is left. */
-  readonly before: number;
-  readonly left: number;
+  readonly doneBefore: number;
+  readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
-  readonly ended: ReadonlySet<number>;
+  readonly endedBefore: ReadonlySet<number>;
 }
 
 /** Bytes in a recipe enter the hash as bytes, so that a changed script is another batch. */
-export function identityOf(submission: OwnSubmission): string {
+export function batchKey(submission: ParsedSubmission): string {
   const text = JSON.stringify([submission.recipe, submission.name ?? ""], (_key, value: unknown) =>
     value instanceof Uint8Array ? `bytes:${Buffer.from(value).toString("base64")}` : value,
   );
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }
 
-export async function begin(client: Client, submission: OwnSubmission, fresh: boolean): Promise<Begun> {
-  const keyed = { ...submission, key: identityOf(submission) };
+export async function startOrResume(client: Client, submission: ParsedSubmission, fresh: boolean): Promise<StartedBatch> {
+  const keyed = { ...submission, key: batchKey(submission) };
   const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
   const [open] = jobs;
-  if (open === undefined) return anew(client, keyed);
-  if (!fresh) return goOn(client, open, keyed);
+  if (open === undefined) return submitNew(client, keyed);
+  if (!fresh) return resume(client, open, keyed);
   await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
-  return anew(client, keyed);
+  return submitNew(client, keyed);
 }
 
-async function anew(client: Client, submission: OwnSubmission, before = 0): Promise<Begun> {
+async function submitNew(client: Client, submission: ParsedSubmission, before = 0): Promise<StartedBatch> {
   const { id } = await client.submit(submission);
   const count = submission.entries?.length ?? submission.count ?? 1;
-  return { job: id, count, ...namesOf(submission), resumed: before > 0, before, left: count, ended: new Set() };
+  return { job: id, count, ...taskNames(submission), resumed: before > 0, doneBefore: before, remaining: count, endedBefore: new Set() };
 }
 
-async function goOn(client: Client, open: JobView, submission: OwnSubmission): Promise<Begun> {
+async function resume(client: Client, open: JobView, submission: ParsedSubmission): Promise<StartedBatch> {
   const wanted = submission.entries;
-  const ended = await endedTasks(client, open.id);
+  const ended = await allEndedTasks(client, open.id);
   if (wanted === undefined) {
     // Numbers are part of the recipe, so the count is the same.
     return attach(client, open, submission, ended);
   }
-  const had = await entriesOf(client, open.id);
-  const same = had.length === wanted.length && wanted.every((entry, i) => textOf(entry) === textOf(had[i] ?? ""));
+  const had = await fetchEntries(client, open.id);
+  const same = had.length === wanted.length && wanted.every((entry, i) => entryKey(entry) === entryKey(had[i] ?? ""));
   if (same) return attach(client, open, submission, ended);
-  const left = notYetDone(ended, had, wanted);
+  const left = remainingEntries(ended, had, wanted);
   await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
-  if (left.length > 0) return anew(client, { ...submission, entries: left }, wanted.length - left.length);
+  if (left.length > 0) return submitNew(client, { ...submission, entries: left }, wanted.length - left.length);
   const all = new Set(ended.map(({ index }) => index));
-  const names = namesOf({ ...submission, entries: had });
-  return { job: open.id, count: open.count, ...names, resumed: true, before: wanted.length, left: 0, ended: all };
+  const names = taskNames({ ...submission, entries: had });
+  return { job: open.id, count: open.count, ...names, resumed: true, doneBefore: wanted.length, remaining: 0, endedBefore: all };
 }
 
 async function attach(
   client: Client,
   open: JobView,
-  submission: OwnSubmission,
+  submission: ParsedSubmission,
   done: readonly TaskView[],
-): Promise<Begun> {
+): Promise<StartedBatch> {
   if (open.held) await client.ask("release", { job: open.id });
   const ended = new Set(done.map(({ index }) => index));
   const left = open.count - ended.size;
@@ -86,32 +86,32 @@ async function attach(
   const found = {
     job: open.id,
     count: open.count,
-    ...namesOf(submission),
+    ...taskNames(submission),
     resumed: true,
     before: ended.size,
     left,
     ended,
   };
-  return differs === undefined ? found : { ...found, differs };
+  return differs === undefined ? found : { ...found, differenceText: differs };
 }
 
 /** Which ended tasks run again. */
-export interface Again {
+export interface RerunSelection {
   readonly ends: readonly TaskEnd[];
   readonly tasks?: Ranges;
 }
 
 /** Let ended tasks of a job run again. */
-export async function again(client: Client, job: number, wish: Again): Promise<Begun> {
+export async function rerunTasks(client: Client, job: number, selection: RerunSelection): Promise<StartedBatch> {
   const view = await client.ask("job", { job });
   const goes = ({ state, index }: TaskView): boolean =>
-    wish.ends.includes(state) && (wish.tasks === undefined || contains(wish.tasks, index));
+    selection.ends.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
   // Looked at before: some may have ended again by the time that the answer comes.
-  const ended = new Set((await endedTasks(client, job)).filter((task) => !goes(task)).map(({ index }) => index));
-  await client.ask("rerun", { job, ...wish });
+  const ended = new Set((await allEndedTasks(client, job)).filter((task) => !goes(task)).map(({ index }) => index));
+  await client.ask("rerun", { job, ...selection });
   const { array } = view.recipe;
-  const labels = view.hasEntries ? { entries: await entriesOf(client, job) } : {};
-  const labelOf = labelsOf({ ...labels, recipe: array === undefined ? {} : { array } });
+  const labels = view.hasEntries ? { entries: await fetchEntries(client, job) } : {};
+  const labelOf = taskLabels({ ...labels, recipe: array === undefined ? {} : { array } });
   const commandOf = (): string => view.recipe.summary;
   return {
     job,
@@ -119,14 +119,14 @@ export async function again(client: Client, job: number, wish: Again): Promise<B
     labelOf,
     commandOf,
     resumed: false,
-    before: ended.size,
-    left: view.count - ended.size,
-    ended,
+    doneBefore: ended.size,
+    remaining: view.count - ended.size,
+    endedBefore: ended,
   };
 }
 
 /** What of the options that were given now is not what the job was begun with. */
-function differences(open: JobView, given: OwnSubmission): string | undefined {
+function differences(open: JobView, given: ParsedSubmission): string | undefined {
   const { limits, needs } = open;
   const pairs: readonly [string, unknown, unknown][] = [
     ["--slots", needs.slots, given.needs?.slots ?? 1],
@@ -141,27 +141,27 @@ function differences(open: JobView, given: OwnSubmission): string | undefined {
   return other.length === 0 ? undefined : `it was begun with other options: ${other.join(", ")}`;
 }
 
-const namesOf = (submission: OwnSubmission): Pick<Begun, "labelOf" | "commandOf"> => ({
-  labelOf: labelsOf(submission),
+const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "commandOf"> => ({
+  labelOf: taskLabels(submission),
   commandOf: (index) => commandLine(submission, index),
 });
 
 /** As much of a submission as its tasks are called by. */
-interface Labelled {
+interface LabelSource {
   readonly entries?: readonly Bytes[];
-  readonly recipe: { readonly array?: readonly Stride[] } | OwnSubmission["recipe"];
+  readonly recipe: { readonly array?: readonly Stride[] } | ParsedSubmission["recipe"];
 }
 
-function labelsOf({ entries, recipe }: Labelled): (index: number) => string {
+function taskLabels({ entries, recipe }: LabelSource): (index: number) => string {
   return (index) => {
     const entry = entries?.[index];
-    if (entry !== undefined) return shownEntry(entry);
+    if (entry !== undefined) return entryLabel(entry);
     const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
     return String(number ?? index);
   };
 }
 
-async function endedTasks(client: Client, job: number): Promise<TaskView[]> {
+async function allEndedTasks(client: Client, job: number): Promise<TaskView[]> {
   const found: TaskView[] = [];
   for (let from: number | undefined = 0; from !== undefined; ) {
     const page: OperationOutput<"tasks"> = await client.ask("tasks", { job, from });
@@ -171,7 +171,7 @@ async function endedTasks(client: Client, job: number): Promise<TaskView[]> {
   return found;
 }
 
-async function entriesOf(client: Client, job: number): Promise<Bytes[]> {
+async function fetchEntries(client: Client, job: number): Promise<Bytes[]> {
   const found: Bytes[] = [];
   for (let from: number | undefined = 0; from !== undefined; ) {
     const page: OperationOutput<"entries"> = await client.ask("entries", { job, from, limit: 10_000 });
@@ -182,17 +182,17 @@ async function entriesOf(client: Client, job: number): Promise<Bytes[]> {
 }
 
 /** Of these entries, those that have not succeeded in the earlier job; one that stands twice must have succeeded twice. */
-function notYetDone(ended: readonly TaskView[], had: readonly Bytes[], wanted: readonly Bytes[]): readonly Bytes[] {
+function remainingEntries(ended: readonly TaskView[], had: readonly Bytes[], wanted: readonly Bytes[]): readonly Bytes[] {
   const done = new Map<string, number>();
   for (const { index, state } of ended) {
     const entry = had[index];
-    if (state === "succeeded" && entry !== undefined) done.set(textOf(entry), (done.get(textOf(entry)) ?? 0) + 1);
+    if (state === "succeeded" && entry !== undefined) done.set(entryKey(entry), (done.get(entryKey(entry)) ?? 0) + 1);
   }
   return wanted.filter((entry) => {
-    const count = done.get(textOf(entry)) ?? 0;
-    if (count > 0) done.set(textOf(entry), count - 1);
+    const count = done.get(entryKey(entry)) ?? 0;
+    if (count > 0) done.set(entryKey(entry), count - 1);
     return count === 0;
   });
 }
 
-const textOf = (entry: Bytes): string => Buffer.from(entry).toString("latin1");
+const entryKey = (entry: Bytes): string => Buffer.from(entry).toString("latin1");

@@ -8,16 +8,16 @@ const LARGEST = 1_000_000_000;
 export function parseArray(text: string): readonly Stride[] {
   const strides = text.split(",").map((part) => {
     const found = PART.exec(part.trim());
-    if (found === null) throw bad(text, "numbers and ranges as 1-100, 1-100:2 or 7");
+    if (found === null) throw badInput(text, "numbers and ranges as 1-100, 1-100:2 or 7");
     const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
     const stride = { first: Number(first), last: Number(last), step: Number(step) };
-    if (stride.last < stride.first) throw bad(part, "the smaller number first");
-    if (stride.step < 1) throw bad(part, "a step of at least 1");
-    if (stride.last > LARGEST) throw bad(part, `numbers up to ${LARGEST}`);
+    if (stride.last < stride.first) throw badInput(part, "the smaller number first");
+    if (stride.step < 1) throw badInput(part, "a step of at least 1");
+    if (stride.last > LARGEST) throw badInput(part, `numbers up to ${LARGEST}`);
     return stride;
   });
   return strides;
 }
 
-const bad = (got: string, expected: string): LaboroError =>
+const badInput = (got: string, expected: string): LaboroError =>
   new LaboroError("LABORO_BAD_INPUT", `--array: expected ${expected}, got ${got}`);

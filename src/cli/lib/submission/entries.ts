@@ -9,7 +9,7 @@
  */
 import { readFileSync } from "node:fs";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
-import { COLUMN } from "../../../model/expand.js";
+import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import type { Bytes } from "../../../model/recipe.js";
 
 export interface ParsedWords {
@@ -20,31 +20,31 @@ export interface ParsedWords {
   readonly lists: number;
 }
 
-interface Source {
+interface EntryList {
   /** It goes with the one before it, one by one. */
   readonly linked: boolean;
   readonly values: readonly Bytes[];
 }
 
-const SOURCE = /^(::::?)(\+?)$/;
+const LIST_MARKER = /^(::::?)(\+?)$/;
 
 /** More than this in one submission is refused before it is made. */
-const MOST_ENTRIES = 1_000_000;
+const MAX_ENTRIES = 1_000_000;
 
 /** Split the words after the options into the command and its entries. */
 export function parseWords(words: readonly string[]): ParsedWords {
-  const starts = words.flatMap((word, at) => (SOURCE.test(word) ? [at] : []));
+  const starts = words.flatMap((word, at) => (LIST_MARKER.test(word) ? [at] : []));
   const [first] = starts;
   if (first === undefined) return { command: words, lists: 0 };
-  const sources = starts.map((at, i): Source => {
-    const [, colons, plus] = SOURCE.exec(words[at] ?? "") ?? [];
+  const sources = starts.map((at, i): EntryList => {
+    const [, colons, plus] = LIST_MARKER.exec(words[at] ?? "") ?? [];
     const given = words.slice(at + 1, starts[i + 1]);
-    return { linked: plus === "+", values: colons === "::::" ? given.flatMap(linesOf) : given };
+    return { linked: plus === "+", values: colons === "::::" ? given.flatMap(readLines) : given };
   });
-  return { command: words.slice(0, first), entries: combined(sources), lists: sources.length };
+  return { command: words.slice(0, first), entries: combineLists(sources), lists: sources.length };
 }
 
-function combined(sources: readonly Source[]): readonly Bytes[] {
+function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   const [only] = sources;
   if (only?.linked) throw new LaboroError("LABORO_BAD_INPUT", ":::+ goes with the list before it, and there is none");
   if (sources.length === 1) return only?.values ?? [];
@@ -56,39 +56,39 @@ function combined(sources: readonly Source[]): readonly Bytes[] {
     groups.push(before?.slice(0, rows.length).map((row, i) => [...row, ...(rows[i] ?? [])]) ?? rows);
   }
   const count = groups.reduce((product, { length }) => product * length, 1);
-  if (count > MOST_ENTRIES) throw tooMany(count);
+  if (count > MAX_ENTRIES) throw tooMany(count);
   const all = groups.reduce((rows, group) => rows.flatMap((row) => group.map((more) => [...row, ...more])), [[]]);
-  return all.map(joined);
+  return all.map(joinColumns);
 }
 
 function refuseColumns(value: Bytes): void {
-  if (Buffer.from(value).includes(COLUMN)) {
+  if (Buffer.from(value).includes(COLUMN_SEPARATOR)) {
     throw new LaboroError("LABORO_BAD_INPUT", "an entry with a tab in it cannot be one of several columns");
   }
 }
 
-const joined = (row: readonly Bytes[]): Bytes =>
+const joinColumns = (row: readonly Bytes[]): Bytes =>
   row.every((value) => typeof value === "string")
-    ? row.join(COLUMN)
+    ? row.join(COLUMN_SEPARATOR)
     : new Uint8Array(
-        Buffer.concat(row.flatMap((value, i) => [Buffer.from(i === 0 ? "" : COLUMN), Buffer.from(value)])),
+        Buffer.concat(row.flatMap((value, i) => [Buffer.from(i === 0 ? "" : COLUMN_SEPARATOR), Buffer.from(value)])),
       );
 
 /** The lines with a tab for each separator between their columns. */
-export function inColumns(lines: readonly Bytes[], separator: RegExp | undefined): readonly Bytes[] {
+export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefined): readonly Bytes[] {
   if (separator === undefined) return lines;
   return lines.map((line) => {
-    const columns = Buffer.from(line).toString("latin1").split(separator).join(COLUMN);
+    const columns = Buffer.from(line).toString("latin1").split(separator).join(COLUMN_SEPARATOR);
     return asText(Buffer.from(columns, "latin1"));
   });
 }
 
 /** How many columns these entries have, as the first of them tells; 1 where there are none. */
-export const columnsOf = (entries: readonly Bytes[] | undefined): number =>
-  entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN).length;
+export const columnCount = (entries: readonly Bytes[] | undefined): number =>
+  entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
 /** The lines of a file as bytes, so that names that are not UTF-8 stay what they are. `-` is standard input. */
-export function linesOf(file: string): Bytes[] {
+export function readLines(file: string): Bytes[] {
   const bytes = readInput(file);
   const lines: Bytes[] = [];
   let from = 0;
@@ -97,7 +97,7 @@ export function linesOf(file: string): Bytes[] {
     const to = newline < 0 ? bytes.length : newline;
     lines.push(asText(bytes.subarray(from, to)));
     from = to + 1;
-    if (lines.length > MOST_ENTRIES) throw tooMany(lines.length);
+    if (lines.length > MAX_ENTRIES) throw tooMany(lines.length);
   }
   return lines;
 }
@@ -108,7 +108,7 @@ function asText(bytes: Buffer): Bytes {
   return Buffer.from(text).equals(bytes) ? text : new Uint8Array(bytes);
 }
 
-export function jsonItems(file: string): Bytes[] {
+export function readJsonItems(file: string): Bytes[] {
   let value: unknown;
   try {
     value = JSON.parse(readInput(file).toString());
@@ -121,7 +121,7 @@ export function jsonItems(file: string): Bytes[] {
   }
   if (!Array.isArray(value))
     throw new LaboroError("LABORO_BAD_INPUT", `${file}: expected a JSON array, one item a task`);
-  if (value.length > MOST_ENTRIES) throw tooMany(value.length);
+  if (value.length > MAX_ENTRIES) throw tooMany(value.length);
   return value.map((item: unknown) => (typeof item === "string" ? item : JSON.stringify(item)));
 }
 
@@ -136,4 +136,4 @@ export function readInput(file: string): Buffer {
 }
 
 const tooMany = (count: number): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `${count} entries; at most ${MOST_ENTRIES} go into one job`);
+  new LaboroError("LABORO_BAD_INPUT", `${count} entries; at most ${MAX_ENTRIES} go into one job`);

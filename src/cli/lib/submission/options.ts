@@ -8,10 +8,10 @@ import { strideLength } from "../../../model/recipe.js";
 import { parseDuration } from "../duration.js";
 import { collect, wholeNumber } from "../long-running.js";
 import { parseArray } from "./array.js";
-import { columnsOf, inColumns, jsonItems, linesOf, parseWords, readInput } from "./entries.js";
+import { columnCount, splitColumns, readJsonItems, readLines, parseWords, readInput } from "./entries.js";
 
 /** A submission as this program makes it: bytes are bytes, not a form of writing them. */
-export type OwnSubmission = Omit<Submission, "recipe" | "entries"> & {
+export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
   readonly recipe: Recipe;
   readonly entries?: readonly Bytes[];
 };
@@ -47,7 +47,7 @@ export function addSubmissionOptions(command: Command): Command {
   return command
     .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
     .option("--each-line <file>", "one task a line; - is standard input")
-    .option("--colsep <regexp>", "what stands between the columns of a line, for {1} {2} (default: a tab)", separator)
+    .option("--colsep <regexp>", "what stands between the columns of a line, for {1} {2} (default: a tab)", parseSeparator)
     .option("--from-json <file>", "one task an item of a JSON array")
     .option("--name <name>", "what to call the job")
     .option("--dir <dir>", "where its tasks run (default: here)")
@@ -60,7 +60,7 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--stdin <file>", "what its tasks read from standard input")
     .option("--slots <n>", "slots that one task needs", wholeNumber)
     .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
-    .option("--priority <n>", "-1000 to 1000, the higher goes first", integer)
+    .option("--priority <n>", "-1000 to 1000, the higher goes first", parseInteger)
     .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
     .option("--retries <n>", "tries again after a failure", wholeNumber)
     .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", wholeNumber)
@@ -84,7 +84,7 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
 }
 
-function separator(text: string): RegExp {
+function parseSeparator(text: string): RegExp {
   try {
     return new RegExp(text);
   } catch (cause) {
@@ -92,14 +92,14 @@ function separator(text: string): RegExp {
   }
 }
 
-function integer(text: string): number {
+function parseInteger(text: string): number {
   const value = Number(text);
   if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
   throw new LaboroError("LABORO_BAD_INPUT", `expected a whole number, got ${text}`);
 }
 
 /** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
-export function makeSubmission(words: readonly string[], options: SubmissionOptions): OwnSubmission {
+export function makeSubmission(words: readonly string[], options: SubmissionOptions): ParsedSubmission {
   const { command, entries: named, lists } = parseWords(words);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1)
@@ -111,10 +111,10 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   if (entries?.length === 0)
     throw new LaboroError("LABORO_BAD_INPUT", "there are no entries, so there is nothing to do");
   const array = options.array === undefined ? undefined : parseArray(options.array);
-  const filled = filledIn(command, {
+  const filled = addPlaceholders(command, {
     hasEntries: entries !== undefined || array !== undefined,
     lists,
-    hasColumns: columnsOf(entries) > 1,
+    hasColumns: columnCount(entries) > 1,
   });
   const recipe = recipeOf(command, filled, options);
   const numbered =
@@ -127,7 +127,7 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
     ...(entries === undefined ? {} : { entries }),
     ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
     ...(needs === undefined ? {} : { needs }),
-    ...namedAs(command, options),
+    ...jobName(command, options),
     ...(options.pool === undefined ? {} : { pool: options.pool }),
     ...(options.tag.length === 0 ? {} : { tags: options.tag }),
     ...(options.priority === undefined ? {} : { priority: options.priority }),
@@ -137,14 +137,14 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
     ...(options.maxRunning === undefined ? {} : { maxRunning: options.maxRunning }),
     ...(options.timeLimit === undefined ? {} : { timeLimitMs: options.timeLimit }),
     ...(options.outputCap === undefined ? {} : { outputCap: options.outputCap }),
-    ...(options.after.length === 0 ? {} : { after: options.after.map(afterOf) }),
+    ...(options.after.length === 0 ? {} : { after: options.after.map(parseAfter) }),
   };
 }
 
 function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptions): readonly Bytes[] | undefined {
   if (named !== undefined) return named;
-  if (options.eachLine !== undefined) return inColumns(linesOf(options.eachLine), options.colsep);
-  return options.fromJson === undefined ? undefined : jsonItems(options.fromJson);
+  if (options.eachLine !== undefined) return splitColumns(readLines(options.eachLine), options.colsep);
+  return options.fromJson === undefined ? undefined : readJsonItems(options.fromJson);
 }
 
 function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
@@ -178,7 +178,7 @@ function recipeOf(command: readonly string[], filled: readonly string[], options
     throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
   const log = options.log === undefined ? {} : { log: options.log };
   const [line = ""] = filled;
-  if (!isLine(command)) {
+  if (!isShellLine(command)) {
     const argv = intoFile(filled, options.output);
     return { kind: "command", argv, placeholders: true, ...log, ...surroundings };
   }
@@ -193,7 +193,7 @@ function intoFile(argv: readonly string[], file: string | undefined): readonly s
 }
 
 /** What is put around a command, or that it is shipped, is not what a person calls it. */
-function namedAs(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
+function jobName(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
   if (name !== undefined) return { name };
   if (script !== undefined) return { name: basename(script) };
   const [first] = command;
@@ -201,13 +201,13 @@ function namedAs(command: readonly string[], { name, output, script }: Submissio
 }
 
 /** One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments. */
-const isLine = ([line = "", ...more]: readonly string[]): boolean =>
+const isShellLine = ([line = "", ...more]: readonly string[]): boolean =>
   more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
 
-const WHOLE = /\{[#./]?\}/;
-const OF_COLUMN = /\{\d+[./]?\}/;
+const ENTRY_PLACEHOLDER = /\{[#./]?\}/;
+const COLUMN_PLACEHOLDER = /\{\d+[./]?\}/;
 
-interface Filling {
+interface EntryShape {
   readonly hasEntries: boolean;
   /** Where there are several, `{}` stands for a value of each, one after the other. A line of a file with tabs in it may be a name. */
   readonly lists: number;
@@ -216,9 +216,9 @@ interface Filling {
 }
 
 /** A command that names no place for the entry gets it as its last argument. */
-function filledIn(command: readonly string[], { hasEntries, lists, hasColumns }: Filling): readonly string[] {
-  const named = command.some((word) => WHOLE.test(word) || (hasColumns && OF_COLUMN.test(word)));
-  const line = isLine(command);
+function addPlaceholders(command: readonly string[], { hasEntries, lists, hasColumns }: EntryShape): readonly string[] {
+  const named = command.some((word) => ENTRY_PLACEHOLDER.test(word) || (hasColumns && COLUMN_PLACEHOLDER.test(word)));
+  const line = isShellLine(command);
   const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
   if (lists < 2) return whole;
   const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
@@ -253,7 +253,7 @@ function needsOf(options: SubmissionOptions): Record<string, number> | undefined
   return Object.keys(needs).length === 0 ? undefined : needs;
 }
 
-function afterOf(text: string): { job: number; any?: boolean } {
+function parseAfter(text: string): { job: number; any?: boolean } {
   const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
   if (job === undefined)
     throw new LaboroError("LABORO_BAD_INPUT", `--after: expected a job's number, or any:NUMBER, got ${text}`);

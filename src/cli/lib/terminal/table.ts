@@ -3,17 +3,17 @@
  * highest `drop` first. Where nobody looks (a pipe) it has every column at full width.
  */
 import { type Colour, paint, type Terminal } from "./terminal.js";
-import { cut, oneLine, pad, widthOf } from "./text.js";
+import { truncate, escapeControls, pad, displayWidth } from "./text.js";
 
 export interface Column {
   readonly title: string;
   readonly align?: "left" | "right";
   /** May be cut down to this many columns. */
-  readonly least?: number;
+  readonly minWidth?: number;
   /** Where it is cut, its end is what tells one from another. */
-  readonly endMatters?: boolean;
+  readonly keepEnd?: boolean;
   /** May be left out; the higher goes first. */
-  readonly drop?: number;
+  readonly dropPriority?: number;
 }
 
 export type Cell = string | { readonly text: string; readonly colour?: Colour | undefined };
@@ -21,24 +21,24 @@ export type Cell = string | { readonly text: string; readonly colour?: Colour | 
 const GAP = "  ";
 
 export function table(columns: readonly Column[], rows: readonly (readonly Cell[])[], terminal: Terminal): string[] {
-  const texts = rows.map((row) => columns.map((_, i) => oneLine(textOf(row[i]))));
+  const texts = rows.map((row) => columns.map((_, i) => escapeControls(textOf(row[i]))));
   const shown = columns
     .map((column, at) => ({
       ...column,
       at,
-      width: texts.reduce((most, row) => Math.max(most, widthOf(row[at] ?? "")), column.title.length),
+      width: texts.reduce((most, row) => Math.max(most, displayWidth(row[at] ?? "")), column.title.length),
     }))
     // A column that says nothing in any row is not worth its place.
-    .filter(({ at, drop }) => drop === undefined || texts.some((row) => row[at] !== ""));
-  if (terminal.width !== undefined) makeFit(shown, terminal.width);
-  const line = (cell: (column: Shown) => string): string => shown.map(cell).join(GAP).trimEnd();
+    .filter(({ at, dropPriority: drop }) => drop === undefined || texts.some((row) => row[at] !== ""));
+  if (terminal.width !== undefined) fitToWidth(shown, terminal.width);
+  const line = (cell: (column: SizedColumn) => string): string => shown.map(cell).join(GAP).trimEnd();
   const head = line((column) =>
-    paint(terminal, "grey", pad(cut(column.title, column.width, terminal), column.width, column.align ?? "left")),
+    paint(terminal, "grey", pad(truncate(column.title, column.width, terminal), column.width, column.align ?? "left")),
   );
   const body = texts.map((row, i) =>
     line((column) => {
       const whole = row[column.at] ?? "";
-      const short = cut(whole, column.width, terminal, column.endMatters === true ? "middle" : "end");
+      const short = truncate(whole, column.width, terminal, column.keepEnd === true ? "middle" : "end");
       const text = pad(short, column.width, column.align ?? "left");
       return paint(terminal, colourOfCell(rows[i]?.[column.at]), text);
     }),
@@ -46,24 +46,24 @@ export function table(columns: readonly Column[], rows: readonly (readonly Cell[
   return [head, ...body];
 }
 
-type Shown = Column & { readonly at: number; width: number };
+type SizedColumn = Column & { readonly at: number; width: number };
 
-function makeFit(columns: Shown[], width: number): void {
+function fitToWidth(columns: SizedColumn[], width: number): void {
   for (;;) {
     let excess = columns.reduce((sum, column) => sum + column.width + GAP.length, -GAP.length) - width;
     if (excess <= 0) return;
-    const room = columns.reduce((sum, { least, width: now }) => sum + now - Math.min(now, least ?? now), 0);
-    const droppable = columns.filter(({ drop }) => drop !== undefined);
+    const room = columns.reduce((sum, { minWidth: least, width: now }) => sum + now - Math.min(now, least ?? now), 0);
+    const droppable = columns.filter(({ dropPriority: drop }) => drop !== undefined);
     if (room < excess && droppable.length > 0) {
-      const first = droppable.reduce((a, b) => ((b.drop ?? 0) > (a.drop ?? 0) ? b : a));
+      const first = droppable.reduce((a, b) => ((b.dropPriority ?? 0) > (a.dropPriority ?? 0) ? b : a));
       columns.splice(columns.indexOf(first), 1);
       continue;
     }
     // The widest gives first, so that two columns end equally short.
     while (excess > 0) {
       const widest = columns
-        .filter(({ least, width: now }) => least !== undefined && now > least)
-        .reduce<Shown | undefined>((a, b) => (a === undefined || b.width > a.width ? b : a), undefined);
+        .filter(({ minWidth: least, width: now }) => least !== undefined && now > least)
+        .reduce<SizedColumn | undefined>((a, b) => (a === undefined || b.width > a.width ? b : a), undefined);
       if (widest === undefined) return;
       widest.width--;
       excess--;

@@ -14,8 +14,8 @@ interface Output {
   readonly columns?: number;
 }
 
-export function terminalOf(output: Output = process.stdout, env: Environment = process.env): Terminal {
-  const unicode = speaksUtf8(env);
+export function detectTerminal(output: Output = process.stdout, env: Environment = process.env): Terminal {
+  const unicode = hasUtf8Locale(env);
   if (output.isTTY !== true) return { colour: false, unicode };
   const given = Number(env.COLUMNS);
   const width = Number.isInteger(given) && given > 0 ? given : (output.columns ?? 80);
@@ -26,7 +26,7 @@ export function terminalOf(output: Output = process.stdout, env: Environment = p
 }
 
 /** The first of these that is set decides, as in setlocale(3). */
-function speaksUtf8(env: Environment): boolean {
+function hasUtf8Locale(env: Environment): boolean {
   const locale = [env.LC_ALL, env.LC_CTYPE, env.LANG].find((value) => value !== undefined && value !== "");
   return /utf-?8/i.test(locale ?? "");
 }
@@ -39,7 +39,7 @@ export function paint(terminal: Terminal, colour: Colour | undefined, text: stri
 }
 
 /** One colour a state, in every list. */
-export function colourOf(state: string): Colour | undefined {
+export function stateColour(state: string): Colour | undefined {
   switch (state) {
     case "succeeded":
     case "ready":

@@ -9,7 +9,7 @@ const UNSEEN = /[\p{Mn}\p{Me}\u200b-\u200f\u2028-\u202e\u2060-\u2064]/u;
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 
 /** One line in which every control character is written out. */
-export function oneLine(text: string): string {
+export function escapeControls(text: string): string {
   return text.replace(UNSAFE, (character) => {
     if (character === "\n") return "\\n";
     if (character === "\t") return "\\t";
@@ -19,7 +19,7 @@ export function oneLine(text: string): string {
 }
 
 /** How many columns it takes. */
-export function widthOf(text: string): number {
+export function displayWidth(text: string): number {
   let width = 0;
   for (const character of text) width += UNSEEN.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
   return width;
@@ -27,26 +27,26 @@ export function widthOf(text: string): number {
 
 /** Cut to this many columns, with a sign that it was cut. */
 /** `middle` keeps the end too, of which about a half is left. */
-export function cut(text: string, width: number, terminal: Terminal, where: "end" | "middle" = "end"): string {
-  if (widthOf(text) <= width) return text;
+export function truncate(text: string, width: number, terminal: Terminal, where: "end" | "middle" = "end"): string {
+  if (displayWidth(text) <= width) return text;
   const sign = terminal.unicode ? "…" : "..";
   const room = width - sign.length;
   if (room < 1) return sign.slice(0, Math.max(width, 0));
   const behind = where === "end" ? 0 : Math.floor(room / 2);
-  const end = [...within([...text].reverse(), behind)].reverse().join("");
-  return `${[...within(text, room - behind)].join("")}${sign}${end}`;
+  const end = [...takeWidth([...text].reverse(), behind)].reverse().join("");
+  return `${[...takeWidth(text, room - behind)].join("")}${sign}${end}`;
 }
 
-function* within(characters: Iterable<string>, room: number): Generator<string> {
+function* takeWidth(characters: Iterable<string>, room: number): Generator<string> {
   let used = 0;
   for (const character of characters) {
-    used += widthOf(character);
+    used += displayWidth(character);
     if (used > room) return;
     yield character;
   }
 }
 
 export function pad(text: string, width: number, side: "left" | "right"): string {
-  const blanks = " ".repeat(Math.max(0, width - widthOf(text)));
+  const blanks = " ".repeat(Math.max(0, width - displayWidth(text)));
   return side === "left" ? text + blanks : blanks + text;
 }

@@ -1,7 +1,7 @@
 /** Completion for bash: one function, with a case a verb. */
-import type { OptionWords, VerbWords } from "./describe-verbs.js";
+import type { OptionCompletion, VerbCompletion } from "./describe-verbs.js";
 
-export function bashScript(verbs: readonly VerbWords[]): string {
+export function bashScript(verbs: readonly VerbCompletion[]): string {
   return `# laboro completion for bash: source <(laboro completion bash)
 _laboro() {
   local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD-1]} verb=\${COMP_WORDS[1]}
@@ -18,7 +18,7 @@ ${verbs.map(verbCase).join("\n")}
 complete -F _laboro laboro`;
 }
 
-function verbCase({ name, options, words }: VerbWords): string {
+function verbCase({ name, options, words }: VerbCompletion): string {
   const flags = options.flatMap((option) => option.flags).join(" ");
   return `    ${name})
       case $before in
@@ -35,14 +35,14 @@ ${options
       ;;`;
 }
 
-function valueCase({ flags, value }: OptionWords): string {
+function valueCase({ flags, value }: OptionCompletion): string {
   const reply = (made: string): string => `        ${flags.join("|")}) COMPREPLY=(${made}); return ;;`;
   if (value === "file") return reply('$(compgen -f -- "$word")');
   if (value === "directory") return reply('$(compgen -d -- "$word")');
   return reply(Array.isArray(value) ? `$(compgen -W '${value.join(" ")}' -- "$word")` : "");
 }
 
-function wordsLine(words: VerbWords["words"]): string {
+function wordsLine(words: VerbCompletion["words"]): string {
   if (words === undefined) return 'COMPREPLY=($(compgen -f -- "$word"))';
   if (typeof words !== "string") return `COMPREPLY=($(compgen -W '${words.join(" ")}' -- "$word"))`;
   // One candidate a line: a worker may have a name with a blank in it.

@@ -2,9 +2,9 @@
 import type { Command } from "commander";
 
 /** What the broker has to be asked for. */
-export type Candidates = "jobs" | "workers" | "services";
+export type CandidateKind = "jobs" | "workers" | "services";
 
-export interface OptionWords {
+export interface OptionCompletion {
   /** `--json`, and `-f` where there is a short one. */
   readonly flags: readonly string[];
   readonly description: string;
@@ -12,17 +12,17 @@ export interface OptionWords {
   readonly value?: readonly string[] | "file" | "directory" | "any";
 }
 
-export interface VerbWords {
+export interface VerbCompletion {
   readonly name: string;
   readonly summary: string;
-  readonly options: readonly OptionWords[];
+  readonly options: readonly OptionCompletion[];
   /** What its words are: none where it takes none, undefined where nothing can be said. */
-  readonly words?: Candidates | readonly string[];
+  readonly words?: CandidateKind | readonly string[];
 }
 
-export function describeVerbs(program: Command): readonly VerbWords[] {
+export function describeVerbs(program: Command): readonly VerbCompletion[] {
   return program.commands.map((command) => {
-    const words = wordsOf(command);
+    const words = argumentCandidates(command);
     return {
       name: command.name(),
       summary: plainText(command.summary() || command.description()),
@@ -32,7 +32,7 @@ export function describeVerbs(program: Command): readonly VerbWords[] {
   });
 }
 
-function optionsOf(command: Command): OptionWords[] {
+function optionsOf(command: Command): OptionCompletion[] {
   return command.options
     .filter((option) => !option.hidden)
     .map((option) => {
@@ -50,7 +50,7 @@ function kindOf(flags: string): "file" | "directory" | "any" {
 }
 
 /** Told by the name of the first argument, which is the same in every verb. */
-function wordsOf(command: Command): Candidates | readonly string[] | undefined {
+function argumentCandidates(command: Command): CandidateKind | readonly string[] | undefined {
   const [first] = command.registeredArguments;
   if (first === undefined) return [];
   if (first.argChoices !== undefined) return first.argChoices;

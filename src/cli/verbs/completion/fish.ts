@@ -1,7 +1,7 @@
 /** Completion for fish: one line an option. */
-import type { OptionWords, VerbWords } from "./describe-verbs.js";
+import type { OptionCompletion, VerbCompletion } from "./describe-verbs.js";
 
-export function fishScript(verbs: readonly VerbWords[]): string {
+export function fishScript(verbs: readonly VerbCompletion[]): string {
   const lines = [
     "# laboro completion for fish: laboro completion fish > ~/.config/fish/completions/laboro.fish",
     "complete -c laboro -e",
@@ -17,12 +17,12 @@ export function fishScript(verbs: readonly VerbWords[]): string {
   return lines.join("\n");
 }
 
-function optionWords({ flags, description, value }: OptionWords): string {
+function optionWords({ flags, description, value }: OptionCompletion): string {
   const names = flags.map((flag) => (flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`));
   return [...names, `-d '${description}'`, valueWords(value)].filter((word) => word !== "").join(" ");
 }
 
-function valueWords(value: OptionWords["value"]): string {
+function valueWords(value: OptionCompletion["value"]): string {
   if (value === undefined) return "";
   if (value === "file") return "-r -F";
   if (value === "directory") return "-x -a '(__fish_complete_directories)'";

@@ -1,7 +1,7 @@
 /** Completion for zsh: `_arguments` a verb. */
-import type { OptionWords, VerbWords } from "./describe-verbs.js";
+import type { OptionCompletion, VerbCompletion } from "./describe-verbs.js";
 
-export function zshScript(verbs: readonly VerbWords[]): string {
+export function zshScript(verbs: readonly VerbCompletion[]): string {
   return `#compdef laboro
 # laboro completion for zsh: source <(laboro completion zsh), after compinit
 _laboro_list() {
@@ -28,24 +28,24 @@ ${verbs.map(verbCase).join("\n")}
 compdef _laboro laboro`;
 }
 
-function verbCase({ name, options, words }: VerbWords): string {
+function verbCase({ name, options, words }: VerbCompletion): string {
   const lines = options.flatMap((option) => optionSpecs(option));
   // The verb itself is the first word.
   lines.push("'1: :'", `'2:${wordsSpec(words)}'`, `'*:${words === undefined ? "file:_files" : " :"}'`);
   return `    ${name})\n      _arguments \\\n        ${lines.join(" \\\n        ")}\n      ;;`;
 }
 
-function optionSpecs({ flags, description, value }: OptionWords): string[] {
+function optionSpecs({ flags, description, value }: OptionCompletion): string[] {
   return flags.map((flag) => `'${flag}[${description}]${value === undefined ? "" : `:value:${valueSpec(value)}`}'`);
 }
 
-function valueSpec(value: NonNullable<OptionWords["value"]>): string {
+function valueSpec(value: NonNullable<OptionCompletion["value"]>): string {
   if (value === "file") return "_files";
   if (value === "directory") return "_files -/";
   return value === "any" ? "" : `(${value.join(" ")})`;
 }
 
-function wordsSpec(words: VerbWords["words"]): string {
+function wordsSpec(words: VerbCompletion["words"]): string {
   if (words === undefined) return "file:_files";
   return typeof words === "string" ? `${words}:_laboro_list ${words}` : `word:(${words.join(" ")})`;
 }

@@ -2,13 +2,13 @@
 
 import { statSync } from "node:fs";
 import { LaboroError } from "../../../base/errors.js";
-import { counted, shownDuration } from "../../../base/format.js";
+import { pluralize, shortDuration } from "../../../base/format.js";
 import { packageVersion } from "../../../base/version.js";
-import { type BrokerChoice, brokerOf, reach } from "../../lib/broker-connection.js";
+import { type BrokerChoice, resolveBroker, connectToBroker } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
-const PATIENCE_MS = 5_000;
+const TIMEOUT_MS = 5_000;
 /** Times in lists come from several machines: beyond this they mislead. */
 const CLOCK_MS = 2_000;
 
@@ -19,18 +19,18 @@ export async function checkBroker(choice: BrokerChoice): Promise<Check[]> {
 
 async function checkLink(choice: BrokerChoice): Promise<Check[]> {
   try {
-    const { urls, source } = brokerOf(choice);
-    const client = await reach(choice, PATIENCE_MS);
+    const { urls, source } = resolveBroker(choice);
+    const client = await connectToBroker(choice, TIMEOUT_MS);
     try {
       const asked = Date.now();
       const status = await client.ask("status", {});
       const took = Date.now() - asked;
       const here = asked + took / 2;
       return [
-        ok(`the broker at ${urls.join(", ")} answers in ${shownDuration(took)} (found by ${source})`),
+        ok(`the broker at ${urls.join(", ")} answers in ${shortDuration(took)} (found by ${source})`),
         checkVersion(status.version),
         checkClock(status.started + status.uptimeMs - here),
-        checkWork(status),
+        checkWorkers(status),
       ];
     } finally {
       client.close();
@@ -40,11 +40,11 @@ async function checkLink(choice: BrokerChoice): Promise<Check[]> {
   }
 }
 
-function checkWork({ refusing, workers, slots }: OperationOutput<"status">): Check {
+function checkWorkers({ refusing, workers, slots }: OperationOutput<"status">): Check {
   if (refusing !== undefined)
     return fail(`it takes nothing new: ${refusing.message}`, `see ${refusing.code} in docs/reference/errors.md`);
   if (workers.connected === 0) return warn("it has no worker, so that nothing can run", "start one: laboro worker");
-  return ok(`it has ${counted(workers.connected, "worker")} with ${counted(slots.total, "slot")}`);
+  return ok(`it has ${pluralize(workers.connected, "worker")} with ${pluralize(slots.total, "slot")}`);
 }
 
 function checkVersion(version: string): Check {
@@ -58,7 +58,7 @@ function checkVersion(version: string): Check {
 
 function checkClock(difference: number): Check {
   const away = Math.abs(difference);
-  const what = `its clock is ${shownDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
+  const what = `its clock is ${shortDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
   if (away < CLOCK_MS) return ok("its clock agrees with this one");
   return warn(what, "set both by NTP: times in lists are wrong otherwise");
 }

@@ -1,17 +1,17 @@
 /** One thing that was looked at. */
 export interface Check {
   readonly state: "ok" | "warn" | "FAIL";
-  readonly what: string;
+  readonly message: string;
   /** What to do about it. */
   readonly remedy?: string;
 }
 
-export const ok = (what: string): Check => ({ state: "ok", what });
-export const warn = (what: string, remedy: string): Check => ({ state: "warn", what, remedy });
+export const ok = (message: string): Check => ({ state: "ok", message });
+export const warn = (message: string, remedy: string): Check => ({ state: "warn", message, remedy });
 /** Some failures say themselves what to do. */
-export const fail = (what: string, remedy?: string): Check => ({
+export const fail = (message: string, remedy?: string): Check => ({
   state: "FAIL",
-  what,
+  message,
   ...(remedy === undefined ? {} : { remedy }),
 });
 

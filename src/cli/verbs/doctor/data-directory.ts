@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { LaboroError } from "../../../base/errors.js";
 import { networkFilesystem } from "../../../base/files/filesystem.js";
 import { acquireLock } from "../../../base/files/lock.js";
-import { shownSize } from "../../../base/format.js";
+import { formatSize } from "../../../base/format.js";
 import { inspectDatabase } from "../../../store/sqlite/inspect.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
@@ -26,7 +26,7 @@ export function checkDataDirectory(dir: string): Check[] {
       fail(`the data directory ${dir} cannot be read and written`, "give another with --data, or change its owner"),
     ];
   }
-  return [checkMode(dir, stat.mode), ...checkDisk(dir), ...checkSecrets(dir), ...checkContent(dir)];
+  return [checkMode(dir, stat.mode), ...checkDisk(dir), ...checkSecrets(dir), ...checkDatabase(dir)];
 }
 
 function checkMode(dir: string, mode: number): Check {
@@ -51,7 +51,7 @@ function checkSpace(dir: string): Check[] {
   if (!fs.existsSync(dir)) return [];
   const { bavail, bsize } = fs.statfsSync(dir);
   const free = bavail * bsize;
-  const what = `${shownSize(free)} are free there`;
+  const what = `${formatSize(free)} are free there`;
   const remedy = "make room, for example with laboro clean --older-than 7d";
   if (free >= LOW_SPACE) return [ok(what)];
   return [free >= NO_SPACE ? warn(what, remedy) : fail(what, remedy)];
@@ -68,7 +68,7 @@ function checkSecrets(dir: string): Check[] {
 }
 
 /** Under the lock, so that no broker starts meanwhile. One that runs has checked its files itself. */
-function checkContent(dir: string): Check[] {
+function checkDatabase(dir: string): Check[] {
   const file = join(dir, DATABASE);
   try {
     const lock = acquireLock(join(dir, "lock"), `the data directory ${dir}`);

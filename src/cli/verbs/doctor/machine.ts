@@ -4,7 +4,7 @@ import { packageVersion } from "../../../base/version.js";
 import { type Check, fail, ok, warn } from "./check.js";
 
 /** As in package.json's `engines`. */
-const LEAST_NODE = [20, 12] as const;
+const MIN_NODE = [20, 12] as const;
 /** A worker needs a few for each task, a broker one for each link. */
 const FEW_FILES = 1_024;
 
@@ -14,10 +14,10 @@ export function checkMachine(): Check[] {
 
 function checkNode(version: string): Check {
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  const [least, leastMinor] = LEAST_NODE;
+  const [least, leastMinor] = MIN_NODE;
   const good = major > least || (major === least && minor >= leastMinor);
   const what = `laboro ${packageVersion()} on Node ${version}`;
-  return good ? ok(what) : fail(what, `use Node ${LEAST_NODE.join(".")} or newer`);
+  return good ? ok(what) : fail(what, `use Node ${MIN_NODE.join(".")} or newer`);
 }
 
 function checkShell(path: string): Check {

@@ -1,18 +1,18 @@
 /** A PostgreSQL database that brokers share, or are to share. */
 
-import { shownDuration } from "../../../base/format.js";
-import { type Client, Connections, PER_BROKER } from "../../../store/postgres/connections.js";
+import { shortDuration } from "../../../base/format.js";
+import { type Client, Connections, CONNECTIONS_PER_BROKER } from "../../../store/postgres/connections.js";
 import { storeFailure } from "../../../store/postgres/failures.js";
 import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
 /** The first with multiranges. */
-const LEAST_VERSION = 14;
+const MIN_VERSION = 14;
 const CLOCK_MS = 2_000;
 /** A transaction open for so long keeps the server from clearing away what is dead. */
 const LONG_S = 300;
 
-const FACTS = `
+const SERVER_INFO_SQL = `
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int / 10000 AS major, pg_is_in_recovery() AS standby,
   current_setting('fsync') AS fsync, current_setting('full_page_writes') AS "fullPageWrites", current_setting('autovacuum') AS autovacuum,
   current_setting('synchronous_commit') AS "synchronousCommit",
@@ -25,7 +25,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
   has_database_privilege(current_database(), 'CREATE') AS "mayCreate",
   extract(epoch FROM clock_timestamp())::float8 * 1000 AS now`;
 
-interface Facts {
+interface ServerInfo {
   readonly version: string;
   readonly major: number;
   readonly standby: boolean;
@@ -36,7 +36,7 @@ interface Facts {
   readonly connections: number;
   readonly used: number;
   readonly reserved: number;
-  readonly idleForEver: boolean;
+  readonly noIdleTimeout: boolean;
   readonly oldestS: number;
   readonly mayCreate: boolean;
   readonly now: number;
@@ -48,9 +48,9 @@ export async function checkPostgres(url: string): Promise<Check[]> {
   try {
     connections = new Connections({ url, readers: 1 });
     client = connections.client(1, {});
-    return await look(client, connections.place);
+    return await checkServer(client, connections.displayUrl);
   } catch (cause) {
-    const failure = connections === undefined ? cause : storeFailure(cause, connections.place, true);
+    const failure = connections === undefined ? cause : storeFailure(cause, connections.displayUrl, true);
     return [fail(messageOf(failure), "is the server running, and are address, user and password right?")];
   } finally {
     await client?.end({ timeout: 1 });
@@ -58,26 +58,26 @@ export async function checkPostgres(url: string): Promise<Check[]> {
   }
 }
 
-async function look(client: Client, place: string): Promise<Check[]> {
+async function checkServer(client: Client, place: string): Promise<Check[]> {
   await client.unsafe("SELECT 1");
   const asked = Date.now();
-  const [facts] = await client.unsafe<Facts[]>(FACTS);
+  const [facts] = await client.unsafe<ServerInfo[]>(SERVER_INFO_SQL);
   const took = Date.now() - asked;
   if (facts === undefined) return [fail(`${place} answers with nothing`)];
-  const answers = `PostgreSQL ${facts.version} at ${place} answers in ${shownDuration(took)}`;
-  if (facts.major < LEAST_VERSION) return [fail(answers, `use PostgreSQL ${LEAST_VERSION} or newer`)];
+  const answers = `PostgreSQL ${facts.version} at ${place} answers in ${shortDuration(took)}`;
+  if (facts.major < MIN_VERSION) return [fail(answers, `use PostgreSQL ${MIN_VERSION} or newer`)];
   return [
     ok(answers),
     ...(facts.standby ? [fail("it is a standby, which takes no writes", "name the primary")] : []),
     ...checkDurability(facts),
     checkConnections(facts),
-    ...checkUpkeep(facts),
+    ...checkMaintenance(facts),
     checkClock(facts.now - (asked + took / 2)),
     await checkSchema(client, place, facts),
   ];
 }
 
-function checkDurability({ fsync, synchronousCommit, fullPageWrites }: Facts): Check[] {
+function checkDurability({ fsync, synchronousCommit, fullPageWrites }: ServerInfo): Check[] {
   const loses = "what was acknowledged is lost when the machine fails: ALTER SYSTEM SET";
   const bad: Check[] = [];
   if (fsync !== "on") bad.push(fail("its fsync is off", `${loses} fsync = on`));
@@ -88,19 +88,19 @@ function checkDurability({ fsync, synchronousCommit, fullPageWrites }: Facts): C
   return bad.length > 0 ? bad : [ok(`it has on disk what it acknowledges (synchronous_commit = ${synchronousCommit})`)];
 }
 
-function checkConnections({ connections, reserved, used }: Facts): Check {
+function checkConnections({ connections, reserved, used }: ServerInfo): Check {
   const free = Math.max(0, connections - reserved - used);
   const what = `${free} of its ${connections} connections are free`;
-  if (free >= PER_BROKER) return ok(`${what}; a broker takes up to ${PER_BROKER}`);
-  return warn(what, `a broker takes up to ${PER_BROKER}: raise max_connections`);
+  if (free >= CONNECTIONS_PER_BROKER) return ok(`${what}; a broker takes up to ${CONNECTIONS_PER_BROKER}`);
+  return warn(what, `a broker takes up to ${CONNECTIONS_PER_BROKER}: raise max_connections`);
 }
 
-function checkUpkeep({ autovacuum, idleForEver, oldestS }: Facts): Check[] {
+function checkMaintenance({ autovacuum, noIdleTimeout: idleForEver, oldestS }: ServerInfo): Check[] {
   const checks: Check[] = [];
   if (autovacuum !== "on")
     checks.push(fail("its autovacuum is off", "tables only grow: ALTER SYSTEM SET autovacuum = on"));
   if (oldestS > LONG_S) {
-    const what = `a transaction has been open for ${shownDuration(oldestS * 1_000)}`;
+    const what = `a transaction has been open for ${shortDuration(oldestS * 1_000)}`;
     checks.push(warn(what, "nothing dead is cleared away meanwhile: see xact_start in pg_stat_activity"));
   }
   if (idleForEver) {
@@ -113,11 +113,11 @@ function checkUpkeep({ autovacuum, idleForEver, oldestS }: Facts): Check[] {
 function checkClock(difference: number): Check {
   const away = Math.abs(difference);
   if (away < CLOCK_MS) return ok("its clock agrees with this one");
-  const what = `its clock is ${shownDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
+  const what = `its clock is ${shortDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
   return warn(what, "set both by NTP: leases go by the server's clock, times in lists by the brokers'");
 }
 
-async function checkSchema(client: Client, place: string, { mayCreate }: Facts): Promise<Check> {
+async function checkSchema(client: Client, place: string, { mayCreate }: ServerInfo): Promise<Check> {
   const known = MIGRATIONS.length;
   try {
     const version = await schemaVersion(client, place);

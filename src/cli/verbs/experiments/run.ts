@@ -9,35 +9,35 @@
 import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { Complaints } from "../../../base/complaints.js";
-import { Conversations } from "../../../base/conversations.js";
+import { PeerErrors } from "../../../base/peer-errors.js";
+import { TracedConnections } from "../../../base/traced-connections.js";
 import { asLaboroError } from "../../../base/errors.js";
-import { lockDirectory, OWN_DATA, ownData } from "../../../base/files/local-data.js";
+import { lockDirectory, LOCAL_DATA, localDataDir } from "../../../base/files/local-data.js";
 import { type Log, SILENT } from "../../../base/log.js";
-import type { Door } from "../../../broker/listeners/door.js";
+import type { Listener } from "../../../broker/listeners/listener.js";
 import type { RunningBroker } from "../../../broker/options.js";
 import { connect } from "../../../client/client.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
-import { openManager } from "../../../protocols/runexp/broker/door.js";
+import { openManager } from "../../../protocols/runexp/broker/listener.js";
 import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
-import { Batch } from "../../../protocols/runexp/experiments/batch.js";
-import { type FoundExperiment, latinOf, shown } from "../../../protocols/runexp/experiments/folder.js";
-import { Drafts } from "../../../protocols/runexp/experiments/result-file.js";
+import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
+import { type FoundExperiment, toLatin1, displayPath } from "../../../protocols/runexp/experiments/folder.js";
+import { TempFilePool } from "../../../protocols/runexp/experiments/result-file.js";
 import { ResultLog } from "../../../protocols/runexp/experiments/result-log.js";
-import type { Screen } from "../../../protocols/runexp/experiments/screen.js";
+import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
 import { DEFAULT_GROUP } from "../../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../../protocols/runexp/runner/index.js";
 import { startBroker } from "../../../server.js";
 import { EXIT } from "../../lib/failures.js";
 import { type Interrupt, onInterrupt } from "../../lib/interrupt.js";
 import { logger } from "../../lib/long-running.js";
-import { remark } from "../../lib/print.js";
+import { printNotice } from "../../lib/print.js";
 
 export interface ExperimentsRun {
   readonly all: readonly FoundExperiment[];
-  readonly left: readonly FoundExperiment[];
+  readonly remaining: readonly FoundExperiment[];
   readonly aftermath: Aftermath;
-  readonly screen: Screen;
+  readonly screen: ProgressOutput;
   readonly runs: string;
   readonly outputs: string;
   readonly port: number;
@@ -46,7 +46,7 @@ export interface ExperimentsRun {
   readonly verbose: boolean;
   readonly ban: boolean;
   /** Experiments at once on this machine. */
-  readonly local: number;
+  readonly localThreads: number;
 }
 
 /** Runners that were told FINO have this long to leave: one on hold asks again after ten seconds. */
@@ -55,11 +55,11 @@ const LEAVE_MS = 15_000;
 const GRACE_MS = 10_000;
 
 export async function runExperiments(run: ExperimentsRun): Promise<number> {
-  const { outputs, runs, group, aftermath, screen, left } = run;
-  const home = ownData(outputs);
+  const { outputs, runs, group, aftermath, screen, remaining: left } = run;
+  const home = localDataDir(outputs);
   const interrupt = onInterrupt();
-  const log = run.verbose ? logger() : complaintsOnly();
-  const draftsFolder = join(outputs, OWN_DATA, "drafts");
+  const log = run.verbose ? logger() : warningsOnly();
+  const tempFolder = join(outputs, LOCAL_DATA, "drafts");
   const lock = lockDirectory(outputs, home);
   const broker = await startBroker({
     // A result that counts is in its file or in the log, whatever the broker's own record of it says.
@@ -76,48 +76,48 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     // On the file system of the results.
-    const drafts = draftsIn(draftsFolder, left.length);
-    open.unshift(() => drafts.close());
+    const tempFiles = openTempFiles(tempFolder, left.length);
+    open.unshift(() => tempFiles.close());
     const results = await ResultLog.open(home, outputs);
     // When nothing writes to it any more. Where it fails the log stays, for the next start.
-    const kept = (cause: unknown): void => {
+    const onLogFailure = (cause: unknown): void => {
       written = false;
-      remark(asLaboroError(cause).message);
+      printNotice(asLaboroError(cause).message);
     };
-    open.unshift(() => results.close().catch(kept));
-    const place = { runs: latinOf(runs), outputs: latinOf(outputs), drafts, log: results };
-    const batch = new Batch(broker.core, place, aftermath, screen, run.all, left);
+    open.unshift(() => results.close().catch(onLogFailure));
+    const target = { runs: toLatin1(runs), outputs: toLatin1(outputs), drafts: tempFiles, log: results };
+    const batch = new ExperimentJobs(broker.core, target, aftermath, screen, run.all, left);
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
     open.push(() => client.close());
-    await batch.begin(client, left, pool);
-    const door = await openDoor(broker, log, batch, run, pool);
-    open.push(() => door.close());
-    if (run.verbose) remark(`runners come in at ${door.urls.join(" ")}`);
+    await batch.submitOrResume(client, left, pool);
+    const listener = await openListener(broker, log, batch, run, pool);
+    open.push(() => listener.close());
+    if (run.verbose) printNotice(`runners come in at ${listener.urls.join(" ")}`);
     if (group !== DEFAULT_GROUP) {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
     }
-    if (run.local > 0) {
-      const local = localRunner(run, door, home);
+    if (run.localThreads > 0) {
+      const local = localRunner(run, listener, home);
       open.push(async () => {
         local.stop(true);
         await local.ended;
       });
     }
-    done = await untilOver(batch, broker, interrupt, screen);
-    dismissRunners(broker);
-    await leave(broker, interrupt);
+    done = await waitUntilEnded(batch, broker, interrupt, screen);
+    drainRunners(broker);
+    await waitForRunnersToLeave(broker, interrupt);
     if (!done) return EXIT.interrupted;
-    const failed = sayFailures(run, batch);
+    const failed = reportFailures(run, batch);
     screen.line("Done!");
     return failed ? EXIT.failed : EXIT.ok;
   } finally {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
-    if (done && written) for (const folder of [home, draftsFolder]) rmSync(folder, { recursive: true, force: true });
+    if (done && written) for (const folder of [home, tempFolder]) rmSync(folder, { recursive: true, force: true });
     // Not before: it would be another's folder by then.
     lock?.release();
-    if (done && written) removeEmpty(join(outputs, OWN_DATA));
+    if (done && written) removeEmpty(join(outputs, LOCAL_DATA));
   }
 }
 
@@ -130,41 +130,41 @@ function removeEmpty(folder: string): void {
 }
 
 /** What an earlier run has left there are no results. */
-function draftsIn(folder: string, wanted: number): Drafts {
+function openTempFiles(folder: string, wanted: number): TempFilePool {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  return new Drafts(latinOf(folder), wanted);
+  return new TempFilePool(toLatin1(folder), wanted);
 }
 
 /** Without -v what concerns nobody but a person who looks for a fault is not said. */
-function complaintsOnly(): Log {
-  const say = (_fields: object, text: string): void => remark(text);
+function warningsOnly(): Log {
+  const say = (_fields: object, text: string): void => printNotice(text);
   return { ...SILENT, warn: say, error: say };
 }
 
-function openDoor(
+function openListener(
   broker: RunningBroker,
   log: Log,
-  experiments: Batch,
+  experiments: ExperimentJobs,
   run: ExperimentsRun,
   pool: string,
-): Promise<Door> {
-  const complaints = new Complaints(log);
-  const context = { core: broker.core, log, complaints, conversations: new Conversations(), settings: { pool } };
+): Promise<Listener> {
+  const peerErrors = new PeerErrors(log);
+  const context = { core: broker.core, log, complaints: peerErrors, conversations: new TracedConnections(), settings: { pool } };
   return openManager(context, { host: run.listen, ports: [run.port] }, { experiments });
 }
 
-function localRunner({ local, group }: ExperimentsRun, door: Door, home: string): Runner {
-  const port = Number(/:(\d+)$/.exec(door.urls[0] ?? "")?.[1]);
+function localRunner({ localThreads: local, group }: ExperimentsRun, listener: Listener, home: string): Runner {
+  const port = Number(/:(\d+)$/.exec(listener.urls[0] ?? "")?.[1]);
   const host = (hostname().split(".")[0] ?? "").replace(/[^-_a-zA-Z0-9]/g, "-") || "local";
   return startRunner({
     ...{ host, group, threads: local, dir: join(home, "runner"), manager: { host: "127.0.0.1", port } },
-    on: { complained: (bytes) => void process.stderr.write(bytes) },
+    on: { stderr: (bytes) => void process.stderr.write(bytes) },
   });
 }
 
 /** True where all experiments have ended, false where somebody wants no more of it. */
-async function untilOver(batch: Batch, broker: RunningBroker, interrupt: Interrupt, screen: Screen): Promise<boolean> {
+async function waitUntilEnded(batch: ExperimentJobs, broker: RunningBroker, interrupt: Interrupt, screen: ProgressOutput): Promise<boolean> {
   let spawned = false;
   const saySpawned = (): void => {
     if (spawned) return;
@@ -174,18 +174,18 @@ async function untilOver(batch: Batch, broker: RunningBroker, interrupt: Interru
   };
   const over = await new Promise<boolean>((resolve) => {
     const look = (): void => {
-      if (batch.handedOut) saySpawned();
-      if (batch.over) resolve(true);
-      else if (interrupt.once.aborted && batch.idle) resolve(false);
+      if (batch.allAssigned) saySpawned();
+      if (batch.allEnded) resolve(true);
+      else if (interrupt.once.aborted && batch.noneRunning) resolve(false);
     };
     interrupt.once.addEventListener("abort", () => {
-      remark("stopping: what runs may end; Ctrl-C again stops at once");
-      dismissRunners(broker);
+      printNotice("stopping: what runs may end; Ctrl-C again stops at once");
+      drainRunners(broker);
       look();
     });
     interrupt.twice.addEventListener("abort", () => resolve(false));
     broker.core.events.onAdded(({ kind }) => {
-      if (kind === "worker-joined" && interrupt.once.aborted) dismissRunners(broker);
+      if (kind === "worker-joined" && interrupt.once.aborted) drainRunners(broker);
       if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-gone") look();
     });
     look();
@@ -195,7 +195,7 @@ async function untilOver(batch: Batch, broker: RunningBroker, interrupt: Interru
 }
 
 /** From now on each hears FINO when it asks; what it runs may end. */
-function dismissRunners({ core }: RunningBroker): void {
+function drainRunners({ core }: RunningBroker): void {
   for (const { profile } of [...core.state.workers.values()]) {
     if (profile.protocol !== "runexp") continue;
     core.workerDrains(profile.id);
@@ -204,7 +204,7 @@ function dismissRunners({ core }: RunningBroker): void {
 }
 
 /** Runners hear FINO when they ask; one that has gone without a word is not waited for. */
-async function leave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
+async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
   const there = (): boolean =>
     [...broker.core.state.workers.values()].some(
@@ -216,11 +216,11 @@ async function leave(broker: RunningBroker, interrupt: Interrupt): Promise<void>
 }
 
 /** True where not all succeeded. */
-function sayFailures({ left }: ExperimentsRun, batch: Batch): boolean {
+function reportFailures({ remaining: left }: ExperimentsRun, batch: ExperimentJobs): boolean {
   const failed = new Set(batch.failed);
   const lost = left.filter(({ name }) => !batch.hasEnded(name));
   for (const { path } of lost)
-    remark(`${shown(path)} has no result: its script is gone, or too many runners were lost`);
-  if (failed.size > 0) remark(`${failed.size} of ${left.length} experiments failed; the same command runs them again`);
+    printNotice(`${displayPath(path)} has no result: its script is gone, or too many runners were lost`);
+  if (failed.size > 0) printNotice(`${failed.size} of ${left.length} experiments failed; the same command runs them again`);
   return failed.size + lost.length > 0;
 }

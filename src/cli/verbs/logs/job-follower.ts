@@ -4,17 +4,17 @@
  * and went between two looks is printed when the broker tells of its end.
  */
 import type { Client } from "../../../client/client.js";
-import { contains, countOf, type Ranges, within } from "../../../model/ranges.js";
-import { askPatiently } from "../../lib/broker-connection.js";
-import { jobNumbered } from "../../lib/select-jobs.js";
+import { contains, countOf, type Ranges, intersection } from "../../../model/ranges.js";
+import { askWithRetry } from "../../lib/broker-connection.js";
+import { getJob } from "../../lib/select-jobs.js";
 import type { JobView, OperationOutput } from "../../lib/views.js";
-import { endedTasks, printAll, printLive, runningTasks, type TaskAttempt } from "./task-output.js";
+import { endedTasks, printStored, printLive, runningTasks, type TaskAttempt } from "./task-output.js";
 import { type PrintOptions, TaskPrinter } from "./task-printer.js";
 
 /** How often to look for tasks that were started. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** More tasks than this at one time are printed when they have ended. */
-const MOST_AT_ONCE = 64;
+const MAX_FOLLOWED = 64;
 
 type Event = OperationOutput<"events">["events"][number];
 
@@ -24,10 +24,10 @@ export async function followJob(
   wanted: Ranges | undefined,
   options: PrintOptions,
 ): Promise<void> {
-  await new Following(client, job, wanted, options).run();
+  await new JobFollower(client, job, wanted, options).run();
 }
 
-class Following {
+class JobFollower {
   readonly #client: Client;
   readonly #job: JobView;
   readonly #wanted: Ranges | undefined;
@@ -49,29 +49,29 @@ class Following {
   async run(): Promise<void> {
     const { id } = this.#job;
     // From now on: what ends while we look is told of again, and known by then.
-    let after = (await askPatiently(this.#client, "events", { job: id, limit: 1 })).last;
+    let after = (await askWithRetry(this.#client, "events", { job: id, limit: 1 })).last;
     let look = true;
     for (;;) {
       if (look) await this.#printEnded(this.#wanted);
-      const { ended } = await jobNumbered(this.#client, id);
+      const { ended } = await getJob(this.#client, id);
       if (ended !== undefined || this.#allEnded()) break;
       for await (const task of runningTasks(this.#client, id, this.#wanted)) {
-        if (this.#live.size < MOST_AT_ONCE) this.#follow(task);
+        if (this.#live.size < MAX_FOLLOWED) this.#follow(task);
       }
       if (this.#failure !== undefined) throw this.#failure;
-      const page = await askPatiently(this.#client, "events", { job: id, after, waitMs: LOOK_MS });
+      const page = await askWithRetry(this.#client, "events", { job: id, after, waitMs: POLL_MS });
       after = page.last;
-      look = page.missed || page.events.some(({ partly }) => partly === true);
-      for (const event of page.events) await this.#hear(event);
+      look = page.missed || page.events.some(({ truncated: partly }) => partly === true);
+      for (const event of page.events) await this.#handleEvent(event);
     }
     await this.#printEnded(this.#wanted);
     await Promise.all(this.#live);
   }
 
-  async #hear({ kind, succeeded = [], failed = [], cancelled = [] }: Event): Promise<void> {
+  async #handleEvent({ kind, succeeded = [], failed = [], cancelled = [] }: Event): Promise<void> {
     if (kind !== "tasks-ended") return;
     for (const range of [...succeeded, ...failed, ...cancelled]) {
-      for (const part of this.#wanted === undefined ? [range] : within(range, this.#wanted)) {
+      for (const part of this.#wanted === undefined ? [range] : intersection(range, this.#wanted)) {
         await this.#printEnded([part]);
         if (this.#wanted !== undefined)
           for (let index = part.first; index <= part.last; index++) this.#ended.add(index);
@@ -80,7 +80,7 @@ class Following {
   }
 
   async #printEnded(wanted: Ranges | undefined): Promise<void> {
-    await printAll(this.#client, this.#job.id, this.#newlyEnded(wanted), (task) => this.#printer(task));
+    await printStored(this.#client, this.#job.id, this.#newlyEnded(wanted), (task) => this.#printer(task));
   }
 
   async *#newlyEnded(wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {

@@ -1,9 +1,9 @@
 /** The tasks whose output there may be, in order, and their output page by page. */
 import type { Client } from "../../../client/client.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
-import { askPatiently } from "../../lib/broker-connection.js";
+import { askWithRetry } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
-import { ahead } from "./prefetch.js";
+import { prefetch } from "./prefetch.js";
 import type { TaskPrinter } from "./task-printer.js";
 
 const PAGE = 1_000;
@@ -47,18 +47,18 @@ export const isWanted = (index: number, wanted: Ranges | undefined): boolean =>
 type Page = OperationOutput<"output">;
 
 /** Tasks whose first page is asked for before their turn. */
-const AHEAD = 16;
+const PREFETCH = 16;
 
 /** Prints what is stored of these attempts, one after the other. */
-export async function printAll(
+export async function printStored(
   client: Client,
   job: number,
   tasks: AsyncIterable<TaskAttempt>,
   printerOf: (task: TaskAttempt) => TaskPrinter,
 ): Promise<void> {
   const first = async ({ index, attempt, outputEnd }: TaskAttempt): Promise<Page | undefined> =>
-    outputEnd === 0 ? undefined : askPatiently(client, "output", { job, index, attempt });
-  for await (const [task, page] of ahead(tasks, AHEAD, first)) {
+    outputEnd === 0 ? undefined : askWithRetry(client, "output", { job, index, attempt });
+  for await (const [task, page] of prefetch(tasks, PREFETCH, first)) {
     if (page === undefined) continue;
     const printer = printerOf(task);
     for (const piece of page.pieces) printer.print(piece);
@@ -85,9 +85,9 @@ async function printFrom(
   waitMs: number,
 ): Promise<void> {
   for (let from = start; ; ) {
-    const page: Page = await askPatiently(client, "output", { job, index, attempt, from, waitMs });
+    const page: Page = await askWithRetry(client, "output", { job, index, attempt, from, waitMs });
     for (const piece of page.pieces) printer.print(piece);
-    from = page.next ?? page.end;
+    from = page.next ?? page.endOffset;
     if (page.ended || (waitMs === 0 && page.next === undefined)) return;
   }
 }

@@ -1,11 +1,11 @@
 /** `laboro rr client`: a console that asks, once or in bulk. */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { RoundRobinClient } from "../../../protocols/round-robin/worker/client.js";
-import { faultOfTestData } from "../../../protocols/round-robin/worker/test-data.js";
+import { testDataError } from "../../../protocols/round-robin/worker/test-data.js";
 import type { CurveClient } from "../../../protocols/zeromq/index.js";
-import { listOf, runConsole, Voice } from "./console.js";
+import { commandList, runConsole, ConsoleOutput } from "./console.js";
 
-export interface ClientConsole {
+export interface ClientConsoleOptions {
   readonly url: string;
   readonly level: number;
   readonly script?: string;
@@ -19,12 +19,12 @@ const STREAM_SIZE = 1024;
 /** Progress is marked so often in a bulk test, or at each one of fewer. */
 const MARKS = 100;
 
-export async function clientConsole({ url, level, script, curve }: ClientConsole): Promise<number> {
-  const voice = new Voice("CLIENT", level);
+export async function runClientConsole({ url, level, script, curve }: ClientConsoleOptions): Promise<number> {
+  const output = new ConsoleOutput("CLIENT", level);
   const client = await RoundRobinClient.open({ url, ...(curve === undefined ? {} : { curve }) });
 
   const stream = async (): Promise<void> => {
-    const fault = faultOfTestData(await client.stream(STREAM_SIZE), STREAM_SIZE);
+    const fault = testDataError(await client.stream(STREAM_SIZE), STREAM_SIZE);
     if (fault !== undefined) throw new LaboroError("LABORO_SERVICE_FAILED", `the stream has ${fault}`);
   };
 
@@ -32,33 +32,33 @@ export async function clientConsole({ url, level, script, curve }: ClientConsole
     ping: {
       run: async () => {
         await client.ping();
-        voice.say(1, "EXEC PING was sent");
+        output.log(1, "EXEC PING was sent");
       },
     },
     pingt: {
       run: async () => {
         const worker = await client.pingTracked();
-        voice.say(1, `TRACKEXEC PING was answered by ${worker}`);
+        output.log(1, `TRACKEXEC PING was answered by ${worker}`);
       },
     },
     data: {
       run: async () => {
         await stream();
-        voice.say(1, `STREAM: all ${STREAM_SIZE} bytes have come`);
+        output.log(1, `STREAM: all ${STREAM_SIZE} bytes have come`);
       },
     },
-    bulkping: { takes: "N", run: (count: number) => bulk("PING", count, () => client.pingTracked(), voice) },
-    bulkdata: { takes: "N", run: (count: number) => bulk("STREAM", count, stream, voice) },
+    bulkping: { takes: "N", run: (count: number) => bulk("PING", count, () => client.pingTracked(), output) },
+    bulkdata: { takes: "N", run: (count: number) => bulk("STREAM", count, stream, output) },
   } as const;
-  voice.say(1, `for the server at ${url}; commands: ${listOf(commands)}`);
-  await runConsole({ commands, voice, ...(script === undefined ? {} : { script }) });
+  output.log(1, `for the server at ${url}; commands: ${commandList(commands)}`);
+  await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
   await client.close();
-  voice.say(1, "finished");
-  return voice.failures;
+  output.log(1, "finished");
+  return output.failures;
 }
 
 /** Ten at a time, marks on the way, and a summary. Where no server is there any more, the rest is not tried. */
-async function bulk(name: string, count: number, one: () => Promise<unknown>, voice: Voice): Promise<void> {
+async function bulk(name: string, count: number, one: () => Promise<unknown>, output: ConsoleOutput): Promise<void> {
   let begun = 0;
   let ended = 0;
   let succeeded = 0;
@@ -70,17 +70,17 @@ async function bulk(name: string, count: number, one: () => Promise<unknown>, vo
       await one().then(
         () => succeeded++,
         (cause: unknown) => {
-          voice.fail(cause);
+          output.fail(cause);
           if (asLaboroError(cause).code === "LABORO_BROKER_UNREACHABLE") reachable = false;
         },
       );
       ended++;
-      if (ended % every === 0 || ended === count) voice.say(1, `${name} ${ended} of ${count} completed`);
+      if (ended % every === 0 || ended === count) output.log(1, `${name} ${ended} of ${count} completed`);
     }
   };
-  voice.say(1, `${count} ${name} tests, up to ${PARALLEL} in flight`);
+  output.log(1, `${count} ${name} tests, up to ${PARALLEL} in flight`);
   await Promise.all(Array.from({ length: Math.min(PARALLEL, count) }, asker));
   const row = (...cells: readonly string[]): string =>
     `${(cells[0] ?? "").padEnd(8)}${(cells[1] ?? "").padStart(10)}${(cells[2] ?? "").padStart(12)}`;
-  voice.answer(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(begun), String(succeeded)));
+  output.print(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(begun), String(succeeded)));
 }

@@ -5,7 +5,7 @@
 import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import { asLaboroError, errnoOf } from "../../../base/errors.js";
-import { onSignals } from "../../lib/long-running.js";
+import { onStopSignal } from "../../lib/long-running.js";
 
 export interface ConsoleCommand {
   /** How many, where it takes a number. */
@@ -15,15 +15,15 @@ export interface ConsoleCommand {
 
 export interface ConsoleOptions {
   readonly commands: Readonly<Record<string, ConsoleCommand>>;
-  readonly voice: Voice;
+  readonly output: ConsoleOutput;
   /** Commands are read from this file instead of standard input. */
   readonly script?: string;
 }
 
-const MOST = 10_000_000;
+const MAX_COUNT = 10_000_000;
 
 /** What is said, from a level on: 0 errors only, 1 what happens, 5 summaries, 10 every message. */
-export class Voice {
+export class ConsoleOutput {
   readonly #who: string;
   readonly #level: number;
   #failures = 0;
@@ -33,13 +33,13 @@ export class Voice {
     this.#level = level;
   }
 
-  say(level: number, ...lines: readonly string[]): void {
+  log(level: number, ...lines: readonly string[]): void {
     if (level > this.#level) return;
     for (const line of lines) process.stdout.write(`${this.#who}: ${line}\n`);
   }
 
   /** What was asked for by a command, whatever the level. */
-  answer(...lines: readonly string[]): void {
+  print(...lines: readonly string[]): void {
     for (const line of lines) process.stdout.write(`${line}\n`);
   }
 
@@ -56,10 +56,10 @@ export class Voice {
 }
 
 /** Runs until `quit` or the end of the input; commands one after the other. */
-export async function runConsole({ commands, voice, script }: ConsoleOptions): Promise<void> {
+export async function runConsole({ commands, output: voice, script }: ConsoleOptions): Promise<void> {
   const input: Readable = script === undefined ? process.stdin : createReadStream(script);
   input.setEncoding("utf8");
-  onSignals(() => input.destroy());
+  onStopSignal(() => input.destroy());
   const words = wordsOf(input, voice);
   const next = async (): Promise<string | undefined> => (await words.next()).value ?? undefined;
   const prompt = (): void => void process.stdout.write("> ");
@@ -68,43 +68,43 @@ export async function runConsole({ commands, voice, script }: ConsoleOptions): P
   for (; word !== undefined && word !== "quit"; word = await next()) {
     // A script leaves no trace of what was asked, unless it is shown.
     if (script !== undefined) process.stdout.write(`${word}\n`);
-    await obey(commands, word, next, voice);
+    await runCommand(commands, word, next, voice);
     prompt();
   }
   if (word === undefined) process.stdout.write("\n");
   if (script === undefined) process.stdin.destroy();
 }
 
-async function obey(
+async function runCommand(
   commands: ConsoleOptions["commands"],
   word: string,
   next: () => Promise<string | undefined>,
-  voice: Voice,
+  output: ConsoleOutput,
 ): Promise<void> {
   const command = Object.hasOwn(commands, word) ? commands[word] : undefined;
   try {
     if (command === undefined) {
-      voice.answer(`no command ${word}: ${listOf(commands)}`);
+      output.print(`no command ${word}: ${commandList(commands)}`);
     } else if (command.takes === undefined) {
       await command.run(0);
     } else {
       const text = (await next()) ?? "";
       const number = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-      if (number <= MOST) await command.run(number);
-      else voice.answer(`${word} takes a number, not ${JSON.stringify(text)}`);
+      if (number <= MAX_COUNT) await command.run(number);
+      else output.print(`${word} takes a number, not ${JSON.stringify(text)}`);
     }
   } catch (cause) {
-    voice.fail(cause);
+    output.fail(cause);
   }
 }
 
-export const listOf = (commands: ConsoleOptions["commands"]): string =>
+export const commandList = (commands: ConsoleOptions["commands"]): string =>
   [
     ...Object.entries(commands).map(([name, { takes }]) => (takes === undefined ? name : `${name} ${takes}`)),
     "quit",
   ].join(", ");
 
-async function* wordsOf(input: Readable, voice: Voice): AsyncGenerator<string, undefined> {
+async function* wordsOf(input: Readable, output: ConsoleOutput): AsyncGenerator<string, undefined> {
   let rest = "";
   try {
     for await (const chunk of input) {
@@ -115,7 +115,7 @@ async function* wordsOf(input: Readable, voice: Voice): AsyncGenerator<string, u
     }
   } catch (cause) {
     // A signal ends the input from this side, and that is no failure.
-    if (errnoOf(cause) !== "ERR_STREAM_PREMATURE_CLOSE") voice.fail(cause);
+    if (errnoOf(cause) !== "ERR_STREAM_PREMATURE_CLOSE") output.fail(cause);
   }
   if (rest !== "") yield rest;
   return undefined;

@@ -2,37 +2,37 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Complaints } from "../../../base/complaints.js";
-import { Conversations } from "../../../base/conversations.js";
+import { PeerErrors } from "../../../base/peer-errors.js";
+import { TracedConnections } from "../../../base/traced-connections.js";
 import type { Log } from "../../../base/log.js";
-import type { DoorSettings } from "../../../broker/listeners/door.js";
-import { refuseOpenDoors } from "../../../broker/listeners/requested.js";
-import { openRoundRobinDoor } from "../../../protocols/round-robin/broker/door.js";
+import type { ListenerSettings } from "../../../broker/listeners/listener.js";
+import { checkListeners } from "../../../broker/listeners/requested.js";
+import { openRoundRobinListener } from "../../../protocols/round-robin/broker/listener.js";
 import type { WorkerRow } from "../../../protocols/round-robin/broker/worker-table.js";
-import { nameOf } from "../../../protocols/round-robin/describe.js";
+import { messageName } from "../../../protocols/round-robin/describe.js";
 import type { Message } from "../../../protocols/round-robin/frames.js";
 import { placeOf } from "../../../protocols/zeromq/index.js";
 import { startBroker } from "../../../server.js";
 import { table } from "../../lib/terminal/table.js";
-import { terminalOf } from "../../lib/terminal/terminal.js";
-import { listOf, runConsole, Voice } from "./console.js";
+import { detectTerminal } from "../../lib/terminal/terminal.js";
+import { commandList, runConsole, ConsoleOutput } from "./console.js";
 
-export interface ServerConsole {
+export interface ServerConsoleOptions {
   readonly bind: string;
   readonly level: number;
   readonly insecure: boolean;
-  readonly settings: DoorSettings;
+  readonly settings: ListenerSettings;
   /** Where it keeps what is to outlive it. */
   readonly data?: string;
   readonly script?: string;
 }
 
-export async function serverConsole(options: ServerConsole): Promise<number> {
+export async function runServerConsole(options: ServerConsoleOptions): Promise<number> {
   const { bind, level, insecure, settings, script, data } = options;
   const { host, port } = placeOf(bind);
-  refuseOpenDoors([{ name: "round-robin", host, ports: [port] }], insecure);
-  const voice = new Voice("SERVER", level);
-  const log = logTo(voice);
+  checkListeners([{ name: "round-robin", host, ports: [port] }], insecure);
+  const output = new ConsoleOutput("SERVER", level);
+  const log = logTo(output);
   const dir = data ?? mkdtempSync(join(tmpdir(), "laboro-rr-"));
   try {
     const broker = await startBroker({ dir, port: 0, log });
@@ -40,28 +40,28 @@ export async function serverConsole(options: ServerConsole): Promise<number> {
       const context = {
         core: broker.core,
         log,
-        complaints: new Complaints(log),
-        conversations: new Conversations(),
+        complaints: new PeerErrors(log),
+        conversations: new TracedConnections(),
         settings,
       };
       const trace = (message: Message, from: string): void =>
-        voice.say(levelOf(message), `${nameOf(message)} from ${from}`);
-      const door = await openRoundRobinDoor(context, { host, ports: [port] }, { trace });
+        output.log(levelOf(message), `${messageName(message)} from ${from}`);
+      const listener = await openRoundRobinListener(context, { host, ports: [port] }, { trace });
       const commands = {
-        workers: { run: () => voice.answer(...workersText(door.server.workers())) },
+        workers: { run: () => output.print(...workersText(listener.server.workers())) },
       };
-      voice.say(1, `listening on ${door.urls.join(", ")}; commands: ${listOf(commands)}`);
-      voice.say(1, `laboro's own verbs find it with LABORO_DATA=${dir}`);
-      await runConsole({ commands, voice, ...(script === undefined ? {} : { script }) });
-      await door.close();
+      output.log(1, `listening on ${listener.urls.join(", ")}; commands: ${commandList(commands)}`);
+      output.log(1, `laboro's own verbs find it with LABORO_DATA=${dir}`);
+      await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
+      await listener.close();
     } finally {
       await broker.stop();
     }
   } finally {
     if (data === undefined) rmSync(dir, { recursive: true, force: true });
   }
-  voice.say(1, "finished");
-  return voice.failures;
+  output.log(1, "finished");
+  return output.failures;
 }
 
 function workersText(rows: readonly WorkerRow[]): readonly string[] {
@@ -72,13 +72,13 @@ function workersText(rows: readonly WorkerRow[]): readonly string[] {
     { title: "SLOTS", align: "right" },
     { title: "MESSAGES", align: "right" },
   ] as const;
-  const cells = rows.map(({ address, free, slots, handled }) => [
+  const cells = rows.map(({ address, freeSlots: free, slots, messages: handled }) => [
     address,
     String(free),
     String(slots),
     String(handled),
   ]);
-  return [...table(columns, cells, terminalOf()), rows.length === 1 ? "1 worker" : `${rows.length} workers`];
+  return [...table(columns, cells, detectTerminal()), rows.length === 1 ? "1 worker" : `${rows.length} workers`];
 }
 
 /** Heartbeats and what frees slots are of interest later than requests. */
@@ -87,10 +87,10 @@ function levelOf({ command, args: [what] }: Message): number {
   return command === "RESPONSE" || what?.[0] === 0x07 ? 5 : 1;
 }
 
-function logTo(voice: Voice): Log {
+function logTo(output: ConsoleOutput): Log {
   return {
-    info: (_fields, text) => voice.say(5, text),
-    warn: (_fields, text) => voice.say(1, text),
-    error: (_fields, text) => voice.fail(new Error(text)),
+    info: (_fields, text) => output.log(5, text),
+    warn: (_fields, text) => output.log(1, text),
+    error: (_fields, text) => output.fail(new Error(text)),
   };
 }

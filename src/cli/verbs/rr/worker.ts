@@ -1,10 +1,10 @@
 /** `laboro rr worker`: a console with one worker, and nine more for bulk tests. */
-import { nameOf } from "../../../protocols/round-robin/describe.js";
+import { messageName } from "../../../protocols/round-robin/describe.js";
 import { RoundRobinWorker } from "../../../protocols/round-robin/worker/worker.js";
 import type { CurveClient } from "../../../protocols/zeromq/index.js";
-import { listOf, runConsole, Voice } from "./console.js";
+import { commandList, runConsole, ConsoleOutput } from "./console.js";
 
-export interface WorkerConsole {
+export interface WorkerConsoleOptions {
   readonly url: string;
   readonly level: number;
   readonly script?: string;
@@ -15,18 +15,18 @@ export interface WorkerConsole {
 const BULK = 10;
 const SLOTS = 10;
 
-export async function workerConsole({ url, level, script, curve }: WorkerConsole): Promise<number> {
-  const voice = new Voice("WORKER", level);
+export async function runWorkerConsole({ url, level, script, curve }: WorkerConsoleOptions): Promise<number> {
+  const output = new ConsoleOutput("WORKER", level);
   const open = (): Promise<RoundRobinWorker> =>
     RoundRobinWorker.open({
       url,
       slots: SLOTS,
       ...(curve === undefined ? {} : { curve }),
-      heard: (message) =>
-        voice.say(1, `got ${nameOf(message)} from ${message.back.at(-1)?.toString("latin1") ?? "the server"}`),
-      lost: (why) => voice.say(1, `the server is gone: ${why}`),
-      registeredAgain: () => voice.say(1, "registered again"),
-      failed: (cause) => voice.fail(cause),
+      onMessage: (message) =>
+        output.log(1, `got ${messageName(message)} from ${message.returnPath.at(-1)?.toString("latin1") ?? "the server"}`),
+      onDisconnected: (why) => output.log(1, `the server is gone: ${why}`),
+      onReregistered: () => output.log(1, "registered again"),
+      onError: (cause) => output.fail(cause),
     });
   const parent = await open();
   let children: RoundRobinWorker[] = [];
@@ -35,8 +35,8 @@ export async function workerConsole({ url, level, script, curve }: WorkerConsole
     const ended = children;
     children = [];
     await Promise.all(ended.map((child) => child.close()));
-    if (ended.length > 0) voice.say(1, `${ended.length} child workers have deregistered and ended`);
-    for (const { identity, counts } of ended) voice.say(5, `${identity}: ${countsText(counts)}`);
+    if (ended.length > 0) output.log(1, `${ended.length} child workers have deregistered and ended`);
+    for (const { identity, counts } of ended) output.log(5, `${identity}: ${countsText(counts)}`);
     const total = ended.reduce(
       (sum, { counts }) => ({
         messages: sum.messages + counts.messages,
@@ -45,20 +45,20 @@ export async function workerConsole({ url, level, script, curve }: WorkerConsole
       }),
       { messages: 0, answered: 0, failed: 0 },
     );
-    if (ended.length > 0) voice.say(5, `together: ${countsText(total)}`);
+    if (ended.length > 0) output.log(5, `together: ${countsText(total)}`);
   };
 
   const commands = {
     register: {
       run: async () => {
         await parent.register();
-        voice.say(1, `registered as ${parent.identity} with ${SLOTS} slots`);
+        output.log(1, `registered as ${parent.identity} with ${SLOTS} slots`);
       },
     },
     deregister: {
       run: async () => {
         await parent.deregister();
-        voice.say(1, "deregistered");
+        output.log(1, "deregistered");
       },
     },
     bulk: {
@@ -67,17 +67,17 @@ export async function workerConsole({ url, level, script, curve }: WorkerConsole
         const more = await Promise.all(Array.from({ length: Math.max(0, wanted) }, open));
         children.push(...more);
         await Promise.all(more.map((child) => child.register()));
-        voice.say(1, `${children.length} child workers are registered, ${SLOTS} slots each`);
+        output.log(1, `${children.length} child workers are registered, ${SLOTS} slots each`);
       },
     },
     endbulk: { run: endBulk },
   };
-  voice.say(1, `for the server at ${url}; commands: ${listOf(commands)}`);
-  await runConsole({ commands, voice, ...(script === undefined ? {} : { script }) });
+  output.log(1, `for the server at ${url}; commands: ${commandList(commands)}`);
+  await runConsole({ commands, output, ...(script === undefined ? {} : { script }) });
   await endBulk();
   await parent.close();
-  voice.say(1, "finished");
-  return voice.failures;
+  output.log(1, "finished");
+  return output.failures;
 }
 
 const countsText = ({ messages, answered, failed }: RoundRobinWorker["counts"]): string =>

@@ -10,7 +10,7 @@ export const curveOf = (file: string | undefined): { readonly curve?: CurveClien
   file === undefined ? {} : { curve: readPeerKeys(file) };
 
 /** With what to do about it, which is another thing than for laboro's own brokers. */
-export function explained(cause: unknown, remedy: string): unknown {
+export function withRemedy(cause: unknown, remedy: string): unknown {
   if (!(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") return cause;
   return new LaboroError(cause.code, `${cause.message}; ${remedy}`, { cause });
 }

@@ -4,7 +4,7 @@ import { LaboroError } from "../../../base/errors.js";
 import { openScale0Client } from "../../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../../lib/duration.js";
 import { collect } from "../../lib/long-running.js";
-import { CURVE_HELP, curveOf, explained } from "./options.js";
+import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
 
 interface Options {
   readonly broker: string;
@@ -53,7 +53,7 @@ async function run(service: string, body: string | undefined, options: Options):
     });
     for (const frame of answer) process.stdout.write(frame);
   } catch (cause) {
-    throw explained(cause, "laboro serve --door scale0 opens one");
+    throw withRemedy(cause, "laboro serve --door scale0 opens one");
   } finally {
     await client.close();
   }

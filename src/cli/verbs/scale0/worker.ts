@@ -17,9 +17,9 @@ import {
   type ServiceProgram,
 } from "../../../worker/programs/index.js";
 import { parseDuration } from "../../lib/duration.js";
-import { collect, logger, onSignals, wholeNumber } from "../../lib/long-running.js";
-import { say } from "../../lib/print.js";
-import { CURVE_HELP, curveOf, explained } from "./options.js";
+import { collect, logger, onStopSignal, wholeNumber } from "../../lib/long-running.js";
+import { printLines } from "../../lib/print.js";
+import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
 
 interface Options {
   readonly broker?: string;
@@ -31,7 +31,7 @@ interface Options {
   readonly dir?: string;
   readonly configType: string;
   readonly heartbeat?: number;
-  readonly remember?: string;
+  readonly configCache?: string;
   readonly keepTrying?: boolean;
   readonly curve?: string;
 }
@@ -75,7 +75,7 @@ Examples:
   laboro scale0 worker --broker tcp://head:8081 --service resize='convert - -resize 50% -' --slots 4 --remember ~/.scale0.json`;
 
 async function run(options: Options): Promise<void> {
-  const { broker, slots, heartbeat, remember, keepTrying = false, curve } = options;
+  const { broker, slots, heartbeat, configCache: remember, keepTrying = false, curve } = options;
   if (slots < 1) throw bad("--slots: expected 1 or more");
   const programs = programsOf(options);
   const log = logger();
@@ -98,23 +98,23 @@ async function run(options: Options): Promise<void> {
   try {
     const started = await startScale0Worker({
       ...(broker === undefined ? {} : { broker }),
-      usual: DEFAULT_BROKER,
+      defaultBroker: DEFAULT_BROKER,
       identity: named,
       services: handlersOf(offered),
       slots,
       configType: configTypeOf(options.configType) ?? "JSON",
       keepTrying,
       ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
-      ...(remember === undefined ? {} : { remember }),
+      ...(remember === undefined ? {} : { configCache: remember }),
       ...curveOf(curve),
       log,
-      onRegistered: (url) => say(`worker ${named} is registered with ${url}`),
+      onRegistered: (url) => printLines(`worker ${named} is registered with ${url}`),
     });
-    onSignals(() => void started.stop(GRACE_MS));
+    onStopSignal(() => void started.stop(GRACE_MS));
     await started.ended;
-    say(`worker ${named} has stopped`);
+    printLines(`worker ${named} has stopped`);
   } catch (cause) {
-    throw explained(cause, "laboro serve --door scale0 opens one, and --keep-trying waits for it");
+    throw withRemedy(cause, "laboro serve --door scale0 opens one, and --keep-trying waits for it");
   } finally {
     await end();
   }

@@ -1,14 +1,14 @@
 /** The options of `serve` about doors of old protocols. */
 import { type Command, InvalidArgumentError } from "commander";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
-import { DOOR_NAMES, type DoorSettings } from "../../../broker/listeners/door.js";
-import { type DoorRequest, parseDoor } from "../../../broker/listeners/requested.js";
+import { LISTENER_NAMES, type ListenerSettings } from "../../../broker/listeners/listener.js";
+import { type ListenerRequest, parseListener } from "../../../broker/listeners/requested.js";
 import type { ServerOptions } from "../../../broker/options.js";
 import { parseDuration } from "../../lib/duration.js";
 import { collect } from "../../lib/long-running.js";
 
-export interface DoorOptions {
-  readonly door: readonly DoorRequest[];
+export interface ProtocolOptions {
+  readonly protocol: readonly ListenerRequest[];
   readonly pool: readonly string[];
   readonly insecure?: boolean;
   readonly curve?: boolean;
@@ -17,12 +17,12 @@ export interface DoorOptions {
   readonly rrTimeout?: number;
 }
 
-export function addDoorOptions(command: Command): Command {
+export function addProtocolOptions(command: Command): Command {
   return command
     .option(
       "--door <name[=addr[:port,…]]>",
-      `open a door for an old protocol: ${DOOR_NAMES.join(", ")} or all; may be repeated`,
-      collectDoors,
+      `open a door for an old protocol: ${LISTENER_NAMES.join(", ")} or all; may be repeated`,
+      collectProtocols,
       [],
     )
     .option(
@@ -49,17 +49,17 @@ export function addDoorOptions(command: Command): Command {
 }
 
 /** What the broker is told of its doors; `dir` is the data directory. */
-export async function doorsOf(
-  options: DoorOptions,
+export async function listenerOptions(
+  options: ProtocolOptions,
   dir: string,
 ): Promise<Pick<ServerOptions, "doors" | "insecure" | "doorSettings">> {
-  const { door, pool, insecure = false } = options;
-  return { doors: withPools(door, pool), insecure, doorSettings: await settingsOf(options, dir) };
+  const { protocol: door, pool, insecure = false } = options;
+  return { doors: assignPools(door, pool), insecure, doorSettings: await listenerSettings(options, dir) };
 }
 
-async function settingsOf(options: DoorOptions, dir: string): Promise<DoorSettings> {
+async function listenerSettings(options: ProtocolOptions, dir: string): Promise<ListenerSettings> {
   const { identity, rrService, rrTimeout } = options;
-  const pool = forEveryDoor(options.pool);
+  const pool = defaultPool(options.pool);
   return {
     ...(pool === undefined ? {} : { pool }),
     ...(identity.length === 0 ? {} : { identities: identity }),
@@ -71,24 +71,24 @@ async function settingsOf(options: DoorOptions, dir: string): Promise<DoorSettin
   };
 }
 
-const forEveryDoor = (pools: readonly string[]): string | undefined => pools.findLast((pool) => !pool.includes("="));
+const defaultPool = (pools: readonly string[]): string | undefined => pools.findLast((pool) => !pool.includes("="));
 
 /** `NAME` is for every door, `DOOR=NAME` for one. */
-function withPools(doors: readonly DoorRequest[], pools: readonly string[]): readonly DoorRequest[] {
+function assignPools(listeners: readonly ListenerRequest[], pools: readonly string[]): readonly ListenerRequest[] {
   for (const pool of pools) {
     const [door, name] = pool.split("=", 2);
-    if (name === undefined || doors.some((one) => one.name === door)) continue;
+    if (name === undefined || listeners.some((one) => one.name === door)) continue;
     throw new LaboroError("LABORO_BAD_INPUT", `--pool ${pool}: door ${door} is not open, see --door`);
   }
-  return doors.map((door) => {
+  return listeners.map((door) => {
     const pool = pools.findLast((one) => one.startsWith(`${door.name}=`))?.slice(door.name.length + 1);
     return pool === undefined ? door : { ...door, pool };
   });
 }
 
-function collectDoors(text: string, before: readonly DoorRequest[]): readonly DoorRequest[] {
+function collectProtocols(text: string, before: readonly ListenerRequest[]): readonly ListenerRequest[] {
   try {
-    return [...before, ...parseDoor(text)];
+    return [...before, ...parseListener(text)];
   } catch (cause) {
     throw new InvalidArgumentError(asLaboroError(cause).message);
   }

@@ -1,12 +1,12 @@
 /** One job in full: what it is, how far, what failed and what runs. */
 
-import { ago, counted, shownCount, shownDuration, shownSize } from "../../../base/format.js";
+import { ago, pluralize, formatCount, shortDuration, formatSize } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
 import { formatDuration } from "../../lib/duration.js";
-import { failureLines, progressText } from "../../lib/result-text.js";
+import { failureLines, countersText } from "../../lib/result-text.js";
 import { type Column, table } from "../../lib/terminal/table.js";
-import { colourOf, paint, type Terminal } from "../../lib/terminal/terminal.js";
-import { cut, oneLine } from "../../lib/terminal/text.js";
+import { stateColour, paint, type Terminal } from "../../lib/terminal/terminal.js";
+import { truncate, escapeControls } from "../../lib/terminal/text.js";
 import type { JobView, OperationOutput } from "../../lib/views.js";
 
 const MOST_FAILURES = 20;
@@ -15,7 +15,7 @@ const BAR = 40;
 
 type RunningTask = OperationOutput<"running">["tasks"][number];
 
-export async function jobPageLines(client: Client, job: JobView, terminal: Terminal): Promise<string[]> {
+export async function jobDetailLines(client: Client, job: JobView, terminal: Terminal): Promise<string[]> {
   const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal)];
   const failures = await failureLines(client, job, MOST_FAILURES);
   if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
@@ -27,21 +27,21 @@ export async function jobPageLines(client: Client, job: JobView, terminal: Termi
 }
 
 const fitted = (line: string, terminal: Terminal): string =>
-  terminal.width === undefined ? line : cut(line, terminal.width, terminal);
+  terminal.width === undefined ? line : truncate(line, terminal.width, terminal);
 
 function headLines(job: JobView, terminal: Terminal): string[] {
-  const state = paint(terminal, colourOf(job.state), job.state);
+  const state = paint(terminal, stateColour(job.state), job.state);
   const when = job.ended === undefined ? `submitted ${ago(job.created)}` : `ended ${ago(job.ended)}`;
-  const head = `job ${job.id}  ${oneLine(job.name)}  ${state}, ${when}`;
-  const facts = factsOf(job).map(([name, value]) => fitted(`  ${name.padEnd(9)} ${oneLine(value)}`, terminal));
+  const head = `job ${job.id}  ${escapeControls(job.name)}  ${state}, ${when}`;
+  const facts = detailsOf(job).map(([name, value]) => fitted(`  ${name.padEnd(9)} ${escapeControls(value)}`, terminal));
   return [head, ...facts];
 }
 
 /** What was asked for and is not the usual. */
-function factsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
+function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
   const { slots = 1, ...others } = job.needs;
   const needs = [
-    slots === 1 ? "" : counted(slots, "slot"),
+    slots === 1 ? "" : pluralize(slots, "slot"),
     ...Object.entries(others).map(([name, n]) => `${n} ${name}`),
   ];
   const facts: [string, string | undefined | false][] = [
@@ -64,11 +64,11 @@ function factsOf({ recipe, limits, ...job }: JobView): [name: string, value: str
 function limitsText(limits: JobView["limits"]): string {
   const { retries, maxFails, maxRunning, timeLimitMs } = limits;
   return [
-    retries > 0 && counted(retries, "retry", "retries"),
+    retries > 0 && pluralize(retries, "retry", "retries"),
     timeLimitMs !== undefined && `${formatDuration(timeLimitMs)} a task`,
-    maxRunning !== undefined && `${shownCount(maxRunning)} at once`,
-    maxFails !== undefined && `${counted(maxFails, "failure")} at most`,
-    limits.outputCap !== 16 * 1024 * 1024 && `${shownSize(limits.outputCap)} of output a task`,
+    maxRunning !== undefined && `${formatCount(maxRunning)} at once`,
+    maxFails !== undefined && `${pluralize(maxFails, "failure")} at most`,
+    limits.outputCap !== 16 * 1024 * 1024 && `${formatSize(limits.outputCap)} of output a task`,
   ]
     .filter((text) => text !== false)
     .join(", ");
@@ -77,7 +77,7 @@ function limitsText(limits: JobView["limits"]): string {
 function progressLines(job: JobView, terminal: Terminal): string[] {
   const { succeeded, failed, cancelled } = job.counters;
   const done = succeeded + failed + cancelled;
-  const text = `${shownCount(done)} of ${counted(job.count, "task")} done: ${progressText(job)}`;
+  const text = `${formatCount(done)} of ${pluralize(job.count, "task")} done: ${countersText(job)}`;
   if (terminal.width === undefined) return [text];
   const width = Math.min(BAR, terminal.width - 2);
   // Rounded so that a full bar means that nothing is left, and a failure is never too small to be seen.
@@ -94,13 +94,13 @@ function progressLines(job: JobView, terminal: Terminal): string[] {
 
 const RUNNING: readonly Column[] = [
   { title: "TASK" },
-  { title: "WORKER", least: 8 },
+  { title: "WORKER", minWidth: 8 },
   { title: "IS" },
-  { title: "ATTEMPT", align: "right", drop: 1 },
+  { title: "ATTEMPT", align: "right", dropPriority: 1 },
 ];
 
 const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
-  startedAt === undefined ? "running" : `running ${shownDuration(now - startedAt)}`;
+  startedAt === undefined ? "running" : `running ${shortDuration(now - startedAt)}`;
 
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks
@@ -114,6 +114,6 @@ function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Ter
   const more = job.counters.running - rows.length;
   return [
     ...table(RUNNING, rows, terminal),
-    ...(more > 0 ? [`and ${counted(more, "more task", "more tasks")} at workers`] : []),
+    ...(more > 0 ? [`and ${pluralize(more, "more task", "more tasks")} at workers`] : []),
   ];
 }

@@ -1,20 +1,20 @@
 /** The list of jobs: what is open first, then what ended last. */
 
-import { shownCount, shownDuration } from "../../../base/format.js";
+import { formatCount, shortDuration } from "../../../base/format.js";
 import { type Cell, type Column, table } from "../../lib/terminal/table.js";
-import { colourOf, type Terminal } from "../../lib/terminal/terminal.js";
+import { stateColour, type Terminal } from "../../lib/terminal/terminal.js";
 import type { JobView } from "../../lib/views.js";
 
 const COLUMNS: readonly Column[] = [
   { title: "JOB", align: "right" },
-  { title: "NAME", least: 6 },
+  { title: "NAME", minWidth: 6 },
   { title: "STATE" },
   { title: "DONE", align: "right" },
-  { title: "FAILED", align: "right", drop: 2 },
-  { title: "RUNNING", align: "right", drop: 3 },
-  { title: "POOL", least: 6, drop: 5 },
-  { title: "AGE", align: "right", drop: 1 },
-  { title: "TOOK", align: "right", drop: 4 },
+  { title: "FAILED", align: "right", dropPriority: 2 },
+  { title: "RUNNING", align: "right", dropPriority: 3 },
+  { title: "POOL", minWidth: 6, dropPriority: 5 },
+  { title: "AGE", align: "right", dropPriority: 1 },
+  { title: "TOOK", align: "right", dropPriority: 4 },
 ];
 
 export function jobTable(jobs: readonly JobView[], terminal: Terminal, now = Date.now()): string[] {
@@ -30,12 +30,12 @@ function rowOf(job: JobView, now: number): Cell[] {
   return [
     String(job.id),
     job.name,
-    { text: job.state, colour: colourOf(job.state) },
-    `${shownCount(succeeded + failed + cancelled)}/${shownCount(job.count)}`,
-    { text: failed === 0 ? "" : shownCount(failed), colour: "red" },
-    running === 0 ? "" : shownCount(running),
+    { text: job.state, colour: stateColour(job.state) },
+    `${formatCount(succeeded + failed + cancelled)}/${formatCount(job.count)}`,
+    { text: failed === 0 ? "" : formatCount(failed), colour: "red" },
+    running === 0 ? "" : formatCount(running),
     job.pool === "default" ? "" : job.pool,
-    shownDuration(now - job.created),
-    job.ended === undefined ? "" : shownDuration(job.ended - job.created),
+    shortDuration(now - job.created),
+    job.ended === undefined ? "" : shortDuration(job.ended - job.created),
   ];
 }

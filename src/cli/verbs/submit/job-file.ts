@@ -20,18 +20,18 @@ import { parse } from "smol-toml";
 import { LaboroError } from "../../../base/errors.js";
 import { parseDuration } from "../../lib/duration.js";
 import { readInput } from "../../lib/submission/entries.js";
-import { makeSubmission, type OwnSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
+import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
 import { suggestion } from "../../lib/suggest.js";
 
-export interface FileTask {
+export interface JobFileTask {
   readonly name: string;
-  readonly submission: OwnSubmission;
+  readonly submission: ParsedSubmission;
   readonly after: readonly { readonly name: string; readonly any: boolean }[];
 }
 
 type Table = Readonly<Record<string, unknown>>;
 
-const SHARED = [
+const SHARED_KEYS = [
   "dir",
   "env",
   "pool",
@@ -45,8 +45,8 @@ const SHARED = [
   "slots",
   "resources",
 ];
-const OWN = [
-  ...SHARED,
+const TASK_KEYS = [
+  ...SHARED_KEYS,
   "name",
   "command",
   "script",
@@ -62,16 +62,16 @@ const OWN = [
 ];
 
 /** In an order in which every task comes after those it waits for. */
-export function readJobFile(file: string): readonly FileTask[] {
+export function readJobFile(file: string): readonly JobFileTask[] {
   const table = parseToml(file);
   const { task: given, name, ...shared } = table;
-  onlyKnown(shared, SHARED, file);
-  if (!Array.isArray(given) || given.length === 0) throw bad(`${file}: expected at least one [[task]]`);
-  const prefix = name === undefined ? "" : `${text(name, `${file}: name`)}/`;
+  rejectUnknownKeys(shared, SHARED_KEYS, file);
+  if (!Array.isArray(given) || given.length === 0) throw badInput(`${file}: expected at least one [[task]]`);
+  const prefix = name === undefined ? "" : `${requireText(name, `${file}: name`)}/`;
   const tasks = given.map((one, i) =>
     readTask({ ...shared, ...asTable(one) }, `${file}: task ${i + 1}`, prefix, dirname(resolve(file))),
   );
-  return inOrder(tasks, file);
+  return sortByDependencies(tasks, file);
 }
 
 function parseToml(file: string): Table {
@@ -79,34 +79,34 @@ function parseToml(file: string): Table {
     return parse(readInput(file).toString());
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
-    throw bad(`${file}: ${cause instanceof Error ? cause.message.trim() : String(cause)}`);
+    throw badInput(`${file}: ${cause instanceof Error ? cause.message.trim() : String(cause)}`);
   }
 }
 
-function readTask(table: Table, where: string, prefix: string, here: string): FileTask {
-  onlyKnown(table, OWN, where);
-  const name = text(table.name, `${where}: name`);
-  const words = wordsOf(table, where);
+function readTask(table: Table, where: string, prefix: string, here: string): JobFileTask {
+  rejectUnknownKeys(table, TASK_KEYS, where);
+  const name = requireText(table.name, `${where}: name`);
+  const words = commandWords(table, where);
   const options: SubmissionOptions = {
     name: prefix + name,
-    dir: resolve(here, table.dir === undefined ? "." : text(table.dir, `${where}: dir`)),
+    dir: resolve(here, table.dir === undefined ? "." : requireText(table.dir, `${where}: dir`)),
     env: Object.entries(table.env === undefined ? {} : asTable(table.env)).map(
       ([key, value]) => `${key}=${String(value)}`,
     ),
     resource: Object.entries(table.resources === undefined ? {} : asTable(table.resources)).map(
       ([key, value]) => `${key}=${String(value)}`,
     ),
-    tag: table.tags === undefined ? [] : texts(table.tags, `${where}: tags`),
+    tag: table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`),
     after: [],
-    ...textual(table, ["array", "pool", "service", "log"], where),
+    ...readTexts(table, ["array", "pool", "service", "log"], where),
     ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
-    ...numeric(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
+    ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
     ...(table.timeLimit === undefined
       ? {}
-      : { timeLimit: parseDuration(text(table.timeLimit, `${where}: timeLimit`)) }),
+      : { timeLimit: parseDuration(requireText(table.timeLimit, `${where}: timeLimit`)) }),
   };
-  const entries = table.entries === undefined ? [] : [":::", ...texts(table.entries, `${where}: entries`)];
-  const after = table.after === undefined ? [] : texts(table.after, `${where}: after`);
+  const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
+  const after = table.after === undefined ? [] : requireTexts(table.after, `${where}: after`);
   return {
     name,
     submission: makeSubmission([...words, ...entries], options),
@@ -116,28 +116,28 @@ function readTask(table: Table, where: string, prefix: string, here: string): Fi
   };
 }
 
-function wordsOf(table: Table, where: string): readonly string[] {
+function commandWords(table: Table, where: string): readonly string[] {
   const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);
   if (kinds.length !== 1)
-    throw bad(`${where}: expected one of command, script and service, got ${kinds.join(" and ") || "none"}`);
+    throw badInput(`${where}: expected one of command, script and service, got ${kinds.join(" and ") || "none"}`);
   if (table.command !== undefined)
-    return typeof table.command === "string" ? [table.command] : texts(table.command, `${where}: command`);
-  return table.args === undefined ? [] : texts(table.args, `${where}: args`);
+    return typeof table.command === "string" ? [table.command] : requireTexts(table.command, `${where}: command`);
+  return table.args === undefined ? [] : requireTexts(table.args, `${where}: args`);
 }
 
-function inOrder(tasks: readonly FileTask[], file: string): readonly FileTask[] {
+function sortByDependencies(tasks: readonly JobFileTask[], file: string): readonly JobFileTask[] {
   const byName = new Map(tasks.map((task) => [task.name, task]));
-  if (byName.size < tasks.length) throw bad(`${file}: two tasks have the same name`);
-  const otherNames = (than: FileTask): readonly string[] => [...byName.keys()].filter((name) => name !== than.name);
+  if (byName.size < tasks.length) throw badInput(`${file}: two tasks have the same name`);
+  const otherNames = (than: JobFileTask): readonly string[] => [...byName.keys()].filter((name) => name !== than.name);
   const placed = new Set<string>();
-  const order: FileTask[] = [];
-  const place = (task: FileTask, path: readonly string[]): void => {
+  const order: JobFileTask[] = [];
+  const place = (task: JobFileTask, path: readonly string[]): void => {
     if (placed.has(task.name)) return;
-    if (path.includes(task.name)) throw bad(`${file}: these wait for each other: ${[...path, task.name].join(", ")}`);
+    if (path.includes(task.name)) throw badInput(`${file}: these wait for each other: ${[...path, task.name].join(", ")}`);
     for (const { name } of task.after) {
       const other = byName.get(name);
       if (other === undefined) {
-        throw bad(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`);
+        throw badInput(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`);
       }
       place(other, [...path, task.name]);
     }
@@ -148,26 +148,26 @@ function inOrder(tasks: readonly FileTask[], file: string): readonly FileTask[] 
   return order;
 }
 
-const bad = (message: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", message);
+const badInput = (message: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", message);
 
 function asTable(value: unknown): Table {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Table;
-  throw bad(`expected a table, got ${JSON.stringify(value)}`);
+  throw badInput(`expected a table, got ${JSON.stringify(value)}`);
 }
 
-function text(value: unknown, where: string): string {
+function requireText(value: unknown, where: string): string {
   if (typeof value === "string" && value !== "") return value;
-  throw bad(`${where}: expected text, got ${JSON.stringify(value) ?? "nothing"}`);
+  throw badInput(`${where}: expected text, got ${JSON.stringify(value) ?? "nothing"}`);
 }
 
-function texts(value: unknown, where: string): readonly string[] {
-  if (!Array.isArray(value)) throw bad(`${where}: expected a list, got ${JSON.stringify(value)}`);
-  return value.map((item: unknown) => (typeof item === "number" ? String(item) : text(item, where)));
+function requireTexts(value: unknown, where: string): readonly string[] {
+  if (!Array.isArray(value)) throw badInput(`${where}: expected a list, got ${JSON.stringify(value)}`);
+  return value.map((item: unknown) => (typeof item === "number" ? String(item) : requireText(item, where)));
 }
 
-function textual<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: string } {
+function readTexts<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: string } {
   const found: { [K in Name]?: string } = {};
-  for (const name of names) if (table[name] !== undefined) found[name] = text(table[name], `${where}: ${name}`);
+  for (const name of names) if (table[name] !== undefined) found[name] = requireText(table[name], `${where}: ${name}`);
   return found;
 }
 
@@ -178,25 +178,25 @@ function paths<Name extends string>(
   where: string,
   here: string,
 ): { [K in Name]?: string } {
-  const found = textual(table, names, where);
+  const found = readTexts(table, names, where);
   for (const name of names) if (found[name] !== undefined) found[name] = resolve(here, found[name]);
   return found;
 }
 
-function numeric<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: number } {
+function readNumbers<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: number } {
   const found: { [K in Name]?: number } = {};
   for (const name of names) {
     const value = table[name];
     if (value === undefined) continue;
-    if (typeof value !== "number") throw bad(`${where}: ${name}: expected a number, got ${JSON.stringify(value)}`);
+    if (typeof value !== "number") throw badInput(`${where}: ${name}: expected a number, got ${JSON.stringify(value)}`);
     found[name] = value;
   }
   return found;
 }
 
-function onlyKnown(table: Table, known: readonly string[], where: string): void {
+function rejectUnknownKeys(table: Table, known: readonly string[], where: string): void {
   for (const name of Object.keys(table)) {
     if (known.includes(name)) continue;
-    throw bad(`${where}: ${name} is not known here${suggestion(name, known)}`);
+    throw badInput(`${where}: ${name} is not known here${suggestion(name, known)}`);
   }
 }

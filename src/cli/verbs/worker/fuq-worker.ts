@@ -1,9 +1,9 @@
 /** `laboro worker --fuq`, `--fuq-raw`, `--fuq1`: a worker for a foreman of fuq. */
 import { LaboroError } from "../../../base/errors.js";
-import { findForeman } from "../../../protocols/fuq/worker/foreman-url.js";
-import { type Place, startFuqWorker } from "../../../protocols/fuq/worker/index.js";
-import { parseAddress } from "../../../protocols/fuq/worker/raw.js";
-import { logger, onSignals } from "../../lib/long-running.js";
+import { resolveForemanUrl } from "../../../protocols/fuq/worker/foreman-url.js";
+import { type ForemanEndpoint, startFuqWorker } from "../../../protocols/fuq/worker/index.js";
+import { parseAddress } from "../../../protocols/fuq/worker/tcp.js";
+import { logger, onStopSignal } from "../../lib/long-running.js";
 
 export interface FuqOptions {
   readonly fuq?: string;
@@ -25,18 +25,18 @@ export interface FuqWorkerSettings extends FuqOptions {
 
 export function runFuqWorker(options: FuqWorkerSettings): void {
   const { name, dir, slots, tag, wait, cancelGrace } = options;
-  const ends = (why: string, code: number): void => {
+  const exitWith = (why: string, code: number): void => {
     console.log(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
-  const fails = ({ message, code }: LaboroError): void => {
-    void worker.stop().then(() => ends(`${message} (${code})`, 3));
+  const stopWith = ({ message, code }: LaboroError): void => {
+    void worker.stop().then(() => exitWith(`${message} (${code})`, 3));
   };
   let everJoined = false;
   /** That the foreman does not answer, since it last did. */
-  let said = false;
+  let reportedUnreachable = false;
   const worker = startFuqWorker({
-    place: placeOf(options),
+    endpoint: parseForeman(options),
     ...{ slots, dir },
     node: name,
     tags: tag,
@@ -44,30 +44,30 @@ export function runFuqWorker(options: FuqWorkerSettings): void {
     ...(cancelGrace === undefined ? {} : { cancelGraceMs: cancelGrace }),
     onJoined: () => {
       everJoined = true;
-      said = false;
+      reportedUnreachable = false;
     },
-    onRefused: fails,
+    onRefused: stopWith,
     onUnreachable: (error) => {
       if (!wait && !everJoined) {
-        fails(error);
+        stopWith(error);
         return;
       }
-      if (!said) console.error(`laboro: ${error.message}; it is tried again until it answers`);
-      said = true;
+      if (!reportedUnreachable) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      reportedUnreachable = true;
     },
-    onStopped: () => ends("the foreman asked for it", 0),
+    onStopped: () => exitWith("the foreman asked for it", 0),
   });
-  onSignals((signal) => {
-    void worker.stop({ finish: true }).then(() => ends(`${signal} came`, 0));
+  onStopSignal((signal) => {
+    void worker.stop({ finish: true }).then(() => exitWith(`${signal} came`, 0));
   });
 }
 
-function placeOf({ fuq, fuqPoll, fuqCa, fuqCertName, fuqRaw, fuq1 }: FuqOptions): Place {
+function parseForeman({ fuq, fuqPoll, fuqCa, fuqCertName, fuqRaw, fuq1 }: FuqOptions): ForemanEndpoint {
   if ([fuq, fuqRaw, fuq1].filter((given) => given !== undefined).length !== 1) {
     throw new LaboroError("LABORO_BAD_INPUT", "a worker has one foreman: --fuq, --fuq-raw or --fuq1");
   }
   if (fuqRaw !== undefined) return { by: "raw", address: parseAddress(fuqRaw, "--fuq-raw") };
   if (fuq1 !== undefined) return { by: "v1", address: parseAddress(fuq1, "--fuq1") };
-  const foreman = findForeman({ fuq: fuq ?? "", ca: fuqCa, certificateName: fuqCertName });
+  const foreman = resolveForemanUrl({ fuq: fuq ?? "", ca: fuqCa, certificateName: fuqCertName });
   return { by: fuqPoll === true ? "polling" : "websocket", foreman };
 }

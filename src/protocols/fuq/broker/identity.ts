@@ -3,7 +3,7 @@ import type { Core } from "../../../broker/core.js";
 import { claimOf } from "../../../dispatch/state.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
 import type { Hello } from "../messages.js";
-import { indexOf } from "./held-tasks.js";
+import { taskIndex } from "./assigned-task-map.js";
 
 export interface Identity {
   readonly id: WorkerId;
@@ -31,17 +31,17 @@ export function rawIdentity(
   hello: Hello | undefined,
 ): Identity {
   const fresh = WorkerId(`${prefix}:${host}:${port}`);
-  const id = awayWith(core, `${prefix}:${host}:`, hello) ?? fresh;
+  const id = disconnectedOwnerOf(core, `${prefix}:${host}:`, hello) ?? fresh;
   return { id, session: SessionId(id), name: id.slice(prefix.length + 1), tags: [], resumable: false, stopping: false };
 }
 
-function awayWith(core: Core, from: string, hello: Hello | undefined): WorkerId | undefined {
+function disconnectedOwnerOf(core: Core, from: string, hello: Hello | undefined): WorkerId | undefined {
   const running = hello?.running?.slice(0, LOOKED_AT) ?? [];
   if (running.length === 0) return undefined;
   for (const [id, worker] of core.state.workers) {
     if (worker.connected || !id.startsWith(from)) continue;
     const itsOwn = running.some(
-      ({ task, job }) => claimOf(worker, JobId(job.jobId), indexOf({ jobId: 0, task })) !== undefined,
+      ({ task, job }) => claimOf(worker, JobId(job.jobId), taskIndex({ jobId: 0, task })) !== undefined,
     );
     if (itsOwn) return id;
   }

@@ -19,17 +19,17 @@ import type { TasksOf } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
 import { COUNT_LIMIT, ERRORS, errorName, type Update } from "../messages.js";
-import type { HeldTask } from "./held-tasks.js";
-import type { ForemanParts } from "./parts.js";
-import { WorkerDesk } from "./worker-desk.js";
+import type { AssignedTask } from "./assigned-task-map.js";
+import type { FuqSessionContext } from "./session-context.js";
+import { AssignedTasks } from "./assigned-tasks.js";
 
-export interface TransportV1 {
+export interface WorkerConnectionV1 {
   send(message: MessageV1): void;
   close(): void;
 }
 
-type PartsV1 = Pick<ForemanParts, "core" | "log" | "identify" | "profile" | "complain" | "named"> & {
-  readonly transport: TransportV1;
+type FuqSessionContextV1 = Pick<FuqSessionContext, "core" | "log" | "identify" | "profile" | "complain" | "named"> & {
+  readonly connection: WorkerConnectionV1;
 };
 
 /** After STOP it goes by itself; if it does not, this is how long it is waited for. */
@@ -39,27 +39,27 @@ const WAITING_LIMIT = 64;
 
 type State = "SV_INIT0" | "SV_INIT1" | "SV_INIT2" | "SV_LOOP2" | "SV_LOOP3" | "SV_EXIT";
 
-export class SessionV1 implements WorkerPort {
-  readonly #parts: PartsV1;
-  readonly #desk: WorkerDesk;
+export class FuqWorkerSessionV1 implements WorkerPort {
+  readonly #context: FuqSessionContextV1;
+  readonly #assigned: AssignedTasks;
   #state: State = "SV_INIT0";
   /** Sent and not finished, in order; true where the client had no more room then. */
-  readonly #sent = new Map<HeldTask, boolean>();
+  readonly #sent = new Map<AssignedTask, boolean>();
   #updates: Update[] = [];
   #stopping = false;
-  #leaving: NodeJS.Timeout | undefined;
+  #closeTimer: NodeJS.Timeout | undefined;
 
-  constructor(parts: PartsV1) {
-    this.#parts = parts;
-    this.#desk = new WorkerDesk({ core: parts.core, port: this, wake: () => this.#handOut(), missingMs: LEAVING_MS });
+  constructor(context: FuqSessionContextV1) {
+    this.#context = context;
+    this.#assigned = new AssignedTasks({ core: context.core, port: this, onPending: () => this.#handOut(), missingMs: LEAVING_MS });
   }
 
   get joined(): boolean {
-    return this.#desk.joined;
+    return this.#assigned.joined;
   }
 
   start(): void {
-    this.#parts.transport.send({ type: "OK", nproc: 0 });
+    this.#context.connection.send({ type: "OK", nproc: 0 });
     this.#state = "SV_INIT1";
   }
 
@@ -68,19 +68,19 @@ export class SessionV1 implements WorkerPort {
     if (this.#state === "SV_INIT1") this.#onGreeting(message);
     else if (message.type === "UPDATE") this.#onUpdate(message.update);
     else if (message.type === "ERROR") this.#onError(message.code);
-    else if (message.type === "OK") this.#parts.complain("an OK for which nothing was asked");
+    else if (message.type === "OK") this.#context.onPeerError("an OK for which nothing was asked");
     else this.#refuse(message.type === "?" ? message.why : `${message.type} is not for this side`);
   }
 
   onClose(): void {
     this.#end();
-    this.#desk.gone();
+    this.#assigned.disconnected();
   }
 
   #end(): void {
     this.#state = "SV_EXIT";
-    clearTimeout(this.#leaving);
-    this.#desk.close();
+    clearTimeout(this.#closeTimer);
+    this.#assigned.close();
   }
 
   #onGreeting(message: MessageV1 | UnreadableV1): void {
@@ -91,38 +91,38 @@ export class SessionV1 implements WorkerPort {
     this.#state = "SV_INIT2";
     this.#join(Math.min(message.nproc, COUNT_LIMIT)).catch((cause: unknown) => {
       const { code, message: why } = asLaboroError(cause);
-      this.#parts.complain(`${code}: ${why}`);
-      this.#parts.transport.close();
+      this.#context.onPeerError(`${code}: ${why}`);
+      this.#context.connection.close();
     });
   }
 
   async #join(numProcs: number): Promise<void> {
-    const { identify, named, profile, transport } = this.#parts;
+    const { identify, onNamed: named, profile, connection: transport } = this.#context;
     const { stopping: _, ...who } = identify(undefined);
     named(who.name);
-    await this.#desk.join({ ...profile, ...who });
+    await this.#assigned.join({ ...profile, ...who });
     if (this.#state !== "SV_INIT2") return;
     transport.send({ type: "OK", nproc: numProcs });
     this.#state = "SV_LOOP2";
-    this.#desk.reconcile({ numProcs, running: null });
+    this.#assigned.reconcileHello({ numProcs, running: null });
   }
 
   /** One JOB a task. */
   #handOut(): void {
     // Nobody can be told to cancel.
-    this.#desk.takeCancels();
+    this.#assigned.takeCancels();
     if (this.#state !== "SV_LOOP2") return;
-    for (let held = this.#desk.nextJob(); held?.described !== undefined; held = this.#desk.nextJob()) {
-      this.#parts.transport.send({ type: "JOB", task: held.described });
-      this.#desk.started(held);
-      this.#sent.set(held, this.#desk.counts.nproc === 0);
+    for (let held = this.#assigned.nextUnsent(); held?.description !== undefined; held = this.#assigned.nextUnsent()) {
+      this.#context.connection.send({ type: "JOB", task: held.description });
+      this.#assigned.started(held);
+      this.#sent.set(held, this.#assigned.counts.nproc === 0);
     }
   }
 
   #onUpdate(update: Update): void {
     if (this.#updates.length >= WAITING_LIMIT) {
-      this.#parts.complain("UPDATEs without waiting for their OK");
-      this.#parts.transport.close();
+      this.#context.onPeerError("UPDATEs without waiting for their OK");
+      this.#context.connection.close();
       return;
     }
     this.#updates.push(update);
@@ -136,18 +136,18 @@ export class SessionV1 implements WorkerPort {
     for (const [held, tookLast] of this.#sent) {
       if (held.jobId !== update.jobId || held.task !== update.task) continue;
       this.#sent.delete(held);
-      this.#desk.room.accepted(tookLast ? 0 : 1);
+      this.#assigned.capacity.accepted(tookLast ? 0 : 1);
     }
-    this.#desk.updated(update, () => this.#recorded());
+    this.#assigned.updated(update, () => this.#recorded());
   }
 
   #recorded(): void {
     if (this.#state !== "SV_LOOP3") return;
-    const { nproc, nrun } = this.#desk.counts;
+    const { nproc, nrun } = this.#assigned.counts;
     // By the letter a client that hears 0 leaves, whatever else it runs.
-    this.#parts.transport.send({ type: "OK", nproc: nproc === 0 ? nrun : nproc });
+    this.#context.connection.send({ type: "OK", nproc: nproc === 0 ? nrun : nproc });
     this.#state = "SV_LOOP2";
-    if (this.#stopping && nrun === 0) this.#leave();
+    if (this.#stopping && nrun === 0) this.#closeSoon();
     this.#handOut();
     this.#recordNext();
   }
@@ -155,57 +155,57 @@ export class SessionV1 implements WorkerPort {
   #onError(code: number): void {
     const newest = [...this.#sent.keys()].at(-1);
     if (newest === undefined) {
-      this.#parts.complain(`ERROR(${errorName(code)}), and it has nothing`);
+      this.#context.onPeerError(`ERROR(${errorName(code)}), and it has nothing`);
       return;
     }
     const { jobId: job, task } = newest;
-    this.#parts.log.info({ job, task }, `the client refused it: ERROR(${errorName(code)})`);
+    this.#context.log.info({ job, task }, `the client refused it: ERROR(${errorName(code)})`);
     this.#sent.delete(newest);
-    this.#desk.refused(newest, this.#desk.counts.nproc + 1);
+    this.#assigned.refused(newest, this.#assigned.counts.nproc + 1);
   }
 
   #refuse(why: string): void {
-    this.#parts.complain(why);
-    this.#parts.transport.send({ type: "ERROR", code: ERRORS.bad_message });
+    this.#context.onPeerError(why);
+    this.#context.connection.send({ type: "ERROR", code: ERRORS.bad_message });
   }
 
-  tasks(job: Job, tasks: TasksOf): void {
-    this.#desk.take(job, tasks);
+  assign(job: Job, tasks: TasksOf): void {
+    this.#assigned.assign(job, tasks);
   }
 
   retract(tasks: readonly TasksOf[]): void {
-    this.#desk.retract(tasks);
+    this.#assigned.retract(tasks);
   }
 
   cancel(tasks: readonly TasksOf[]): void {
-    this.#desk.cancel(tasks);
+    this.#assigned.cancel(tasks);
   }
 
   drain(): void {
-    this.#desk.drain();
+    this.#assigned.drain();
   }
 
   stop(): void {
     if (this.#stopping || this.#state === "SV_EXIT") return;
     this.#stopping = true;
-    this.#desk.leave();
-    const { room } = this.#desk;
-    this.#parts.transport.send({ type: "STOP", count: room.slots });
+    this.#assigned.markLeaving();
+    const { capacity: room } = this.#assigned;
+    this.#context.connection.send({ type: "STOP", count: room.slots });
     room.slots = 0;
-    this.#desk.offer();
-    if (this.#desk.counts.nrun === 0) this.#leave();
+    this.#assigned.publishSlots();
+    if (this.#assigned.counts.nrun === 0) this.#closeSoon();
   }
 
   close(): void {
     this.#end();
-    this.#parts.transport.close();
+    this.#context.connection.close();
   }
 
   // It offers no services, so nobody calls it.
   call(): void {}
-  uncall(): void {}
+  cancelCall(): void {}
 
-  #leave(): void {
-    this.#leaving ??= setTimeout(() => this.#parts.transport.close(), LEAVING_MS);
+  #closeSoon(): void {
+    this.#closeTimer ??= setTimeout(() => this.#context.connection.close(), LEAVING_MS);
   }
 }

@@ -14,7 +14,7 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { TasksOf } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import { splitCounts } from "../codec.js";
-import { Conversation, type Effect } from "../conversation.js";
+import { ProtocolStateMachine, type Effect } from "../protocol-state-machine.js";
 import {
   COUNTS_WANTED,
   ERRORS,
@@ -30,118 +30,118 @@ import {
   type Unreadable,
   type Update,
 } from "../messages.js";
-import type { HeldTask } from "./held-tasks.js";
-import type { ForemanOptions, ForemanParts } from "./parts.js";
-import { Silence } from "./silence.js";
-import { recordEarly } from "./task-ends.js";
-import { WorkerDesk } from "./worker-desk.js";
+import type { AssignedTask } from "./assigned-task-map.js";
+import type { FuqSessionOptions, FuqSessionContext } from "./session-context.js";
+import { SilenceTimer } from "./silence-timer.js";
+import { recordBeforeJoin } from "./task-outcome.js";
+import { AssignedTasks } from "./assigned-tasks.js";
 
 const SETTLE_MS = 5_000;
 const MISSING_MS = 2_000;
 /** After so long without a reply that would let it go on, what was refused is tried again. */
-const AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 
 /** What a request of ours was about. */
-type Wish =
-  | { readonly kind: "job"; readonly held: HeldTask }
-  | { readonly kind: "cancel"; readonly held: readonly HeldTask[] }
+type ForemanRequestTag =
+  | { readonly kind: "job"; readonly held: AssignedTask }
+  | { readonly kind: "cancel"; readonly held: readonly AssignedTask[] }
   | { readonly kind: "stop"; readonly count: number }
   | { readonly kind: "counts" }
   | { readonly kind: "sign of life" };
 
-export class ForemanSession implements WorkerPort {
-  readonly #parts: ForemanParts;
-  readonly #talk: Conversation<Wish>;
-  readonly #desk: WorkerDesk;
+export class FuqWorkerSession implements WorkerPort {
+  readonly #context: FuqSessionContext;
+  readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
+  readonly #assigned: AssignedTasks;
   readonly #settleMs: number;
   readonly #missingMs: number;
-  readonly #silence: Silence;
-  readonly #effects: Effect<Wish>[] = [];
+  readonly #silenceTimer: SilenceTimer;
+  readonly #effects: Effect<ForemanRequestTag>[] = [];
   #carrying = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
-  #toStop: number | undefined;
+  #slotsToStop: number | undefined;
   readonly #timers = new Set<NodeJS.Timeout>();
   #overflowed = false;
   #joining: Promise<void> = Promise.resolve();
   /** UPDATEs that are on their way to the disk. */
-  readonly #owed = new Set<number>();
+  readonly #unacknowledgedUpdates = new Set<number>();
   /** Why it is closed as soon as those have their OK. */
-  #goodbye: string | undefined;
+  #closeReason: string | undefined;
 
-  constructor(parts: ForemanParts, { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: ForemanOptions) {
-    this.#parts = parts;
+  constructor(context: FuqSessionContext, { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions) {
+    this.#context = context;
     this.#settleMs = settleMs;
     this.#missingMs = missingMs;
-    this.#silence = new Silence({
+    this.#silenceTimer = new SilenceTimer({
       ...options,
       joined: () => this.joined,
-      ask: () => this.#carryOut(this.#talk.request(COUNTS_WANTED, { kind: "counts" })),
+      onSilent: () => this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" })),
     });
-    this.#talk = new Conversation({ side: "foreman", ...options });
-    this.#desk = new WorkerDesk({ core: parts.core, port: this, wake: () => this.#carryOut([]), missingMs });
+    this.#protocol = new ProtocolStateMachine({ side: "foreman", ...options });
+    this.#assigned = new AssignedTasks({ core: context.core, port: this, onPending: () => this.#runEffects([]), missingMs });
   }
 
   start(): void {
-    this.#carryOut(this.#talk.start());
-    this.#silence.begin();
+    this.#runEffects(this.#protocol.start());
+    this.#silenceTimer.start();
   }
 
   /** The worker has said who it is. */
   get joined(): boolean {
-    return this.#desk.joined;
+    return this.#assigned.joined;
   }
 
   onMessage(message: Message | Unreadable): void {
     if (this.#state === "closed") return;
-    if (!this.joined) this.#silence.begin();
-    this.#carryOut(this.#talk.receive(message));
+    if (!this.joined) this.#silenceTimer.start();
+    this.#runEffects(this.#protocol.receive(message));
   }
 
   /** The connection is gone. */
   onClose(): void {
     this.#end();
-    this.#desk.gone();
+    this.#assigned.disconnected();
   }
 
   #end(): void {
     this.#state = "closed";
-    this.#talk.exit();
+    this.#protocol.exit();
     for (const timer of this.#timers) clearTimeout(timer);
-    this.#silence.end();
-    this.#desk.close();
+    this.#silenceTimer.stop();
+    this.#assigned.close();
   }
 
   /** In the order in which the conversation wants them, whatever comes of each; then what waits for its turn. */
-  #carryOut(effects: readonly Effect<Wish>[]): void {
+  #runEffects(effects: readonly Effect<ForemanRequestTag>[]): void {
     this.#effects.push(...effects);
     if (this.#carrying) return;
     this.#carrying = true;
     do {
       for (let next = this.#effects.shift(); next !== undefined; next = this.#effects.shift()) {
-        if (this.#state !== "closed") this.#carryOutOne(next);
+        if (this.#state !== "closed") this.#runEffect(next);
       }
-    } while (this.#speak());
+    } while (this.#sendNextRequest());
     this.#carrying = false;
     this.#watchOverflow();
   }
 
-  #carryOutOne(effect: Effect<Wish>): void {
+  #runEffect(effect: Effect<ForemanRequestTag>): void {
     switch (effect.kind) {
       case "send":
-        this.#parts.transport.send(effect.message);
+        this.#context.connection.send(effect.message);
         return;
       case "asked":
-        this.#asked(effect.request).catch((cause: unknown) => this.#fail(cause));
+        this.#onRequest(effect.request).catch((cause: unknown) => this.#fail(cause));
         return;
       case "answered":
-        this.#answered(effect.tag, effect.reply);
+        this.#onReply(effect.tag, effect.reply);
         return;
       case "odd":
-        this.#parts.complain(effect.why);
+        this.#context.onPeerError(effect.why);
         return;
       case "broken":
-        this.#parts.complain(effect.why);
-        this.#parts.transport.close(1002, effect.why);
+        this.#context.onPeerError(effect.why);
+        this.#context.connection.close(1002, effect.why);
         return;
       // After a RESET the worker says HELLO by itself.
       case "begin":
@@ -151,142 +151,142 @@ export class ForemanSession implements WorkerPort {
   }
 
   /** One request, if there is something to ask for and it may be asked: what is to end before what is to begin. */
-  #speak(): boolean {
-    if (this.#state === "closed" || this.#silence.helloWanted || !this.#talk.idle) return false;
-    const gone = this.#desk.takeCancels();
+  #sendNextRequest(): boolean {
+    if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
+    const gone = this.#assigned.takeCancels();
     if (gone.length > 0)
-      return this.#ask({ type: "CANCEL", pairs: this.#desk.pairsOf(gone) }, { kind: "cancel", held: gone });
-    if (this.#toStop !== undefined) {
-      const count = this.#toStop;
-      this.#toStop = undefined;
-      return this.#ask({ type: "STOP", count }, { kind: "stop", count });
+      return this.#queueRequest({ type: "CANCEL", pairs: this.#assigned.cancelPairs(gone) }, { kind: "cancel", held: gone });
+    if (this.#slotsToStop !== undefined) {
+      const count = this.#slotsToStop;
+      this.#slotsToStop = undefined;
+      return this.#queueRequest({ type: "STOP", count }, { kind: "stop", count });
     }
     // One task a message: the original may take some of several and then refuse them all.
-    const held = this.#desk.nextJob();
-    if (held?.described === undefined) return false;
-    return this.#ask({ type: "JOB", tasks: [held.described] }, { kind: "job", held });
+    const held = this.#assigned.nextUnsent();
+    if (held?.description === undefined) return false;
+    return this.#queueRequest({ type: "JOB", tasks: [held.description] }, { kind: "job", held });
   }
 
-  #ask(request: Request, wish: Wish): true {
-    this.#effects.push(...this.#talk.request(request, wish));
+  #queueRequest(request: Request, tag: ForemanRequestTag): true {
+    this.#effects.push(...this.#protocol.request(request, tag));
     return true;
   }
 
   #answer(seq: number, reply: Reply): void {
-    this.#carryOut(this.#talk.answer(seq, reply));
+    this.#runEffects(this.#protocol.answer(seq, reply));
   }
 
   // What the worker says
 
-  async #asked(request: Numbered<Request>): Promise<void> {
+  async #onRequest(request: Numbered<Request>): Promise<void> {
     await this.#joining;
     if (request.type === "HELLO") await this.#onHello(request.seq, request.hello);
     else if (request.type === "UPDATE") await this.#onUpdate(request.seq, request.update);
   }
 
   async #onHello(seq: number, hello: Hello | undefined): Promise<void> {
-    const stopping = !this.#desk.joined && (await this.#join(hello));
+    const stopping = !this.#assigned.joined && (await this.#join(hello));
     if (this.#isClosed) return;
-    this.#desk.reconcile(hello);
-    this.#silence.helloCame();
+    this.#assigned.reconcileHello(hello);
+    this.#silenceTimer.helloReceived();
     if (stopping) this.stop();
     // The original ends unless it hears its own numbers.
-    const told = hello === undefined ? this.#desk.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+    const told = hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
     this.#answer(seq, { type: "OK", ...told });
   }
 
   /** Whether it was asked to stop before it came. */
   async #join(hello: Hello | undefined): Promise<boolean> {
-    const { identify, named, profile } = this.#parts;
+    const { identify, onNamed: named, profile } = this.#context;
     const { stopping, ...who } = identify(hello);
     named(who.name);
-    await this.#desk.join({ ...profile, ...who });
+    await this.#assigned.join({ ...profile, ...who });
     if (!this.#isClosed) this.#state = "joined";
     return stopping;
   }
 
   async #onUpdate(seq: number, update: Update): Promise<void> {
-    if (this.#desk.joined) {
-      this.#silence.heard();
-      this.#owed.add(seq);
-      this.#desk.updated(update, () => this.#acknowledge(seq));
+    if (this.#assigned.joined) {
+      this.#silenceTimer.messageReceived();
+      this.#unacknowledgedUpdates.add(seq);
+      this.#assigned.updated(update, () => this.#acknowledge(seq));
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
-    const { core, known } = this.#parts;
-    if (known !== undefined) await recordEarly(core, known, update);
-    if (!this.#isClosed) this.#wantHello(seq);
+    const { core, knownWorker: known } = this.#context;
+    if (known !== undefined) await recordBeforeJoin(core, known, update);
+    if (!this.#isClosed) this.#requestHello(seq);
   }
 
-  #wantHello(seq: number): void {
-    this.#silence.wantHello();
+  #requestHello(seq: number): void {
+    this.#silenceTimer.expectHello();
     this.#answer(seq, SEND_HELLO);
   }
 
   #acknowledge(seq: number): void {
-    this.#owed.delete(seq);
+    this.#unacknowledgedUpdates.delete(seq);
     if (this.#isClosed) {
       this.#acknowledgeLate(seq);
       return;
     }
-    if (this.#silence.unsure && this.#state === "joined") {
-      this.#wantHello(seq);
+    if (this.#silenceTimer.tasksUnknown && this.#state === "joined") {
+      this.#requestHello(seq);
       return;
     }
-    const { counts } = this.#desk;
+    const { counts } = this.#assigned;
     this.#answer(seq, { type: "OK", ...counts });
-    if (this.#state === "stopping" && counts.nrun === 0) this.#parts.transport.close(1000, "closing");
+    if (this.#state === "stopping" && counts.nrun === 0) this.#context.connection.close(1000, "closing");
   }
 
   #acknowledgeLate(seq: number): void {
-    if (this.#goodbye === undefined) return;
-    for (const effect of this.#talk.answer(seq, { type: "OK", nproc: 0, nrun: 0 })) {
-      if (effect.kind === "send") this.#parts.transport.send(effect.message);
+    if (this.#closeReason === undefined) return;
+    for (const effect of this.#protocol.answer(seq, { type: "OK", nproc: 0, nrun: 0 })) {
+      if (effect.kind === "send") this.#context.connection.send(effect.message);
     }
-    if (this.#owed.size === 0) this.#parts.transport.close(1001, this.#goodbye);
+    if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, this.#closeReason);
   }
 
   // What the worker says to what it was asked
 
-  #answered(wish: Wish, reply: Numbered<Reply>): void {
-    if (wish.kind === "job") this.#onJobReply(wish.held, reply);
-    else if (wish.kind === "stop") this.#onStopReply(wish.count, reply);
-    else if (wish.kind === "counts") this.#onCounts(reply);
-    else if (wish.kind === "sign of life") this.#silence.end();
+  #onReply(tag: ForemanRequestTag, reply: Numbered<Reply>): void {
+    if (tag.kind === "job") this.#onJobReply(tag.held, reply);
+    else if (tag.kind === "stop") this.#onStopReply(tag.count, reply);
+    else if (tag.kind === "counts") this.#onCounts(reply);
+    else if (tag.kind === "sign of life") this.#silenceTimer.stop();
     else {
       // Slots are not taken from this reply: the original counts in it what it has cancelled.
-      for (const held of wish.held) this.#desk.settle(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
+      for (const held of tag.held) this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
     }
   }
 
-  #onJobReply(held: HeldTask, reply: Numbered<Reply>): void {
-    const { room } = this.#desk;
+  #onJobReply(held: AssignedTask, reply: Numbered<Reply>): void {
+    const { capacity: room } = this.#assigned;
     if (reply.type === "OK") {
       if (room.guessed) room.slots = reply.nproc + reply.nrun;
       room.accepted(reply.nproc);
-      this.#desk.started(held);
+      this.#assigned.started(held);
     } else {
-      this.#parts.log.info(
+      this.#context.log.info(
         { job: held.jobId, task: held.task },
         `the worker refused it: ERROR(${errorName(reply.code)})`,
       );
-      const told = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#desk.counts;
-      this.#desk.refused(held, told.nproc);
+      const told = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
+      this.#assigned.refused(held, told.nproc);
     }
   }
 
   #onCounts(reply: Numbered<Reply>): void {
-    if (reply.type === "ERROR") this.#parts.transport.close(1008, "it has not said HELLO");
+    if (reply.type === "ERROR") this.#context.connection.close(1008, "it has not said HELLO");
     else this.#joining = this.#joinByCounts(reply).catch((cause: unknown) => this.#fail(cause));
   }
 
   async #joinByCounts(counts: Ok): Promise<void> {
     // A HELLO that came meanwhile says more.
-    if (this.joined && !this.#silence.unsure) return;
+    if (this.joined && !this.#silenceTimer.tasksUnknown) return;
     const stopping = !this.joined && (await this.#join(undefined));
     if (this.#isClosed) return;
-    if (counts.nrun > 0) this.#askForLife();
-    this.#silence.unsure = !this.#desk.count(counts);
+    if (counts.nrun > 0) this.#probe();
+    this.#silenceTimer.tasksUnknown = !this.#assigned.reconcileCounts(counts);
     if (stopping) this.stop();
   }
 
@@ -294,56 +294,56 @@ export class ForemanSession implements WorkerPort {
    * The original waits for ever for an OK to its UPDATE that was lost with its connection, and tells of nothing more. Below the number of
    * that UPDATE it answers what it is asked, above it does not.
    */
-  #askForLife(): void {
-    this.#carryOut(this.#talk.requestFromAbove(COUNTS_WANTED, { kind: "sign of life" }));
-    this.#silence.awaitLife(() => {
-      const { complain, hangs, transport } = this.#parts;
+  #probe(): void {
+    this.#runEffects(this.#protocol.requestWithSkippedNumbers(COUNTS_WANTED, { kind: "sign of life" }));
+    this.#silenceTimer.awaitProbe(() => {
+      const { onPeerError: complain, onStuck: hangs, connection: transport } = this.#context;
       complain("it waits for an answer that was lost with its connection, and must be started anew");
       hangs?.();
-      this.#desk.giveUp();
+      this.#assigned.returnAll();
       transport.close(1008, "it waits for an answer that was lost");
     });
   }
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#later(AGAIN_MS, () => this.stopSlots(count));
+      this.#later(RETRY_MS, () => this.stopSlots(count));
       return;
     }
-    const { room } = this.#desk;
+    const { capacity: room } = this.#assigned;
     const all = count === STOP_AT_ONCE || count === 0;
     room.slots = all ? 0 : Math.max(0, room.slots - count);
-    this.#desk.offer();
+    this.#assigned.publishSlots();
     if (room.slots > 0) return;
     this.#state = "stopping";
     // It goes by itself; if it does not, this is the end of it.
-    if (count === STOP_AT_ONCE || this.#desk.counts.nrun === 0) {
-      this.#later(this.#missingMs, () => this.#parts.transport.close(1000, "closing"));
+    if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
+      this.#later(this.#missingMs, () => this.#context.connection.close(1000, "closing"));
     }
   }
 
   // What the broker wants
 
-  tasks(job: Job, tasks: TasksOf): void {
-    this.#desk.take(job, tasks);
+  assign(job: Job, tasks: TasksOf): void {
+    this.#assigned.assign(job, tasks);
   }
 
   retract(tasks: readonly TasksOf[]): void {
-    this.#desk.retract(tasks);
+    this.#assigned.retract(tasks);
   }
 
   cancel(tasks: readonly TasksOf[]): void {
-    this.#desk.cancel(tasks);
+    this.#assigned.cancel(tasks);
   }
 
   /** It is given nothing new; that is all that fuq has for it. */
   drain(): void {
-    this.#desk.drain();
+    this.#assigned.drain();
   }
 
   stop(): void {
-    this.#desk.leave();
-    const { guessed, slots } = this.#desk.room;
+    this.#assigned.markLeaving();
+    const { guessed, slots } = this.#assigned.capacity;
     // By number, because 0 is all of them by the text and one for the original; a worker that has named none goes by the text.
     this.stopSlots(guessed ? 0 : slots);
   }
@@ -351,34 +351,34 @@ export class ForemanSession implements WorkerPort {
   /** So many slots end as soon as they are free, or all at once. */
   stopSlots(count: number): void {
     if (this.#isClosed || this.#state === "stopping") return;
-    if (count === STOP_AT_ONCE) this.#carryOut(this.#talk.request({ type: "STOP", count }, { kind: "stop", count }));
+    if (count === STOP_AT_ONCE) this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
     else {
-      this.#toStop = count;
-      this.#carryOut([]);
+      this.#slotsToStop = count;
+      this.#runEffects([]);
     }
   }
 
   /** The original waits for ever for an OK that is lost with its connection, so what it has told gets its OK first. */
   close(reason: string): void {
     this.#end();
-    this.#goodbye = reason;
-    if (this.#owed.size === 0) this.#parts.transport.close(1001, reason);
+    this.#closeReason = reason;
+    if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, reason);
   }
 
   // It offers no services, so nobody calls it.
   call(): void {}
-  uncall(): void {}
+  cancelCall(): void {}
 
   get #isClosed(): boolean {
     return this.#state === "closed";
   }
 
   #watchOverflow(): void {
-    if (!this.#talk.overflowed || this.#overflowed) return;
+    if (!this.#protocol.overflowed || this.#overflowed) return;
     this.#overflowed = true;
-    this.#later(AGAIN_MS, () => {
+    this.#later(RETRY_MS, () => {
       this.#overflowed = false;
-      this.#carryOut(this.#talk.retry());
+      this.#runEffects(this.#protocol.retry());
     });
   }
 
@@ -392,7 +392,7 @@ export class ForemanSession implements WorkerPort {
 
   #fail(cause: unknown): void {
     const { code, message } = asLaboroError(cause);
-    this.#parts.complain(`${code}: ${message}`);
-    this.#parts.transport.close(1011, code);
+    this.#context.onPeerError(`${code}: ${message}`);
+    this.#context.connection.close(1011, code);
   }
 }

@@ -1,16 +1,16 @@
 /** A worker on a WebSocket, as the original programs speak: it is known by its cookie, it speaks first, and it comes back. */
 import type { WebSocket } from "ws";
 import { asLaboroError } from "../../../base/errors.js";
-import type { DoorContext } from "../../../broker/listeners/door.js";
+import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { SessionId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { decodeMessage, encodeMessage } from "../codec.js";
-import { shown } from "../shown.js";
+import { describeMessage } from "../describe.js";
 import type { FuqNode } from "./http/nodes.js";
-import { GRACE_MS } from "./http/polling.js";
-import type { ForemanOptions, Transport } from "./parts.js";
-import { ForemanSession } from "./session.js";
-import { FIRST_WORD_MS, UNREAD_LIMIT } from "./stream.js";
+import { GRACE_MS } from "./http/polling-worker.js";
+import type { FuqSessionOptions, WorkerConnection } from "./session-context.js";
+import { FuqWorkerSession } from "./session.js";
+import { JOIN_TIMEOUT_MS, UNREAD_LIMIT } from "./stream.js";
 
 const PROTOCOL = "fuq 2 (WebSocket)";
 /** How often the worker is asked whether it is there, and how often it may not answer. */
@@ -21,70 +21,70 @@ export interface FuqLink {
   close(code: number, reason: string): void;
 }
 
-export interface FuqLinkOptions extends Partial<ForemanOptions> {
+export interface FuqLinkOptions extends Partial<FuqSessionOptions> {
   readonly pingMs?: number;
 }
 
 /** `node` is the worker whose cookie came with the upgrade. */
 export function acceptFuqWebSocket(
-  context: DoorContext,
+  context: ListenerContext,
   node: FuqNode,
   webSocket: WebSocket,
   address: string,
   { pingMs = PING_MS, ...options }: FuqLinkOptions = {},
 ): FuqLink {
-  const { core, log, complaints, conversations, settings } = context;
+  const { core, log, peerErrors: complaints, connections: conversations, settings } = context;
   const { id, info } = node;
   // The original ends when this has happened to it five times in a row.
-  if (node.hangs === true) webSocket.close(1008, "it waits for an answer that was lost");
-  const conversation = conversations.begin(PROTOCOL, address);
-  const complain = (why: string): void => complaints.about("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
-  const transport: Transport = {
+  if (node.stuck === true) webSocket.close(1008, "it waits for an answer that was lost");
+  const traced = conversations.open(PROTOCOL, address);
+  const onPeerError = (why: string): void => complaints.report("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
+  const transport: WorkerConnection = {
     send: (message) => {
       if (webSocket.readyState !== webSocket.OPEN) return;
-      conversation.said(() => shown(message));
+      traced.sent(() => describeMessage(message));
       webSocket.send(encodeMessage(message));
       if (webSocket.bufferedAmount <= UNREAD_LIMIT) return;
-      complain(`it does not read: ${webSocket.bufferedAmount} bytes wait for it`);
+      onPeerError(`it does not read: ${webSocket.bufferedAmount} bytes wait for it`);
       webSocket.terminate();
     },
     close: (code, reason) => webSocket.close(code, reason.slice(0, 100)),
   };
-  const session = new ForemanSession(
+  const session = new FuqWorkerSession(
     {
       core,
       log,
-      transport,
-      complain,
-      known: id,
+      connection: transport,
+      onPeerError,
+      knownWorker: id,
       identify: () => {
         const { uniqueName: name, tags } = info;
         return { id, session: SessionId(name), name, tags, resumable: true, stopping: node.stopping };
       },
       profile: { protocol: PROTOCOL, pool: settings.pool ?? DEFAULT_POOL, address, graceMs: GRACE_MS },
-      hangs: () => {
-        node.hangs = true;
+      onStuck: () => {
+        node.stuck = true;
       },
-      named: (name) => conversation.named(name),
+      onNamed: (name) => traced.setPeer(name),
     },
     { greeting: "worker", original: true, ...options },
   );
   const silent = setTimeout(() => {
     if (!session.joined) webSocket.close(1008, "it has not said HELLO");
-  }, FIRST_WORD_MS);
+  }, JOIN_TIMEOUT_MS);
   const stopPinging = ping(webSocket, `f2w_${info.uniqueName}`, pingMs);
   webSocket.on("message", (data, isBinary) => {
     if (!isBinary) {
-      complain("a message of text");
+      onPeerError("a message of text");
       webSocket.close(1003, "binary messages only");
       return;
     }
     try {
       const message = decodeMessage(data as Buffer);
-      conversation.heard(() => shown(message));
+      traced.received(() => describeMessage(message));
       session.onMessage(message);
     } catch (cause) {
-      complain(asLaboroError(cause).message);
+      onPeerError(asLaboroError(cause).message);
       webSocket.close(1002, "not a message of fuq");
     }
   });
@@ -92,7 +92,7 @@ export function acceptFuqWebSocket(
   webSocket.once("close", () => {
     clearTimeout(silent);
     stopPinging();
-    conversation.end();
+    traced.close();
     session.onClose();
   });
   session.start();

@@ -6,8 +6,8 @@
 import { readFileSync } from "node:fs";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
-import { isLoopback } from "../../../base/loopback.js";
-import { learnCa, pinnedTo, plainFingerprint } from "../../laboro/dial-tls.js";
+import { isLoopback } from "../../../base/addresses.js";
+import { fetchCa, pinnedTlsOptions, normalizeFingerprint } from "../../laboro/dial-tls.js";
 
 export interface ForemanUrl {
   /** Without password and fingerprint. */
@@ -21,7 +21,7 @@ export interface ForemanUrl {
   readonly certificateName?: string;
 }
 
-export interface ForemanOptions {
+export interface ForemanUrlOptions {
   /** What `--fuq` said. */
   readonly fuq: string;
   /** A file with the CA's certificate. */
@@ -33,7 +33,7 @@ export interface ForemanOptions {
 const DEFAULT_PORT = "5429";
 
 /** Throws LABORO_BAD_INPUT. The password never stands in the message. */
-export function findForeman({ fuq, ca, certificateName, env = process.env }: ForemanOptions): ForemanUrl {
+export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env }: ForemanUrlOptions): ForemanUrl {
   const text = textOrFile(fuq, "--fuq");
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
@@ -45,7 +45,7 @@ export function findForeman({ fuq, ca, certificateName, env = process.env }: For
   const given = decoded(url.username) || decoded(url.password) || env.LABORO_FUQ_TOKEN || "";
   const password = textOrFile(given, "LABORO_FUQ_TOKEN");
   if (password === "") throw bad("--fuq: the foreman's password is missing: LABORO_FUQ_TOKEN is the place for it");
-  const fingerprint = url.hash === "" ? undefined : plainFingerprint(decoded(url.hash.slice(1)));
+  const fingerprint = url.hash === "" ? undefined : normalizeFingerprint(decoded(url.hash.slice(1)));
   if (url.hash !== "" && fingerprint === undefined) throw bad("--fuq: what stands behind # is no SHA-256 fingerprint");
   const bare = new URL(`${url.protocol}//${url.host}/`);
   if (bare.port === "" && !/:\d+(\/|#|$)/.test(text)) bare.port = DEFAULT_PORT;
@@ -59,12 +59,12 @@ export function findForeman({ fuq, ca, certificateName, env = process.env }: For
 }
 
 /** How TLS to this foreman is spoken. Asks it for its certificate where only a fingerprint is known. */
-export async function tlsTo(foreman: ForemanUrl, signal: AbortSignal): Promise<object> {
+export async function tlsOptions(foreman: ForemanUrl, signal: AbortSignal): Promise<object> {
   const { url, fingerprint, ca, certificateName: name } = foreman;
   if (url.protocol !== "https:") return {};
   if (fingerprint !== undefined) {
-    if (pinnedTo(fingerprint) === undefined) await learnCa(url, fingerprint, signal);
-    return pinnedTo(fingerprint) ?? {};
+    if (pinnedTlsOptions(fingerprint) === undefined) await fetchCa(url, fingerprint, signal);
+    return pinnedTlsOptions(fingerprint) ?? {};
   }
   return {
     ...(ca === undefined ? {} : { ca }),

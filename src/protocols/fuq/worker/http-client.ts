@@ -3,22 +3,22 @@ import { Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { certificateError } from "../../laboro/dial-tls.js";
-import { type ForemanUrl, tlsTo } from "./foreman-url.js";
+import { type ForemanUrl, tlsOptions } from "./foreman-url.js";
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly text: string;
 }
 
 /** What this worker says of itself. */
-export interface OwnInfo {
+export interface LocalNodeInfo {
   readonly node: string;
   readonly pid: number;
   readonly tags: readonly string[];
   readonly nproc: number;
 }
 
-export interface Badge {
+export interface Registration {
   readonly name: string;
   readonly cookie: string;
 }
@@ -29,12 +29,12 @@ const LONGEST_ANSWER = 64 * 1024 * 1024;
 
 export class ForemanHttp {
   readonly #foreman: ForemanUrl;
-  readonly #info: OwnInfo;
+  readonly #info: LocalNodeInfo;
   readonly #agent: PlainAgent | SecureAgent;
-  #badge: Badge | undefined;
-  #greeting: Promise<Badge> | undefined;
+  #registration: Registration | undefined;
+  #registering: Promise<Registration> | undefined;
 
-  constructor(foreman: ForemanUrl, info: OwnInfo) {
+  constructor(foreman: ForemanUrl, info: LocalNodeInfo) {
     this.#foreman = foreman;
     this.#info = info;
     // The foreman takes a worker whose connections are gone for gone.
@@ -42,22 +42,22 @@ export class ForemanHttp {
     this.#agent = foreman.url.protocol === "https:" ? new SecureAgent(keep) : new PlainAgent(keep);
   }
 
-  get badge(): Badge | undefined {
-    return this.#badge;
+  get registration(): Registration | undefined {
+    return this.#registration;
   }
 
   /** Who we are to the foreman; it is asked once, and again when it no longer knows us. */
-  async hello(signal: AbortSignal): Promise<Badge> {
-    if (this.#badge !== undefined) return this.#badge;
+  async hello(signal: AbortSignal): Promise<Registration> {
+    if (this.#registration !== undefined) return this.#registration;
     // Slots that ask at the same time are one worker.
-    this.#greeting ??= this.#sayHello(signal).finally(() => {
-      this.#greeting = undefined;
+    this.#registering ??= this.#sayHello(signal).finally(() => {
+      this.#registering = undefined;
     });
-    this.#badge = await this.#greeting;
-    return this.#badge;
+    this.#registration = await this.#registering;
+    return this.#registration;
   }
 
-  async #sayHello(signal: AbortSignal): Promise<Badge> {
+  async #sayHello(signal: AbortSignal): Promise<Registration> {
     const { node, pid, tags, nproc } = this.#info;
     const optional = tags.length === 0 ? {} : { tags };
     const answer = await this.post(
@@ -76,26 +76,26 @@ export class ForemanHttp {
 
   /** The foreman does not know this cookie: its memory is gone. */
   forget(): void {
-    this.#badge = undefined;
+    this.#registration = undefined;
   }
 
   get cookie(): string {
-    return this.#badge === undefined ? "" : `${COOKIE}=${this.#badge.cookie}`;
+    return this.#registration === undefined ? "" : `${COOKIE}=${this.#registration.cookie}`;
   }
 
   /** Asks to be stopped, as a client of the foreman may: so that it gives us nothing more, and loses nothing by it. */
-  async leave(signal: AbortSignal): Promise<boolean> {
-    if (this.#badge === undefined) return false;
-    const msg = { uniq_names: [this.#badge.name] };
+  async requestStop(signal: AbortSignal): Promise<boolean> {
+    if (this.#registration === undefined) return false;
+    const msg = { uniq_names: [this.#registration.name] };
     const auth = { password: this.#foreman.password, client: "laboro worker" };
     return (await this.post("client/nodes/shutdown", { auth, msg }, signal)).status === 200;
   }
 
   /** Rejects with LABORO_BROKER_UNREACHABLE or LABORO_BAD_CERTIFICATE where no answer comes. */
-  async post(path: string, body: object, signal: AbortSignal): Promise<Answer> {
+  async post(path: string, body: object, signal: AbortSignal): Promise<HttpResponse> {
     const { url } = this.#foreman;
     try {
-      const tls = await tlsTo(this.#foreman, signal);
+      const tls = await tlsOptions(this.#foreman, signal);
       return await this.#post(new URL(path, url), JSON.stringify(body), tls, signal);
     } catch (cause) {
       if (cause instanceof LaboroError) throw cause;
@@ -107,7 +107,7 @@ export class ForemanHttp {
     }
   }
 
-  #post(url: URL, body: string, tls: object, signal: AbortSignal): Promise<Answer> {
+  #post(url: URL, body: string, tls: object, signal: AbortSignal): Promise<HttpResponse> {
     const headers = {
       "content-type": "application/json",
       "content-length": Buffer.byteLength(body),

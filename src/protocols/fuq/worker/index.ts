@@ -2,31 +2,31 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../../../base/clock.js";
-import { Complaints } from "../../../base/complaints.js";
+import { PeerErrors } from "../../../base/peer-errors.js";
 import { LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { openSlots } from "../../../worker/processes/index.js";
-import { MESSAGE_LIMIT, STREAM } from "../codec.js";
-import { STREAM_V1 } from "../codec-v1.js";
+import { MESSAGE_LIMIT, STREAM_LAYOUT } from "../codec.js";
+import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
 import { COUNT_LIMIT } from "../messages.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
-import { Persistent } from "./persistent.js";
-import { Poller } from "./poll.js";
-import { type Address, overStream } from "./raw.js";
-import { type Ending, Shift } from "./shift.js";
-import { Tasks } from "./tasks.js";
-import { ClientV1 } from "./v1.js";
-import type { Way, WayEvents } from "./way.js";
-import { overWebSocket } from "./web.js";
+import { PersistentTransport } from "./persistent-transport.js";
+import { PollingTransport } from "./polling-transport.js";
+import { type Address, tcpConnector } from "./tcp.js";
+import { type StopFlag, ForemanSession } from "./foreman-session.js";
+import { ForemanTasks } from "./foreman-tasks.js";
+import { ClientV1 } from "./client-v1.js";
+import type { Transport, TransportEvents } from "./transport.js";
+import { webSocketConnector } from "./web-socket.js";
 
 /** How the foreman is spoken to. */
-export type Place =
+export type ForemanEndpoint =
   | { readonly by: "websocket" | "polling"; readonly foreman: ForemanUrl }
   | { readonly by: "raw" | "v1"; readonly address: Address };
 
 export interface FuqWorkerOptions {
-  readonly place: Place;
+  readonly endpoint: ForemanEndpoint;
   readonly slots: number;
   /** What this machine is called; the foreman makes a name of it. */
   readonly node: string;
@@ -51,7 +51,7 @@ export interface StopOptions {
   /** Let what runs end by itself, and tell of it. */
   readonly finish?: boolean;
   /** How long to wait for a foreman that is not there to take what is done. */
-  readonly patienceMs?: number;
+  readonly unreachableTimeoutMs?: number;
 }
 
 export interface FuqWorker {
@@ -59,26 +59,26 @@ export interface FuqWorker {
   stop(options?: StopOptions): Promise<void>;
 }
 
-const PATIENCE_MS = 60_000;
+const UNREACHABLE_TIMEOUT_MS = 60_000;
 /** How long a foreman is asked to let us go. */
 const ASK_MS = 5_000;
 
 export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
-  const { place, slots: count, log, dir, cancelGraceMs = 0 } = options;
+  const { endpoint: place, slots: count, log, dir, cancelGraceMs = 0 } = options;
   if (count > COUNT_LIMIT) {
     throw new LaboroError("LABORO_BAD_INPUT", `${count} slots: fuq can count ${COUNT_LIMIT} at most`);
   }
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
-  const tasks = new Tasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => way.tell() });
+  const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
   const http = "foreman" in place ? foremanHttp(options, place.foreman) : undefined;
   let over: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     over = resolve;
   });
   let said = false;
-  const events: WayEvents = {
+  const events: TransportEvents = {
     onJoined: () => {
       if (!said) log.info({}, "joined the foreman");
       said = true;
@@ -89,13 +89,13 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
       said = false;
       options.onUnreachable?.(error, times);
     },
-    onOver: () => over(),
+    onFinished: () => over(),
   };
-  const way = wayTo(options, tasks, events, http);
+  const transport = createTransport(options, tasks, events, http);
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => {
     closing ??= (async () => {
-      way.close();
+      transport.close();
       http?.close();
       await slots.close();
     })();
@@ -107,13 +107,13 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   });
   return {
     get joined() {
-      return way.joined;
+      return transport.joined;
     },
-    stop: async ({ finish = false, patienceMs = PATIENCE_MS } = {}) => {
+    stop: async ({ finish = false, patienceMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
       stopping = true;
       if (finish) {
-        await way.leave();
-        await Promise.race([ended, unheard(way, tasks, patienceMs)]);
+        await transport.leave();
+        await Promise.race([ended, unreachableFor(transport, tasks, patienceMs)]);
       }
       await close();
     },
@@ -124,40 +124,40 @@ function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: Fore
   return new ForemanHttp(foreman, { node, pid: process.pid, tags, nproc: slots });
 }
 
-function wayTo(options: FuqWorkerOptions, tasks: Tasks, events: WayEvents, http: ForemanHttp | undefined): Way {
-  const { place, slots, log, firstDelayMs, maxSequence } = options;
+function createTransport(options: FuqWorkerOptions, tasks: ForemanTasks, events: TransportEvents, http: ForemanHttp | undefined): Transport {
+  const { endpoint: place, slots, log, firstDelayMs, maxSequence } = options;
   const common = { tasks, log, ...events, ...(firstDelayMs === undefined ? {} : { firstDelayMs }) };
-  const complaints = new Complaints(log);
-  const complain = (why: string): void => complaints.about("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
+  const complaints = new PeerErrors(log);
+  const complain = (why: string): void => complaints.report("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
   const shift = { tasks, log, complain, ...(maxSequence === undefined ? {} : { maxSequence }) };
   if ("address" in place) {
     const first = place.by === "v1";
-    return new Persistent({
+    return new PersistentTransport({
       ...common,
-      connect: overStream(place.address, first ? STREAM_V1 : STREAM, MESSAGE_LIMIT),
-      speak: (events) =>
-        first ? new ClientV1({ tasks, complain, events }) : new Shift({ ...shift, peer: "text", events }),
+      connect: tcpConnector(place.address, first ? STREAM_LAYOUT_V1 : STREAM_LAYOUT, MESSAGE_LIMIT),
+      createSession: (events) =>
+        first ? new ClientV1({ tasks, onPeerError: complain, events }) : new ForemanSession({ ...shift, foremanKind: "text", events }),
     });
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");
-  if (place.by === "polling") return new Poller({ ...common, http, slots });
-  const ending: Ending = { begun: false };
-  return new Persistent({
+  if (place.by === "polling") return new PollingTransport({ ...common, http, slots });
+  const ending: StopFlag = { stopping: false };
+  return new PersistentTransport({
     ...common,
-    connect: overWebSocket(place.foreman, http),
-    speak: (events) => new Shift({ ...shift, peer: "original", ending, events }),
-    askToStop: () => {
-      ending.begun = true;
-      return http.leave(AbortSignal.timeout(ASK_MS)).catch(() => false);
+    connect: webSocketConnector(place.foreman, http),
+    createSession: (events) => new ForemanSession({ ...shift, foremanKind: "original", stopFlag: ending, events }),
+    requestStop: () => {
+      ending.stopping = true;
+      return http.requestStop(AbortSignal.timeout(ASK_MS)).catch(() => false);
     },
   });
 }
 
 /** Resolves when all is done and nobody has been there for so long to hear of it. */
-async function unheard(way: Way, tasks: Tasks, patienceMs: number): Promise<void> {
-  for (let left = patienceMs; left > 0 && (way.joined || tasks.nrun > 0); ) {
+async function unreachableFor(transport: Transport, tasks: ForemanTasks, patienceMs: number): Promise<void> {
+  for (let left = patienceMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS).unref());
-    left = way.joined || tasks.updates.length < tasks.nrun ? patienceMs : left - LOOK_MS;
+    left = transport.joined || tasks.updates.length < tasks.nrun ? patienceMs : left - LOOK_MS;
   }
 }
 

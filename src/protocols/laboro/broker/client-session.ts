@@ -4,44 +4,44 @@
  */
 import { setMaxListeners } from "node:events";
 import { asLaboroError } from "../../../base/errors.js";
-import { mayDo, type Role } from "../../../broker/access/roles.js";
+import { roleAllows, type Role } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import { perform, performForPeer } from "../../../broker/operations/index.js";
-import type { BrokerFace, Context } from "../../../broker/operations/operation.js";
+import type { BrokerInfo, OperationContext } from "../../../broker/operations/operation.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { CloseReason, Connection } from "../connection.js";
 import type { FromClient, ToClient } from "../messages.js";
 
 export class ClientSession {
   readonly #core: Core;
-  readonly #context: Context;
+  readonly #context: OperationContext;
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, RequestId>();
   readonly #gone = new AbortController();
 
-  readonly #unlisten: (() => void) | undefined;
+  readonly #unsubscribe: (() => void) | undefined;
   /** The client is another broker of the group. */
   readonly #peer: boolean;
 
   constructor(
     core: Core,
-    broker: BrokerFace,
+    broker: BrokerInfo,
     { role, name }: { readonly role: Role; readonly name: string },
     connection: Connection<FromClient, ToClient>,
   ) {
     this.#core = core;
     this.#peer = role === "admin" && isPeer(name);
-    this.#context = { role, broker, gone: this.#gone.signal };
+    this.#context = { role, info: broker, signal: this.#gone.signal };
     this.#connection = connection;
     // As many may wait for its end as are asked at one time.
     setMaxListeners(0, this.#gone.signal);
-    this.#unlisten = core.group?.onChanged?.(() => this.tellGroup());
+    this.#unsubscribe = core.group?.onChanged?.(() => this.sendBrokers());
   }
 
   /** Where it finds the other brokers, should this one go. */
-  tellGroup(): void {
+  sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
     if (urls.length > 0) this.#connection.send({ type: "BROKERS", urls });
   }
@@ -52,8 +52,8 @@ export class ClientSession {
 
   onClose(_reason: CloseReason): void {
     this.#gone.abort();
-    this.#unlisten?.();
-    for (const id of this.#requests.values()) this.#core.forget(id);
+    this.#unsubscribe?.();
+    for (const id of this.#requests.values()) this.#core.cancelRequest(id);
     this.#requests.clear();
   }
 
@@ -65,7 +65,7 @@ export class ClientSession {
       case "FORGET": {
         const id = this.#requests.get(message.id);
         this.#requests.delete(message.id);
-        if (id !== undefined) this.#core.forget(id);
+        if (id !== undefined) this.#core.cancelRequest(id);
         return;
       }
       case "ASK":
@@ -79,7 +79,7 @@ export class ClientSession {
 
   #request(message: FromClient & { type: "REQUEST" }): void {
     const { id } = message;
-    if (!mayDo(this.#context.role, "client")) {
+    if (!roleAllows(this.#context.role, "client")) {
       const body = Buffer.from(`a token of role ${this.#context.role} may not ask services`);
       this.#connection.send({ type: "REPLIED", id, body, error: "LABORO_FORBIDDEN" });
       return;

@@ -5,11 +5,11 @@ import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
 import { LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
-import { type Gate, isRefusal } from "../../../broker/access/gate.js";
-import { mayDo, type Role } from "../../../broker/access/roles.js";
+import { type Auth, isRefusal } from "../../../broker/access/auth.js";
+import { roleAllows, type Role } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
-import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-door.js";
-import type { BrokerFace } from "../../../broker/operations/operation.js";
+import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
+import type { BrokerInfo } from "../../../broker/operations/operation.js";
 import { type CloseReason, Connection, SERVER_OPTIONS } from "../connection.js";
 import {
   type FromClient,
@@ -23,7 +23,7 @@ import { ClientSession } from "./client-session.js";
 import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
 
 /** Who opens a link says who it is within this time. */
-const FIRST_WORD_MS = 10_000;
+const FIRST_MESSAGE_MS = 10_000;
 
 type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
 
@@ -33,16 +33,16 @@ export interface LinkOptions extends WorkerSessionOptions {
 
 export class Links implements LinkEndpoint {
   readonly #core: Core;
-  readonly #gate: Gate;
-  readonly #face: BrokerFace;
+  readonly #auth: Auth;
+  readonly #info: BrokerInfo;
   readonly #options: LinkOptions;
   readonly #sockets = new WebSocketServer(SERVER_OPTIONS);
-  readonly #open = new Set<Caller>();
+  readonly #connections = new Set<Caller>();
 
-  constructor(core: Core, gate: Gate, face: BrokerFace, options: LinkOptions) {
+  constructor(core: Core, auth: Auth, info: BrokerInfo, options: LinkOptions) {
     this.#core = core;
-    this.#gate = gate;
-    this.#face = face;
+    this.#auth = auth;
+    this.#info = info;
     this.#options = options;
   }
 
@@ -54,8 +54,8 @@ export class Links implements LinkEndpoint {
     } else if (!offered.includes(SUBPROTOCOL)) {
       refuse(socket, "426 Upgrade Required", `this door speaks ${SUBPROTOCOL}`);
     } else {
-      const admitted = this.#gate.admit(request, false);
-      if (isRefusal(admitted)) void admitted.after.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
+      const admitted = this.#auth.authenticate(request, false);
+      if (isRefusal(admitted)) void admitted.sendAfter.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
       else this.#accept(request, socket, head, admitted.role);
     }
   }
@@ -66,28 +66,28 @@ export class Links implements LinkEndpoint {
       const transport = request.socket as Socket;
       transport.setNoDelay(true);
       const address = transport.remoteAddress ?? "unknown";
-      const conversation = this.#face.conversations.begin(SUBPROTOCOL, address);
+      const traced = this.#info.connections.open(SUBPROTOCOL, address);
       const silent = setTimeout(
         () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
-        FIRST_WORD_MS,
+        FIRST_MESSAGE_MS,
       );
       const connection: Caller = new Connection(
         webSocket,
-        { from: "caller", transport, log, conversation },
+        { from: "caller", transport, log, traced },
         {
           onMessages: (batch) => {
             clearTimeout(silent);
             const [first] = batch;
-            if (first?.type === "JOIN" || first?.type === "HELLO") conversation.named(first.name);
+            if (first?.type === "JOIN" || first?.type === "HELLO") traced.setPeer(first.name);
             this.#firstFrame(connection, batch, role, address);
           },
           onClose: () => {
             clearTimeout(silent);
-            this.#open.delete(connection);
+            this.#connections.delete(connection);
           },
         },
       );
-      this.#open.add(connection);
+      this.#connections.add(connection);
     });
   }
 
@@ -95,7 +95,7 @@ export class Links implements LinkEndpoint {
   #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role, address: string): void {
     const [first, ...rest] = batch;
     if (first?.type === "JOIN") {
-      if (!mayDo(role, "worker"))
+      if (!roleAllows(role, "worker"))
         throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
       const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
       const session = new WorkerSession(this.#core, link, first, { ...this.#options, address });
@@ -103,7 +103,7 @@ export class Links implements LinkEndpoint {
     } else if (first?.type === "HELLO") {
       const { broker, heartbeatMs } = this.#options;
       const link = connection.handOver<FromClient, ToClient>(this.#listener(connection, () => session));
-      const session = new ClientSession(this.#core, this.#face, { role, name: first.name }, link);
+      const session = new ClientSession(this.#core, this.#info, { role, name: first.name }, link);
       if (first.version !== LINK_VERSION) {
         throw new LaboroError(
           "LABORO_VERSION",
@@ -126,7 +126,7 @@ export class Links implements LinkEndpoint {
     return {
       onMessages: (batch) => session().onMessages(batch),
       onClose: (reason) => {
-        this.#open.delete(connection);
+        this.#connections.delete(connection);
         session().onClose(reason);
       },
     };
@@ -134,7 +134,7 @@ export class Links implements LinkEndpoint {
 
   /** Says goodbye to all. */
   close(): void {
-    for (const connection of this.#open) connection.close(1001, "the broker is stopping");
+    for (const connection of this.#connections) connection.close(1001, "the broker is stopping");
   }
 
   /** Leaves those that did not say goodbye. */

@@ -32,8 +32,8 @@ export class WorkerSession implements WorkerPort {
   readonly #recipesSent = new Set<JobId>();
   #profile: WorkerProfile;
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
-  #unlisten: readonly (() => void)[] = [];
-  #urlsTold = "";
+  #unsubscribe: readonly (() => void)[] = [];
+  #sentUrls = "";
   /** What came while the claims were put right. */
   #early: FromWorker[] = [];
   /** Hand-outs decided while WELCOME was not yet sent. */
@@ -69,12 +69,12 @@ export class WorkerSession implements WorkerPort {
     });
     this.#connection.startHeartbeat(config.heartbeatMs);
     this.#state = "working";
-    this.#unlisten = [
+    this.#unsubscribe = [
       this.#core.config.onChanged(() => this.#configure()),
-      this.#core.group?.onChanged?.(() => this.#tellGroup()) ?? (() => {}),
+      this.#core.group?.onChanged?.(() => this.#sendBrokers()) ?? (() => {}),
     ];
     for (const message of this.#held.splice(0)) this.#connection.send(message);
-    this.#tellGroup();
+    this.#sendBrokers();
     this.onMessages(this.#early.splice(0));
   }
 
@@ -92,11 +92,11 @@ export class WorkerSession implements WorkerPort {
   }
 
   /** Where it finds the others. A broker that is drained sends it there, once: it may find none of them. */
-  #tellGroup(): void {
+  #sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
-    if (urls.length > 0 && urls.join() !== this.#urlsTold) this.#send({ type: "BROKERS", urls });
-    this.#urlsTold = urls.join();
-    if (urls.length > 0 && this.#core.moves?.sendsAway(this.#profile.id) === true) {
+    if (urls.length > 0 && urls.join() !== this.#sentUrls) this.#send({ type: "BROKERS", urls });
+    this.#sentUrls = urls.join();
+    if (urls.length > 0 && this.#core.moves?.shouldRedirect(this.#profile.id) === true) {
       this.#connection.close(1001, "this broker is drained: there are others");
     }
   }
@@ -113,8 +113,8 @@ export class WorkerSession implements WorkerPort {
   onClose(_reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
-    for (const forget of this.#unlisten) forget();
-    this.#core.workerGone(this.#profile.id, this, orderly);
+    for (const forget of this.#unsubscribe) forget();
+    this.#core.workerDisconnected(this.#profile.id, this, orderly);
   }
 
   #receive(message: FromWorker): void {
@@ -159,7 +159,7 @@ export class WorkerSession implements WorkerPort {
     }
   }
 
-  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
     if (!this.#recipesSent.has(job.id)) {
       this.#recipesSent.add(job.id);
       const [oldest] = this.#recipesSent;
@@ -185,7 +185,7 @@ export class WorkerSession implements WorkerPort {
     this.#send({ type: "CALL", id: request, service, body, timeoutMs });
   }
 
-  uncall(request: RequestId): void {
+  cancelCall(request: RequestId): void {
     this.#send({ type: "UNCALL", id: request });
   }
 
@@ -225,8 +225,8 @@ function profileOf(join: Join, address: string | undefined): WorkerProfile {
     total,
     reserveRequests,
     resumable: true,
-    stocks: true,
+    canPrefetch: true,
     ...(address === undefined ? {} : { address }),
-    ...(lifetimeMs === undefined ? {} : { until: now() + lifetimeMs }),
+    ...(lifetimeMs === undefined ? {} : { leavesAt: now() + lifetimeMs }),
   };
 }

@@ -7,12 +7,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { now } from "../../../base/clock.js";
-import type { Conversation } from "../../../base/conversations.js";
-import type { DoorContext } from "../../../broker/listeners/door.js";
+import type { TracedConnection } from "../../../base/traced-connections.js";
+import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import type { Peer, Router } from "../../zeromq/index.js";
-import { answerOf, bodyOf, ClientCall, Forwarded, refusalOf, SLOT_ONLY } from "../calls.js";
-import { describe, nameOf } from "../describe.js";
+import { replyArguments, bodyOf, ClientCall, ForwardedReply, failureReply, SLOT_FREED } from "../calls.js";
+import { describeMessage, messageName } from "../describe.js";
 import {
   copyOf,
   DEREGISTER,
@@ -26,80 +26,80 @@ import {
   REGISTER,
   readMessage,
   readNumber,
-  shown,
+  printable,
 } from "../frames.js";
-import type { RegisteredWorkers } from "./registered.js";
-import type { Patience } from "./rhythm.js";
+import type { RegisteredWorkers } from "./registered-workers.js";
+import type { HeartbeatLimits } from "./heartbeat-monitor.js";
 import { CommandServices } from "./services.js";
 import { type WorkerRow, WorkerTable } from "./worker-table.js";
 
-export const DOOR = "round-robin";
+export const PROTOCOL = "round-robin";
 
 const TIMEOUT_MS = 300_000;
-const SETTLE_MS = 100;
+const JOIN_DELAY_MS = 100;
 /** A worker of ours greets at once when it connects again; an original, which did so long ago, says nothing. */
 const SILENT_MS = 1_000;
 const MOST_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer. */
-const MOST_HELD_BYTES = 256 * 1024 * 1024;
+const MAX_PENDING_BYTES = 256 * 1024 * 1024;
 const MOST_STREAM_BYTES = 64 * 1024 * 1024;
 /** What a request costs besides its bytes. */
 const OVERHEAD_BYTES = 1_000;
 /** Messages for a peer that has said nothing yet. */
-const MOST_EARLY = 1_000;
+const MAX_QUEUED_MESSAGES = 1_000;
 /** Peers that were here and are remembered. */
 const MOST_GREETED = 100_000;
 
-interface Present {
+interface PeerConnection {
   readonly peer: Peer;
-  readonly conversation: Conversation;
+  readonly traced: TracedConnection;
   /** What may leave only after its first message has come; undefined from then on. */
-  early: (readonly Uint8Array[])[] | undefined;
+  queued: (readonly Uint8Array[])[] | undefined;
   /** Runs until the first message of a worker that was set aside. */
-  silence?: NodeJS.Timeout;
+  silenceTimer?: NodeJS.Timeout;
 }
 
-export interface ServerOptions {
+export interface RoundRobinServerOptions {
   /** Told of each message, for a console. */
   readonly trace?: (message: Message, from: string) => void;
   /** Between the answer to REGISTER and the first message for that worker. */
-  readonly settleMs?: number;
+  readonly joinDelayMs?: number;
   /** With workers whose heartbeats stop. */
-  readonly patience?: Patience;
+  readonly heartbeatLimits?: HeartbeatLimits;
 }
 
 export class RoundRobinServer {
-  readonly #context: DoorContext;
+  readonly #context: ListenerContext;
   readonly #router: () => Router;
-  readonly #options: ServerOptions;
+  readonly #options: RoundRobinServerOptions;
   readonly #services: CommandServices;
   readonly #pool: string;
   readonly #table: WorkerTable;
-  readonly #present = new Map<string, Present>();
+  readonly #peers = new Map<string, PeerConnection>();
   /** A peer that connects again by itself does no handshake again: it waits for its answers. */
   readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
-  #heldBytes = 0;
+  #pendingBytes = 0;
 
-  constructor(context: DoorContext, router: () => Router, registered: RegisteredWorkers, options: ServerOptions = {}) {
+  constructor(context: ListenerContext, router: () => Router, registered: RegisteredWorkers, options: RoundRobinServerOptions = {}) {
     this.#context = context;
     this.#router = router;
     this.#options = options;
     const { core, settings } = context;
     this.#pool = settings.pool ?? DEFAULT_POOL;
-    this.#services = new CommandServices(settings.services ?? {}, () => this.#table.offerAll());
-    const around = {
+    this.#services = new CommandServices(settings.services ?? {}, () => this.#table.updateProfiles());
+    const workerContext = {
       core,
       services: this.#services,
       pool: this.#pool,
       ownAddress: this.#ownAddress,
       now,
-      streamBytes: MOST_STREAM_BYTES,
-      settleMs: options.settleMs ?? SETTLE_MS,
+      maxStreamBytes: MOST_STREAM_BYTES,
+      joinDelayMs: options.joinDelayMs ?? JOIN_DELAY_MS,
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
     const send = (key: string, frames: readonly Uint8Array[]): boolean => this.#send(key, frames);
-    this.#table = new WorkerTable(around, send, registered, options.patience);
+    this.#table = new WorkerTable(workerContext, send, registered, options.heartbeatLimits);
   }
 
   workers(): WorkerRow[] {
@@ -108,70 +108,70 @@ export class RoundRobinServer {
 
   close(): void {
     this.#table.close();
-    for (const { conversation, silence } of this.#present.values()) {
+    for (const { traced: conversation, silenceTimer: silence } of this.#peers.values()) {
       clearTimeout(silence);
-      conversation.end();
+      conversation.close();
     }
-    this.#present.clear();
+    this.#peers.clear();
   }
 
   // What the socket says
 
   joined(peer: Peer): void {
-    const conversation = this.#context.conversations.begin(DOOR, peer.address);
-    conversation.named(shown(peer.identity, 255));
-    const present: Present = { peer, conversation, early: this.#greeted.has(peer.key) ? undefined : [] };
-    clearTimeout(this.#present.get(peer.key)?.silence);
-    this.#present.set(peer.key, present);
-    if (!this.#table.isAside(peer)) return;
-    present.silence = setTimeout(() => {
-      this.#welcome(present, () => this.#table.back(peer));
+    const conversation = this.#context.connections.open(PROTOCOL, peer.address);
+    conversation.setPeer(printable(peer.identity, 255));
+    const present: PeerConnection = { peer, traced: conversation, queued: this.#greeted.has(peer.key) ? undefined : [] };
+    clearTimeout(this.#peers.get(peer.key)?.silenceTimer);
+    this.#peers.set(peer.key, present);
+    if (!this.#table.isLost(peer)) return;
+    present.silenceTimer = setTimeout(() => {
+      this.#actThenFlush(present, () => this.#table.restore(peer));
     }, SILENT_MS);
   }
 
   left(peer: Peer): void {
-    const present = this.#present.get(peer.key);
+    const present = this.#peers.get(peer.key);
     if (present?.peer !== peer) return;
-    clearTimeout(present.silence);
-    this.#present.delete(peer.key);
-    this.#table.setAside(peer);
-    present.conversation.end();
+    clearTimeout(present.silenceTimer);
+    this.#peers.delete(peer.key);
+    this.#table.markLost(peer);
+    present.traced.close();
   }
 
   /** Somebody may be gone: a PONG that nobody asked for does no harm, and cannot be sent to one that is. */
-  doubted(): void {
-    for (const key of this.#present.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
+  probePeers(): void {
+    for (const key of this.#peers.keys()) this.#send(key, makeMessage({ command: "PONG", id: id8(0) }));
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {
-    const present = this.#present.get(peer.key);
+    const present = this.#peers.get(peer.key);
     if (present?.peer !== peer) return;
-    present.conversation.heard(() => describe(frames));
-    this.#table.heard(peer);
+    present.traced.received(() => describeMessage(frames));
+    this.#table.received(peer);
     const message = readMessage(frames);
     if (typeof message === "string") {
-      this.#complain(peer, `a message was dropped: ${message}`);
+      this.#reportPeerError(peer, `a message was dropped: ${message}`);
       return;
     }
-    this.#options.trace?.(message, shown(peer.identity, 255));
-    clearTimeout(present.silence);
-    this.#welcome(present, () => {
-      if (message.to.length > 0) this.#passOn(peer, message, frames);
+    this.#options.trace?.(message, printable(peer.identity, 255));
+    clearTimeout(present.silenceTimer);
+    this.#actThenFlush(present, () => {
+      if (message.to.length > 0) this.#forward(peer, message, frames);
       else this.#handle(peer, message);
-      this.#table.back(peer);
+      this.#table.restore(peer);
     });
   }
 
   /** What waited for this peer's first message goes after what `act` says to it. */
-  #welcome(present: Present, act: () => void): void {
-    const { early, peer } = present;
+  #actThenFlush(present: PeerConnection, act: () => void): void {
+    const { queued: early, peer } = present;
     if (early !== undefined) this.#greet(present);
     act();
     for (const waiting of early ?? []) this.#send(peer.key, waiting);
   }
 
-  #greet(present: Present): void {
-    present.early = undefined;
+  #greet(present: PeerConnection): void {
+    present.queued = undefined;
     this.#greeted.add(present.peer.key);
     const [oldest] = this.#greeted;
     if (this.#greeted.size > MOST_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
@@ -187,31 +187,31 @@ export class RoundRobinServer {
     } else if (command === "EXEC" || command === "TRACKEXEC") {
       const [what] = args;
       if (isArgument(what, REGISTER)) this.#register(peer, message);
-      else if (isArgument(what, DEREGISTER)) this.#obey(peer, message, () => this.#table.deregister(peer));
-      else if (isArgument(what, INCREMENT)) this.#obey(peer, message, () => this.#table.increment(peer));
+      else if (isArgument(what, DEREGISTER)) this.#acknowledgeThen(peer, message, () => this.#table.deregister(peer));
+      else if (isArgument(what, INCREMENT)) this.#acknowledgeThen(peer, message, () => this.#table.increment(peer));
       else this.#request(peer, message);
     } else if (command !== "PONG") {
-      this.#complain(peer, `${command} ${shown(id)} is for nobody`);
+      this.#reportPeerError(peer, `${command} ${printable(id)} is for nobody`);
     }
   }
 
   #register(peer: Peer, message: Message): void {
     const slots = readNumber(message.args[1], MOST_SLOTS);
     if (slots !== undefined) {
-      this.#obey(peer, message, () => this.#table.register(peer, slots));
+      this.#acknowledgeThen(peer, message, () => this.#table.register(peer, slots));
       return;
     }
-    this.#complain(peer, `REGISTER with ${shown(message.args[1] ?? EMPTY)} slots`);
+    this.#reportPeerError(peer, `REGISTER with ${printable(message.args[1] ?? EMPTY)} slots`);
     if (message.command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE", [FAILURE]);
   }
 
   /** A TRACKEXEC is answered first: a message that follows from it must not come before. */
-  #obey(peer: Peer, message: Message, act: () => void): void {
+  #acknowledgeThen(peer: Peer, message: Message, act: () => void): void {
     if (message.command === "TRACKEXEC") this.#respond(peer, message, "RESPONSE");
     act();
   }
 
-  #respond(peer: Peer, { id, back }: Message, command: "PONG" | "RESPONSE", args: readonly Uint8Array[] = []): void {
+  #respond(peer: Peer, { id, returnPath: back }: Message, command: "PONG" | "RESPONSE", args: readonly Uint8Array[] = []): void {
     this.#send(peer.key, makeMessage({ to: [...back].reverse(), command, id, args }));
   }
 
@@ -222,16 +222,16 @@ export class RoundRobinServer {
     const size = OVERHEAD_BYTES + id.length + given.args.reduce((sum, { length }) => sum + length, 0);
     // No worker has a command without a name, and an original would keep the slot.
     const empty = (given.args[0]?.length ?? 0) === 0;
-    if (empty || this.#heldBytes + size > MOST_HELD_BYTES) {
+    if (empty || this.#pendingBytes + size > MAX_PENDING_BYTES) {
       const why = empty ? "it asks for nothing" : "too much waits already";
-      this.#complain(peer, `${command} ${shown(id)} is refused: ${why}`);
-      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [refusalOf(given.args[0])]);
+      this.#reportPeerError(peer, `${command} ${printable(id)} is refused: ${why}`);
+      if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [failureReply(given.args[0])]);
       return;
     }
     const message = copyOf(given);
     const [what = EMPTY, ...rest] = message.args;
-    this.#heldBytes += size;
-    const { core, complaints, settings } = this.#context;
+    this.#pendingBytes += size;
+    const { core, peerErrors: complaints, settings } = this.#context;
     core.request(
       {
         service: this.#services.serviceOf(what),
@@ -242,14 +242,14 @@ export class RoundRobinServer {
         attachment: new ClientCall(peer.identity, message),
       },
       (body, error, attachment) => {
-        this.#heldBytes -= size;
-        if (attachment === SLOT_ONLY) return;
-        if (attachment instanceof Forwarded) {
+        this.#pendingBytes -= size;
+        if (attachment === SLOT_FREED) return;
+        if (attachment instanceof ForwardedReply) {
           this.#send(peer.key, attachment.frames);
         } else if (command === "TRACKEXEC") {
-          this.#answer(peer, message, "RESPONSE", [this.#ownAddress], answerOf(what, body, error !== undefined));
+          this.#replyAs(peer, message, "RESPONSE", [this.#ownAddress], replyArguments(what, body, error !== undefined));
         } else if (error !== undefined) {
-          complaints.about(DOOR, peer.address, error, `an EXEC was lost: ${Buffer.from(body).toString() || error}`);
+          complaints.report(PROTOCOL, peer.address, error, `an EXEC was lost: ${Buffer.from(body).toString() || error}`);
         }
       },
     );
@@ -257,48 +257,48 @@ export class RoundRobinServer {
 
   // Messages for others
 
-  #passOn(peer: Peer, message: Message, [address = EMPTY, ...rest]: readonly Buffer[]): void {
+  #forward(peer: Peer, message: Message, [address = EMPTY, ...rest]: readonly Buffer[]): void {
     const { command, to, args } = message;
     const forward = (): Buffer[] => [...rest, peer.identity];
     if (command === "RESPONSE" && this.#table.responded(peer, message, forward)) return;
     if (address.equals(this.#ownAddress)) {
       // Workers of other protocols are all behind this address: their heartbeats are the server's.
-      if (command === "PING") this.#answer(peer, message, "PONG", [address]);
-      else if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", [address], [refusalOf(args[0])]);
+      if (command === "PING") this.#replyAs(peer, message, "PONG", [address]);
+      else if (command === "TRACKEXEC") this.#replyAs(peer, message, "RESPONSE", [address], [failureReply(args[0])]);
       return;
     }
     if (this.#send(address.toString("latin1"), forward())) return;
-    const why = `${nameOf(message)} for ${shown(address)}: nobody is there`;
-    this.#context.complaints.about(DOOR, peer.address, "LABORO_NO_SUCH_WORKER", why);
+    const why = `${messageName(message)} for ${printable(address)}: nobody is there`;
+    this.#context.peerErrors.report(PROTOCOL, peer.address, "LABORO_NO_SUCH_WORKER", why);
     // A request to one that is gone is lost, and that is said; the rest was for nobody.
-    if (command === "TRACKEXEC") this.#answer(peer, message, "RESPONSE", to, [refusalOf(args[0])]);
+    if (command === "TRACKEXEC") this.#replyAs(peer, message, "RESPONSE", to, [failureReply(args[0])]);
   }
 
   /** In the place of the worker `from`. */
-  #answer(
+  #replyAs(
     peer: Peer,
-    { id, back }: Message,
+    { id, returnPath: back }: Message,
     command: "PONG" | "RESPONSE",
     from: readonly Buffer[],
     args: readonly Uint8Array[] = [],
   ): void {
-    this.#send(peer.key, makeMessage({ to: [...back].reverse(), command, id, args, back: from }));
+    this.#send(peer.key, makeMessage({ to: [...back].reverse(), command, id, args, returnPath: from }));
   }
 
   #send(key: string, frames: readonly Uint8Array[]): boolean {
-    const present = this.#present.get(key);
+    const present = this.#peers.get(key);
     if (present === undefined) return false;
-    if (present.early !== undefined) {
-      if (present.early.length >= MOST_EARLY) return false;
-      present.early.push(frames);
+    if (present.queued !== undefined) {
+      if (present.queued.length >= MAX_QUEUED_MESSAGES) return false;
+      present.queued.push(frames);
       return true;
     }
     const sent = this.#router().send(key, frames);
-    if (sent) present.conversation.said(() => describe(frames));
+    if (sent) present.traced.sent(() => describeMessage(frames));
     return sent;
   }
 
-  #complain({ address }: Peer, why: string): void {
-    this.#context.complaints.about(DOOR, address, "LABORO_BAD_MESSAGE", why);
+  #reportPeerError({ address }: Peer, why: string): void {
+    this.#context.peerErrors.report(PROTOCOL, address, "LABORO_BAD_MESSAGE", why);
   }
 }

@@ -8,7 +8,7 @@ import { PING_ARGUMENT, STREAM } from "../frames.js";
 const PREFIX = "rr.";
 const WORDS: Readonly<Record<string, Buffer>> = { ping: PING_ARGUMENT, stream: STREAM };
 /** What has too long a name, or came when as many commands were known as are kept. */
-export const OTHER = `${PREFIX}other`;
+export const OTHER_SERVICE = `${PREFIX}other`;
 /** What no message can bring in, so that OTHER is nothing else. */
 const RESERVED = new Set(["other", ...Object.keys(WORDS)]);
 
@@ -19,29 +19,29 @@ const NAME = /^(?!0x)[\w.-]+$/;
 export class CommandServices {
   readonly #services = new Map<string, string>();
   readonly #commands = new Map<string, Buffer>();
-  readonly #grown: () => void;
+  readonly #onNewCommand: () => void;
 
   /** `mapping` has commands as they are written, `0x0b` or `resize`, and the services for them. `grown` is told of each new command. */
-  constructor(mapping: Readonly<Record<string, string>>, grown: () => void) {
-    this.#grown = grown;
+  constructor(mapping: Readonly<Record<string, string>>, onNewCommand: () => void) {
+    this.#onNewCommand = onNewCommand;
     for (const word of Object.keys(WORDS)) this.#enter(bytesOf(word), PREFIX + word);
     for (const [command, service] of Object.entries(mapping)) this.#enter(bytesOf(command), service);
   }
 
   /** What workers of this protocol offer. */
   get offered(): readonly string[] {
-    return [...new Set(this.#services.values()), OTHER].filter((service) => service.startsWith(PREFIX));
+    return [...new Set(this.#services.values()), OTHER_SERVICE].filter((service) => service.startsWith(PREFIX));
   }
 
   serviceOf(command: Buffer): string {
     const key = command.toString("latin1");
     const known = this.#services.get(key);
     if (known !== undefined) return known;
-    if (command.length > MOST_NAME || this.#services.size >= MOST_COMMANDS) return OTHER;
+    if (command.length > MOST_NAME || this.#services.size >= MOST_COMMANDS) return OTHER_SERVICE;
     const service = PREFIX + nameOf(command);
     // A copy: the frame is a part of all that was received with it.
     this.#enter(Buffer.from(command), service);
-    this.#grown();
+    this.#onNewCommand();
     return service;
   }
 

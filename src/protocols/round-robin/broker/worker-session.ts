@@ -16,7 +16,7 @@ import { CallTasks } from "../../../broker/sessions/call-tasks.js";
 import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
 import { type RequestId, SessionId, WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
-import { ClientCall, Forwarded, readAnswer, SLOT_ONLY } from "../calls.js";
+import { ClientCall, ForwardedReply, readReply, SLOT_FREED } from "../calls.js";
 import {
   EMPTY,
   id8,
@@ -27,14 +27,14 @@ import {
   ONGOING,
   PING_ARGUMENT,
   STREAM,
-  shown,
+  printable,
 } from "../frames.js";
 import { StreamReader } from "../stream.js";
-import { type Outstanding, OutstandingMessages, replyKey } from "./outstanding.js";
-import { OwedIncrements } from "./owed.js";
+import { type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
+import { ExpectedIncrements } from "./expected-increments.js";
 import type { CommandServices } from "./services.js";
 
-export interface WorkerSurroundings {
+export interface WorkerSessionContext {
   readonly core: Core;
   readonly services: CommandServices;
   readonly pool: string;
@@ -42,8 +42,8 @@ export interface WorkerSurroundings {
   readonly ownAddress: Buffer;
   readonly now: () => number;
   /** Bytes of a stream that is put together here. */
-  readonly streamBytes: number;
-  readonly settleMs: number;
+  readonly maxStreamBytes: number;
+  readonly joinDelayMs: number;
   /** For tasks without a time limit of their own. */
   readonly timeoutMs: number;
 }
@@ -55,35 +55,35 @@ export interface WorkerPeer {
 }
 
 /** How long after a RESPONSE its INCREMENT is waited for… */
-const OWED_MS = 10_000;
+const INCREMENT_TIMEOUT_MS = 10_000;
 /** …and how long after a time-out, when the worker may still be at it. */
-const OWED_LATE_MS = 3_600_000;
+const LATE_INCREMENT_TIMEOUT_MS = 3_600_000;
 const HOST_ID = Buffer.from("laboro");
 
-export class WorkerSession implements WorkerPort {
-  readonly #around: WorkerSurroundings;
+export class RoundRobinWorkerSession implements WorkerPort {
+  readonly #context: WorkerSessionContext;
   readonly #peer: WorkerPeer;
-  readonly #left: () => void;
+  readonly #onLeft: () => void;
   readonly #outstanding = new OutstandingMessages();
   readonly #tasks: CallTasks;
-  readonly #owed: OwedIncrements;
+  readonly #expectedIncrements: ExpectedIncrements;
   #state: "settling" | "working" | "leaving" | "closed" = "settling";
   #slots: number;
   #profile: WorkerProfile;
-  #settling: NodeJS.Timeout | undefined;
+  #joinTimer: NodeJS.Timeout | undefined;
   #ids = 0;
-  #handled = 0;
+  #messages = 0;
 
   /** `left` is called when a worker that was leaving has gone. */
-  constructor(around: WorkerSurroundings, peer: WorkerPeer, slots: number, left: () => void) {
-    this.#around = around;
+  constructor(context: WorkerSessionContext, peer: WorkerPeer, slots: number, onLeft: () => void) {
+    this.#context = context;
     this.#peer = peer;
     this.#slots = slots;
-    this.#left = left;
-    this.#owed = new OwedIncrements(around.now);
-    this.#profile = profileOf(around, peer, slots);
-    this.#tasks = new CallTasks(around.core, this.#profile.id, around.timeoutMs);
-    if (around.settleMs > 0) this.#settling = setTimeout(() => this.#join(), around.settleMs);
+    this.#onLeft = onLeft;
+    this.#expectedIncrements = new ExpectedIncrements(context.now);
+    this.#profile = profileOf(context, peer, slots);
+    this.#tasks = new CallTasks(context.core, this.#profile.id, context.timeoutMs);
+    if (context.joinDelayMs > 0) this.#joinTimer = setTimeout(() => this.#join(), context.joinDelayMs);
     else this.#join();
   }
 
@@ -91,14 +91,14 @@ export class WorkerSession implements WorkerPort {
     return this.#slots;
   }
 
-  get free(): number {
-    const { size, carried } = this.#outstanding;
+  get freeSlots(): number {
+    const { size, carriedOver: carried } = this.#outstanding;
     return Math.max(0, this.#slots - (size - carried));
   }
 
   /** Messages that it has been given so far. */
-  get handled(): number {
-    return this.#handled;
+  get messages(): number {
+    return this.#messages;
   }
 
   get inTable(): boolean {
@@ -108,17 +108,17 @@ export class WorkerSession implements WorkerPort {
   /** REGISTER from an address that is known: its slots are overwritten, whatever it still has. */
   register(slots: number): void {
     this.#slots = slots;
-    this.#outstanding.carryAll();
+    this.#outstanding.carryOverAll();
     if (this.#state === "leaving") this.#state = "working";
-    this.offer();
+    this.updateProfile();
   }
 
   /** What it offers, or how much of it, has changed. */
-  offer(): void {
+  updateProfile(): void {
     if (this.#state === "closed") return;
-    const services = this.#state === "leaving" ? [] : this.#around.services.offered;
-    this.#profile = { ...this.#profile, services, total: { slots: this.#slots + this.#outstanding.carried } };
-    if (this.#state !== "settling") this.#around.core.workerChanged(this.#profile);
+    const services = this.#state === "leaving" ? [] : this.#context.services.offered;
+    this.#profile = { ...this.#profile, services, total: { slots: this.#slots + this.#outstanding.carriedOver } };
+    if (this.#state !== "settling") this.#context.core.workerChanged(this.#profile);
   }
 
   deregister(): void {
@@ -126,7 +126,7 @@ export class WorkerSession implements WorkerPort {
       this.#end(true);
     } else if (this.#state === "working") {
       this.#state = "leaving";
-      this.offer();
+      this.updateProfile();
       this.#leaveWhenDone();
     }
   }
@@ -137,33 +137,33 @@ export class WorkerSession implements WorkerPort {
   }
 
   increment(): void {
-    if (this.#owed.take()) return;
+    if (this.#expectedIncrements.take()) return;
     const one = this.#outstanding.likelyDone;
     if (one === undefined) return;
     const why = Buffer.from("the worker was done with it and gave no answer");
     // A client of this protocol may still get its RESPONSE, which is passed on then; for anyone else it would come too late.
-    if (one.own === undefined) this.#over(one, () => one.done(EMPTY, undefined, SLOT_ONLY));
-    else this.#over(one, () => one.done(why, "LABORO_SERVICE_FAILED"));
+    if (one.otherProtocol === undefined) this.#finish(one, () => one.done(EMPTY, undefined, SLOT_FREED));
+    else this.#finish(one, () => one.done(why, "LABORO_SERVICE_FAILED"));
   }
 
   /** False where it answers none of the messages that the worker has: then it is only passed on. `frames` are what the asker would get. */
   responded({ to, id, args }: Message, frames: () => readonly Uint8Array[]): boolean {
-    const one = this.#outstanding.answeredBy(replyKey(to, id));
+    const one = this.#outstanding.byReplyKey(replyKey(to, id));
     if (one === undefined) return false;
-    if (one.own === undefined) this.#answered(one, () => one.done(EMPTY, undefined, new Forwarded(frames())));
-    else if (one.own.stream === undefined) this.#read(one, () => readAnswer(args));
-    else this.#streamed(one, one.own.stream, args);
+    if (one.otherProtocol === undefined) this.#answered(one, () => one.done(EMPTY, undefined, new ForwardedReply(frames())));
+    else if (one.otherProtocol.stream === undefined) this.#read(one, () => readReply(args));
+    else this.#streamed(one, one.otherProtocol.stream, args);
     return true;
   }
 
   // What the core says
 
-  tasks(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
     this.#tasks.begin(
       job,
       tasks,
       entries,
-      ({ name, service, body, done }) => this.#ask(name, service, body, done),
+      ({ name, service, body, done }) => this.#sendRequest(name, service, body, done),
       (name) => this.#expire(name, "no answer came before the time limit"),
     );
   }
@@ -172,21 +172,21 @@ export class WorkerSession implements WorkerPort {
   retract(): void {}
 
   cancel(tasks: readonly TasksOf[]): void {
-    for (const name of this.#tasks.among(tasks)) {
-      const one = this.#outstanding.named(name);
-      if (one !== undefined) this.#abandon(one, () => this.#tasks.giveBack(name));
+    for (const name of this.#tasks.runningIn(tasks)) {
+      const one = this.#outstanding.byName(name);
+      if (one !== undefined) this.#abandon(one, () => this.#tasks.returnTask(name));
     }
   }
 
   call(request: RequestId, service: string, body: Uint8Array, _timeoutMs: number, attachment?: unknown): void {
     const name = `request ${request}`;
-    const done: Outstanding["done"] = (answer, error, attached) =>
-      this.#around.core.workerReplied(this.#profile.id, request, answer, error, attached);
-    if (attachment instanceof ClientCall) this.#pass(name, attachment, done);
-    else this.#ask(name, service, body, done);
+    const done: OutstandingMessage["done"] = (answer, error, attached) =>
+      this.#context.core.workerReplied(this.#profile.id, request, answer, error, attached);
+    if (attachment instanceof ClientCall) this.#forward(name, attachment, done);
+    else this.#sendRequest(name, service, body, done);
   }
 
-  uncall(request: RequestId): void {
+  cancelCall(request: RequestId): void {
     this.#expire(`request ${request}`, "nobody waits for it any more");
   }
 
@@ -202,28 +202,28 @@ export class WorkerSession implements WorkerPort {
   #join(): void {
     if (this.#state !== "settling") return;
     this.#state = "working";
-    const { core } = this.#around;
+    const { core } = this.#context;
     core.workerJoins(this.#profile, [], this).then(
       () => {
         // Where the store had to be asked first, it may have gone meanwhile.
-        if (this.#state === "closed") core.workerGone(this.#profile.id, this, true);
+        if (this.#state === "closed") core.workerDisconnected(this.#profile.id, this, true);
       },
       () => this.#end(true),
     );
   }
 
   /** As the client sent it, with the client's address behind it. */
-  #pass(name: string, { client, message }: ClientCall, done: Outstanding["done"]): void {
-    const { command, id, args, back } = message;
+  #forward(name: string, { client, message }: ClientCall, done: OutstandingMessage["done"]): void {
+    const { command, id, args, returnPath: back } = message;
     const way = [...back, client];
     const key = replyKey([...way].reverse(), id);
-    const one = { name, key, increments: sendsIncrement(args[0]), tracked: command === "TRACKEXEC", done };
-    this.#give(one, makeMessage({ command, id, args, back: way }));
+    const one = { name, key, expectsIncrement: sendsIncrement(args[0]), tracked: command === "TRACKEXEC", done };
+    this.#sendMessage(one, makeMessage({ command, id, args, returnPath: way }));
   }
 
   /** For somebody who knows nothing of frames. */
-  #ask(name: string, service: string, body: Uint8Array, done: Outstanding["done"]): void {
-    const { services, ownAddress, streamBytes } = this.#around;
+  #sendRequest(name: string, service: string, body: Uint8Array, done: OutstandingMessage["done"]): void {
+    const { services, ownAddress, maxStreamBytes: streamBytes } = this.#context;
     const command = services.commandOf(service);
     if (command === undefined) {
       done(Buffer.from(`no command for ${service}`), "LABORO_SERVICE_FAILED");
@@ -233,22 +233,22 @@ export class WorkerSession implements WorkerPort {
     const id = id8(++this.#ids);
     const own = streamed ? { stream: new StreamReader(streamBytes) } : {};
     const key = replyKey([ownAddress], id);
-    const one = { name, key, increments: sendsIncrement(command), tracked: true, own, done };
-    this.#give(one, makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), back: [ownAddress] }));
+    const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, own, done };
+    this.#sendMessage(one, makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), returnPath: [ownAddress] }));
   }
 
-  #give(one: Outstanding, frames: readonly Uint8Array[]): void {
-    this.#handled++;
-    this.#outstanding.enter(one);
+  #sendMessage(one: OutstandingMessage, frames: readonly Uint8Array[]): void {
+    this.#messages++;
+    this.#outstanding.add(one);
     if (this.#peer.send(frames)) return;
     const why = Buffer.from(`too much is on its way to ${this.#profile.name} already`);
-    this.#over(one, () => one.done(why, "LABORO_WORKER_LOST"));
+    this.#finish(one, () => one.done(why, "LABORO_WORKER_LOST"));
   }
 
-  #streamed(one: Outstanding, stream: StreamReader, args: readonly Buffer[]): void {
+  #streamed(one: OutstandingMessage, stream: StreamReader, args: readonly Buffer[]): void {
     let taken: Buffer | { readonly next: Buffer };
     try {
-      taken = stream.take(readAnswer(args));
+      taken = stream.take(readReply(args));
     } catch (cause) {
       this.#read(one, () => {
         throw cause;
@@ -261,15 +261,15 @@ export class WorkerSession implements WorkerPort {
       return;
     }
     // The next packet is asked for under an id of its own, of this worker, whose INCREMENT may come now or at the end.
-    const { ownAddress } = this.#around;
+    const { ownAddress } = this.#context;
     const id = id8(++this.#ids);
-    if (one.increments) this.#owed.add(OWED_LATE_MS, this.#slots);
-    this.#outstanding.replace(one, { ...one, key: replyKey([ownAddress], id), increments: false });
+    if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
+    this.#outstanding.replace(one, { ...one, key: replyKey([ownAddress], id), expectsIncrement: false });
     const more = [MQS_MORE, HOST_ID, taken.next, Buffer.from("0")];
-    this.#peer.send(makeMessage({ command: "TRACKEXEC", id, args: more, back: [ownAddress] }));
+    this.#peer.send(makeMessage({ command: "TRACKEXEC", id, args: more, returnPath: [ownAddress] }));
   }
 
-  #read(one: Outstanding, read: () => Buffer): void {
+  #read(one: OutstandingMessage, read: () => Buffer): void {
     this.#answered(one, () => {
       try {
         one.done(read(), undefined);
@@ -281,26 +281,26 @@ export class WorkerSession implements WorkerPort {
     });
   }
 
-  #answered(one: Outstanding, told: () => void): void {
-    if (one.increments) this.#owed.add(OWED_MS, this.#slots);
-    this.#over(one, told);
+  #answered(one: OutstandingMessage, notify: () => void): void {
+    if (one.expectsIncrement) this.#expectedIncrements.add(INCREMENT_TIMEOUT_MS, this.#slots);
+    this.#finish(one, notify);
   }
 
   /** Its time is over; the worker may still be at it. */
   #expire(name: string, why: string): void {
-    const one = this.#outstanding.named(name);
+    const one = this.#outstanding.byName(name);
     if (one !== undefined) this.#abandon(one, () => one.done(Buffer.from(why), "LABORO_DEADLINE"));
   }
 
-  #abandon(one: Outstanding, told: () => void): void {
-    if (one.increments) this.#owed.add(OWED_LATE_MS, this.#slots);
-    this.#over(one, told);
+  #abandon(one: OutstandingMessage, notify: () => void): void {
+    if (one.expectsIncrement) this.#expectedIncrements.add(LATE_INCREMENT_TIMEOUT_MS, this.#slots);
+    this.#finish(one, notify);
   }
 
   /** The worker is done with it, as far as the broker is concerned. */
-  #over(one: Outstanding, told: () => void): void {
-    if (this.#outstanding.remove(one)) this.offer();
-    told();
+  #finish(one: OutstandingMessage, notify: () => void): void {
+    if (this.#outstanding.remove(one)) this.updateProfile();
+    notify();
     this.#leaveWhenDone();
   }
 
@@ -312,20 +312,20 @@ export class WorkerSession implements WorkerPort {
     if (this.#state === "closed") return;
     const leaving = this.#state === "leaving" || this.#state === "settling";
     this.#state = "closed";
-    clearTimeout(this.#settling);
+    clearTimeout(this.#joinTimer);
     this.#tasks.clear();
     this.#outstanding.clear();
-    this.#around.core.workerGone(this.#profile.id, this, orderly);
-    if (leaving) this.#left();
+    this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
+    if (leaving) this.#onLeft();
   }
 }
 
 function profileOf(
-  { services, pool }: WorkerSurroundings,
+  { services, pool }: WorkerSessionContext,
   { identity, address }: WorkerPeer,
   slots: number,
 ): WorkerProfile {
-  const name = shown(identity, 255);
+  const name = printable(identity, 255);
   return {
     id: WorkerId(`round-robin:${name}`),
     session: SessionId(randomUUID()),
@@ -337,8 +337,8 @@ function profileOf(
     total: { slots },
     reserveRequests: 0,
     resumable: false,
-    stocks: false,
-    runs: ["call"],
+    canPrefetch: false,
+    taskKinds: ["call"],
     address,
   };
 }

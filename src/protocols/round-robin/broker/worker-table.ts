@@ -4,61 +4,61 @@
  */
 import { now } from "../../../base/clock.js";
 import type { Peer } from "../../zeromq/index.js";
-import { type Message, shown } from "../frames.js";
-import { MOST_REMEMBERED, type RegisteredWorkers } from "./registered.js";
-import { PATIENCE, type Patience, Rhythm } from "./rhythm.js";
-import { WorkerSession, type WorkerSurroundings } from "./worker-session.js";
+import { type Message, printable } from "../frames.js";
+import { MAX_REGISTERED, type RegisteredWorkers } from "./registered-workers.js";
+import { HEARTBEAT_LIMITS, type HeartbeatLimits, HeartbeatMonitor } from "./heartbeat-monitor.js";
+import { RoundRobinWorkerSession, type WorkerSessionContext } from "./worker-session.js";
 
 /** So often is looked within the least time after which a worker is given up. */
-const LOOKS = 10;
+const CHECKS_PER_TIMEOUT = 10;
 
-interface Entry {
+interface RegisteredWorker {
   readonly peer: Peer;
-  readonly session: WorkerSession;
-  readonly rhythm: Rhythm;
+  readonly session: RoundRobinWorkerSession;
+  readonly heartbeats: HeartbeatMonitor;
 }
 
 /** A row as a person sees it. */
 export interface WorkerRow {
   readonly address: string;
-  readonly free: number;
+  readonly freeSlots: number;
   readonly slots: number;
   /** Messages that it was given. */
-  readonly handled: number;
+  readonly messages: number;
 }
 
 export class WorkerTable {
-  readonly #around: WorkerSurroundings;
+  readonly #context: WorkerSessionContext;
   readonly #send: (key: string, frames: readonly Uint8Array[]) => boolean;
-  readonly #lookMs: number;
-  readonly #entries = new Map<string, Entry>();
+  readonly #sweepMs: number;
+  readonly #workers = new Map<string, RegisteredWorker>();
   readonly #registered: RegisteredWorkers;
-  readonly #aside: Map<string, number>;
-  readonly #patience: Patience;
-  readonly #sweep: NodeJS.Timeout;
+  readonly #lostWorkers: Map<string, number>;
+  readonly #heartbeatLimits: HeartbeatLimits;
+  readonly #sweepTimer: NodeJS.Timeout;
   /** Milliseconds, but not those in which this process did not run: nobody's heartbeats stop because of them. */
-  #awake = 0;
-  #swept = now();
+  #activeMs = 0;
+  #lastSweep = now();
 
   constructor(
-    around: WorkerSurroundings,
+    context: WorkerSessionContext,
     send: (key: string, frames: readonly Uint8Array[]) => boolean,
     registered: RegisteredWorkers,
-    patience: Patience = PATIENCE,
+    heartbeatLimits: HeartbeatLimits = HEARTBEAT_LIMITS,
   ) {
-    this.#around = around;
+    this.#context = context;
     this.#send = send;
     this.#registered = registered;
-    this.#aside = new Map(registered.before);
-    this.#patience = patience;
-    this.#lookMs = patience.leastMs / LOOKS;
-    this.#sweep = setInterval(() => this.#look(), this.#lookMs);
+    this.#lostWorkers = new Map(registered.loaded);
+    this.#heartbeatLimits = heartbeatLimits;
+    this.#sweepMs = heartbeatLimits.minTimeoutMs / CHECKS_PER_TIMEOUT;
+    this.#sweepTimer = setInterval(() => this.#sweepExpired(), this.#sweepMs);
   }
 
   rows(): WorkerRow[] {
-    const shownOnes = [...this.#entries.values()].filter(({ session }) => session.inTable);
-    return shownOnes.map(({ peer, session: { free, slots, handled } }) => ({
-      address: shown(peer.identity, 255),
+    const shownOnes = [...this.#workers.values()].filter(({ session }) => session.inTable);
+    return shownOnes.map(({ peer, session: { freeSlots: free, slots, messages: handled } }) => ({
+      address: printable(peer.identity, 255),
       free,
       slots,
       handled,
@@ -66,94 +66,94 @@ export class WorkerTable {
   }
 
   register(peer: Peer, slots: number): void {
-    this.#aside.delete(peer.key);
+    this.#lostWorkers.delete(peer.key);
     this.#registered.set(peer.key, slots);
-    const known = this.#entries.get(peer.key);
-    if (known === undefined) this.#enter(peer, slots, this.#around);
+    const known = this.#workers.get(peer.key);
+    if (known === undefined) this.#enter(peer, slots, this.#context);
     else known.session.register(slots);
   }
 
   deregister(peer: Peer): void {
-    this.#aside.delete(peer.key);
+    this.#lostWorkers.delete(peer.key);
     this.#registered.delete(peer.key);
-    this.#entries.get(peer.key)?.session.deregister();
+    this.#workers.get(peer.key)?.session.deregister();
   }
 
   increment(peer: Peer): void {
-    this.#entries.get(peer.key)?.session.increment();
+    this.#workers.get(peer.key)?.session.increment();
   }
 
   /** False where it answers nothing that this worker was given; `frames` are what the asker would get. */
   responded(peer: Peer, message: Message, frames: () => readonly Uint8Array[]): boolean {
-    return this.#entries.get(peer.key)?.session.responded(message, frames) ?? false;
+    return this.#workers.get(peer.key)?.session.responded(message, frames) ?? false;
   }
 
-  heard(peer: Peer): void {
-    this.#entries.get(peer.key)?.rhythm.heard(this.#awake);
+  received(peer: Peer): void {
+    this.#workers.get(peer.key)?.heartbeats.received(this.#activeMs);
   }
 
   pinged(peer: Peer): void {
-    this.#entries.get(peer.key)?.rhythm.pinged(this.#awake);
+    this.#workers.get(peer.key)?.heartbeats.pinged(this.#activeMs);
   }
 
-  isAside(peer: Peer): boolean {
-    return this.#aside.has(peer.key);
+  isLost(peer: Peer): boolean {
+    return this.#lostWorkers.has(peer.key);
   }
 
   /** A sign of life: one that was set aside is in the table again. */
-  back(peer: Peer): void {
-    const slots = this.#aside.get(peer.key);
+  restore(peer: Peer): void {
+    const slots = this.#lostWorkers.get(peer.key);
     if (slots === undefined) return;
-    this.#aside.delete(peer.key);
+    this.#lostWorkers.delete(peer.key);
     this.#registered.set(peer.key, slots);
     // It has its commands: nothing need be waited for.
-    this.#enter(peer, slots, { ...this.#around, settleMs: 0 });
+    this.#enter(peer, slots, { ...this.#context, joinDelayMs: 0 });
   }
 
-  setAside(peer: Peer): void {
-    const entry = this.#entries.get(peer.key);
+  markLost(peer: Peer): void {
+    const entry = this.#workers.get(peer.key);
     if (entry === undefined) return;
     const { session } = entry;
-    this.#entries.delete(peer.key);
+    this.#workers.delete(peer.key);
     if (session.inTable) {
-      this.#aside.set(peer.key, session.slots);
-      const [oldest] = this.#aside.keys();
-      if (this.#aside.size > MOST_REMEMBERED && oldest !== undefined) this.#aside.delete(oldest);
+      this.#lostWorkers.set(peer.key, session.slots);
+      const [oldest] = this.#lostWorkers.keys();
+      if (this.#lostWorkers.size > MAX_REGISTERED && oldest !== undefined) this.#lostWorkers.delete(oldest);
     }
     session.lost();
   }
 
   /** There is a command more, which any of them may be given. */
-  offerAll(): void {
-    for (const { session } of this.#entries.values()) session.offer();
+  updateProfiles(): void {
+    for (const { session } of this.#workers.values()) session.updateProfile();
   }
 
   close(): void {
-    clearInterval(this.#sweep);
-    for (const { peer } of [...this.#entries.values()]) this.setAside(peer);
+    clearInterval(this.#sweepTimer);
+    for (const { peer } of [...this.#workers.values()]) this.markLost(peer);
   }
 
-  #enter(peer: Peer, slots: number, around: WorkerSurroundings): void {
+  #enter(peer: Peer, slots: number, context: WorkerSessionContext): void {
     const { key, identity, address } = peer;
-    const session = new WorkerSession(
-      around,
+    const session = new RoundRobinWorkerSession(
+      context,
       { identity, address, send: (frames) => this.#send(key, frames) },
       slots,
       () => {
-        if (this.#entries.get(key)?.session !== session) return;
-        this.#entries.delete(key);
+        if (this.#workers.get(key)?.session !== session) return;
+        this.#workers.delete(key);
         this.#registered.delete(key);
       },
     );
-    this.#entries.set(key, { peer, session, rhythm: new Rhythm(this.#awake, this.#patience) });
+    this.#workers.set(key, { peer, session, heartbeats: new HeartbeatMonitor(this.#activeMs, this.#heartbeatLimits) });
   }
 
-  #look(): void {
+  #sweepExpired(): void {
     const time = now();
-    this.#awake += Math.min(time - this.#swept, 2 * this.#lookMs);
-    this.#swept = time;
-    for (const { peer, rhythm } of this.#entries.values()) {
-      if (rhythm.stopped(this.#awake)) this.setAside(peer);
+    this.#activeMs += Math.min(time - this.#lastSweep, 2 * this.#sweepMs);
+    this.#lastSweep = time;
+    for (const { peer, heartbeats: rhythm } of this.#workers.values()) {
+      if (rhythm.expired(this.#activeMs)) this.markLost(peer);
     }
   }
 }

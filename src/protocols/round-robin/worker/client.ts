@@ -2,9 +2,9 @@
 import { LaboroError } from "../../../base/errors.js";
 import { id4, id8, type Message, MQS_MORE, ONGOING, PING_ARGUMENT, STREAM } from "../frames.js";
 import { StreamReader } from "../stream.js";
-import { type LinkOptions, RoundRobinLink } from "./link.js";
+import { type RoundRobinLinkOptions, RoundRobinLink } from "./link.js";
 
-export interface ClientOptions extends LinkOptions {
+export interface RoundRobinClientOptions extends RoundRobinLinkOptions {
   /** How long an answer is waited for. */
   readonly timeoutMs?: number;
   /** How long a server is waited for that is not there. */
@@ -18,15 +18,15 @@ export const HOST_ID = Buffer.from("STREAM_ID");
 
 export class RoundRobinClient {
   readonly #link: RoundRobinLink;
-  readonly #options: ClientOptions;
+  readonly #options: RoundRobinClientOptions;
 
-  private constructor(link: RoundRobinLink, options: ClientOptions) {
+  private constructor(link: RoundRobinLink, options: RoundRobinClientOptions) {
     this.#link = link;
     this.#options = options;
   }
 
   /** Does not wait until the server is there; what is asked for does. */
-  static async open(options: ClientOptions): Promise<RoundRobinClient> {
+  static async open(options: RoundRobinClientOptions): Promise<RoundRobinClient> {
     return new RoundRobinClient(await RoundRobinLink.open(options, {}), options);
   }
 
@@ -58,7 +58,7 @@ export class RoundRobinClient {
 
   /** TRACKEXEC PING; gives the worker that answered. */
   async pingTracked(): Promise<string> {
-    const { back } = await this.trackexec(PING_ARGUMENT);
+    const { returnPath: back } = await this.trackexec(PING_ARGUMENT);
     return back.at(-1)?.toString("latin1") ?? "";
   }
 
@@ -69,7 +69,7 @@ export class RoundRobinClient {
     for (;;) {
       const taken = reader.take(answer.args[0]);
       if (taken instanceof Uint8Array) return taken;
-      answer = await this.#track([...answer.back].reverse(), [MQS_MORE, hostId, taken.next, Buffer.from("0")]);
+      answer = await this.#track([...answer.returnPath].reverse(), [MQS_MORE, hostId, taken.next, Buffer.from("0")]);
     }
   }
 

@@ -8,23 +8,23 @@
  */
 import { LaboroError } from "../../../base/errors.js";
 import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js";
-import { FAILURE, id8, type Message, makeMessage, type Parts, readMessage } from "../frames.js";
+import { FAILURE, id8, type Message, makeMessage, type MessageInit, readMessage } from "../frames.js";
 
-export interface LinkOptions {
+export interface RoundRobinLinkOptions {
   /** tcp://HOST:PORT, in the very words by which the server calls itself. */
   readonly url: string;
   readonly curve?: CurveClient;
   readonly heartbeatMs?: number;
   readonly reconnectMs?: number;
-  readonly reconnectMostMs?: number;
+  readonly reconnectMaxMs?: number;
 }
 
-export interface LinkEars {
+export interface LinkListener {
   /** EXEC and TRACKEXEC: for a worker. */
-  asked?(message: Message): void;
+  request?(message: Message): void;
   /** The server is there and has answered: for the first time, or again. */
   ready?(): void;
-  lost?(why: string): void;
+  disconnected?(why: string): void;
 }
 
 interface Pending {
@@ -35,42 +35,42 @@ interface Pending {
   /** Where it is being handled, once TRACKADDRESS has said so… */
   worker?: string;
   /** …which is asked for signs of life until the answer comes. */
-  heart?: NodeJS.Timeout;
+  pingTimer?: NodeJS.Timeout;
 }
 
 const HEARTBEAT_MS = 30_000;
-const GREET_AGAIN_MS = 2_000;
+const GREETING_RETRY_MS = 2_000;
 const NUMBERS = 2 ** 48;
 
 export class RoundRobinLink {
   readonly identity: string;
-  readonly #options: LinkOptions;
-  readonly #ears: LinkEars;
+  readonly #options: RoundRobinLinkOptions;
+  readonly #listener: LinkListener;
   readonly #pending = new Map<string, Pending>();
-  readonly #waiting = new Set<() => void>();
+  readonly #readyWaiters = new Set<() => void>();
   #dealer: Dealer | undefined;
   #state: "connecting" | "greeting" | "ready" | "closed" = "connecting";
-  #heart: NodeJS.Timeout | undefined;
+  #pingTimer: NodeJS.Timeout | undefined;
   #ids = 0;
 
-  private constructor(options: LinkOptions, ears: LinkEars) {
+  private constructor(options: RoundRobinLinkOptions, listener: LinkListener) {
     this.#options = options;
-    this.#ears = ears;
+    this.#listener = listener;
     // As the original makes them, with the server's name in it; but the original's number, up to a million, is sometimes another's.
     this.identity = `${options.url}:${1 + Math.floor(Math.random() * NUMBERS)}`;
   }
 
   /** Begins to connect; does not wait for it. */
-  static async open(options: LinkOptions, ears: LinkEars): Promise<RoundRobinLink> {
-    const link = new RoundRobinLink(options, ears);
-    const { url, curve, reconnectMs, reconnectMostMs } = options;
+  static async open(options: RoundRobinLinkOptions, listener: LinkListener): Promise<RoundRobinLink> {
+    const link = new RoundRobinLink(options, listener);
+    const { url, curve, reconnectMs, reconnectMaxMs: reconnectMostMs } = options;
     const dealer = await openDealer(
       {
         url,
         identity: link.identity,
         ...(curve === undefined ? {} : { curve }),
         ...(reconnectMs === undefined ? {} : { reconnectMs }),
-        ...(reconnectMostMs === undefined ? {} : { reconnectMostMs }),
+        ...(reconnectMostMs === undefined ? {} : { reconnectMaxMs: reconnectMostMs }),
       },
       {
         opened: () => link.#greet(),
@@ -95,11 +95,11 @@ export class RoundRobinLink {
         resolve();
       };
       const timer = setTimeout(() => {
-        this.#waiting.delete(done);
+        this.#readyWaiters.delete(done);
         const why = `no round-robin server answers at ${this.#options.url}`;
         reject(new LaboroError("LABORO_BROKER_UNREACHABLE", why));
       }, timeoutMs);
-      this.#waiting.add(done);
+      this.#readyWaiters.add(done);
     });
   }
 
@@ -108,12 +108,12 @@ export class RoundRobinLink {
   }
 
   /** False where nobody is there. */
-  send(parts: Parts): boolean {
+  send(parts: MessageInit): boolean {
     return this.#state === "ready" && (this.#dealer?.send(makeMessage(parts)) ?? false);
   }
 
   /** TRACKEXEC: resolves with its RESPONSE, rejects where that says failure or does not come in time. */
-  track(parts: Omit<Parts, "command">, timeoutMs: number): Promise<Message> {
+  track(parts: Omit<MessageInit, "command">, timeoutMs: number): Promise<Message> {
     return new Promise((resolve, reject) => {
       const key = Buffer.from(parts.id).toString("hex");
       const timer = setTimeout(() => this.#expire(key), timeoutMs);
@@ -124,7 +124,7 @@ export class RoundRobinLink {
 
   async close(): Promise<void> {
     this.#state = "closed";
-    clearInterval(this.#heart);
+    clearInterval(this.#pingTimer);
     for (const key of [...this.#pending.keys()]) this.#fail(key, gone("the link was closed"));
     await this.#dealer?.close();
   }
@@ -133,19 +133,19 @@ export class RoundRobinLink {
     if (this.#state === "closed") return;
     this.#state = "greeting";
     const ping = (): void => void this.#dealer?.send(makeMessage({ command: "PING", id: id8(this.nextId()) }));
-    clearInterval(this.#heart);
-    this.#heart = setInterval(ping, GREET_AGAIN_MS);
+    clearInterval(this.#pingTimer);
+    this.#pingTimer = setInterval(ping, GREETING_RETRY_MS);
     // The dealer may be there only after this turn.
     process.nextTick(ping);
   }
 
   #lost(why: string): void {
     if (this.#state === "closed") return;
-    clearInterval(this.#heart);
+    clearInterval(this.#pingTimer);
     const before = this.#state;
     this.#state = "connecting";
     for (const key of [...this.#pending.keys()]) this.#fail(key, gone(why));
-    if (before === "ready") this.#ears.lost?.(why);
+    if (before === "ready") this.#listener.disconnected?.(why);
   }
 
   #received(frames: readonly Buffer[]): void {
@@ -154,23 +154,23 @@ export class RoundRobinLink {
     if (typeof message === "string") return;
     if (message.command === "PONG") this.#ponged(message);
     else if (message.command === "PING")
-      this.send({ command: "PONG", to: [...message.back].reverse(), id: message.id });
+      this.send({ command: "PONG", to: [...message.returnPath].reverse(), id: message.id });
     else if (message.command === "RESPONSE") this.#responded(message);
     else if (message.command === "TRACKADDRESS") this.#tracked(message);
-    else this.#ears.asked?.(message);
+    else this.#listener.request?.(message);
   }
 
-  #ponged({ back }: Message): void {
+  #ponged({ returnPath: back }: Message): void {
     const [worker] = back;
     if (worker !== undefined) this.#alive(worker.toString("latin1"));
     if (this.#state !== "greeting" || worker !== undefined) return;
     this.#state = "ready";
-    clearInterval(this.#heart);
+    clearInterval(this.#pingTimer);
     const { heartbeatMs = HEARTBEAT_MS } = this.#options;
-    this.#heart = setInterval(() => this.send({ command: "PING", id: id8(this.nextId()) }), heartbeatMs);
-    this.#ears.ready?.();
-    for (const done of [...this.#waiting]) {
-      this.#waiting.delete(done);
+    this.#pingTimer = setInterval(() => this.send({ command: "PING", id: id8(this.nextId()) }), heartbeatMs);
+    this.#listener.ready?.();
+    for (const done of [...this.#readyWaiters]) {
+      this.#readyWaiters.delete(done);
       done();
     }
   }
@@ -192,14 +192,14 @@ export class RoundRobinLink {
     const key = id.toString("hex");
     const pending = this.#pending.get(key);
     const worker = args.at(-1);
-    if (pending === undefined || pending.heart !== undefined || worker === undefined) return;
+    if (pending === undefined || pending.pingTimer !== undefined || worker === undefined) return;
     const { heartbeatMs = HEARTBEAT_MS } = this.#options;
     const address = Buffer.from(worker);
     const ask = (): void => {
       this.send({ command: "PING", id: id8(this.nextId()), to: [address] });
     };
     pending.worker = address.toString("latin1");
-    pending.heart = setInterval(ask, Math.min(heartbeatMs, pending.timeoutMs / 3));
+    pending.pingTimer = setInterval(ask, Math.min(heartbeatMs, pending.timeoutMs / 3));
     ask();
   }
 
@@ -222,7 +222,7 @@ export class RoundRobinLink {
     pending.reject(error);
   }
 
-  #forget(key: string, { timer, heart }: Pending): void {
+  #forget(key: string, { timer, pingTimer: heart }: Pending): void {
     this.#pending.delete(key);
     clearTimeout(timer);
     clearInterval(heart);

@@ -18,7 +18,7 @@ export function testData(size: number, random: () => number = Math.random): Buff
 }
 
 /** What is wrong with it, if anything is. */
-export function faultOfTestData(data: Buffer, size: number): string | undefined {
+export function testDataError(data: Buffer, size: number): string | undefined {
   let got = 0;
   let at = 0;
   while (at < data.length) {

@@ -6,7 +6,7 @@
  *   closed       for good
  */
 import { LaboroError } from "../../../base/errors.js";
-import { isRefusal, refusalOf } from "../calls.js";
+import { isFailureReply, failureReply } from "../calls.js";
 import {
   DEREGISTER,
   FAILURE,
@@ -22,8 +22,8 @@ import {
   STREAM,
   SUCCESS,
 } from "../frames.js";
-import { type LinkOptions, RoundRobinLink } from "./link.js";
-import { StreamSources } from "./stream-source.js";
+import { type RoundRobinLinkOptions, RoundRobinLink } from "./link.js";
+import { StreamSources } from "./stream-sources.js";
 import { testData } from "./test-data.js";
 
 /** Gets the arguments after the command, gives those of the RESPONSE. What it throws is answered with a refusal. */
@@ -32,7 +32,7 @@ export type CommandHandler = (
   message: Message,
 ) => readonly Uint8Array[] | Promise<readonly Uint8Array[]>;
 
-export interface RoundRobinWorkerOptions extends LinkOptions {
+export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
   readonly slots?: number;
   /** More commands, by name; those of the library itself are always there. */
   readonly commands?: Readonly<Record<string, CommandHandler>>;
@@ -41,10 +41,10 @@ export interface RoundRobinWorkerOptions extends LinkOptions {
   readonly trackMs?: number;
   readonly timeoutMs?: number;
   /** Told of each message, and of the server's absence. */
-  readonly heard?: (message: Message) => void;
-  readonly lost?: (why: string) => void;
-  readonly registeredAgain?: () => void;
-  readonly failed?: (error: unknown) => void;
+  readonly onMessage?: (message: Message) => void;
+  readonly onDisconnected?: (why: string) => void;
+  readonly onReregistered?: () => void;
+  readonly onError?: (error: unknown) => void;
 }
 
 const SLOTS = 10;
@@ -65,17 +65,17 @@ export class RoundRobinWorker {
     const set = (command: Buffer, handler: CommandHandler) => this.#handlers.set(command.toString("latin1"), handler);
     set(PING_ARGUMENT, () => []);
     set(STREAM, ([host = Buffer.alloc(0), size]) => [this.#stream(host, size)]);
-    set(MQS_MORE, ([host, handle]) => [this.#sources.more(host, handle) ?? refusalOf(MQS_MORE)]);
-    set(ONGOING, ([host]) => [this.#sources.ongoing(host) ? SUCCESS : FAILURE]);
+    set(MQS_MORE, ([host, handle]) => [this.#sources.nextPacket(host, handle) ?? failureReply(MQS_MORE)]);
+    set(ONGOING, ([host]) => [this.#sources.keepAlive(host) ? SUCCESS : FAILURE]);
     for (const [name, handler] of Object.entries(options.commands ?? {})) set(Buffer.from(name, "latin1"), handler);
   }
 
   static async open(options: RoundRobinWorkerOptions): Promise<RoundRobinWorker> {
     const worker = new RoundRobinWorker(options);
     worker.#link = await RoundRobinLink.open(options, {
-      asked: (message) => worker.#asked(message),
-      ready: () => worker.#again(),
-      lost: (why) => options.lost?.(why),
+      request: (message) => worker.#onRequest(message),
+      ready: () => worker.#reregister(),
+      disconnected: (why) => options.onDisconnected?.(why),
     });
     return worker;
   }
@@ -127,17 +127,17 @@ export class RoundRobinWorker {
   }
 
   /** The server has been away: it knows nothing of this worker any more. */
-  #again(): void {
+  #reregister(): void {
     if (this.#state !== "registered") return;
     this.#register().then(
-      () => this.#options.registeredAgain?.(),
-      (cause: unknown) => this.#options.failed?.(cause),
+      () => this.#options.onReregistered?.(),
+      (cause: unknown) => this.#options.onError?.(cause),
     );
   }
 
-  #asked(message: Message): void {
+  #onRequest(message: Message): void {
     if (this.#state === "closed") return;
-    this.#options.heard?.(message);
+    this.#options.onMessage?.(message);
     const { command, args } = message;
     const [what, ...rest] = args;
     this.#counts.messages++;
@@ -145,7 +145,7 @@ export class RoundRobinWorker {
     let announced: NodeJS.Timeout | undefined;
     const answer = (frames: readonly Uint8Array[]): void => {
       clearTimeout(announced);
-      if (isRefusal(frames[0])) this.#counts.failed++;
+      if (isFailureReply(frames[0])) this.#counts.failed++;
       else this.#counts.answered++;
       if (command === "TRACKEXEC") this.#reply(message, "RESPONSE", frames);
       // A slot is free again. What the library itself answers took none.
@@ -154,8 +154,8 @@ export class RoundRobinWorker {
       link.send({ command: "EXEC", id: id4(link.nextId()), args: [INCREMENT] });
     };
     const fail = (cause: unknown): void => {
-      this.#options.failed?.(cause);
-      answer([refusalOf(what)]);
+      this.#options.onError?.(cause);
+      answer([failureReply(what)]);
     };
     try {
       if (handler === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "an unknown command");
@@ -175,7 +175,7 @@ export class RoundRobinWorker {
     }
   }
 
-  #reply({ id, back }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
+  #reply({ id, returnPath: back }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
     this.#open().send({ command, to: [...back].reverse(), id, args });
   }
 

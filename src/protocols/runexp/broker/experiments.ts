@@ -27,15 +27,15 @@ export interface ResultFile {
 
 export interface Experiments {
   /** What this task is, if its job is one of experiments. */
-  of(job: Pick<Job, "id" | "key">, index: TaskIndex, entry: Bytes | undefined): Experiment | undefined;
+  experimentOf(job: Pick<Job, "id" | "key">, index: TaskIndex, entry: Bytes | undefined): Experiment | undefined;
   /** The script as it is now. Throws LABORO_BAD_INPUT where it is gone. */
-  content(experiment: Experiment): Buffer;
-  find(name: string): { readonly job: JobId; readonly index: TaskIndex } | undefined;
+  readScript(experiment: Experiment): Buffer;
+  findTask(name: string): { readonly job: JobId; readonly index: TaskIndex } | undefined;
   openResult(name: string): ResultFile;
-  handed(host: string, name: string): void;
+  assigned(host: string, name: string): void;
   ended(host: string, name: string, status: Status): void;
   /** Nothing is left that this worker could be given, now or later: what is outstanding runs there, and only there. */
-  overFor(worker: WorkerId): boolean;
+  nothingLeftFor(worker: WorkerId): boolean;
 }
 
 /** A task that was sent to a runner. */

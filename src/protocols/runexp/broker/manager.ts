@@ -1,25 +1,25 @@
 /** What the conversations of one door share: who is there, who was handed what, and the folder of experiments if there is one. */
 import { randomBytes } from "node:crypto";
 import type { Core } from "../../../broker/core.js";
-import type { DoorContext } from "../../../broker/listeners/door.js";
+import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { claimOf, claimsOf, GONE } from "../../../dispatch/state.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
 import type { Experiments } from "./experiments.js";
-import { OnceHanded } from "./once-handed.js";
+import { AssignmentHistory } from "./assignment-history.js";
 
 /** A runner that is there. */
-export interface Member {
+export interface ConnectedRunner {
   readonly id: WorkerId;
   /** Something has ended, or come back: the answer to an open PETO may be another now. */
-  lookAgain(): void;
+  answerOpenPeto(): void;
   /** The result of this task came by another connection of the same host. */
-  taken(name: string): void;
+  forgetTask(name: string): void;
 }
 
 /** Who has a task. */
-export interface Holder {
+export interface TaskHolder {
   readonly worker: WorkerId;
   readonly attempt: Attempt;
 }
@@ -30,39 +30,39 @@ const SECRET = "mark-secret";
 
 export class Manager {
   readonly core: Core;
-  readonly context: DoorContext;
+  readonly context: ListenerContext;
   readonly pool: string;
   /** What it says of itself: the pool, by runexp's name for the usual one. */
   readonly group: string;
   readonly experiments: Experiments | undefined;
   readonly secret: string;
-  readonly #once = new OnceHanded();
-  readonly #members = new Map<WorkerId, Member>();
+  readonly #assignments = new AssignmentHistory();
+  readonly #runners = new Map<WorkerId, ConnectedRunner>();
   /** Ids of those that are about to join. */
   readonly #joining = new Set<WorkerId>();
 
-  private constructor(context: DoorContext, experiments: Experiments | undefined, secret: string) {
+  private constructor(context: ListenerContext, experiments: Experiments | undefined, secret: string) {
     this.context = context;
     this.core = context.core;
     this.pool = context.settings.pool ?? DEFAULT_POOL;
     this.group = this.pool === DEFAULT_POOL ? DEFAULT_GROUP : this.pool;
     this.experiments = experiments;
     this.secret = secret;
-    this.#recall();
+    this.#loadAssignments();
   }
 
-  static async open(context: DoorContext, experiments: Experiments | undefined): Promise<Manager> {
+  static async open(context: ListenerContext, experiments: Experiments | undefined): Promise<Manager> {
     return new Manager(context, experiments, await secretOf(context.core));
   }
 
   /** What runners have had since before this broker was started. */
-  #recall(): void {
+  #loadAssignments(): void {
     for (const worker of this.core.state.workers.values()) {
       const host = hostOf(worker.profile.id);
       if (host === undefined) continue;
       for (const { job, first, tasks } of claimsOf(worker)) {
         for (let at = 0; at < tasks.length; at++) {
-          if (tasks[at] !== GONE) this.#once.add(host, taskKey(job.id, first + at));
+          if (tasks[at] !== GONE) this.#assignments.add(host, taskKey(job.id, first + at));
         }
       }
     }
@@ -81,36 +81,36 @@ export class Manager {
     }
   }
 
-  joined(member: Member): void {
+  joined(member: ConnectedRunner): void {
     this.#joining.delete(member.id);
-    this.#members.set(member.id, member);
+    this.#runners.set(member.id, member);
   }
 
-  gone(member: Member): void {
+  gone(member: ConnectedRunner): void {
     this.#joining.delete(member.id);
-    if (this.#members.get(member.id) === member) this.#members.delete(member.id);
-    this.lookAgain();
+    if (this.#runners.get(member.id) === member) this.#runners.delete(member.id);
+    this.answerOpenPetos();
   }
 
-  lookAgain(): void {
-    for (const member of this.#members.values()) member.lookAgain();
+  answerOpenPetos(): void {
+    for (const member of this.#runners.values()) member.answerOpenPeto();
   }
 
-  handed(host: string, job: JobId, index: TaskIndex): void {
-    this.#once.add(host, taskKey(job, index));
+  recordAssignment(host: string, job: JobId, index: TaskIndex): void {
+    this.#assignments.add(host, taskKey(job, index));
   }
 
-  wasHanded(host: string, job: JobId, index: TaskIndex): boolean {
-    return this.#once.has(host, taskKey(job, index));
+  wasAssigned(host: string, job: JobId, index: TaskIndex): boolean {
+    return this.#assignments.has(host, taskKey(job, index));
   }
 
   /** A runner of this host that is down as having the task: one whose connection hangs, or one from before a restart. */
-  holderAt(host: string, job: JobId, index: TaskIndex, name: string): Holder | undefined {
+  findHolder(host: string, job: JobId, index: TaskIndex, name: string): TaskHolder | undefined {
     for (const [id, worker] of this.core.state.workers) {
       if (hostOf(id) !== host) continue;
       const claim = claimOf(worker, job, index);
       if (claim === undefined) continue;
-      this.#members.get(id)?.taken(name);
+      this.#runners.get(id)?.forgetTask(name);
       return { worker: id, attempt: claim.attempt };
     }
     return undefined;
@@ -124,7 +124,7 @@ function hostOf(id: WorkerId): string | undefined {
 /** Kept with the jobs: results may come after a restart. */
 async function secretOf(core: Core): Promise<string> {
   for (;;) {
-    const kept = (await core.store.kept(AREA)).find(({ key }) => key === SECRET);
+    const kept = (await core.store.keyValues(AREA)).find(({ key }) => key === SECRET);
     if (kept !== undefined) return kept.value;
     // Another broker of the group may be just as quick.
     await core.keep(AREA, SECRET, randomBytes(16).toString("hex"), 0);

@@ -16,12 +16,12 @@ import type { Done, TasksOf, WorkerProfile } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { SentTask } from "./experiments.js";
-import type { Manager, Member } from "./manager.js";
-import { type Parcelled, parcel, type TaskInHand } from "./shipping.js";
+import type { Manager, ConnectedRunner } from "./manager.js";
+import { type PackedTask, packTask, type UnsentTask } from "./task-packing.js";
 
 /** How an open PETO is answered. */
-export interface Line {
-  hand(name: string, kind: string, content: Uint8Array): void;
+export interface PetoReplies {
+  sendJob(name: string, kind: string, content: Uint8Array): void;
   hold(): void;
   ban(): void;
   finish(): void;
@@ -29,31 +29,31 @@ export interface Line {
 }
 
 /** So long after a result another PETO is counted on. */
-const LINGER_MS = 100;
+const NEXT_PETO_TIMEOUT_MS = 100;
 /** A task that was decided on is on its way to the disk, and a PETO waits so long for it before results are let through. */
-const PATIENCE_MS = 1_000;
+const ASSIGNMENT_TIMEOUT_MS = 1_000;
 
-export class RunnerPort implements WorkerPort, Member {
+export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly id: WorkerId;
   readonly host: string;
   readonly #manager: Manager;
-  readonly #line: Line;
+  readonly #replies: PetoReplies;
   #profile: WorkerProfile;
   #state: "joining" | "working" | "gone" = "joining";
   /** It has been told, or is to be told, that there is nothing more. */
   #finishing = false;
   /** A PETO is open. */
-  #asking = false;
+  #petoOpen = false;
   /** Threads that have delivered a result and are about to ask. */
-  #expected = 0;
-  #inHand: TaskInHand[] = [];
+  #expectedPetos = 0;
+  #unsent: UnsentTask[] = [];
   readonly #sent = new Map<string, SentTask>();
-  #linger: NodeJS.Timeout | undefined;
-  #patience: NodeJS.Timeout | undefined;
+  #nextPetoTimer: NodeJS.Timeout | undefined;
+  #assignmentTimer: NodeJS.Timeout | undefined;
 
-  constructor(manager: Manager, host: string, address: string, line: Line) {
+  constructor(manager: Manager, host: string, address: string, replies: PetoReplies) {
     this.#manager = manager;
-    this.#line = line;
+    this.#replies = replies;
     this.host = host;
     this.id = manager.newId(host);
     this.#profile = {
@@ -67,8 +67,8 @@ export class RunnerPort implements WorkerPort, Member {
       total: { slots: 0 },
       reserveRequests: 0,
       resumable: false,
-      stocks: true,
-      runs: ["script", "command"],
+      canPrefetch: true,
+      taskKinds: ["script", "command"],
       address,
     };
   }
@@ -76,13 +76,13 @@ export class RunnerPort implements WorkerPort, Member {
   async join(): Promise<void> {
     await this.#manager.core.workerJoins(this.#profile, [], this);
     if (this.#state === "gone") {
-      this.#manager.core.workerGone(this.id, this, false);
+      this.#manager.core.workerDisconnected(this.id, this, false);
       return;
     }
     this.#state = "working";
     this.#manager.joined(this);
-    this.#offer();
-    this.lookAgain();
+    this.#updateSlots();
+    this.answerOpenPeto();
   }
 
   /** The connection is gone; `orderly` where the runner has said that it goes. */
@@ -90,28 +90,28 @@ export class RunnerPort implements WorkerPort, Member {
     if (this.#state === "gone") return;
     const known = this.#state === "working";
     this.#state = "gone";
-    this.#asking = false;
-    clearTimeout(this.#linger);
-    clearTimeout(this.#patience);
-    if (known) this.#manager.core.workerGone(this.id, this, orderly);
+    this.#petoOpen = false;
+    clearTimeout(this.#nextPetoTimer);
+    clearTimeout(this.#assignmentTimer);
+    if (known) this.#manager.core.workerDisconnected(this.id, this, orderly);
     this.#manager.gone(this);
   }
 
   // What the runner says
 
-  asked(): void {
-    this.#asking = true;
-    if (this.#expected > 0) this.#expected--;
-    this.#offer();
-    this.lookAgain();
+  petoReceived(): void {
+    this.#petoOpen = true;
+    if (this.#expectedPetos > 0) this.#expectedPetos--;
+    this.#updateSlots();
+    this.answerOpenPeto();
   }
 
   /** The script of this task is on its way. */
-  handed(task: SentTask): void {
+  scriptSent(task: SentTask): void {
     task.started = now();
     this.#manager.core.workerStarted(this.id, [task]);
-    this.#manager.handed(this.host, task.job, task.index);
-    if (task.experiment) this.#manager.experiments?.handed(this.host, task.name);
+    this.#manager.recordAssignment(this.host, task.job, task.index);
+    if (task.experiment) this.#manager.experiments?.assigned(this.host, task.name);
   }
 
   sent(name: string): SentTask | undefined {
@@ -121,7 +121,7 @@ export class RunnerPort implements WorkerPort, Member {
   /** It has this task after all. */
   adopt(task: SentTask): void {
     this.#sent.set(task.name, task);
-    this.#offer();
+    this.#updateSlots();
   }
 
   /** It has not begun this one, and will not. */
@@ -130,35 +130,35 @@ export class RunnerPort implements WorkerPort, Member {
     if (task === undefined) return;
     this.#sent.delete(name);
     // It has no thread that is about to ask.
-    this.#expected = 0;
-    this.#offer();
+    this.#expectedPetos = 0;
+    this.#updateSlots();
     const { job, index, attempt } = task;
     this.#manager.core.workerRetracted(this.id, [{ job, first: index, last: index, attempt }]);
-    this.#manager.lookAgain();
+    this.#manager.answerOpenPetos();
   }
 
   /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
-    if (this.#sent.delete(name) && !this.#finishing) this.#expected++;
-    this.#offer();
+    if (this.#sent.delete(name) && !this.#finishing) this.#expectedPetos++;
+    this.#updateSlots();
     return new Promise((resolve) => this.#manager.core.workerDone(worker, [done], resolve));
   }
 
   /** RICEVIS goes out. */
-  settled(): void {
-    if (this.#expected === 0 || this.#state !== "working") return;
-    if (this.#linger === undefined) this.#linger = setTimeout(() => this.#lingered(), LINGER_MS);
-    else this.#linger.refresh();
+  resultAcknowledged(): void {
+    if (this.#expectedPetos === 0 || this.#state !== "working") return;
+    if (this.#nextPetoTimer === undefined) this.#nextPetoTimer = setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
+    else this.#nextPetoTimer.refresh();
   }
 
-  taken(name: string): void {
+  forgetTask(name: string): void {
     this.#sent.delete(name);
-    this.#offer();
+    this.#updateSlots();
   }
 
   /** The answer to an open PETO, as far as there is one. */
-  lookAgain(): void {
-    while (this.#asking && this.#state === "working") {
+  answerOpenPeto(): void {
+    while (this.#petoOpen && this.#state === "working") {
       if (!this.#answer()) return;
     }
   }
@@ -166,121 +166,121 @@ export class RunnerPort implements WorkerPort, Member {
   /** False where there is nothing to say yet. */
   #answer(): boolean {
     const worker = this.#manager.core.state.workers.get(this.id);
-    if (this.#finishing) return this.#say(() => this.#line.finish());
+    if (this.#finishing) return this.#reply(() => this.#replies.finish());
     if (worker?.standing === "banned") {
-      this.#giveBack();
-      return this.#say(() => this.#line.ban());
+      this.#returnUnsent();
+      return this.#reply(() => this.#replies.ban());
     }
-    const next = this.#inHand.shift();
-    if (next !== undefined) return this.#hand(next);
-    const coming = (worker?.out ?? 0) - this.#sent.size;
+    const next = this.#unsent.shift();
+    if (next !== undefined) return this.#sendTask(next);
+    const coming = (worker?.assigned ?? 0) - this.#sent.size;
     if (coming > 0) {
-      this.#patience ??= setTimeout(() => this.#waited(), PATIENCE_MS);
+      this.#assignmentTimer ??= setTimeout(() => this.#assignmentTimedOut(), ASSIGNMENT_TIMEOUT_MS);
       return false;
     }
-    if (this.#manager.experiments?.overFor(this.id) === true) {
+    if (this.#manager.experiments?.nothingLeftFor(this.id) === true) {
       this.#finishing = true;
       return true;
     }
-    if (this.#sent.size > 0 || worker?.standing === "suspended") return this.#say(() => this.#line.hold());
+    if (this.#sent.size > 0 || worker?.standing === "suspended") return this.#reply(() => this.#replies.hold());
     return false;
   }
 
-  #say(word: () => void): true {
-    this.#asking = false;
-    clearTimeout(this.#patience);
-    this.#patience = undefined;
+  #reply(word: () => void): true {
+    this.#petoOpen = false;
+    clearTimeout(this.#assignmentTimer);
+    this.#assignmentTimer = undefined;
     word();
-    this.#offer();
+    this.#updateSlots();
     return true;
   }
 
-  #hand(task: TaskInHand): true {
-    const made = this.#parcel(task);
+  #sendTask(task: UnsentTask): true {
+    const made = this.#packTask(task);
     if (made === undefined) return true;
-    return this.#say(() => {
+    return this.#reply(() => {
       this.#sent.set(made.sent.name, made.sent);
-      this.#line.hand(made.sent.name, made.kind, made.content);
+      this.#replies.sendJob(made.sent.name, made.kind, made.content);
     });
   }
 
   /** Undefined where no runner can do it: then it has failed. */
-  #parcel(task: TaskInHand): Parcelled | undefined {
+  #packTask(task: UnsentTask): PackedTask | undefined {
     const { core, experiments, secret } = this.#manager;
     try {
-      return parcel(task, experiments, secret);
+      return packTask(task, experiments, secret);
     } catch (cause) {
       const { job, index, attempt } = task;
       const times = { started: now(), ended: now(), outputEnd: 0 };
       const error = asLaboroError(cause).message;
-      core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () => this.#manager.lookAgain());
+      core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () => this.#manager.answerOpenPetos());
       return undefined;
     }
   }
 
-  #waited(): void {
-    this.#patience = undefined;
-    if (this.#asking && this.#sent.size > 0) this.#say(() => this.#line.hold());
+  #assignmentTimedOut(): void {
+    this.#assignmentTimer = undefined;
+    if (this.#petoOpen && this.#sent.size > 0) this.#reply(() => this.#replies.hold());
   }
 
   /** It did not ask after all: what is in hand goes to others. */
-  #lingered(): void {
-    this.#linger = undefined;
-    this.#expected = 0;
-    this.#offer();
-    if (!this.#asking) this.#giveBack();
+  #nextPetoTimedOut(): void {
+    this.#nextPetoTimer = undefined;
+    this.#expectedPetos = 0;
+    this.#updateSlots();
+    if (!this.#petoOpen) this.#returnUnsent();
   }
 
   /** The room that dispatch is to reckon with. */
-  #offer(): void {
+  #updateSlots(): void {
     if (this.#state !== "working") return;
-    const slots = this.#sent.size + (this.#finishing ? 0 : this.#expected + (this.#asking ? 1 : 0));
+    const slots = this.#sent.size + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0));
     if (slots === this.#profile.total.slots) return;
     this.#profile = { ...this.#profile, total: { slots } };
     this.#manager.core.workerChanged(this.#profile);
   }
 
-  #giveBack(tasks: readonly TaskInHand[] = this.#inHand): void {
-    this.#inHand = this.#inHand.filter((task) => !tasks.includes(task));
-    if (tasks.length > 0) this.#manager.core.workerRetracted(this.id, tasks.map(alone));
+  #returnUnsent(tasks: readonly UnsentTask[] = this.#unsent): void {
+    this.#unsent = this.#unsent.filter((task) => !tasks.includes(task));
+    if (tasks.length > 0) this.#manager.core.workerRetracted(this.id, tasks.map(asRange));
   }
 
   // What the core says
 
-  tasks(job: Job, { first, last, attempt }: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, { first, last, attempt }: TasksOf, entries: Entries | undefined): void {
     for (let index = first; index <= last; index++) {
       const entry = entries?.[index - first];
-      this.#inHand.push({ job, index, attempt, ...(entry === undefined ? {} : { entry }) });
+      this.#unsent.push({ job, index, attempt, ...(entry === undefined ? {} : { entry }) });
     }
-    if (this.#finishing) this.#giveBack();
-    else this.lookAgain();
+    if (this.#finishing) this.#returnUnsent();
+    else this.answerOpenPeto();
     // It may have been told ATENDI meanwhile.
-    if (this.#inHand.length > 0 && this.#state === "working")
-      this.#linger ??= setTimeout(() => this.#lingered(), LINGER_MS);
+    if (this.#unsent.length > 0 && this.#state === "working")
+      this.#nextPetoTimer ??= setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
   }
 
   retract(tasks: readonly TasksOf[]): void {
     // Answered in any case, as dispatch waits for it.
-    const back = this.#inHand.filter((task) => tasks.some((range) => contains(range, task)));
-    this.#inHand = this.#inHand.filter((task) => !back.includes(task));
-    this.#manager.core.workerRetracted(this.id, back.map(alone));
+    const back = this.#unsent.filter((task) => tasks.some((range) => contains(range, task)));
+    this.#unsent = this.#unsent.filter((task) => !back.includes(task));
+    this.#manager.core.workerRetracted(this.id, back.map(asRange));
   }
 
   /** A runner cannot be told to stop: what it runs comes to its end, and is recorded as cancelled then. */
   cancel(tasks: readonly TasksOf[]): void {
-    this.#giveBack(this.#inHand.filter((task) => tasks.some((range) => contains(range, task))));
+    this.#returnUnsent(this.#unsent.filter((task) => tasks.some((range) => contains(range, task))));
   }
 
   call(): void {}
 
-  uncall(): void {}
+  cancelCall(): void {}
 
   drain(): void {
     this.#finishing = true;
-    this.#expected = 0;
-    this.#giveBack();
-    this.#offer();
-    this.lookAgain();
+    this.#expectedPetos = 0;
+    this.#returnUnsent();
+    this.#updateSlots();
+    this.answerOpenPeto();
   }
 
   stop(): void {
@@ -289,12 +289,12 @@ export class RunnerPort implements WorkerPort, Member {
 
   close(reason: string): void {
     this.#finishing = true;
-    this.lookAgain();
-    this.#line.close(reason);
+    this.answerOpenPeto();
+    this.#replies.close(reason);
   }
 }
 
-const alone = ({ job, index, attempt }: TaskInHand): TasksOf => ({ job: job.id, first: index, last: index, attempt });
+const asRange = ({ job, index, attempt }: UnsentTask): TasksOf => ({ job: job.id, first: index, last: index, attempt });
 
-const contains = ({ job, first, last, attempt }: TasksOf, task: TaskInHand): boolean =>
+const contains = ({ job, first, last, attempt }: TasksOf, task: UnsentTask): boolean =>
   task.job.id === job && task.attempt === attempt && first <= task.index && task.index <= last;

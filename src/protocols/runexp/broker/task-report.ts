@@ -2,16 +2,16 @@
  * What a runner sends of a task of laboro, taken apart as it comes: the header of the `.res` text, the task's own output, and the line
  * in which the shipped script says how it went. Only the output is passed on.
  */
-import { LONGEST_HEADER, readHeader } from "../res-text.js";
-import { reportMark } from "./task-script.js";
+import { LONGEST_HEADER, readResHeader } from "../res-text.js";
+import { reportPrefix } from "./task-script.js";
 
 export interface TaskReport {
   /** As a shell gives it; from the script itself or, where that never came to say it, from the runner. */
   readonly exit?: number;
   /** `timeout`, `directory`, `file` or `log`: what became of the task that was not its own doing. */
-  readonly word?: string;
+  readonly reason?: string;
   /** The script came to its end. */
-  readonly ended: boolean;
+  readonly completed: boolean;
 }
 
 /** The line after its mark: `failed 143 timeout`. */
@@ -20,21 +20,21 @@ const LONGEST_REPORT = 64;
 
 export class TaskReportReader {
   readonly #mark: string | undefined;
-  readonly #pass: (bytes: Buffer) => void;
+  readonly #onOutput: (bytes: Buffer) => void;
   #header: "awaited" | "past" = "awaited";
   #waitStatus: number | undefined;
   #report: TaskReport | undefined;
   /** What may be part of something, and must be seen together with what follows. */
-  #held = Buffer.alloc(0);
+  #buffer = Buffer.alloc(0);
 
   /** Without a mark there is no last line to look for. */
-  constructor(mark: string | undefined, pass: (bytes: Buffer) => void) {
-    this.#mark = mark === undefined ? undefined : reportMark(mark);
-    this.#pass = pass;
+  constructor(mark: string | undefined, onOutput: (bytes: Buffer) => void) {
+    this.#mark = mark === undefined ? undefined : reportPrefix(mark);
+    this.#onOutput = onOutput;
   }
 
   push(bytes: Uint8Array): void {
-    this.#held = Buffer.concat([this.#held, bytes]);
+    this.#buffer = Buffer.concat([this.#buffer, bytes]);
     if (this.#header === "awaited" && !this.#passHeader(false)) return;
     this.#passOutput(false);
   }
@@ -43,46 +43,46 @@ export class TaskReportReader {
     if (this.#header === "awaited") this.#passHeader(true);
     this.#passOutput(true);
     if (this.#report !== undefined) return this.#report;
-    return this.#waitStatus === undefined ? { ended: false } : { exit: this.#waitStatus >> 8, ended: false };
+    return this.#waitStatus === undefined ? { completed: false } : { exit: this.#waitStatus >> 8, completed: false };
   }
 
   /** What is no header is output: nothing of it is to be lost. */
   #passHeader(last: boolean): boolean {
-    const header = readHeader(this.#held.toString("latin1", 0, LONGEST_HEADER));
-    if (header === undefined && !last && this.#held.length < LONGEST_HEADER) return false;
+    const header = readResHeader(this.#buffer.toString("latin1", 0, LONGEST_HEADER));
+    if (header === undefined && !last && this.#buffer.length < LONGEST_HEADER) return false;
     this.#header = "past";
     this.#waitStatus = header?.waitStatus;
-    this.#held = this.#held.subarray(header?.length ?? 0);
+    this.#buffer = this.#buffer.subarray(header?.length ?? 0);
     return true;
   }
 
   #passOutput(last: boolean): void {
     const mark = this.#mark;
     if (mark === undefined || this.#report !== undefined) {
-      this.#give(this.#held.length);
+      this.#emit(this.#buffer.length);
       return;
     }
     // Where the task has said nothing, the newline before the mark is the first byte of its output.
-    const at = this.#held.indexOf(mark, 0, "latin1");
+    const at = this.#buffer.indexOf(mark, 0, "latin1");
     if (at < 0) {
-      this.#give(Math.max(0, this.#held.length - (last ? 0 : mark.length - 1)));
+      this.#emit(Math.max(0, this.#buffer.length - (last ? 0 : mark.length - 1)));
       return;
     }
-    this.#give(at);
-    const report = REPORT.exec(this.#held.toString("latin1", mark.length, mark.length + LONGEST_REPORT));
-    if (report === null && !last && this.#held.length < mark.length + LONGEST_REPORT) return;
+    this.#emit(at);
+    const report = REPORT.exec(this.#buffer.toString("latin1", mark.length, mark.length + LONGEST_REPORT));
+    if (report === null && !last && this.#buffer.length < mark.length + LONGEST_REPORT) return;
     const [all = "", , exit, word] = report ?? [];
     if (report !== null) {
-      this.#report = { exit: Number(exit), ...(word === undefined ? {} : { word }), ended: true };
-      this.#held = this.#held.subarray(mark.length + all.length);
+      this.#report = { exit: Number(exit), ...(word === undefined ? {} : { reason: word }), completed: true };
+      this.#buffer = this.#buffer.subarray(mark.length + all.length);
     }
     // What something left in the background has said after it is output too.
-    this.#give(this.#held.length);
+    this.#emit(this.#buffer.length);
   }
 
-  #give(bytes: number): void {
+  #emit(bytes: number): void {
     if (bytes === 0) return;
-    this.#pass(this.#held.subarray(0, bytes));
-    this.#held = this.#held.subarray(bytes);
+    this.#onOutput(this.#buffer.subarray(0, bytes));
+    this.#buffer = this.#buffer.subarray(bytes);
   }
 }

@@ -12,13 +12,13 @@
  */
 
 import { LaboroError } from "../../../base/errors.js";
-import { expandLine, expandWords } from "../../../model/expand.js";
+import { expandLine, expandWords } from "../../../model/placeholders.js";
 import { type Bytes, numberAt, type Recipe } from "../../../model/recipe.js";
 import { latin1, quote, SHELL_OWNS } from "../../../model/shell-words.js";
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
-export interface HandedTask {
+export interface TaskParameters {
   readonly job: number;
   readonly index: number;
   readonly attempt: number;
@@ -26,41 +26,41 @@ export interface HandedTask {
   readonly timeLimitMs?: number | undefined;
 }
 
-export interface Shipped {
+export interface TaskScript {
   readonly kind: ".sh" | ".m";
   readonly content: Buffer;
   /** The task says at its end how it went; a script for MATLAB cannot. */
-  readonly reports: boolean;
+  readonly reportsOutcome: boolean;
 }
 
 /** A task that has had SIGTERM gets this long, as at a worker of ours. */
 const GRACE_S = 5;
 
 /** Throws LABORO_BAD_INPUT for what no runner can do. */
-export function shippedTask(recipe: ProcessRecipe, given: HandedTask, mark: string): Shipped {
-  const task = withEntry(recipe, given);
+export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters, mark: string): TaskScript {
+  const task = withEntry(recipe, parameters);
   if (recipe.kind === "script" && recipe.type === ".m") return matlabScript(recipe);
   const text = [
     "exec </dev/null 2>/dev/null",
     endFunction(mark),
-    enter(recipe.dir),
+    changeDirectory(recipe.dir),
     ...variables(recipe, task),
     ...(recipe.kind === "script" ? unpack("script", recipe.content) : []),
     ...(recipe.stdin === undefined ? [] : unpack("stdin", recipe.stdin)),
     ...(recipe.kind === "command" && recipe.log !== undefined ? teeInto(recipe.log, task.index) : []),
-    ...running(commandOf(recipe, task), recipe, task.timeLimitMs),
+    ...runCommand(commandOf(recipe, task), recipe, task.timeLimitMs),
     'if [ "$laboro_status" = 0 ]; then laboro_end "done 0" 0; fi',
     'laboro_end "failed $laboro_status$laboro_late" "$laboro_status"',
     "",
   ].join("\n");
-  return { kind: ".sh", content: Buffer.from(text, "latin1"), reports: true };
+  return { kind: ".sh", content: Buffer.from(text, "latin1"), reportsOutcome: true };
 }
 
 /** What the last line begins with, the newline before it included. */
-export const reportMark = (mark: string): string => `\n[laboro ${mark}] RES: `;
+export const reportPrefix = (mark: string): string => `\n[laboro ${mark}] RES: `;
 
 /** In an array of numbers the entry follows from the index. */
-function withEntry({ array }: ProcessRecipe, task: HandedTask): HandedTask {
+function withEntry({ array }: ProcessRecipe, task: TaskParameters): TaskParameters {
   const number = task.entry === undefined && array !== undefined ? numberAt(array, task.index) : undefined;
   return number === undefined ? task : { ...task, entry: String(number) };
 }
@@ -74,7 +74,7 @@ function endFunction(mark: string): string {
   );
 }
 
-function enter(dir: Bytes | undefined): string {
+function changeDirectory(dir: Bytes | undefined): string {
   if (dir === undefined) return ":";
   const path = latin1(dir, "directory");
   // A leading "/" or "./" keeps CDPATH, "-" and options out of it.
@@ -82,7 +82,7 @@ function enter(dir: Bytes | undefined): string {
   return `command cd -P ${quote(Buffer.from(safe, "latin1"))} >/dev/null || laboro_end "failed 1 directory" 1`;
 }
 
-function variables(recipe: ProcessRecipe, task: HandedTask): string[] {
+function variables(recipe: ProcessRecipe, task: TaskParameters): string[] {
   const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_OWNS.test(name));
   all.push(["LABORO_JOB", String(task.job)], ["LABORO_TASK", String(task.index)]);
   all.push(["LABORO_ATTEMPT", String(task.attempt)]);
@@ -120,7 +120,7 @@ function teeInto(pattern: string, index: number): string[] {
 }
 
 /** The words of the command, as shell text. */
-function commandOf(recipe: ProcessRecipe, { index, entry }: HandedTask): string {
+function commandOf(recipe: ProcessRecipe, { index, entry }: TaskParameters): string {
   if (recipe.kind === "script") {
     const args = expandWords(recipe.args ?? [], index, entry).map((word) => quote(word));
     return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args].join(" ");
@@ -141,7 +141,7 @@ function interpreterOf({ content, type }: Extract<Recipe, { kind: "script" }>): 
 }
 
 /** `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only. */
-function running(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
+function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
   const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));
   const words = prefix.length === 0 ? command : `env ${prefix.join(" ")} ${command}`;
@@ -173,13 +173,13 @@ function running(command: string, recipe: ProcessRecipe, timeLimitMs: number | u
 }
 
 /** MATLAB runs it as it is; where and with which variables is said in its own language. */
-function matlabScript(recipe: Extract<Recipe, { kind: "script" }>): Shipped {
+function matlabScript(recipe: Extract<Recipe, { kind: "script" }>): TaskScript {
   if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
     throw new LaboroError("LABORO_BAD_INPUT", "a .m script at a runexp runner takes no arguments and no input");
   }
-  const said = (bytes: Bytes): string => `'${latin1(bytes, "text").replaceAll("'", "''")}'`;
-  const before = Object.entries(recipe.env ?? {}).map(([name, value]) => `setenv('${name}', ${said(value)}); `);
-  if (recipe.dir !== undefined) before.push(`cd(${said(recipe.dir)}); `);
+  const quoted = (bytes: Bytes): string => `'${latin1(bytes, "text").replaceAll("'", "''")}'`;
+  const before = Object.entries(recipe.env ?? {}).map(([name, value]) => `setenv('${name}', ${quoted(value)}); `);
+  if (recipe.dir !== undefined) before.push(`cd(${quoted(recipe.dir)}); `);
   const content = Buffer.concat([Buffer.from(before.join(""), "latin1"), recipe.content]);
-  return { kind: ".m", content, reports: false };
+  return { kind: ".m", content, reportsOutcome: false };
 }

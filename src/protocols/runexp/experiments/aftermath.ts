@@ -6,7 +6,7 @@
 import * as fs from "node:fs";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
-import { summaryOf, Verdict } from "../res-text.js";
+import { summaryOf, ResStatusReader } from "../res-text.js";
 import { bytesOf } from "./folder.js";
 
 const FILE = "runexp.am";
@@ -72,7 +72,7 @@ function succeeded(result: Buffer): boolean {
   const fd = fs.openSync(result, "r");
   try {
     const piece = Buffer.alloc(PIECE);
-    const verdict = new Verdict();
+    const verdict = new ResStatusReader();
     for (let at = 0; ; ) {
       const length = fs.readSync(fd, piece, 0, PIECE, at);
       const bytes = piece.subarray(0, length);

@@ -13,34 +13,34 @@ export interface FoundExperiment {
   readonly path: string;
 }
 
-export interface Found {
+export interface FolderScan {
   readonly experiments: readonly FoundExperiment[];
   /** For a person: what was named otherwise, or left out, and why. */
-  readonly remarks: readonly string[];
+  readonly notices: readonly string[];
 }
 
 /** A path of bytes, for the file system. */
 export const bytesOf = (latin: string): Buffer => Buffer.from(latin, "latin1");
 /** A path of bytes, for a person. */
-export const shown = (latin: string): string => bytesOf(latin).toString();
+export const displayPath = (latin: string): string => bytesOf(latin).toString();
 /** A path that a person gave, as bytes. */
-export const latinOf = (text: string): string => Buffer.from(text).toString("latin1");
+export const toLatin1 = (text: string): string => Buffer.from(text).toString("latin1");
 
 /** All scripts below this folder, in the order of their paths. */
-export function findExperiments(runs: string): Found {
+export function findExperiments(runs: string): FolderScan {
   const paths = [...scriptsBelow(runs, "", [])].sort((a, b) => (a < b ? -1 : 1));
   const remarks: string[] = [];
   const usable = paths.filter((path) => {
-    const why = unsendable(path);
-    if (why !== undefined) remarks.push(`${JSON.stringify(shown(path))} is left out: ${why}`);
+    const why = skipReason(path);
+    if (why !== undefined) remarks.push(`${JSON.stringify(displayPath(path))} is left out: ${why}`);
     return why === undefined;
   });
-  const experiments = named(usable, remarks);
-  return { experiments: experiments.sort((a, b) => (a.path < b.path ? -1 : 1)), remarks };
+  const experiments = assignNames(usable, remarks);
+  return { experiments: experiments.sort((a, b) => (a.path < b.path ? -1 : 1)), notices: remarks };
 }
 
 /** Why no runner could be sent it. */
-function unsendable(path: string): string | undefined {
+function skipReason(path: string): string | undefined {
   if (path.includes("\n")) return "a name with a line break cannot be sent to a runner";
   if (/(^|\/)\.(sh|m)$/.test(path)) return "it has no name but its extension";
   return undefined;
@@ -55,13 +55,13 @@ function* scriptsBelow(root: string, below: string, above: readonly string[]): G
   for (const raw of fs.readdirSync(folder, { encoding: "buffer" })) {
     const name = raw.toString("latin1");
     const path = below === "" ? name : `${below}/${name}`;
-    const kind = kindAt(`${root}/${path}`);
+    const kind = fileTypeAt(`${root}/${path}`);
     if (kind === "folder") yield* scriptsBelow(root, path, [...above, here]);
     else if (kind === "file" && /\.(sh|m)$/.test(name)) yield path;
   }
 }
 
-function kindAt(path: string): "folder" | "file" | undefined {
+function fileTypeAt(path: string): "folder" | "file" | undefined {
   const found = fs.statSync(bytesOf(path), { throwIfNoEntry: false });
   return found?.isDirectory() ? "folder" : found?.isFile() ? "file" : undefined;
 }
@@ -70,7 +70,7 @@ function kindAt(path: string): "folder" | "file" | undefined {
  * `x.sh` and `x.m` would both be `x`, and their results one file. The `.sh` keeps the name; the other keeps its extension, as `x.m` with
  * the result `x.m.res`, and one more for each time that this is taken too.
  */
-function named(paths: readonly string[], remarks: string[]): FoundExperiment[] {
+function assignNames(paths: readonly string[], remarks: string[]): FoundExperiment[] {
   const taken = new Map<string, string>();
   const found: FoundExperiment[] = [];
   const rank = (path: string): number => (path.endsWith(".sh") ? 0 : 1);
@@ -81,7 +81,7 @@ function named(paths: readonly string[], remarks: string[]): FoundExperiment[] {
     while (taken.has(name)) name = `${name}${kind}`;
     if (name !== usual) {
       const other = taken.get(usual) ?? usual;
-      remarks.push(`${shown(other)} and ${shown(path)} have one name: the second writes ${shown(name)}.res`);
+      remarks.push(`${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`);
     }
     taken.set(name, path);
     found.push({ name, kind, path });
@@ -95,6 +95,6 @@ export function readScript(runs: string, path: string): Buffer {
     return fs.readFileSync(bytesOf(`${runs}/${path}`));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `the experiment ${shown(path)} cannot be read: ${why}`, { cause });
+    throw new LaboroError("LABORO_BAD_INPUT", `the experiment ${displayPath(path)} cannot be read: ${why}`, { cause });
   }
 }

@@ -8,17 +8,17 @@ import { promisify } from "node:util";
 import { errnoOf } from "../../../base/errors.js";
 import { syncDirectory, writeFailure, writeFully } from "../../../base/files/durable.js";
 import type { ResultFile } from "../broker/experiments.js";
-import { bytesOf, shown } from "./folder.js";
+import { bytesOf, displayPath } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
 /** So many new files lie ready; no longer than this is spent on them at a time, and so long nothing must have come. */
-const READY = 256;
+const READY_FILES = 256;
 const MAKING_MS = 50;
 const QUIET_MS = 200;
 const sync = promisify(fs.fsync);
 
-interface Draft {
+interface TempFile {
   readonly path: string;
   readonly fd: number;
 }
@@ -27,25 +27,25 @@ interface Draft {
  * Where results are written before they get their names. Some new files lie ready, made when there was time: at the start, and after a
  * moment without a result. On some file systems to make one is the dearest part of a short result.
  */
-export class Drafts {
+export class TempFilePool {
   readonly #folder: string;
   readonly #ready: string[] = [];
   readonly #quiet: NodeJS.Timeout;
   #number = 0;
   /** That will be needed, beside those that are ready. */
-  #wanted: number;
+  #stillNeeded: number;
 
   /** A path of bytes, on the same file system as the results; `wanted` is how many there will be. */
   constructor(folder: string, wanted = 0) {
     this.#folder = folder;
-    this.#wanted = wanted;
-    this.#makeReady();
-    this.#quiet = setTimeout(() => this.#makeReady(), QUIET_MS).unref();
+    this.#stillNeeded = wanted;
+    this.#createReadyFiles();
+    this.#quiet = setTimeout(() => this.#createReadyFiles(), QUIET_MS).unref();
   }
 
-  take(): Draft {
+  take(): TempFile {
     const path = this.#ready.pop() ?? this.#next();
-    if (this.#wanted > 0) this.#quiet.refresh();
+    if (this.#stillNeeded > 0) this.#quiet.refresh();
     return { path, fd: fs.openSync(bytesOf(path), "w", 0o666) };
   }
 
@@ -54,13 +54,13 @@ export class Drafts {
   }
 
   #next(): string {
-    this.#wanted--;
+    this.#stillNeeded--;
     return `${this.#folder}/${++this.#number}.res`;
   }
 
-  #makeReady(): void {
+  #createReadyFiles(): void {
     const until = performance.now() + MAKING_MS;
-    while (this.#ready.length < READY && this.#wanted > 0 && performance.now() < until) {
+    while (this.#ready.length < READY_FILES && this.#stillNeeded > 0 && performance.now() < until) {
       const path = this.#next();
       try {
         fs.closeSync(fs.openSync(bytesOf(path), "w", 0o666));
@@ -73,57 +73,57 @@ export class Drafts {
   }
 }
 
-export interface ResFilePlace {
+export interface ResFileOptions {
   /** A path of bytes. */
   readonly outputs: string;
-  readonly drafts: Drafts;
+  readonly tempFiles: TempFilePool;
   readonly log?: ResultLog;
 }
 
 export class ResFile implements ResultFile {
   readonly #name: string;
   readonly #path: string;
-  readonly #place: ResFilePlace;
-  #waiting: Buffer[] = [];
-  #waitingBytes = 0;
+  readonly #options: ResFileOptions;
+  #buffered: Buffer[] = [];
+  #bufferedBytes = 0;
   #written = 0;
-  #draft: Draft | undefined;
-  #logged: ResultLog | undefined;
+  #tempFile: TempFile | undefined;
+  #pendingLog: ResultLog | undefined;
 
   /** `name` is one of bytes. */
-  constructor(name: string, place: ResFilePlace) {
+  constructor(name: string, options: ResFileOptions) {
     this.#name = name;
-    this.#path = `${place.outputs}/${name}.res`;
-    this.#place = place;
+    this.#path = `${options.outputs}/${name}.res`;
+    this.#options = options;
   }
 
   prepare(): void {
     try {
-      this.#draft ??= this.#place.drafts.take();
+      this.#tempFile ??= this.#options.tempFiles.take();
     } catch {
       // It is tried again when there is something to write, and then told.
     }
   }
 
   write(bytes: Buffer): void {
-    this.#waiting.push(bytes);
-    this.#waitingBytes += bytes.length;
-    if (this.#waitingBytes > IN_MEMORY) this.#flush();
+    this.#buffered.push(bytes);
+    this.#bufferedBytes += bytes.length;
+    if (this.#bufferedBytes > IN_MEMORY) this.#flush();
   }
 
   async sync(): Promise<void> {
-    const { log } = this.#place;
-    if (this.#written === 0 && log?.takes(this.#waitingBytes)) {
-      const text = Buffer.concat(this.#waiting);
+    const { log } = this.#options;
+    if (this.#written === 0 && log?.fits(this.#bufferedBytes)) {
+      const text = Buffer.concat(this.#buffered);
       // First: a result that cannot get a file of its own is not to be waited for by the log.
       this.#flush();
       await log.add(this.#name, text);
-      this.#logged = log;
+      this.#pendingLog = log;
       return;
     }
     this.#flush();
     try {
-      if (this.#draft !== undefined) await sync(this.#draft.fd);
+      if (this.#tempFile !== undefined) await sync(this.#tempFile.fd);
     } catch (cause) {
       throw this.#failure(cause);
     }
@@ -146,13 +146,13 @@ export class ResFile implements ResultFile {
       fs.mkdirSync(bytesOf(dirname(this.#path)), { recursive: true });
       fs.renameSync(from, to);
     }
-    if (this.#logged === undefined) this.#syncNames();
-    this.#leaveLog();
+    if (this.#pendingLog === undefined) this.#syncNames();
+    this.#releaseLog();
   }
 
   /** Where no log has it, its name must be on disk too, and those of the folders that it lies in. */
   #syncNames(): void {
-    const { outputs } = this.#place;
+    const { outputs } = this.#options;
     for (let folder = dirname(this.#path); folder.length >= outputs.length; folder = dirname(folder)) {
       syncDirectory(bytesOf(folder));
       if (folder === dirname(folder)) return;
@@ -160,30 +160,30 @@ export class ResFile implements ResultFile {
   }
 
   abandon(): void {
-    this.#waiting = [];
+    this.#buffered = [];
     const draft = this.#close();
     if (draft !== undefined) fs.rmSync(bytesOf(draft.path), { force: true });
-    this.#leaveLog();
+    this.#releaseLog();
   }
 
-  #leaveLog(): void {
-    this.#logged?.published();
-    this.#logged = undefined;
+  #releaseLog(): void {
+    this.#pendingLog?.published();
+    this.#pendingLog = undefined;
   }
 
-  #close(): Draft | undefined {
-    const draft = this.#draft;
-    this.#draft = undefined;
+  #close(): TempFile | undefined {
+    const draft = this.#tempFile;
+    this.#tempFile = undefined;
     if (draft !== undefined) fs.closeSync(draft.fd);
     return draft;
   }
 
   #flush(): void {
-    const bytes = Buffer.concat(this.#waiting.splice(0));
-    this.#waitingBytes = 0;
+    const bytes = Buffer.concat(this.#buffered.splice(0));
+    this.#bufferedBytes = 0;
     try {
-      this.#draft ??= this.#place.drafts.take();
-      writeFully(this.#draft.fd, bytes, this.#written);
+      this.#tempFile ??= this.#options.tempFiles.take();
+      writeFully(this.#tempFile.fd, bytes, this.#written);
       this.#written += bytes.length;
     } catch (cause) {
       throw this.#failure(cause);
@@ -191,6 +191,6 @@ export class ResFile implements ResultFile {
   }
 
   #failure(cause: unknown): Error {
-    return writeFailure(cause, `cannot write ${shown(this.#path)}`);
+    return writeFailure(cause, `cannot write ${displayPath(this.#path)}`);
   }
 }

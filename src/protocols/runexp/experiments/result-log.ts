@@ -14,63 +14,63 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFailure, writeFully } from "../../../base/files/durable.js";
-import { thisProcess } from "../../../base/files/process-name.js";
+import { thisProcess } from "../../../base/files/process-identity.js";
 import { encodeRecords, scanRecords } from "../../../base/files/records.js";
 import { bytesOf } from "./folder.js";
 
 const FILE = "results.log";
-const ROOM = 4 * 1024 * 1024;
+const DEFAULT_CAPACITY = 4 * 1024 * 1024;
 /** A sync as quick as this is waited for where it is: to hand it to another thread would take as long. */
-const QUICK_MS = 0.5;
+const INLINE_SYNC_MS = 0.5;
 const sync = promisify(fs.fdatasync);
 
-interface Head {
+interface RecordHeader {
   readonly number: number;
   readonly boot: string;
   /** One character a byte. */
   readonly name: string;
 }
 
-interface Waiting {
+interface PendingRecord {
   readonly payload: Buffer;
-  readonly kept: () => void;
-  readonly failed: (cause: unknown) => void;
+  readonly resolve: () => void;
+  readonly reject: (cause: unknown) => void;
 }
 
 export class ResultLog {
   readonly #path: string;
   readonly #outputs: string;
   readonly #fd: number;
-  readonly #room: number;
+  readonly #capacity: number;
   readonly #boot: string;
   #number = 0;
   #at = 0;
-  #waiting: Waiting[] = [];
+  #waiting: PendingRecord[] = [];
   #busy = false;
   /** In the log, and not yet in files of their own. */
   #unpublished = 0;
   #failed: LaboroError | undefined;
   /** About as many syncs take longer as do not; a few long ones, of a machine that is busy, tell nothing of the disk. */
-  #usualMs = 0;
+  #typicalSyncMs = 0;
 
   /**
    * In the folder `home`, which is this process's alone, for results below `outputs`. The log of an earlier process gives way, after
    * `recoverResults`; what it told of may still be on its way to the disk, and is waited for.
    */
-  static async open(home: string, outputs: string, room = ROOM): Promise<ResultLog> {
+  static async open(home: string, outputs: string, capacity = DEFAULT_CAPACITY): Promise<ResultLog> {
     const path = `${home}/${FILE}`;
-    if (fs.existsSync(path)) await writeOut(outputs);
-    return new ResultLog(path, outputs, room);
+    if (fs.existsSync(path)) await syncFileSystem(outputs);
+    return new ResultLog(path, outputs, capacity);
   }
 
-  private constructor(path: string, outputs: string, room: number) {
+  private constructor(path: string, outputs: string, capacity: number) {
     this.#path = path;
     this.#outputs = outputs;
-    this.#room = room;
+    this.#capacity = capacity;
     this.#boot = thisBoot();
     try {
       this.#fd = fs.openSync(this.#path, "w", 0o600);
-      writeFully(this.#fd, Buffer.alloc(room), 0);
+      writeFully(this.#fd, Buffer.alloc(capacity), 0);
       fs.fsyncSync(this.#fd);
     } catch (cause) {
       throw writeFailure(cause, `cannot write ${this.#path}`);
@@ -78,16 +78,16 @@ export class ResultLog {
   }
 
   /** True where a result of so many bytes fits. */
-  takes(bytes: number): boolean {
-    return bytes <= this.#room / 4;
+  fits(bytes: number): boolean {
+    return bytes <= this.#capacity / 4;
   }
 
   /** Resolves when the result is on disk here. `published` is to follow. */
   add(name: string, text: Buffer): Promise<void> {
     const head = Buffer.from(`${JSON.stringify({ number: ++this.#number, boot: this.#boot, name })}\n`);
     return new Promise((kept, failed) => {
-      this.#waiting.push({ payload: Buffer.concat([head, text]), kept, failed });
-      if (!this.#busy) void this.#work();
+      this.#waiting.push({ payload: Buffer.concat([head, text]), resolve: kept, reject: failed });
+      if (!this.#busy) void this.#flushPending();
     });
   }
 
@@ -96,7 +96,7 @@ export class ResultLog {
     this.#unpublished--;
   }
 
-  async #work(): Promise<void> {
+  async #flushPending(): Promise<void> {
     this.#busy = true;
     for (let batch = this.#waiting; batch.length > 0; batch = this.#waiting) {
       this.#waiting = [];
@@ -104,37 +104,37 @@ export class ResultLog {
         if (this.#failed !== undefined) throw this.#failed;
         await this.#write(encodeRecords(batch.map(({ payload }) => payload)));
         this.#unpublished += batch.length;
-        for (const { kept } of batch) kept();
+        for (const { resolve: kept } of batch) kept();
       } catch (cause) {
         // After a sync that failed nobody knows what is on disk.
         this.#failed = writeFailure(cause, `cannot write ${this.#path}`);
-        for (const { failed } of batch) failed(this.#failed);
+        for (const { reject: failed } of batch) failed(this.#failed);
       }
     }
     this.#busy = false;
   }
 
   async #write(records: Buffer): Promise<void> {
-    if (this.#at + records.length > this.#room) await this.#beginAnew();
+    if (this.#at + records.length > this.#capacity) await this.#startOver();
     writeFully(this.#fd, records, this.#at);
     this.#at += records.length;
     const begun = performance.now();
-    if (this.#usualMs < QUICK_MS) fs.fdatasyncSync(this.#fd);
+    if (this.#typicalSyncMs < INLINE_SYNC_MS) fs.fdatasyncSync(this.#fd);
     else await sync(this.#fd);
-    const change = performance.now() - begun > this.#usualMs ? QUICK_MS / 10 : -QUICK_MS / 10;
-    this.#usualMs = Math.min(2 * QUICK_MS, this.#usualMs + change);
+    const change = performance.now() - begun > this.#typicalSyncMs ? INLINE_SYNC_MS / 10 : -INLINE_SYNC_MS / 10;
+    this.#typicalSyncMs = Math.min(2 * INLINE_SYNC_MS, this.#typicalSyncMs + change);
   }
 
-  async #beginAnew(): Promise<void> {
+  async #startOver(): Promise<void> {
     while (this.#unpublished > 0) await new Promise((resolve) => setImmediate(resolve));
-    await writeOut(this.#outputs);
+    await syncFileSystem(this.#outputs);
     this.#at = 0;
   }
 
   /** All results are in their files, on disk; the log is needed no more. */
   async close(): Promise<void> {
     fs.closeSync(this.#fd);
-    await writeOut(this.#outputs);
+    await syncFileSystem(this.#outputs);
     fs.rmSync(this.#path, { force: true });
   }
 }
@@ -156,7 +156,7 @@ export function recoverResults(home: string, outputs: string): number {
     const latest = new Map<string, { readonly number: number; readonly at: number; readonly boot: string }>();
     scanRecords(fd, {
       record: (at, payload) => {
-        const { name, number, boot } = headOf(payload).head;
+        const { name, number, boot } = readRecord(payload).head;
         if ((latest.get(name)?.number ?? 0) < number) latest.set(name, { number, boot, at });
         return true;
       },
@@ -176,7 +176,7 @@ function restore(fd: number, from: number, outputs: string): boolean {
     fd,
     {
       record: (_at, payload) => {
-        const { head, text } = headOf(payload);
+        const { head, text } = readRecord(payload);
         const path = `${outputs}/${head.name}.res`;
         if (fs.statSync(bytesOf(path), { throwIfNoEntry: false })?.size === text.length) return false;
         fs.mkdirSync(bytesOf(dirname(path)), { recursive: true });
@@ -190,16 +190,16 @@ function restore(fd: number, from: number, outputs: string): boolean {
   return restored;
 }
 
-function headOf(payload: Buffer): { readonly head: Head; readonly text: Buffer } {
+function readRecord(payload: Buffer): { readonly head: RecordHeader; readonly text: Buffer } {
   const end = payload.indexOf("\n");
-  return { head: JSON.parse(payload.toString("utf8", 0, end)) as Head, text: payload.subarray(end + 1) };
+  return { head: JSON.parse(payload.toString("utf8", 0, end)) as RecordHeader, text: payload.subarray(end + 1) };
 }
 
 /** Where it cannot be known, each start counts as one. */
 const thisBoot = (): string => thisProcess().boot ?? randomUUID();
 
 /** All that the file system of this folder has in memory goes to its disk. Node has no syncfs(2). */
-async function writeOut(folder: string): Promise<void> {
+async function syncFileSystem(folder: string): Promise<void> {
   const ways = [["-f", folder], []];
   for (const [at, way] of ways.entries()) {
     const failure = await new Promise<string | undefined>((resolve) => {

@@ -6,20 +6,20 @@ const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 /** The name of a time zone is known to date(1) alone; it changes with the offset. */
 const zones = new Map<number, string>();
 
-const two = (number: number): string => String(number).padStart(2, "0");
+const twoDigits = (number: number): string => String(number).padStart(2, "0");
 
-const clock = (at: Date): string => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+const clock = (at: Date): string => `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
 
 /** The second that was written last: many jobs begin and end in one. */
 let latest: { readonly second: number; readonly text: string } | undefined;
 
-export function dateLine(ms: number): string {
+export function longDate(ms: number): string {
   const second = Math.floor(ms / 1000);
-  if (latest?.second !== second) latest = { second, text: written(new Date(ms)) };
+  if (latest?.second !== second) latest = { second, text: formatDate(new Date(ms)) };
   return latest.text;
 }
 
-function written(at: Date): string {
+function formatDate(at: Date): string {
   const day = String(at.getDate()).padStart(2, " ");
   return `${DAYS[at.getDay()]} ${MONTHS[at.getMonth()]} ${day} ${clock(at)} ${zoneOf(at)} ${at.getFullYear()}`;
 }
@@ -27,20 +27,20 @@ function written(at: Date): string {
 /** `Nov 15 19:30:13`, as the programs begin their lines. */
 export function shortDate(ms: number): string {
   const at = new Date(ms);
-  return `${MONTHS[at.getMonth()]} ${two(at.getDate())} ${clock(at)}`;
+  return `${MONTHS[at.getMonth()]} ${twoDigits(at.getDate())} ${clock(at)}`;
 }
 
 function zoneOf(at: Date): string {
   const offset = at.getTimezoneOffset();
   let zone = zones.get(offset);
   if (zone === undefined) {
-    zone = askedFor(at) ?? "UTC";
+    zone = zoneFromDateCommand(at) ?? "UTC";
     zones.set(offset, zone);
   }
   return zone;
 }
 
-function askedFor(at: Date): string | undefined {
+function zoneFromDateCommand(at: Date): string | undefined {
   if (at.getTimezoneOffset() === 0 && (process.env.TZ ?? "UTC") === "UTC") return undefined;
   try {
     return execFileSync("date", ["-d", `@${Math.floor(at.getTime() / 1000)}`, "+%Z"], { encoding: "latin1" }).trim();

@@ -6,9 +6,9 @@ import { writeFully } from "../../../base/files/durable.js";
 import { matlabLine } from "../../../worker/matlab.js";
 import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
 import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
-import { resHeader, waitStatus } from "../res-text.js";
-import type { Job } from "./client-states.js";
-import { dateLine } from "./dates.js";
+import { writeResHeader, toWaitStatus } from "../res-text.js";
+import type { Job } from "./client-state-machine.js";
+import { longDate } from "./dates.js";
 import { JobOutput, type Outcome } from "./outcome.js";
 
 export interface JobProcessesOptions {
@@ -17,7 +17,7 @@ export interface JobProcessesOptions {
   /** Where scripts and long outputs are put. */
   readonly dir: string;
   /** What jobs write to standard error. */
-  readonly complained?: (bytes: Buffer) => void;
+  readonly onStderr?: (bytes: Buffer) => void;
 }
 
 export class JobProcesses {
@@ -40,7 +40,7 @@ export class JobProcesses {
   }
 
   run(thread: number, job: Job, ended: (outcome: Outcome) => void): void {
-    const { dir, complained } = this.#options;
+    const { dir, onStderr: complained } = this.#options;
     const id = this.#names[thread];
     const script = join(dir, `runexp_${id}${job.kind === ".m" ? ".m" : ".sh"}`);
     const proxy = join(dir, `matlabproxy_${id}.sh`);
@@ -81,10 +81,10 @@ export class JobProcesses {
 
   #outcome(job: Job, output: JobOutput, command: string, end: Parameters<typeof exitOf>[0]): Outcome {
     const { host } = this.#options;
-    const [began, ended] = [dateLine(end.started), dateLine(end.ended)];
+    const [began, ended] = [longDate(end.started), longDate(end.ended)];
     const { name } = job;
     const { status } = output;
-    const header = resHeader({ name, host, command, began, ended, waitStatus: waitStatus(exitOf(end)), status });
+    const header = writeResHeader({ name, host, command, started: began, ended, waitStatus: toWaitStatus(exitOf(end)), status });
     return output.outcome(job, header);
   }
 

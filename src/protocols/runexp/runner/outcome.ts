@@ -4,8 +4,8 @@ import { createHash } from "node:crypto";
 import { closeSync, createReadStream, openSync, readFileSync, rmSync, statSync } from "node:fs";
 import { writeFully } from "../../../base/files/durable.js";
 import type { Status } from "../messages.js";
-import { Verdict } from "../res-text.js";
-import type { Job } from "./client-states.js";
+import { ResStatusReader } from "../res-text.js";
+import type { Job } from "./client-state-machine.js";
 
 /** More output than this goes to a file. */
 const IN_MEMORY = 1024 * 1024;
@@ -15,25 +15,25 @@ export interface Outcome {
   readonly name: string;
   readonly status: Status;
   /** What was run: the hash of the script. */
-  script(): string;
+  scriptHash(): string;
   /** Of the whole text. */
   readonly size: number;
   /** The text in pieces. */
-  pieces(): Iterable<Buffer> | AsyncIterable<Buffer>;
+  chunks(): Iterable<Buffer> | AsyncIterable<Buffer>;
   /** It is delivered: its file goes. */
   discard(): void;
 }
 
-export const hashOf = ({ kind, content }: Pick<Job, "kind" | "content">): string =>
+export const jobHash = ({ kind, content }: Pick<Job, "kind" | "content">): string =>
   createHash("sha256").update(`${kind}\0`).update(content).digest("base64url");
 
 export class JobOutput {
   readonly #path: string;
-  readonly #verdict = new Verdict();
+  readonly #verdict = new ResStatusReader();
   #pieces: Buffer[] = [];
   #size = 0;
   #fd: number | undefined;
-  #lost: string | undefined;
+  #writeError: string | undefined;
 
   /** `path`: where it goes if it is long. */
   constructor(path: string) {
@@ -41,11 +41,11 @@ export class JobOutput {
   }
 
   get status(): Status {
-    return this.#lost === undefined ? this.#verdict.status : "failure";
+    return this.#writeError === undefined ? this.#verdict.status : "failure";
   }
 
   push(bytes: Buffer): void {
-    if (this.#lost !== undefined) return;
+    if (this.#writeError !== undefined) return;
     this.#verdict.push(bytes);
     if (this.#fd === undefined && this.#size + bytes.length <= IN_MEMORY) {
       this.#pieces.push(bytes);
@@ -58,7 +58,7 @@ export class JobOutput {
       this.#size += bytes.length;
     } catch (cause) {
       // The job has run, but what it said is lost: it must not count as a success.
-      this.#lost = cause instanceof Error ? cause.message : String(cause);
+      this.#writeError = cause instanceof Error ? cause.message : String(cause);
     }
   }
 
@@ -76,8 +76,8 @@ export class JobOutput {
   /** `header` is what stands before the output, with one character a byte. */
   outcome(job: Job, header: string): Outcome {
     const { name } = job;
-    const script = (): string => hashOf(job);
-    const lost = this.#lost === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#lost}\n`;
+    const script = (): string => jobHash(job);
+    const lost = this.#writeError === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#writeError}\n`;
     const head = Buffer.from(header, "latin1");
     if (this.#fd === undefined || lost !== "") {
       if (this.#fd !== undefined) {
@@ -85,15 +85,15 @@ export class JobOutput {
         rmSync(this.#path, { force: true });
       }
       const whole = Buffer.concat([head, ...this.#pieces, Buffer.from(lost)]);
-      return { name, script, status: this.status, size: whole.length, pieces: () => [whole], discard: () => {} };
+      return { name, scriptHash: script, status: this.status, size: whole.length, chunks: () => [whole], discard: () => {} };
     }
     closeSync(this.#fd);
     const path = this.#path;
     return {
-      ...{ name, script },
+      ...{ name, scriptHash: script },
       status: this.status,
       size: head.length + this.#size,
-      pieces: () => withHead(head, path),
+      chunks: () => withHead(head, path),
       discard: () => rmSync(path, { force: true }),
     };
   }
@@ -110,7 +110,7 @@ export function outcomeInFile(of: Pick<Outcome, "name" | "status" | "script">, p
   return {
     ...of,
     size,
-    pieces: () => (size <= IN_MEMORY ? [readFileSync(path).subarray(offset)] : fromFile(path, offset)),
+    chunks: () => (size <= IN_MEMORY ? [readFileSync(path).subarray(offset)] : fromFile(path, offset)),
     discard: () => rmSync(path, { force: true }),
   };
 }

@@ -12,9 +12,9 @@ import { acquireLock, type Lock } from "../../../base/files/lock.js";
 import { type Outcome, outcomeInFile } from "./outcome.js";
 
 const LONGEST_LINE = 65_536;
-const FORGOTTEN_MS = 30 * 24 * 3_600_000;
+const RETENTION_MS = 30 * 24 * 3_600_000;
 /** Runners of one host for one manager at one time. */
-const MOST_BESIDE = 100;
+const MAX_RUNNERS_PER_HOST = 100;
 
 export class RunnerSpool {
   /** For scripts and long outputs. */
@@ -44,18 +44,18 @@ export class RunnerSpool {
         return new RunnerSpool(dir, acquireLock(join(dir, "lock"), `the runner directory ${dir}`));
       } catch (cause) {
         const taken = cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE";
-        if (!taken || number === MOST_BESIDE) throw cause;
+        if (!taken || number === MAX_RUNNERS_PER_HOST) throw cause;
       }
     }
   }
 
   /** Results that an earlier process did not deliver. What nobody has asked for in a month is gone. */
-  left(): Outcome[] {
+  undelivered(): Outcome[] {
     const found: Outcome[] = [];
     for (const name of fs.readdirSync(this.#results)) {
       const path = join(this.#results, name);
       this.#number = Math.max(this.#number, Number.parseInt(name, 10) || 0);
-      const young = Date.now() - fs.statSync(path).mtimeMs < FORGOTTEN_MS;
+      const young = Date.now() - fs.statSync(path).mtimeMs < RETENTION_MS;
       const outcome = young && name.endsWith(".result") ? readResult(path) : undefined;
       if (outcome === undefined) fs.rmSync(path, { force: true });
       else found.push(outcome);
@@ -64,17 +64,17 @@ export class RunnerSpool {
   }
 
   /** The same result, on disk. */
-  async keep(outcome: Outcome): Promise<Outcome> {
+  async save(outcome: Outcome): Promise<Outcome> {
     const path = join(this.#results, `${++this.#number}.result`);
     const draft = `${path}.new`;
     const { name, status, size } = outcome;
-    const script = outcome.script();
+    const script = outcome.scriptHash();
     const line = Buffer.from(`${JSON.stringify({ name, status, script, size })}\n`);
     const fd = fs.openSync(draft, "w", 0o600);
     try {
       let at = line.length;
       writeFully(fd, line, 0);
-      for await (const piece of outcome.pieces()) {
+      for await (const piece of outcome.chunks()) {
         writeFully(fd, piece, at);
         at += piece.length;
       }
@@ -85,17 +85,17 @@ export class RunnerSpool {
     fs.renameSync(draft, path);
     syncDirectory(this.#results);
     outcome.discard();
-    return outcomeInFile({ name, status, script: () => script }, path, line.length);
+    return outcomeInFile({ name, status, scriptHash: () => script }, path, line.length);
   }
 
   /** The manager will not have it: it is put aside, for a person. */
-  async putAside(outcome: Outcome): Promise<string> {
+  async saveRefused(outcome: Outcome): Promise<string> {
     fs.mkdirSync(this.#refused, { recursive: true, mode: 0o700 });
     const path = join(this.#refused, `${Date.now()}-${++this.#number}.res`);
     const fd = fs.openSync(path, "w", 0o600);
     try {
       let at = 0;
-      for await (const piece of outcome.pieces()) {
+      for await (const piece of outcome.chunks()) {
         writeFully(fd, piece, at);
         at += piece.length;
       }
@@ -128,7 +128,7 @@ function readResult(path: string): Outcome | undefined {
     const { name, status, script, size } = head;
     if (typeof name !== "string" || typeof script !== "string") return undefined;
     if (status !== "success" && status !== "failure") return undefined;
-    const outcome = outcomeInFile({ name, status, script: () => script }, path, end + 1);
+    const outcome = outcomeInFile({ name, status, scriptHash: () => script }, path, end + 1);
     return outcome.size === size ? outcome : undefined;
   } catch {
     return undefined;

@@ -15,25 +15,25 @@
  * While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out before anything is
  * asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
  */
-import type { Job, NoJob } from "./client-states.js";
+import type { Job, NoJobReply } from "./client-state-machine.js";
 
 export type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
 
-export interface ThreadsPorts<Outcome> {
+export interface ThreadsCallbacks<Outcome> {
   /** Whether another job may be asked for; where not, `lookAgain` is to follow. */
-  mayAsk(): boolean;
-  ask(): void;
+  mayRequestJob(): boolean;
+  requestJob(): void;
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
   /** Whether one more may be asked for than there are threads. */
-  mayAskAhead(): boolean;
+  mayPrefetch(): boolean;
   /** A job waits for a thread: say `returnAhead` if it still does in a moment. */
-  waitsAhead(): void;
+  startPrefetchTimer(): void;
   /** This job was not begun. */
-  giveBack(name: string): void;
+  returnJob(name: string): void;
   leave(): void;
   /** Say `holdOver` of this thread in ten seconds. */
-  holds(thread: number): void;
+  startHoldTimer(thread: number): void;
 }
 
 interface Thread {
@@ -46,34 +46,34 @@ interface Thread {
 
 /** What the lock is held for. */
 type Exchange<Outcome> =
-  | { readonly is: "question"; readonly thread: number }
-  | { readonly is: "question ahead" }
-  | { readonly is: "result"; readonly waiting: Waiting<Outcome> };
+  | { readonly kind: "question"; readonly thread: number }
+  | { readonly kind: "question ahead" }
+  | { readonly kind: "result"; readonly result: QueuedResult<Outcome> };
 
-interface Waiting<Outcome> {
+interface QueuedResult<Outcome> {
   readonly outcome: Outcome;
   /** Its job was handed out over an earlier connection. */
   late: boolean;
 }
 
 export class Threads<Outcome> {
-  readonly #ports: ThreadsPorts<Outcome>;
+  readonly #callbacks: ThreadsCallbacks<Outcome>;
   readonly #threads: Thread[];
-  #up = false;
+  #connected = false;
   #exchange: Exchange<Outcome> | undefined;
-  #results: Waiting<Outcome>[] = [];
+  #results: QueuedResult<Outcome>[] = [];
   /** Asked for ahead, and waiting for a thread. */
-  #ahead: Job | undefined;
+  #prefetched: Job | undefined;
   /** To be given back. */
-  #returning: string[] = [];
+  #jobsToReturn: string[] = [];
   /** There was none ahead, or it went back: it is no use to ask again before a thread has had one. */
-  #noneAhead = false;
+  #prefetchBlocked = false;
   /** MASTERSTOP: no thread asks any more. */
   #stopped = false;
-  #left = false;
+  #hasLeft = false;
 
-  constructor(count: number, ports: ThreadsPorts<Outcome>) {
-    this.#ports = ports;
+  constructor(count: number, callbacks: ThreadsCallbacks<Outcome>) {
+    this.#callbacks = callbacks;
     this.#threads = Array.from({ length: count }, () => ({ state: "WorkerLoop" }));
   }
 
@@ -94,172 +94,172 @@ export class Threads<Outcome> {
     return this.#stopped;
   }
 
-  lineUp(): void {
-    this.#up = true;
-    this.lookAgain();
+  connected(): void {
+    this.#connected = true;
+    this.sendNext();
   }
 
-  lineDown(): void {
-    this.#up = false;
+  disconnected(): void {
+    this.#connected = false;
     const exchange = this.#exchange;
     this.#exchange = undefined;
     for (const waiting of this.#results) waiting.late = true;
     // Whoever is there next hands it out anew.
-    this.#ahead = undefined;
-    this.#returning = [];
-    if (exchange?.is === "question") this.#set(exchange.thread, "WorkerLoop");
+    this.#prefetched = undefined;
+    this.#jobsToReturn = [];
+    if (exchange?.kind === "question") this.#set(exchange.thread, "WorkerLoop");
     this.#wake(() => true);
   }
 
   job(job: Job): void {
-    const thread = this.#answered();
+    const thread = this.#takeRequester();
     if (thread === undefined) return;
     this.#wake(() => true);
-    if (thread !== "ahead") this.#noneAhead = false;
+    if (thread !== "ahead") this.#prefetchBlocked = false;
     // After a reconnect the manager may hand out anew what runs here since before.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
     if (thread === "ahead") {
-      if (!same) this.#keepAhead(job);
+      if (!same) this.#keepPrefetched(job);
     } else if (same) {
       this.#set(thread, "WorkerLoop");
     } else {
       this.#start(thread, job);
     }
-    this.lookAgain();
+    this.sendNext();
   }
 
   #start(thread: number, job: Job): void {
     this.#threads[thread] = { state: "RunJob", job };
-    this.#ports.start(thread, job);
+    this.#callbacks.start(thread, job);
   }
 
-  #keepAhead(job: Job): void {
-    this.#ahead = job;
-    if (this.#stopped) this.returnAhead();
-    else this.#startAhead();
-    if (this.#ahead !== undefined) this.#ports.waitsAhead();
+  #keepPrefetched(job: Job): void {
+    this.#prefetched = job;
+    if (this.#stopped) this.returnPrefetched();
+    else this.#startPrefetched();
+    if (this.#prefetched !== undefined) this.#callbacks.startPrefetchTimer();
   }
 
-  #startAhead(): void {
-    const job = this.#ahead;
-    const thread = this.#asker();
+  #startPrefetched(): void {
+    const job = this.#prefetched;
+    const thread = this.#idleThread();
     if (job === undefined || thread === undefined) return;
-    this.#ahead = undefined;
+    this.#prefetched = undefined;
     this.#start(thread, job);
   }
 
   /** What was asked for ahead has waited for a thread too long. */
-  returnAhead(): void {
-    if (this.#ahead === undefined) return;
-    this.#returning.push(this.#ahead.name);
-    this.#ahead = undefined;
-    this.#noneAhead = true;
-    this.lookAgain();
+  returnPrefetched(): void {
+    if (this.#prefetched === undefined) return;
+    this.#jobsToReturn.push(this.#prefetched.name);
+    this.#prefetched = undefined;
+    this.#prefetchBlocked = true;
+    this.sendNext();
   }
 
-  noJob(answer: NoJob): void {
-    const thread = this.#answered();
+  noJob(answer: NoJobReply): void {
+    const thread = this.#takeRequester();
     if (thread === undefined) return;
     if (thread === "ahead") {
-      if (answer === "ATENDI") this.#noneAhead = true;
+      if (answer === "ATENDI") this.#prefetchBlocked = true;
       else this.#stopped = true;
-      this.lookAgain();
+      this.sendNext();
       return;
     }
     if (answer === "ATENDI") {
       this.#threads[thread] = { state: "ClientOnHold", untilDelivered: this.#results.length > 0 };
-      this.#ports.holds(thread);
+      this.#callbacks.startHoldTimer(thread);
     } else {
       this.#set(thread, "WorkerLoop");
       this.#stopped = true;
     }
-    this.lookAgain();
+    this.sendNext();
   }
 
   /** This thread has been on hold for ten seconds. */
-  holdOver(thread: number): void {
+  holdExpired(thread: number): void {
     if (this.#threads[thread]?.state !== "ClientOnHold") return;
     this.#set(thread, "WorkerLoop");
-    this.lookAgain();
+    this.sendNext();
   }
 
   /** The job of this thread has ended. */
   finished(thread: number, outcome: Outcome): void {
     this.#threads[thread] = { state: "SendOutcome" };
-    this.#results.push({ outcome, late: !this.#up });
-    this.#goOn();
-    this.lookAgain();
+    this.#results.push({ outcome, late: !this.#connected });
+    this.#resumeThread();
+    this.sendNext();
   }
 
   /** The result that is being delivered has arrived, or was given up. */
   delivered(): void {
     const exchange = this.#exchange;
-    if (exchange?.is !== "result") return;
+    if (exchange?.kind !== "result") return;
     this.#exchange = undefined;
-    this.forget(exchange.waiting.outcome);
-    this.lookAgain();
+    this.forget(exchange.result.outcome);
+    this.sendNext();
   }
 
   forget(outcome: Outcome): void {
     const at = this.#results.findIndex((waiting) => waiting.outcome === outcome);
     if (at >= 0) this.#results.splice(at, 1);
-    this.#goOn();
+    this.#resumeThread();
     if (this.#results.length === 0) this.#wake(({ untilDelivered }) => untilDelivered === true);
   }
 
   /** A thread that has waited for room among the results goes on. */
-  #goOn(): void {
+  #resumeThread(): void {
     if (this.#results.length > this.#threads.length) return;
     const at = this.#threads.findIndex(({ state }) => state === "SendOutcome");
     if (at >= 0) this.#set(at, "WorkerLoop");
-    this.#startAhead();
+    this.#startPrefetched();
   }
 
   /** No thread asks any more; what runs may end. */
   stop(): void {
     this.#stopped = true;
-    this.returnAhead();
-    this.lookAgain();
+    this.returnPrefetched();
+    this.sendNext();
   }
 
   /** Begins what may be said next, if anything. */
-  lookAgain(): void {
+  sendNext(): void {
     if (this.#stopped) this.#endIdle();
-    if (!this.#up || this.#exchange !== undefined || this.#left) return;
-    for (const name of this.#returning.splice(0)) this.#ports.giveBack(name);
+    if (!this.#connected || this.#exchange !== undefined || this.#hasLeft) return;
+    for (const name of this.#jobsToReturn.splice(0)) this.#callbacks.returnJob(name);
     const [waiting] = this.#results;
-    if (waiting?.late !== true && this.#ask()) return;
+    if (waiting?.late !== true && this.#requestJob()) return;
     if (waiting !== undefined) {
-      this.#exchange = { is: "result", waiting };
-      this.#ports.deliver(waiting.outcome);
+      this.#exchange = { kind: "result", result: waiting };
+      this.#callbacks.deliver(waiting.outcome);
       return;
     }
-    if (this.#askAhead()) return;
+    if (this.#prefetch()) return;
     if (this.#threads.every(({ state }) => state === "WaitClose")) {
-      this.#left = true;
-      this.#ports.leave();
+      this.#hasLeft = true;
+      this.#callbacks.leave();
     }
   }
 
   /** False where no thread would, or may. */
-  #ask(): boolean {
-    const thread = this.#asker();
-    if (thread === undefined || !this.#ports.mayAsk()) return false;
+  #requestJob(): boolean {
+    const thread = this.#idleThread();
+    if (thread === undefined || !this.#callbacks.mayRequestJob()) return false;
     this.#set(thread, "RunJob");
-    this.#exchange = { is: "question", thread };
-    this.#ports.ask();
+    this.#exchange = { kind: "question", thread };
+    this.#callbacks.requestJob();
     return true;
   }
 
-  #askAhead(): boolean {
-    if (this.#stopped || this.#ahead !== undefined || this.#noneAhead) return false;
-    if (this.#threads.some(({ job }) => job === undefined) || !this.#ports.mayAskAhead()) return false;
-    this.#exchange = { is: "question ahead" };
-    this.#ports.ask();
+  #prefetch(): boolean {
+    if (this.#stopped || this.#prefetched !== undefined || this.#prefetchBlocked) return false;
+    if (this.#threads.some(({ job }) => job === undefined) || !this.#callbacks.mayPrefetch()) return false;
+    this.#exchange = { kind: "question ahead" };
+    this.#callbacks.requestJob();
     return true;
   }
 
-  #asker(): number | undefined {
+  #idleThread(): number | undefined {
     const idle = this.#threads.findIndex(({ state }) => state === "WorkerLoop");
     return idle < 0 ? undefined : idle;
   }
@@ -277,11 +277,11 @@ export class Threads<Outcome> {
   }
 
   /** Who has asked. */
-  #answered(): number | "ahead" | undefined {
+  #takeRequester(): number | "ahead" | undefined {
     const exchange = this.#exchange;
-    if (exchange === undefined || exchange.is === "result") return undefined;
+    if (exchange === undefined || exchange.kind === "result") return undefined;
     this.#exchange = undefined;
-    return exchange.is === "question" ? exchange.thread : "ahead";
+    return exchange.kind === "question" ? exchange.thread : "ahead";
   }
 
   #set(at: number, state: ThreadState): void {

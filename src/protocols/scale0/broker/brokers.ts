@@ -2,35 +2,35 @@
 
 import type { Core } from "../../../broker/core.js";
 import { readSettings } from "../../../model/worker-settings.js";
-import type { BrokerEntry } from "../commands.js";
+import type { BrokerUris } from "../commands.js";
 
 export class Brokers {
   readonly #core: Core;
-  readonly #self: BrokerEntry;
+  readonly #self: BrokerUris;
 
   /** `self.identity` is for a broker that is in no group. */
-  constructor(core: Core, self: BrokerEntry) {
+  constructor(core: Core, self: BrokerUris) {
     this.#core = core;
     this.#self = self;
   }
 
-  get self(): BrokerEntry {
+  get self(): BrokerUris {
     return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
   }
 
   /** The one to go to first, first; this one unless it is to be taken down. */
-  list(): BrokerEntry[] {
+  list(): BrokerUris[] {
     return this.#core.maintenance.draining ? this.others() : [this.self, ...this.others()];
   }
 
-  others(): BrokerEntry[] {
+  others(): BrokerUris[] {
     const configured = (readSettings(this.#core.config.current.settings).brokers ?? []).flatMap(
       ({ identity, worker_uri, client_uri }) =>
         worker_uri === undefined && client_uri === undefined
           ? []
           : [{ identity, worker_uri: worker_uri ?? "", client_uri: client_uri ?? "" }],
     );
-    const found = new Map<string, BrokerEntry>();
+    const found = new Map<string, BrokerUris>();
     for (const entry of [...this.#alive(), ...configured]) {
       const own = entry.identity === this.self.identity || entry.worker_uri === this.self.worker_uri;
       if (!own && !found.has(entry.identity)) found.set(entry.identity, entry);
@@ -39,12 +39,12 @@ export class Brokers {
   }
 
   /** One of the group that is known to be there. */
-  alive(identity: string): BrokerEntry | undefined {
+  alive(identity: string): BrokerUris | undefined {
     return this.#alive().find((entry) => entry.identity === identity);
   }
 
-  #alive(): BrokerEntry[] {
-    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, doors }) => {
+  #alive(): BrokerUris[] {
+    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, listeners: doors }) => {
       const [client, worker] = doors.filter(({ name }) => name === "scale0").map(({ url }) => url);
       return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
     });

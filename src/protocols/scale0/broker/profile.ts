@@ -2,10 +2,10 @@
 import { randomUUID } from "node:crypto";
 import type { WorkerProfile } from "../../../dispatch/index.js";
 import { SessionId, WorkerId } from "../../../model/ids.js";
-import type { Parts } from "./parts.js";
-import type { Voice } from "./voice.js";
+import type { Scale0Context } from "./context.js";
+import type { PeerSession } from "./peer-session.js";
 
-export function profileOf({ pool }: Parts, { name, peer }: Voice): WorkerProfile {
+export function profileOf({ pool }: Scale0Context, { name, peer }: PeerSession): WorkerProfile {
   return {
     id: WorkerId(`scale0:${name}`),
     session: SessionId(randomUUID()),
@@ -17,8 +17,8 @@ export function profileOf({ pool }: Parts, { name, peer }: Voice): WorkerProfile
     total: { slots: 0 },
     reserveRequests: 0,
     resumable: false,
-    stocks: false,
-    runs: ["call"],
+    canPrefetch: false,
+    taskKinds: ["call"],
     address: peer.address,
   };
 }

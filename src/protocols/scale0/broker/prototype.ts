@@ -8,14 +8,14 @@
 import { isIPv4 } from "node:net";
 import { type Dealer, openDealer, type Peer, placeOf } from "../../zeromq/index.js";
 import { readServices } from "../commands.js";
-import type { Heard } from "../frames.js";
-import type { WorkerSession } from "./broker-worker.js";
-import type { Voice } from "./voice.js";
+import type { ReceivedFrames } from "../frames.js";
+import type { Scale0WorkerSession } from "./worker-session.js";
+import type { PeerSession } from "./peer-session.js";
 
 /** Says something to all workers that listen for it. */
 export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
 
-export interface Ready {
+export interface ReadyMessage {
   readonly services: readonly string[];
   readonly listensAt: string | undefined;
 }
@@ -23,62 +23,62 @@ export interface Ready {
 /** Workers of which it is known what they said with READY. */
 const MOST_KNOWN = 10_000;
 
-export function readReady(value: string): Ready {
+export function readReady(value: string): ReadyMessage {
   const [, listensAt, services = value] = /^([a-z]+:\/\/\S+)\s+(.*)$/s.exec(value) ?? [];
   return { services: readServices(services, "services"), listensAt };
 }
 
-export interface Sessions {
-  of(peer: Peer): WorkerSession | undefined;
-  begin(peer: Peer, voice: Voice): WorkerSession;
+export interface WorkerSessions {
+  get(peer: Peer): Scale0WorkerSession | undefined;
+  open(peer: Peer, peerSession: PeerSession): Scale0WorkerSession;
 }
 
-export class Prototypes {
-  readonly #sessions: Sessions;
+export class PrototypeWorkers {
+  readonly #sessions: WorkerSessions;
   readonly #publish: Publish;
   readonly #connects: boolean;
   /** What each said, for it will not say it again: one that was silent too long comes back with its next sign of life. */
-  readonly #known = new Map<string, Ready>();
+  readonly #readyByKey = new Map<string, ReadyMessage>();
   readonly #dealers = new Map<string, Promise<Dealer>>();
 
   /** Where there are keys, a worker that has none for its own socket is not connected to. */
-  constructor(sessions: Sessions, publish: Publish, keys: boolean) {
+  constructor(sessions: WorkerSessions, publish: Publish, keys: boolean) {
     this.#sessions = sessions;
     this.#publish = publish;
     this.#connects = !keys;
   }
 
-  hear(peer: Peer, voice: Voice, { word, value }: Extract<Heard, { kind: "prototype" }>): void {
+  receive(peer: Peer, peerSession: PeerSession, { word, value }: Extract<ReceivedFrames, { kind: "prototype" }>): void {
     if (word === "READY") {
-      this.#ready(peer, voice, readReady(value));
+      this.#ready(peer, peerSession, readReady(value));
       return;
     }
-    const known = this.#known.get(peer.key);
-    const session = this.#sessions.of(peer);
-    if (session !== undefined) session.signOfLife();
-    else if (known !== undefined) this.#enter(peer, voice, known);
+    const known = this.#readyByKey.get(peer.key);
+    const session = this.#sessions.get(peer);
+    if (session !== undefined) session.heartbeat();
+    else if (known !== undefined) this.#register(peer, peerSession, known);
     if (word !== "HEARTBEAT") return;
     // Of one that is unknown, nobody can say where it listens.
     if (known?.listensAt === undefined) this.#publish(peer.identity, "HEARTBEAT", value);
-    if (known === undefined || known.listensAt !== undefined) voice.sayWord("HEARTBEAT", value);
+    if (known === undefined || known.listensAt !== undefined) peerSession.sendWord("HEARTBEAT", value);
   }
 
-  #ready(peer: Peer, voice: Voice, ready: Ready): void {
-    this.#known.delete(peer.key);
-    this.#known.set(peer.key, ready);
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > MOST_KNOWN && oldest !== undefined) this.#known.delete(oldest);
-    const session = this.#sessions.of(peer);
-    if (session?.reborn === true) session.forget(false);
+  #ready(peer: Peer, peerSession: PeerSession, ready: ReadyMessage): void {
+    this.#readyByKey.delete(peer.key);
+    this.#readyByKey.set(peer.key, ready);
+    const [oldest] = this.#readyByKey.keys();
+    if (this.#readyByKey.size > MOST_KNOWN && oldest !== undefined) this.#readyByKey.delete(oldest);
+    const session = this.#sessions.get(peer);
+    if (session?.isNewProcess === true) session.forget(false);
     if (ready.listensAt === undefined) this.#publish(peer.identity, "OK");
-    else voice.sayWord("OK", "");
-    this.#enter(peer, voice, ready);
+    else peerSession.sendWord("OK", "");
+    this.#register(peer, peerSession, ready);
   }
 
-  #enter(peer: Peer, voice: Voice, { services, listensAt }: Ready): void {
-    (this.#sessions.of(peer) ?? this.#sessions.begin(peer, voice)).ready(services);
+  #register(peer: Peer, peerSession: PeerSession, { services, listensAt }: ReadyMessage): void {
+    (this.#sessions.get(peer) ?? this.#sessions.open(peer, peerSession)).ready(services);
     this.#hangUp(peer.key);
-    if (listensAt === undefined || !this.#connects || !isAt(listensAt, peer.address)) return;
+    if (listensAt === undefined || !this.#connects || !isSameHost(listensAt, peer.address)) return;
     this.#dealers.set(peer.key, openDealer({ url: listensAt }, { message: () => {} }));
   }
 
@@ -90,9 +90,9 @@ export class Prototypes {
   }
 
   /** No worker here any more; unless it was just silent, or cut off, it is not let in again without READY. */
-  gone(key: string, orderly: boolean): void {
+  removed(key: string, orderly: boolean): void {
     this.#hangUp(key);
-    if (orderly) this.#known.delete(key);
+    if (orderly) this.#readyByKey.delete(key);
   }
 
   #hangUp(key: string): void {
@@ -106,7 +106,7 @@ export class Prototypes {
 }
 
 /** On the machine that the worker came from: nobody makes a broker connect to a third. */
-function isAt(url: string, address: string): boolean {
+function isSameHost(url: string, address: string): boolean {
   try {
     const { host } = placeOf(url);
     return host === address || (isLoopback(host) && isLoopback(address));

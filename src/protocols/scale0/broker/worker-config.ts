@@ -2,30 +2,30 @@
 
 import type { Config } from "../../../base/config-value.js";
 import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";
-import type { BrokerEntry, Parameters } from "../commands.js";
+import type { BrokerUris, Parameters } from "../commands.js";
 import { DEFAULT_HEARTBEAT_MS } from "../commands.js";
 import type { ConfigType } from "../config-formats.js";
-import type { Parts } from "./parts.js";
+import type { Scale0Context } from "./context.js";
 
 export class WorkerConfig {
-  readonly #parts: Parts;
+  readonly #context: Scale0Context;
   readonly #name: string;
-  #read: { readonly version: number; readonly settings: Settings } | undefined;
+  #cached: { readonly version: number; readonly settings: Settings } | undefined;
 
-  constructor(parts: Parts, name: string) {
-    this.#parts = parts;
+  constructor(context: Scale0Context, name: string) {
+    this.#context = context;
     this.#name = name;
   }
 
   get version(): number {
-    return this.#parts.core.config.current.version;
+    return this.#context.core.config.current.version;
   }
 
   /** Those that laboro knows. */
   get settings(): Settings {
-    if (this.#read?.version !== this.version)
-      this.#read = { version: this.version, settings: readSettings(this.#own()) };
-    return this.#read.settings;
+    if (this.#cached?.version !== this.version)
+      this.#cached = { version: this.version, settings: readSettings(this.#own()) };
+    return this.#cached.settings;
   }
 
   get heartbeatMs(): number {
@@ -34,14 +34,14 @@ export class WorkerConfig {
 
   /** CONFIG: its parameters and its body. The text has the config among the parameters, so it is there as well. */
   message(type: ConfigType, services: readonly string[]): readonly [Parameters, Uint8Array[]] {
-    const text = this.#parts.formats[type].write(this.#content(services), this.version);
+    const text = this.#context.formats[type].write(this.#content(services), this.version);
     return [{ config_type: type, config_version: this.version, config: text }, [Buffer.from(text)]];
   }
 
   #content(services: readonly string[]): Config {
-    const { brokers } = this.#parts;
+    const { brokers } = this.#context;
     const [preferred = brokers.self, ...others] = brokers.list();
-    const named = (entry: BrokerEntry): Config => ({ ...entry });
+    const named = (entry: BrokerUris): Config => ({ ...entry });
     return {
       ...this.#own(),
       identity: this.#name,
@@ -53,6 +53,6 @@ export class WorkerConfig {
   }
 
   #own(): Config {
-    return configFor(this.#parts.core.config.current.settings, { name: this.#name, pool: this.#parts.pool });
+    return configFor(this.#context.core.config.current.settings, { name: this.#name, pool: this.#context.pool });
   }
 }

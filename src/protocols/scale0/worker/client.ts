@@ -9,9 +9,9 @@
  */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, placeOf } from "../../zeromq/index.js";
-import { type BrokerEntry, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
-import { Link } from "./link.js";
-import { CONNECT_MS, firstOf, unreachable } from "./negotiate.js";
+import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
+import { Scale0Link } from "./link.js";
+import { CONNECT_TIMEOUT_MS, firstSuccessful, unreachable } from "./registration.js";
 
 export interface Scale0ClientOptions {
   /** The client port of a broker, tcp://HOST:PORT. */
@@ -20,7 +20,7 @@ export interface Scale0ClientOptions {
   readonly others?: readonly string[];
   readonly identity?: string;
   readonly curve?: CurveClient;
-  readonly connectMs?: number;
+  readonly connectTimeoutMs?: number;
 }
 
 export interface Scale0RequestOptions {
@@ -41,7 +41,7 @@ type Frames = Uint8Array | string | readonly (Uint8Array | string)[];
 
 interface Pending {
   /** Where it was asked last. */
-  link: Link;
+  link: Scale0Link;
   readonly parameters: Parameters;
   readonly body: readonly Uint8Array[];
   readonly resolve: (frames: readonly Uint8Array[]) => void;
@@ -58,13 +58,13 @@ export const openScale0Client = (options: Scale0ClientOptions): Scale0Client => 
 class Client implements Scale0Client {
   readonly #options: Scale0ClientOptions;
   readonly #pending = new Map<number, Pending>();
-  readonly #links = new Set<Link>();
+  readonly #links = new Set<Scale0Link>();
   /** Requests that a broker did not take because it is to be taken down. */
-  readonly #homeless = new Set<number>();
+  readonly #redirected = new Set<number>();
   #numbers = 0;
-  #current: Link | undefined;
+  #current: Scale0Link | undefined;
   #broker: string;
-  #link: Promise<Link> | undefined;
+  #link: Promise<Scale0Link> | undefined;
   #closed = false;
 
   constructor(options: Scale0ClientOptions) {
@@ -81,7 +81,7 @@ class Client implements Scale0Client {
     const { timeoutMs = DEFAULT_TIMEOUT, retry = false } = options;
     if (this.#closed) throw new LaboroError("LABORO_BROKER_GONE", "this client is closed");
     const frames = (Array.isArray(body) ? body : [body]).map((one: Uint8Array | string) => Buffer.from(one));
-    this.#link ??= this.#reach();
+    this.#link ??= this.#findBroker();
     const link = await this.#link;
     const id = ++this.#numbers;
     const parameters = { service, message_id: id, timeout: timeoutMs, ...(retry ? { retry } : {}) };
@@ -106,10 +106,10 @@ class Client implements Scale0Client {
     });
   }
 
-  #ask(id: number, pending: Pending, link: Link): void {
+  #ask(id: number, pending: Pending, link: Scale0Link): void {
     pending.link = link;
     const { parameters, body } = pending;
-    if (!link.say("WORKREQUEST", parameters, body)) this.#settle(id, ({ reject }) => reject(lost(link.url)));
+    if (!link.send("WORKREQUEST", parameters, body)) this.#settle(id, ({ reject }) => reject(lost(link.url)));
   }
 
   async close(): Promise<void> {
@@ -120,29 +120,29 @@ class Client implements Scale0Client {
   }
 
   /** Its broker; where that does not answer, one of the others says which to take. */
-  async #reach(): Promise<Link> {
+  async #findBroker(): Promise<Scale0Link> {
     const { broker, others = [] } = this.#options;
     try {
-      return await this.#open(this.#broker);
+      return await this.#connect(this.#broker);
     } catch (cause) {
       this.#link = undefined;
       const left = [broker, ...others].filter((url) => url !== this.#broker);
       if (left.length === 0) throw unreachable(asLaboroError(cause).message);
-      const entries = await firstOf(left, (url) => this.#needBroker(url)).catch((more: unknown) => {
+      const entries = await firstSuccessful(left, (url) => this.#needBroker(url)).catch((more: unknown) => {
         throw unreachable(`${asLaboroError(cause).message}; ${asLaboroError(more).message}`);
       });
-      const link = await firstOf(entries, (one) => this.#open(one.client_uri));
+      const link = await firstSuccessful(entries, (one) => this.#connect(one.client_uri));
       this.#link = Promise.resolve(link);
       return link;
     }
   }
 
-  async #needBroker(url: string): Promise<readonly BrokerEntry[]> {
-    const link = await this.#opened(url);
+  async #needBroker(url: string): Promise<readonly BrokerUris[]> {
+    const link = await this.#openLink(url);
     try {
-      link.say("NEEDBROKER", { identity: this.#options.identity ?? "", services: [] });
+      link.send("NEEDBROKER", { identity: this.#options.identity ?? "", services: [] });
       for (;;) {
-        const taken = await link.take(this.#connectMs);
+        const taken = await link.receive(this.#connectTimeoutMs);
         if (taken === "opened") continue;
         if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
         if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
@@ -152,28 +152,28 @@ class Client implements Scale0Client {
     }
   }
 
-  async #open(url: string): Promise<Link> {
-    const link = await this.#opened(url);
+  async #connect(url: string): Promise<Scale0Link> {
+    const link = await this.#openLink(url);
     this.#broker = url;
     this.#links.add(link);
     this.#current = link;
-    void this.#hear(link);
+    void this.#receiveLoop(link);
     return link;
   }
 
-  async #opened(url: string): Promise<Link> {
+  async #openLink(url: string): Promise<Scale0Link> {
     const { identity, curve } = this.#options;
     const named = identity === undefined ? {} : { identity };
-    const link = await Link.open({
+    const link = await Scale0Link.open({
       url,
-      patienceMs: this.#connectMs,
+      connectTimeoutMs: this.#connectTimeoutMs,
       // The broker forgets who was at the other end, and with it the requests.
-      downMs: 0,
+      reconnectTimeoutMs: 0,
       ...named,
       ...(curve === undefined ? {} : { curve }),
     });
     try {
-      await link.take(this.#connectMs);
+      await link.receive(this.#connectTimeoutMs);
       return link;
     } catch (cause) {
       await link.close();
@@ -181,14 +181,14 @@ class Client implements Scale0Client {
     }
   }
 
-  get #connectMs(): number {
-    return this.#options.connectMs ?? CONNECT_MS;
+  get #connectTimeoutMs(): number {
+    return this.#options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
   }
 
-  async #hear(link: Link): Promise<void> {
+  async #receiveLoop(link: Scale0Link): Promise<void> {
     try {
       for (;;) {
-        const taken = await link.take(FOREVER_MS);
+        const taken = await link.receive(FOREVER_MS);
         if (taken === "opened") continue;
         const { command, parameters, body } = taken;
         const id = Number(parameters.message_id);
@@ -199,11 +199,11 @@ class Client implements Scale0Client {
         } else if (command === "DISCONNECTERROR") {
           const error = disconnectError(parameters);
           // Not taken, and CHANGEBROKER follows: it is asked again there.
-          if (error.status === 301) this.#homeless.add(id);
+          if (error.status === 301) this.#redirected.add(id);
           else if (parameters.message_id === undefined) this.#refuse(error, link);
           else this.#settle(id, ({ reject }) => reject(error));
         } else if (command === "CHANGEBROKER") {
-          this.#move(readBrokers(parameters.brokers));
+          this.#changeBroker(readBrokers(parameters.brokers));
         }
       }
     } catch (cause) {
@@ -215,12 +215,12 @@ class Client implements Scale0Client {
   }
 
   /** The next requests go there; what is under way is answered where it was asked. */
-  #move([first]: readonly BrokerEntry[]): void {
+  #changeBroker([first]: readonly BrokerUris[]): void {
     if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
     this.#broker = first.client_uri;
-    this.#link = this.#reach();
-    const homeless = [...this.#homeless];
-    this.#homeless.clear();
+    this.#link = this.#findBroker();
+    const homeless = [...this.#redirected];
+    this.#redirected.clear();
     this.#link.then(
       (link) => {
         for (const id of homeless) {
@@ -241,7 +241,7 @@ class Client implements Scale0Client {
   }
 
   /** What was asked on this link, or all. */
-  #refuse(error: LaboroError, link?: Link): void {
+  #refuse(error: LaboroError, link?: Scale0Link): void {
     for (const [id, pending] of [...this.#pending]) {
       if (link === undefined || pending.link === link) this.#settle(id, ({ reject }) => reject(error));
     }

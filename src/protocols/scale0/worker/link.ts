@@ -10,43 +10,43 @@ import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js
 import type { Command, Parameters } from "../commands.js";
 import { type Message, readMessage, writeFrames } from "../frames.js";
 
-export interface LinkOptions {
+export interface Scale0LinkOptions {
   readonly url: string;
   readonly identity?: string;
   readonly curve?: CurveClient;
   /** How long it may take to be there. */
-  readonly patienceMs: number;
+  readonly connectTimeoutMs: number;
   /** How long it may be down after that; as long, if absent. */
-  readonly downMs?: number;
+  readonly reconnectTimeoutMs?: number;
 }
 
 /** A message; or that the other end is there, for the first time or again. */
-export type Taken = Message | "opened";
+export type LinkEvent = Message | "opened";
 
-export class Link {
+export class Scale0Link {
   readonly url: string;
-  readonly #downMs: number;
-  readonly #queue: Taken[] = [];
+  readonly #reconnectTimeoutMs: number;
+  readonly #queue: LinkEvent[] = [];
   #dealer: Dealer | undefined;
   #closing: Promise<void> | undefined;
   #opened = false;
-  #over: LaboroError | undefined;
-  #waiting: (() => void) | undefined;
-  #patience: NodeJS.Timeout | undefined;
+  #closeReason: LaboroError | undefined;
+  #wakeReader: (() => void) | undefined;
+  #timeoutTimer: NodeJS.Timeout | undefined;
 
-  private constructor({ url, patienceMs, downMs = patienceMs }: LinkOptions) {
+  private constructor({ url, connectTimeoutMs: patienceMs, reconnectTimeoutMs: downMs = patienceMs }: Scale0LinkOptions) {
     this.url = url;
-    this.#downMs = downMs;
+    this.#reconnectTimeoutMs = downMs;
   }
 
-  static async open(options: LinkOptions): Promise<Link> {
+  static async open(options: Scale0LinkOptions): Promise<Scale0Link> {
     const { url, identity, curve } = options;
-    const link = new Link(options);
-    link.#missing(link.#nobody, options.patienceMs);
+    const link = new Scale0Link(options);
+    link.#startTimeout(link.#nobody, options.connectTimeoutMs);
     link.#dealer = await openDealer(
       {
         url,
-        reconnectMostMs: 1_000,
+        reconnectMaxMs: 1_000,
         ...(identity === undefined ? {} : { identity }),
         ...(curve === undefined ? {} : { curve }),
       },
@@ -54,11 +54,11 @@ export class Link {
         message: (frames) => link.#heard(frames),
         opened: () => {
           link.#opened = true;
-          clearTimeout(link.#patience);
+          clearTimeout(link.#timeoutTimer);
           link.#push("opened");
         },
         closed: (why) => {
-          if (link.#opened) link.#missing(`${url}: ${why}`, link.#downMs);
+          if (link.#opened) link.#startTimeout(`${url}: ${why}`, link.#reconnectTimeoutMs);
         },
       },
     );
@@ -66,41 +66,41 @@ export class Link {
   }
 
   /** False where it is not open. */
-  say(command: Command, parameters: Parameters, body: readonly Uint8Array[] = []): boolean {
+  send(command: Command, parameters: Parameters, body: readonly Uint8Array[] = []): boolean {
     return this.#dealer?.send(writeFrames({ command, parameters, body })) ?? false;
   }
 
   /** The next thing that comes; throws LABORO_BROKER_GONE where none does in time, and what closed the link. */
-  async take(timeoutMs: number): Promise<Taken> {
+  async receive(timeoutMs: number): Promise<LinkEvent> {
     const end = performance.now() + timeoutMs;
     for (;;) {
       const next = this.#queue.shift();
       if (next !== undefined) return next;
-      if (this.#over !== undefined) throw this.#over;
+      if (this.#closeReason !== undefined) throw this.#closeReason;
       const left = end - performance.now();
       if (left <= 0) {
         throw gone(this.#opened ? `${this.url}: nothing was heard for ${Math.round(timeoutMs)} ms` : this.#nobody);
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, left);
-        this.#waiting = () => {
+        this.#wakeReader = () => {
           clearTimeout(timer);
           resolve();
         };
       });
-      this.#waiting = undefined;
+      this.#wakeReader = undefined;
     }
   }
 
   /** Whoever takes the next message hears this. */
-  end(why: LaboroError): void {
-    this.#over ??= why;
-    clearTimeout(this.#patience);
-    this.#waiting?.();
+  fail(why: LaboroError): void {
+    this.#closeReason ??= why;
+    clearTimeout(this.#timeoutTimer);
+    this.#wakeReader?.();
   }
 
   close(): Promise<void> {
-    this.end(gone(`${this.url}: it was closed`));
+    this.fail(gone(`${this.url}: it was closed`));
     this.#closing ??= this.#dealer?.close();
     return this.#closing ?? Promise.resolve();
   }
@@ -109,24 +109,24 @@ export class Link {
     try {
       this.#push(readMessage(frames));
     } catch (cause) {
-      this.end(asLaboroError(cause));
+      this.fail(asLaboroError(cause));
     }
   }
 
-  #push(taken: Taken): void {
+  #push(taken: LinkEvent): void {
     this.#queue.push(taken);
-    this.#waiting?.();
+    this.#wakeReader?.();
   }
 
   get #nobody(): string {
     return `nobody answers at ${this.url}`;
   }
 
-  #missing(why: string, patienceMs: number): void {
-    clearTimeout(this.#patience);
-    if (this.#over !== undefined) return;
-    if (patienceMs === 0) this.end(gone(why));
-    else this.#patience = setTimeout(() => this.end(gone(why)), patienceMs);
+  #startTimeout(why: string, timeoutMs: number): void {
+    clearTimeout(this.#timeoutTimer);
+    if (this.#closeReason !== undefined) return;
+    if (timeoutMs === 0) this.fail(gone(why));
+    else this.#timeoutTimer = setTimeout(() => this.fail(gone(why)), timeoutMs);
   }
 }
 

@@ -16,29 +16,29 @@ import { type CurveClient, placeOf } from "../../zeromq/index.js";
 import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "../config-formats.js";
 import type { Message } from "../frames.js";
-import { Answering, type Scale0Handler } from "./answering.js";
-import type { Link } from "./link.js";
-import { brokersIn, readRemembered, remember } from "./memory.js";
+import { ActiveRequests, type Scale0Handler } from "./active-requests.js";
+import type { Scale0Link } from "./link.js";
+import { brokersIn, readCachedConfig, writeCachedConfig } from "./config-cache.js";
 import {
-  type Applicant,
-  CONNECT_MS,
-  firstOf,
-  isFinal,
-  Moved,
-  movedFrom,
+  type RegisteringWorker,
+  CONNECT_TIMEOUT_MS,
+  firstSuccessful,
+  isFinalRefusal,
+  Redirected,
+  awaitRedirect,
   needBroker,
-  Refused,
+  RegistrationRefused,
   register,
   unreachable,
-} from "./negotiate.js";
+} from "./registration.js";
 
-export type { Scale0Call, Scale0Handler } from "./answering.js";
+export type { Scale0Call, Scale0Handler } from "./active-requests.js";
 
 export interface Scale0WorkerOptions {
   /** The worker port of its broker, tcp://HOST:PORT; the remembered one if absent. */
   readonly broker?: string;
   /** Where no broker is named and none is remembered. */
-  readonly usual?: string;
+  readonly defaultBroker?: string;
   /** By which the broker knows it; the host's name and the process number if absent. */
   readonly identity?: string;
   readonly services: Readonly<Record<string, Scale0Handler>>;
@@ -49,9 +49,9 @@ export interface Scale0WorkerOptions {
   /** Go on where no broker answers at the first start. */
   readonly keepTrying?: boolean;
   /** A file for the last config, so that another broker of the group is found when this one is down. */
-  readonly remember?: string;
+  readonly configCache?: string;
   readonly curve?: CurveClient;
-  readonly connectMs?: number;
+  readonly connectTimeoutMs?: number;
   readonly log?: Log;
   readonly onConfig?: (config: Config, version: string) => void;
   readonly onRegistered?: (broker: string) => void;
@@ -66,8 +66,8 @@ export interface Scale0Worker {
   stop(graceMs?: number): Promise<void>;
 }
 
-const PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 5_000;
+const FIRST_RETRY_DELAY_MS = 500;
+const MAX_RETRY_DELAY_MS = 5_000;
 const GRACE_MS = 5_000;
 
 /** Throws LABORO_BAD_INPUT; what comes later is in `ended`. */
@@ -75,22 +75,22 @@ export async function startScale0Worker(options: Scale0WorkerOptions): Promise<S
   return new Worker(options, await loadConfigFormats());
 }
 
-class Worker implements Scale0Worker, Applicant {
+class Worker implements Scale0Worker, RegisteringWorker {
   readonly identity: string;
   readonly ended: Promise<void>;
   readonly services: readonly string[];
-  readonly connectMs: number;
+  readonly connectTimeoutMs: number;
   readonly curve?: CurveClient;
   readonly #options: Scale0WorkerOptions;
   readonly #formats: ConfigFormats;
   readonly #log: Log;
   readonly #slots: number;
-  readonly #answering: Answering;
+  readonly #activeRequests: ActiveRequests;
   #config: Config = {};
   #version: string | undefined;
   #preferred: string;
   #everRegistered = false;
-  #link: Link | undefined;
+  #link: Scale0Link | undefined;
   #stopping = false;
   #stopped: () => void = () => {};
   readonly #stop = new Promise<void>((resolve) => {
@@ -103,21 +103,21 @@ class Worker implements Scale0Worker, Applicant {
     this.#log = options.log ?? SILENT;
     this.identity = options.identity ?? `${hostname()}-${process.pid}`;
     this.services = Object.keys(options.services);
-    this.connectMs = options.connectMs ?? CONNECT_MS;
+    this.connectTimeoutMs = options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
     if (options.curve !== undefined) this.curve = options.curve;
     this.#slots = options.slots ?? 1;
-    this.#answering = new Answering(options.services);
-    const known = options.remember === undefined ? undefined : readRemembered(options.remember);
+    this.#activeRequests = new ActiveRequests(options.services);
+    const known = options.configCache === undefined ? undefined : readCachedConfig(options.configCache);
     if (known !== undefined) {
       this.#config = known.config;
       this.#version = known.version;
     }
-    const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.usual;
+    const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.defaultBroker;
     if (preferred === undefined)
       throw new LaboroError("LABORO_BAD_INPUT", "no broker is named, and none is remembered");
     placeOf(preferred);
     this.#preferred = preferred;
-    this.ended = this.#live();
+    this.ended = this.#run();
     // Whoever started it hears of it when he asks.
     this.ended.catch(() => {});
   }
@@ -128,12 +128,12 @@ class Worker implements Scale0Worker, Applicant {
 
   async stop(graceMs = GRACE_MS): Promise<void> {
     // Nothing new comes after the CONFIG that answers this.
-    if (!this.#stopping) this.#link?.say("CONNECT", this.connect());
+    if (!this.#stopping) this.#link?.send("CONNECT", this.connectParameters());
     this.#stopping = true;
     this.#stopped();
     const patience = setTimeout(() => {
-      this.#answering.giveUp();
-      this.#link?.end(unreachable("it is stopped"));
+      this.#activeRequests.abort();
+      this.#link?.fail(unreachable("it is stopped"));
     }, graceMs);
     await this.ended.catch(() => {});
     clearTimeout(patience);
@@ -141,16 +141,16 @@ class Worker implements Scale0Worker, Applicant {
 
   // Its life
 
-  async #live(): Promise<void> {
-    for (let pause = PAUSE_MS; !this.#stopping; ) {
+  async #run(): Promise<void> {
+    for (let pause = FIRST_RETRY_DELAY_MS; !this.#stopping; ) {
       try {
-        const link = await this.#unlessStopped(this.#find());
+        const link = await this.#unlessStopped(this.#findBroker());
         if (link === undefined) return;
-        pause = PAUSE_MS;
+        pause = FIRST_RETRY_DELAY_MS;
         await this.#serve(link);
       } catch (cause) {
         if (this.#stopping) return;
-        if (cause instanceof Refused) {
+        if (cause instanceof RegistrationRefused) {
           // The operator's word.
           if (cause.cause.status === 444) return;
           throw cause.cause;
@@ -159,12 +159,12 @@ class Worker implements Scale0Worker, Applicant {
         if (!this.#everRegistered && this.#options.keepTrying !== true) throw unreachable(error.message);
         this.#log.warn({ code: error.code }, `no broker: ${error.message}; it is tried again`);
         await this.#pause(pause);
-        pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+        pause = Math.min(2 * pause, MAX_RETRY_DELAY_MS);
       }
     }
   }
 
-  async #unlessStopped(finding: Promise<Link>): Promise<Link | undefined> {
+  async #unlessStopped(finding: Promise<Scale0Link>): Promise<Scale0Link | undefined> {
     const link = await Promise.race([finding, this.#stop]);
     if (link !== undefined) return link;
     void finding.then((late) => late.close()).catch(() => {});
@@ -181,24 +181,24 @@ class Worker implements Scale0Worker, Applicant {
   }
 
   /** Its own broker; where that does not answer, one of the group says which to take. */
-  async #find(): Promise<Link> {
+  async #findBroker(): Promise<Scale0Link> {
     try {
       return this.#registered(await register(this, this.#preferred));
     } catch (cause) {
-      if (cause instanceof Refused || this.#stopping) throw cause;
+      if (cause instanceof RegistrationRefused || this.#stopping) throw cause;
       const known = brokersIn(this.#config);
       const others = known.map(({ worker_uri }) => worker_uri).filter((uri) => uri !== this.#preferred && uri !== "");
       if (others.length === 0) throw cause;
       this.#log.warn({ broker: this.#preferred }, `${asLaboroError(cause).message}: the group is asked for another`);
       const own = known.find(({ worker_uri }) => worker_uri === this.#preferred)?.identity;
-      return await firstOf(others, async (uri) => {
+      return await firstSuccessful(others, async (uri) => {
         const brokers = await needBroker(this, uri, own);
-        return this.#registered(await firstOf(brokers, (one) => register(this, one.worker_uri)));
+        return this.#registered(await firstSuccessful(brokers, (one) => register(this, one.worker_uri)));
       });
     }
   }
 
-  #registered(link: Link): Link {
+  #registered(link: Scale0Link): Scale0Link {
     this.#preferred = link.url;
     this.#everRegistered = true;
     this.#log.info({ broker: link.url, version: this.#version }, "registered with the broker");
@@ -207,61 +207,61 @@ class Worker implements Scale0Worker, Applicant {
   }
 
   /** Until it has to go elsewhere, or is stopped. */
-  async #serve(link: Link): Promise<void> {
+  async #serve(link: Scale0Link): Promise<void> {
     this.#link = link;
     let interval = this.#heartbeatMs();
-    let heart = setInterval(() => this.ping(link), interval);
+    let pingTimer = setInterval(() => this.ping(link), interval);
     try {
-      if (this.#stopping) link.say("CONNECT", this.connect());
+      if (this.#stopping) link.send("CONNECT", this.connectParameters());
       for (;;) {
-        const taken = await link.take(3 * interval);
+        const taken = await link.receive(3 * interval);
         if (taken === "opened") this.ping(link);
-        else await this.#obey(taken, link);
+        else await this.#handleMessage(taken, link);
         if (this.#stopping && taken !== "opened" && taken.command === "CONFIG") break;
         if (this.#heartbeatMs() === interval) continue;
         interval = this.#heartbeatMs();
-        clearInterval(heart);
-        heart = setInterval(() => this.ping(link), interval);
+        clearInterval(pingTimer);
+        pingTimer = setInterval(() => this.ping(link), interval);
       }
     } catch (cause) {
-      if (!(cause instanceof Moved)) throw cause;
+      if (!(cause instanceof Redirected)) throw cause;
       const [first] = cause.brokers;
       if (first !== undefined && first.worker_uri !== "") this.#preferred = first.worker_uri;
       this.#log.info({ broker: first?.worker_uri }, "the broker says to go to another");
     } finally {
-      clearInterval(heart);
+      clearInterval(pingTimer);
       this.#link = undefined;
       // What it was asked there it answers there, while it asks elsewhere already.
-      const left = this.#answering.done(link).then(() => link.close());
+      const left = this.#activeRequests.whenIdle(link).then(() => link.close());
       if (this.#stopping) await left;
     }
   }
 
-  async #obey(message: Message, link: Link): Promise<void> {
+  async #handleMessage(message: Message, link: Scale0Link): Promise<void> {
     const { command, parameters, body } = message;
     switch (command) {
       case "WORKREQUEST":
       case "TASK":
-        void this.#answering.answer(message, link).then(() => {
+        void this.#activeRequests.handle(message, link).then(() => {
           if (this.#link === link) this.ping(link);
         });
         // There is room for another at the same time.
-        if (this.#answering.count < this.#slots) this.ping(link);
+        if (this.#activeRequests.count < this.#slots) this.ping(link);
         return;
       case "CONFIG":
-        this.configured(parameters, body);
+        this.applyConfig(parameters, body);
         this.ping(link);
         return;
       case "FORCENEGOTIATE":
-        link.say("CONNECT", this.connect());
+        link.send("CONNECT", this.connectParameters());
         return;
       case "CHANGEBROKER":
-        throw new Moved(readBrokers(parameters.brokers));
+        throw new Redirected(readBrokers(parameters.brokers));
       case "DISCONNECTERROR": {
         const error = disconnectError(parameters);
-        if (error.status === 301) await movedFrom(link, this.connectMs);
+        if (error.status === 301) await awaitRedirect(link, this.connectTimeoutMs);
         // With any other it is unknown there now, and begins anew.
-        throw isFinal(error.status) ? new Refused(error) : error;
+        throw isFinalRefusal(error.status) ? new RegistrationRefused(error) : error;
       }
       default:
         return;
@@ -270,36 +270,36 @@ class Worker implements Scale0Worker, Applicant {
 
   // As an applicant
 
-  connect(): Parameters {
+  connectParameters(): Parameters {
     const { configType = "JSON" } = this.#options;
     const known = this.#version === undefined ? {} : { config_version: this.#version };
     return { config_type: configType, services: this.services, slots: this.#slots, ...known };
   }
 
-  configured({ config_type: type, config_version: version, config }: Parameters, [frame]: readonly Uint8Array[]): void {
-    const { remember: file, onConfig } = this.#options;
+  applyConfig({ config_type: type, config_version: version, config }: Parameters, [frame]: readonly Uint8Array[]): void {
+    const { configCache: file, onConfig } = this.#options;
     const text: unknown = frame === undefined ? config : Buffer.from(frame).toString();
     try {
       if (typeof text === "string") this.#config = this.#formats[configTypeOf(String(type)) ?? "JSON"].read(text);
       else if (isConfig(text as Config)) this.#config = text as Config;
       this.#version = version === undefined ? undefined : String(version);
       onConfig?.(this.#config, this.#version ?? "");
-      if (file !== undefined) remember(file, { version: this.#version ?? "", config: this.#config });
+      if (file !== undefined) writeCachedConfig(file, { version: this.#version ?? "", config: this.#config });
     } catch (cause) {
       this.#log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }
   }
 
   /** A sign of life, and that there is room for a request: the broker counts how many it has out. */
-  ping(link: Link): void {
+  ping(link: Scale0Link): void {
     if (this.#stopping) return;
     const version = this.#version === undefined ? {} : { config_version: this.#version };
-    link.say("PING", { heartbeat_interval: this.#heartbeatMs(), time: Date.now(), ...version });
+    link.send("PING", { heartbeat_interval: this.#heartbeatMs(), time: Date.now(), ...version });
   }
 
   #heartbeatMs(): number {
-    const { heartbeat_interval: told } = this.#config;
-    const least = typeof told === "number" && told > 0 ? told : DEFAULT_HEARTBEAT_MS;
+    const { heartbeat_interval: configured } = this.#config;
+    const least = typeof configured === "number" && configured > 0 ? configured : DEFAULT_HEARTBEAT_MS;
     return Math.max(least, this.#options.heartbeatMs ?? 0);
   }
 }

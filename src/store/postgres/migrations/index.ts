@@ -4,23 +4,23 @@
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../connections.js";
-import { first } from "./001-first.js";
+import { initialSchema } from "./001-initial-schema.js";
 
-export const MIGRATIONS: readonly string[] = [first];
+export const MIGRATIONS: readonly string[] = [initialSchema];
 
 /** The name of the lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
 /** Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock. */
-const THERE =
+const HAS_VERSION_TABLE =
   "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'version') AS there";
 const VERSION = "SELECT number FROM laboro.version";
-const MAKE_ROOM = `
+const CREATE_SCHEMA = `
 CREATE SCHEMA IF NOT EXISTS laboro;
 CREATE TABLE laboro.version (one boolean PRIMARY KEY DEFAULT true CHECK (one), number integer NOT NULL);
 INSERT INTO laboro.version (number) VALUES (0);
 `;
 
-type Asking = Pick<Client, "unsafe">;
+type SqlClient = Pick<Client, "unsafe">;
 
 export async function migrate(
   client: Client,
@@ -38,7 +38,7 @@ function migrateOnce(client: Client, place: string, migrations: readonly string[
     const version = await schemaVersion(sql, place, migrations.length);
     const next = migrations[version];
     if (next === undefined) return version;
-    if (version === 0) await sql.unsafe(MAKE_ROOM);
+    if (version === 0) await sql.unsafe(CREATE_SCHEMA);
     await sql.unsafe(next);
     await sql.unsafe(`UPDATE laboro.version SET number = ${version + 1}`);
     return version + 1;
@@ -46,8 +46,8 @@ function migrateOnce(client: Client, place: string, migrations: readonly string[
 }
 
 /** 0 where there is none yet. */
-export async function schemaVersion(client: Asking, place: string, known = MIGRATIONS.length): Promise<number> {
-  const [room] = await client.unsafe<{ there: boolean }[]>(THERE);
+export async function schemaVersion(client: SqlClient, place: string, known = MIGRATIONS.length): Promise<number> {
+  const [room] = await client.unsafe<{ there: boolean }[]>(HAS_VERSION_TABLE);
   if (room?.there !== true) return 0;
   const [row] = await client.unsafe<{ number: number }[]>(VERSION);
   const version = row?.number ?? 0;

@@ -2,11 +2,11 @@
  * A cancel. Once everything from the cursor on is cancelled, the cursor moves to the end; cancelled tasks at the ends of what nobody owns leave at once.
  */
 import type { JobId } from "../../../model/ids.js";
-import { multirange, plain } from "../arrays.js";
-import type { Batch } from "../batch.js";
-import type { Ledger } from "../ledger.js";
-import type { Placed } from "../stages.js";
-import { addToTally, CHANGED } from "../statements.js";
+import { multirange, validText } from "../arrays.js";
+import type { BatchContext } from "../batch-context.js";
+import type { StageProgress } from "../stage-progress.js";
+import type { IndexedWrite } from "../stages.js";
+import { addToJobCounters, SET_CHANGED } from "../statements.js";
 
 /** $1 job, $2 ranges, $3 reason. The job's row is locked against every other change. */
 export const CANCEL = `
@@ -23,19 +23,19 @@ trimmed AS (
   FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
 gone AS (DELETE FROM laboro.parcel p USING free f WHERE p.id = f.id AND isempty(f.stays)),
 told AS (
-  UPDATE laboro.job j SET cancels = a.cancels, reason = coalesce($3::text, j.reason), cursor = j.cursor + b.tasks, ${CHANGED}
+  UPDATE laboro.job j SET cancels = a.cancels, reason = coalesce($3::text, j.reason), cursor = j.cursor + b.tasks, ${SET_CHANGED}
   FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
 counted AS MATERIALIZED (
   SELECT b.id AS job, 0 AS bytes, 0 AS succeeded, 0 AS failed,
     b.tasks + (SELECT coalesce(sum(size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END), 0) FROM free) AS cancelled
   FROM beyond b),
-summed AS (${addToTally("counted WHERE cancelled > 0")})
+summed AS (${addToJobCounters("counted WHERE cancelled > 0")})
 SELECT j.id AS job, coalesce((SELECT cancelled FROM counted), 0)::int AS cancelled FROM laboro.job j WHERE j.id = $1::bigint`;
 
-export async function cancel(batch: Batch, ledger: Ledger, { at, write }: Placed<"cancel">): Promise<void> {
+export async function cancel(batch: BatchContext, stageProgress: StageProgress, { at, write }: IndexedWrite<"cancel">): Promise<void> {
   const { op, job, ranges, reason } = write;
-  const values = [job, multirange(ranges), reason === undefined ? null : plain(reason)];
+  const values = [job, multirange(ranges), reason === undefined ? null : validText(reason)];
   const [row] = await batch.session.send<{ job: JobId; cancelled: number }>(CANCEL, values);
-  batch.answers[at] = { op };
-  if (row !== undefined) ledger.add(at, job, { cancelled: row.cancelled });
+  batch.writeResults[at] = { op };
+  if (row !== undefined) stageProgress.add(at, job, { cancelled: row.cancelled });
 }

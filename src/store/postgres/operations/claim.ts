@@ -2,19 +2,19 @@
  * Tasks handed to workers. Claims that follow on from one parcel are one cut off its front; a claim alone may also take from its end.
  */
 import { LaboroError } from "../../../base/errors.js";
-import type { JobId, ParcelId } from "../../../model/ids.js";
+import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import type { Range } from "../../../model/ranges.js";
-import { flags, numbers, texts } from "../arrays.js";
-import { type Batch, MustGoApart } from "../batch.js";
-import type { Placed } from "../stages.js";
-import { OWN } from "../statements.js";
+import { booleanArray, numberArray, textArray } from "../arrays.js";
+import { type BatchContext, MustRunSeparately } from "../batch-context.js";
+import type { IndexedWrite } from "../stages.js";
+import { OWN_EPOCH } from "../statements.js";
 
 /** $1 parcels to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
 /** $5 to $10 the claims, $11 to $13 the cut that each is part of. */
 const CLAIMS = `unnest($5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::int[], $10::text[], $11::int[], $12::int[], $13::boolean[])
   AS a (id, parcel, first_task, last_task, attempt, worker, first, last, several)`;
-const WAITS = `p.epoch = ${OWN} AND p.worker IS NULL`;
+const WAITS = `p.epoch = ${OWN_EPOCH} AND p.worker IS NULL`;
 const fits = (cut: string): string =>
   `p.first <= ${cut}.first AND p.last >= ${cut}.last AND (p.first = ${cut}.first OR (p.last = ${cut}.last AND NOT ${cut}.several))`;
 
@@ -38,8 +38,8 @@ gone AS (
   WHERE p.id = c.id AND ${WAITS} AND p.first = c.first AND p.last = c.last)
 SELECT id, job, first, last, has_entries AS "hasEntries" FROM found`;
 
-interface Found extends Range {
-  readonly id: ParcelId;
+interface FoundRange extends Range {
+  readonly id: TaskRangeId;
   readonly job: JobId;
   readonly hasEntries: boolean;
 }
@@ -48,40 +48,40 @@ interface Cut extends Range {
   readonly several: boolean;
 }
 
-export async function claim(batch: Batch, writes: readonly Placed<"claim">[]): Promise<void> {
+export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"claim">[]): Promise<void> {
   const cuts = cutsOf(writes);
-  const rows = await batch.session.send<Found>(CLAIM, [
-    numbers([...cuts.keys()]),
+  const rows = await batch.session.send<FoundRange>(CLAIM, [
+    numberArray([...cuts.keys()]),
     ...columnsOf([...cuts.values()]),
-    numbers(writes.map(({ write }) => write.from)),
-    numbers(writes.map(({ write }) => write.parcel)),
-    numbers(writes.map(({ write }) => write.first)),
-    numbers(writes.map(({ write }) => write.last)),
-    numbers(writes.map(({ write }) => write.attempt)),
-    texts(writes.map(({ write }) => write.worker)),
+    numberArray(writes.map(({ write }) => write.from)),
+    numberArray(writes.map(({ write }) => write.rangeId)),
+    numberArray(writes.map(({ write }) => write.first)),
+    numberArray(writes.map(({ write }) => write.last)),
+    numberArray(writes.map(({ write }) => write.attempt)),
+    textArray(writes.map(({ write }) => write.worker)),
     ...columnsOf(writes.flatMap(({ write }) => cuts.get(write.from) ?? [])),
   ]);
   const found = new Map(rows.map((row) => [row.id, row]));
   for (const [from, cut] of cuts) {
-    const parcel = found.get(from);
-    if (parcel !== undefined && !isAtAnEnd(parcel, cut)) refuse(from, parcel, cut);
+    const taskRange = found.get(from);
+    if (taskRange !== undefined && !isAtAnEnd(taskRange, cut)) refuse(from, taskRange, cut);
   }
   const wanted: { readonly at: number; readonly job: JobId; readonly range: Range }[] = [];
   for (const { at, write } of writes) {
     const { op, from, first, last } = write;
-    const parcel = found.get(from);
-    const lost = parcel === undefined || !reaches(parcel, cuts.get(from) ?? write);
-    batch.answers[at] = { op, lost };
-    if (!lost && parcel.hasEntries) wanted.push({ at, job: parcel.job, range: { first, last } });
+    const taskRange = found.get(from);
+    const lost = taskRange === undefined || !reaches(taskRange, cuts.get(from) ?? write);
+    batch.writeResults[at] = { op, lost };
+    if (!lost && taskRange.hasEntries) wanted.push({ at, job: taskRange.job, range: { first, last } });
   }
   // One after the other: neighbours find their entries in what the first of them has read.
   for (const { at, job, range } of wanted) {
-    batch.answers[at] = { op: "claim", lost: false, entries: await batch.entries.read(job, range, batch.session) };
+    batch.writeResults[at] = { op: "claim", lost: false, entries: await batch.entries.read(job, range, batch.session) };
   }
 }
 
-function cutsOf(writes: readonly Placed<"claim">[]): Map<ParcelId, Cut> {
-  const cuts = new Map<ParcelId, Cut>();
+function cutsOf(writes: readonly IndexedWrite<"claim">[]): Map<TaskRangeId, Cut> {
+  const cuts = new Map<TaskRangeId, Cut>();
   for (const { write } of writes) {
     const { from, first, last } = write;
     const cut = cuts.get(from);
@@ -91,23 +91,23 @@ function cutsOf(writes: readonly Placed<"claim">[]): Map<ParcelId, Cut> {
 }
 
 const columnsOf = (cuts: readonly Cut[]): string[] => [
-  numbers(cuts.map(({ first }) => first)),
-  numbers(cuts.map(({ last }) => last)),
-  flags(cuts.map(({ several }) => several)),
+  numberArray(cuts.map(({ first }) => first)),
+  numberArray(cuts.map(({ last }) => last)),
+  booleanArray(cuts.map(({ several }) => several)),
 ];
 
-const reaches = (parcel: Range, cut: Range): boolean => parcel.first <= cut.first && parcel.last >= cut.last;
+const reaches = (taskRange: Range, cut: Range): boolean => taskRange.first <= cut.first && taskRange.last >= cut.last;
 
 /** True also where the cut reaches beyond the parcel: that is no fault, but lost. */
-const isAtAnEnd = (parcel: Range, cut: Cut): boolean => {
-  if (cut.several) return parcel.first === cut.first && parcel.last >= cut.last;
-  return !reaches(parcel, cut) || parcel.first === cut.first || parcel.last === cut.last;
+const isAtAnEnd = (taskRange: Range, cut: Cut): boolean => {
+  if (cut.several) return taskRange.first === cut.first && taskRange.last >= cut.last;
+  return !reaches(taskRange, cut) || taskRange.first === cut.first || taskRange.last === cut.last;
 };
 
-function refuse(from: ParcelId, parcel: Range, cut: Cut): never {
-  if (cut.several) throw new MustGoApart();
+function refuse(from: TaskRangeId, taskRange: Range, cut: Cut): never {
+  if (cut.several) throw new MustRunSeparately();
   throw new LaboroError(
     "LABORO_INTERNAL",
-    `a claim takes ${cut.first}-${cut.last} out of the middle of parcel ${from} (${parcel.first}-${parcel.last})`,
+    `a claim takes ${cut.first}-${cut.last} out of the middle of parcel ${from} (${taskRange.first}-${taskRange.last})`,
   );
 }

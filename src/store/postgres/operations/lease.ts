@@ -1,8 +1,8 @@
 /** Tasks granted to this broker: what was given back, in task order, then what lies at the job's cursor. */
-import type { Batch } from "../batch.js";
-import { PARCEL_COLUMNS, PARCEL_FIELDS, type ParcelRow, parcelFrom } from "../parcels.js";
-import type { Placed } from "../stages.js";
-import { OWN } from "../statements.js";
+import type { BatchContext } from "../batch-context.js";
+import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
+import type { IndexedWrite } from "../stages.js";
+import { OWN_EPOCH } from "../statements.js";
 
 /**
  * $1 job, $2 most, $3 the new parcel's name, $4 now. The job's row is locked (locks.ts), so that its cursor is what it seems; parcels that
@@ -19,24 +19,24 @@ granted AS (SELECT least(coalesce(max(upto), 0), $2::int)::int AS tasks FROM due
 fresh AS MATERIALIZED (
   SELECT j.id, j.cursor, least(j.count, j.cursor + $2::int - g.tasks) AS next, j.count FROM laboro.job j, granted g WHERE j.id = $1::bigint),
 taken AS (
-  UPDATE laboro.parcel p SET epoch = ${OWN} FROM due WHERE p.id = due.id AND due.upto <= $2::int
-  RETURNING ${PARCEL_FIELDS}),
+  UPDATE laboro.parcel p SET epoch = ${OWN_EPOCH} FROM due WHERE p.id = due.id AND due.upto <= $2::int
+  RETURNING ${TASK_RANGE_FIELDS}),
 cut AS (UPDATE laboro.parcel p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
 made AS (
-  INSERT INTO laboro.parcel AS p (${PARCEL_COLUMNS})
-  SELECT $3::bigint, job, first, first + part - 1, attempt, failures, crashes, not_before, avoid, NULL, ${OWN} FROM divided
+  INSERT INTO laboro.parcel AS p (${TASK_RANGE_COLUMNS})
+  SELECT $3::bigint, job, first, first + part - 1, attempt, failures, crashes, not_before, avoid, NULL, ${OWN_EPOCH} FROM divided
   UNION ALL
-  SELECT $3::bigint, id, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, ${OWN} FROM fresh WHERE next > cursor
-  RETURNING ${PARCEL_FIELDS}),
+  SELECT $3::bigint, id, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, ${OWN_EPOCH} FROM fresh WHERE next > cursor
+  RETURNING ${TASK_RANGE_FIELDS}),
 moved AS (UPDATE laboro.job j SET cursor = f.next FROM fresh f WHERE j.id = f.id AND f.next > f.cursor),
 more AS (SELECT EXISTS (SELECT 1 FROM due WHERE upto > $2::int) OR EXISTS (SELECT 1 FROM fresh WHERE next < count) AS more)
 SELECT more, l.* FROM more LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM made) AS l ON true`;
 
-type Row = { readonly more: boolean } & (ParcelRow | { readonly id: null });
+type Row = { readonly more: boolean } & (TaskRangeRow | { readonly id: null });
 
-export async function lease(batch: Batch, { at, write }: Placed<"lease">): Promise<void> {
-  const { op, job, most, parcel } = write;
-  const rows = await batch.session.send<Row>(LEASE, [job, Math.max(0, most), parcel, batch.now]);
-  const parcels = rows.flatMap((row) => (row.id === null ? [] : [parcelFrom(row)])).sort((a, b) => a.first - b.first);
-  batch.answers[at] = { op, job, parcels, more: rows[0]?.more === true };
+export async function lease(batch: BatchContext, { at, write }: IndexedWrite<"lease">): Promise<void> {
+  const { op, job, max, rangeId } = write;
+  const rows = await batch.session.send<Row>(LEASE, [job, Math.max(0, max), rangeId, batch.now]);
+  const taskRanges = rows.flatMap((row) => (row.id === null ? [] : [taskRangeFrom(row)])).sort((a, b) => a.first - b.first);
+  batch.writeResults[at] = { op, job, taskRanges, mayLease: rows[0]?.more === true };
 }

@@ -1,14 +1,14 @@
 /** Bytes of output, as rows. What comes again is stored once. */
 import type { OutputStream } from "../../../model/outcome.js";
 import type { OutputChunk, Write } from "../../../model/store.js";
-import { Joined, numbers } from "../arrays.js";
+import { ConcatenatedBytes, numberArray } from "../arrays.js";
 import type { Value } from "../connections.js";
-import { addToTally } from "../statements.js";
+import { addToJobCounters } from "../statements.js";
 
 export const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
 /** Larger rows would cost a reader of a few bytes more. */
-const MOST_BYTES = 64 * 1024;
+const MAX_ROW_BYTES = 64 * 1024;
 
 /** $1 the bytes, one behind the other; $2 to $8 where each belongs and lies; $9 jobs that come with the same batch. */
 export const APPEND = `
@@ -32,7 +32,7 @@ added AS (
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(bytes) AS bytes),
 sized AS (SELECT job, sum(bytes) AS bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM added GROUP BY job)
-${addToTally("sized")}`;
+${addToJobCounters("sized")}`;
 
 /** All that a batch brings, copied: what it is a view of may change while it waits for its turn. */
 export function outputOf(writes: readonly Write[]): readonly Value[] | undefined {
@@ -40,25 +40,25 @@ export function outputOf(writes: readonly Write[]): readonly Value[] | undefined
   for (const write of writes)
     if (write.op === "output") for (const chunk of write.chunks) chunks.push(...pieces(chunk));
   if (chunks.length === 0) return undefined;
-  const bytes = new Joined();
+  const bytes = new ConcatenatedBytes();
   for (const chunk of chunks) bytes.add(chunk.bytes);
   return [
     bytes.bytes,
-    numbers(chunks.map(({ job }) => job)),
-    numbers(chunks.map(({ index }) => index)),
-    numbers(chunks.map(({ attempt }) => attempt)),
-    numbers(chunks.map(({ stream }) => STREAMS.indexOf(stream))),
-    numbers(chunks.map(({ offset }) => offset)),
-    numbers(bytes.starts),
-    numbers(bytes.lengths),
+    numberArray(chunks.map(({ job }) => job)),
+    numberArray(chunks.map(({ index }) => index)),
+    numberArray(chunks.map(({ attempt }) => attempt)),
+    numberArray(chunks.map(({ stream }) => STREAMS.indexOf(stream))),
+    numberArray(chunks.map(({ offset }) => offset)),
+    numberArray(bytes.starts),
+    numberArray(bytes.lengths),
   ];
 }
 
 function pieces(chunk: OutputChunk): OutputChunk[] {
-  if (chunk.bytes.length <= MOST_BYTES) return chunk.bytes.length === 0 ? [] : [chunk];
+  if (chunk.bytes.length <= MAX_ROW_BYTES) return chunk.bytes.length === 0 ? [] : [chunk];
   const list: OutputChunk[] = [];
-  for (let at = 0; at < chunk.bytes.length; at += MOST_BYTES) {
-    list.push({ ...chunk, offset: chunk.offset + at, bytes: chunk.bytes.subarray(at, at + MOST_BYTES) });
+  for (let at = 0; at < chunk.bytes.length; at += MAX_ROW_BYTES) {
+    list.push({ ...chunk, offset: chunk.offset + at, bytes: chunk.bytes.subarray(at, at + MAX_ROW_BYTES) });
   }
   return list;
 }

@@ -1,17 +1,17 @@
 /** An ended job goes with all that belongs to it. It has no parcels: every task of it is recorded. */
-import type { Batch } from "../batch.js";
-import type { Placed } from "../stages.js";
-import { OWN } from "../statements.js";
+import type { BatchContext } from "../batch-context.js";
+import type { IndexedWrite } from "../stages.js";
+import { OWN_EPOCH } from "../statements.js";
 
 const TABLES = ["tally", "result", "earlier", "entry_chunk", "output"];
 
 export const REMOVE = `
-WITH gone AS (DELETE FROM laboro.job WHERE id = $1::bigint AND ended_at IS NOT NULL AND ${OWN} > 0 RETURNING id),
+WITH gone AS (DELETE FROM laboro.job WHERE id = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0 RETURNING id),
 ${TABLES.map((table) => `${table}_gone AS (DELETE FROM laboro.${table} WHERE job = $1::bigint AND EXISTS (SELECT 1 FROM gone))`).join(",\n")}
 SELECT id FROM gone`;
 
-export async function remove(batch: Batch, { at, write }: Placed<"remove">): Promise<void> {
+export async function remove(batch: BatchContext, { at, write }: IndexedWrite<"remove">): Promise<void> {
   const rows = await batch.session.send(REMOVE, [write.job]);
-  batch.entries.forget(write.job);
-  batch.answers[at] = { op: write.op, removed: rows.length > 0 };
+  batch.entries.delete(write.job);
+  batch.writeResults[at] = { op: write.op, removed: rows.length > 0 };
 }

@@ -1,10 +1,10 @@
 /** Other parcels in the place of one: tasks that go back to wait, tasks that stay with the worker. */
-import { numbers, texts } from "../arrays.js";
-import type { Batch } from "../batch.js";
-import type { Ledger } from "../ledger.js";
+import { numberArray, textArray } from "../arrays.js";
+import type { BatchContext } from "../batch-context.js";
+import type { StageProgress } from "../stage-progress.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../result-columns.js";
-import type { Placed } from "../stages.js";
-import { addToTally, flagsFrom, OWN, ownFlags } from "../statements.js";
+import type { IndexedWrite } from "../stages.js";
+import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
 
 /** $1 parcels, $2 their jobs, $3 how many tasks leave unrun; from $4 to $13 the pieces; from $14 on the ends of earlier attempts. */
 const PIECES = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[])
@@ -20,10 +20,10 @@ kept AS (
 
 export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
-gone AS (DELETE FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN} RETURNING id),
+gone AS (DELETE FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} RETURNING id),
 made AS (
   INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.avoid, q.worker, ${OWN}
+  SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.avoid, q.worker, ${OWN_EPOCH}
   FROM ${PIECES}
   -- A piece may have the name of what it replaces: that has to be gone first, which asking for it makes sure of.
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
@@ -33,36 +33,36 @@ counted AS (
   FROM unnest($2::bigint[], $3::int[]) WITH ORDINALITY AS a (job, cancelled, n)
   WHERE a.cancelled > 0 AND (SELECT flags FROM own)[a.n]
   GROUP BY a.job),
-summed AS (${addToTally("counted")})
+summed AS (${addToJobCounters("counted")})
 SELECT flags::text AS own FROM own`;
 
-export async function replace(batch: Batch, ledger: Ledger, writes: readonly Placed<"replace">[]): Promise<void> {
-  const pieces = writes.flatMap(({ write }, at) => write.pieces.map((piece) => ({ ...piece, w: at + 1 })));
-  const lists = writes.map(({ write }) => write.earlier);
-  const ends = resultColumns(lists, batch.workers);
+export async function replace(batch: BatchContext, stageProgress: StageProgress, writes: readonly IndexedWrite<"replace">[]): Promise<void> {
+  const pieces = writes.flatMap(({ write }, at) => write.replacements.map((piece) => ({ ...piece, w: at + 1 })));
+  const lists = writes.map(({ write }) => write.earlierAttempts);
+  const ends = resultColumns(lists, batch.workerNumbers);
   const any = lists.some((list) => list.length > 0);
   const [row] = await batch.session.send<{ own: string }>(
     replaceStatement(any ? (ends.rare ? "rare" : "plain") : "none"),
     [
-      numbers(writes.map(({ write }) => write.parcel)),
-      numbers(writes.map(({ write }) => write.job)),
-      numbers(writes.map(({ write }) => write.cancelled)),
-      numbers(pieces.map(({ w }) => w)),
-      numbers(pieces.map(({ id }) => id)),
-      numbers(pieces.map(({ first }) => first)),
-      numbers(pieces.map(({ last }) => last)),
-      numbers(pieces.map(({ attempt }) => attempt)),
-      numbers(pieces.map(({ failures }) => failures)),
-      numbers(pieces.map(({ crashes }) => crashes)),
-      numbers(pieces.map(({ notBefore }) => notBefore)),
-      texts(pieces.map(({ avoid }) => avoid ?? null)),
-      texts(pieces.map(({ worker }) => worker ?? null)),
+      numberArray(writes.map(({ write }) => write.rangeId)),
+      numberArray(writes.map(({ write }) => write.job)),
+      numberArray(writes.map(({ write }) => write.cancelled)),
+      numberArray(pieces.map(({ w }) => w)),
+      numberArray(pieces.map(({ id }) => id)),
+      numberArray(pieces.map(({ first }) => first)),
+      numberArray(pieces.map(({ last }) => last)),
+      numberArray(pieces.map(({ attempt }) => attempt)),
+      numberArray(pieces.map(({ failures }) => failures)),
+      numberArray(pieces.map(({ crashes }) => crashes)),
+      numberArray(pieces.map(({ notBefore }) => notBefore)),
+      textArray(pieces.map(({ avoid }) => avoid ?? null)),
+      textArray(pieces.map(({ worker }) => worker ?? null)),
       ...(any ? ends.values : []),
     ],
   );
   const own = flagsFrom(row?.own ?? null);
   writes.forEach(({ at, write }, i) => {
-    batch.answers[at] = { op: write.op, lost: own[i] !== true };
-    if (own[i] === true) ledger.add(at, write.job, { cancelled: write.cancelled });
+    batch.writeResults[at] = { op: write.op, lost: own[i] !== true };
+    if (own[i] === true) stageProgress.add(at, write.job, { cancelled: write.cancelled });
   });
 }

@@ -1,12 +1,12 @@
 /** Results of tasks. Those of a batch go in one statement, whatever parcels and jobs they are of. */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
-import { numbers } from "../arrays.js";
-import { type Batch, MustGoApart } from "../batch.js";
-import type { Ledger } from "../ledger.js";
+import { numberArray } from "../arrays.js";
+import { type BatchContext, MustRunSeparately } from "../batch-context.js";
+import type { StageProgress } from "../stage-progress.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows, stateNumber } from "../result-columns.js";
-import type { Placed } from "../stages.js";
-import { addToTally, flagsFrom, OWN, ownFlags } from "../statements.js";
+import type { IndexedWrite } from "../stages.js";
+import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
 
 const CANCELLED = stateNumber("cancelled");
 
@@ -33,8 +33,8 @@ counted AS MATERIALIZED (
   SELECT job, 0 AS bytes, count(*) FILTER (WHERE state = 0) AS succeeded, count(*) FILTER (WHERE state = 1) AS failed,
     count(*) FILTER (WHERE state = 2) AS cancelled
   FROM added GROUP BY job),
-summed AS (${addToTally("counted")}),
-gone AS (DELETE FROM laboro.parcel WHERE id = ANY($3::bigint[]) AND epoch = ${OWN})
+summed AS (${addToJobCounters("counted")}),
+gone AS (DELETE FROM laboro.parcel WHERE id = ANY($3::bigint[]) AND epoch = ${OWN_EPOCH})
 SELECT (SELECT flags FROM own)::text AS own,
   (SELECT json_agg(json_build_array(job, succeeded, failed, cancelled)) FROM counted) AS counted`;
 
@@ -43,23 +43,23 @@ interface Row {
   readonly counted: readonly (readonly [JobId, number, number, number])[] | null;
 }
 
-export async function settle(batch: Batch, ledger: Ledger, writes: readonly Placed<"settle">[]): Promise<void> {
+export async function settle(batch: BatchContext, stageProgress: StageProgress, writes: readonly IndexedWrite<"settle">[]): Promise<void> {
   const { rare, values } = resultColumns(
     writes.map(({ write }) => write.results),
-    batch.workers,
+    batch.workerNumbers,
   );
-  const parcels = writes.map(({ write }) => write.parcel);
-  const empty = writes.filter(({ write }) => write.empty).map(({ write }) => write.parcel);
+  const rangeIds = writes.map(({ write }) => write.rangeId);
+  const empty = writes.filter(({ write }) => write.empty).map(({ write }) => write.rangeId);
   const jobs = writes.map(({ write }) => write.job);
-  const lists = [numbers(parcels), numbers(jobs), numbers(empty)];
+  const lists = [numberArray(rangeIds), numberArray(jobs), numberArray(empty)];
   const [row] = await batch.session.send<Row>(settleStatement(rare), [...lists, ...values]);
   const own = flagsFrom(row?.own ?? null);
   const mine = writes.filter((_, i) => own[i] === true);
-  for (const { at, write } of writes) batch.answers[at] = { op: write.op, lost: true };
-  for (const { at, write } of mine) batch.answers[at] = { op: write.op, lost: false };
+  for (const { at, write } of writes) batch.writeResults[at] = { op: write.op, lost: true };
+  for (const { at, write } of mine) batch.writeResults[at] = { op: write.op, lost: false };
   if (writes.length === 1) {
     const [, succeeded = 0, failed = 0, cancelled = 0] = row?.counted?.[0] ?? [];
-    for (const { at, write } of mine) ledger.add(at, write.job, { succeeded, failed, cancelled });
+    for (const { at, write } of mine) stageProgress.add(at, write.job, { succeeded, failed, cancelled });
     return;
   }
   const added = new Map(
@@ -67,9 +67,9 @@ export async function settle(batch: Batch, ledger: Ledger, writes: readonly Plac
   );
   for (const [job, more] of sumsOf(mine)) {
     // Some had a result already, or were cancelled: which write brought how many that are new is not known.
-    if (!same(more, added.get(job))) throw new MustGoApart();
+    if (!same(more, added.get(job))) throw new MustRunSeparately();
   }
-  for (const one of mine) ledger.add(one.at, one.write.job, countersOf(one));
+  for (const one of mine) stageProgress.add(one.at, one.write.job, countersOf(one));
 }
 
 const NOTHING: Counters = { succeeded: 0, failed: 0, cancelled: 0 };
@@ -77,13 +77,13 @@ const NOTHING: Counters = { succeeded: 0, failed: 0, cancelled: 0 };
 const same = (a: Counters, b: Counters = NOTHING): boolean =>
   a.succeeded === b.succeeded && a.failed === b.failed && a.cancelled === b.cancelled;
 
-function countersOf({ write }: Placed<"settle">): Counters {
+function countersOf({ write }: IndexedWrite<"settle">): Counters {
   const counters = { ...NOTHING };
   for (const { state } of write.results) counters[state]++;
   return counters;
 }
 
-function sumsOf(writes: readonly Placed<"settle">[]): Map<JobId, Counters> {
+function sumsOf(writes: readonly IndexedWrite<"settle">[]): Map<JobId, Counters> {
   const sums = new Map<JobId, Counters>();
   for (const one of writes) {
     const sum = sums.get(one.write.job) ?? NOTHING;

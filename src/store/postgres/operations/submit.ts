@@ -2,12 +2,12 @@
 import { pack } from "msgpackr";
 import { LaboroError } from "../../../base/errors.js";
 import { type Job, newJob } from "../../../model/job.js";
-import type { Parcel } from "../../../model/store.js";
+import type { TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
-import { flags, Joined, numbers, plain, texts } from "../arrays.js";
-import type { Batch } from "../batch.js";
-import type { Op, Placed } from "../stages.js";
-import { addToTally, OWN } from "../statements.js";
+import { booleanArray, ConcatenatedBytes, numberArray, validText, textArray } from "../arrays.js";
+import type { BatchContext } from "../batch-context.js";
+import type { WriteOf, IndexedWrite } from "../stages.js";
+import { addToJobCounters, OWN_EPOCH } from "../statements.js";
 
 /** $1 now; $2 the requests, one behind the other; $3 to $14 the jobs. */
 export const SUBMIT = `
@@ -18,25 +18,25 @@ WITH asked AS MATERIALIZED (
 jobs AS (
   INSERT INTO laboro.job (id, created, request, name, pool, key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
   -- A job without tasks has ended with its submission.
-  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, count, has_entries, held, granted, ${OWN},
+  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, count, has_entries, held, granted, ${OWN_EPOCH},
     CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END
   FROM asked),
 parcels AS (
   INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, epoch)
-  SELECT parcel, id, 0, granted - 1, 0, 0, 0, 0, ${OWN} FROM asked WHERE granted > 0),
+  SELECT parcel, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM asked WHERE granted > 0),
 sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM asked WHERE bytes > 0)
-${addToTally("sized")}`;
+${addToJobCounters("sized")}`;
 
 /** $1 the chunks, one behind the other; $2 to $6 where each belongs and lies. */
-export const KEEP_ENTRIES = `
+export const INSERT_ENTRIES = `
 INSERT INTO laboro.entry_chunk (job, first, last, bytes)
 SELECT job, first, last, substring($1::bytea FROM start FOR length)
 FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS c (job, first, last, start, length)
-WHERE ${OWN} > 0`;
+WHERE ${OWN_EPOCH} > 0`;
 
-export async function submit(batch: Batch, writes: readonly Placed<"submit">[]): Promise<void> {
-  const requests = new Joined();
-  const entries = new Joined();
+export async function submit(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
+  const requests = new ConcatenatedBytes();
+  const entries = new ConcatenatedBytes();
   const chunks: { readonly job: number; readonly first: number; readonly last: number }[] = [];
   const jobs = writes.map(({ write }) => {
     requests.add(new Uint8Array(pack(write.job)));
@@ -47,48 +47,48 @@ export async function submit(batch: Batch, writes: readonly Placed<"submit">[]):
       entries.add(bytes);
     }
     // The first of them are likely to be handed out next.
-    if (own.length > 0) batch.entries.keep(job.id, own.slice(0, 4));
-    return { ...job, parcel: write.parcel, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };
+    if (own.length > 0) batch.entries.add(job.id, own.slice(0, 4));
+    return { ...job, rangeId: write.rangeId, bytes: own.reduce((sum, { bytes }) => sum + bytes.length, 0) };
   });
   const sent: Promise<unknown>[] = [
     batch.session.send(SUBMIT, [
       batch.now,
       requests.bytes,
-      numbers(jobs.map(({ id }) => id)),
-      numbers(requests.starts),
-      numbers(requests.lengths),
-      texts(jobs.map(({ name }) => name)),
-      texts(jobs.map(({ requirement }) => requirement.pool)),
-      texts(jobs.map(({ key }) => (key === undefined ? null : plain(key)))),
-      numbers(jobs.map(({ count }) => count)),
-      flags(jobs.map(({ hasEntries }) => hasEntries)),
-      flags(jobs.map(({ held }) => held)),
-      numbers(jobs.map(({ cursor }) => cursor)),
-      numbers(jobs.map(({ parcel }) => parcel)),
-      numbers(jobs.map(({ bytes }) => bytes)),
+      numberArray(jobs.map(({ id }) => id)),
+      numberArray(requests.starts),
+      numberArray(requests.lengths),
+      textArray(jobs.map(({ name }) => name)),
+      textArray(jobs.map(({ requirement }) => requirement.pool)),
+      textArray(jobs.map(({ key }) => (key === undefined ? null : validText(key)))),
+      numberArray(jobs.map(({ count }) => count)),
+      booleanArray(jobs.map(({ hasEntries }) => hasEntries)),
+      booleanArray(jobs.map(({ held }) => held)),
+      numberArray(jobs.map(({ cursor }) => cursor)),
+      numberArray(jobs.map(({ rangeId }) => rangeId)),
+      numberArray(jobs.map(({ bytes }) => bytes)),
     ]),
   ];
   if (chunks.length > 0) {
     const places = [chunks.map(({ job }) => job), chunks.map(({ first }) => first), chunks.map(({ last }) => last)];
-    const lists = [...places, entries.starts, entries.lengths].map(numbers);
-    sent.push(batch.session.send(KEEP_ENTRIES, [entries.bytes, ...lists]));
+    const lists = [...places, entries.starts, entries.lengths].map(numberArray);
+    sent.push(batch.session.send(INSERT_ENTRIES, [entries.bytes, ...lists]));
   }
   writes.forEach(({ at, write }) => {
     const job = submitted(batch, write);
-    const parcel = firstParcel(job, write);
-    batch.answers[at] = parcel === undefined ? { op: "submit", job } : { op: "submit", job, parcel };
+    const taskRange = firstTaskRange(job, write);
+    batch.writeResults[at] = taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange };
   });
   await Promise.all(sent);
 }
 
-function submitted(batch: Batch, write: Op<"submit">): Job {
-  const id = batch.numbers.get(write);
+function submitted(batch: BatchContext, write: WriteOf<"submit">): Job {
+  const id = batch.jobNumbers.get(write);
   if (id === undefined) throw new LaboroError("LABORO_INTERNAL", "a submission has no number");
   const granted = Math.max(0, Math.min(write.lease, write.job.count));
   return newJob(write.job, id, write.entries !== undefined, granted, batch.now);
 }
 
-function firstParcel({ id, cursor }: Job, { parcel }: Op<"submit">): Parcel | undefined {
+function firstTaskRange({ id, cursor }: Job, { rangeId }: WriteOf<"submit">): TaskRange | undefined {
   if (cursor === 0) return undefined;
-  return { id: parcel, job: id, first: 0, last: cursor - 1, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
+  return { id: rangeId, job: id, first: 0, last: cursor - 1, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
 }

@@ -1,14 +1,14 @@
-import type { Operation } from "../batch.js";
+import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import { PARCEL_COLUMNS, type ParcelRow, prepareHeldParcel } from "../parcel-table.js";
+import { TASK_RANGE_COLUMNS, type TaskRangeRow, prepareClaimedRange } from "../task-range-table.js";
 
-const ADOPT = `UPDATE parcel SET epoch = ?1 WHERE worker = ?2 AND epoch <> ?1 RETURNING ${PARCEL_COLUMNS}`;
+const ADOPT = `UPDATE parcel SET epoch = ?1 WHERE worker = ?2 AND epoch <> ?1 RETURNING ${TASK_RANGE_COLUMNS}`;
 
 export function prepareAdopt(db: Database): Operation<"adopt"> {
   const adopt = db.prepare(ADOPT);
-  const held = prepareHeldParcel(db);
+  const held = prepareClaimedRange(db);
   return ({ op, worker }, { epoch }) => {
-    const rows: ParcelRow[] = adopt.all(epoch, worker);
-    return { op, parcels: rows.sort((a, b) => a.id - b.id).map(held) };
+    const rows: TaskRangeRow[] = adopt.all(epoch, worker);
+    return { op, taskRanges: rows.sort((a, b) => a.id - b.id).map(held) };
   };
 }

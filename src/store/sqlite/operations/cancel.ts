@@ -1,8 +1,8 @@
-import type { ParcelId } from "../../../model/ids.js";
-import { normalize, type Range, type Ranges, union, within, without } from "../../../model/ranges.js";
-import type { Operation } from "../batch.js";
+import type { TaskRangeId } from "../../../model/ids.js";
+import { normalize, type Range, type Ranges, union, intersection, difference } from "../../../model/ranges.js";
+import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import type { JobLedger } from "../job-ledger.js";
+import type { JobCounters } from "../job-counters.js";
 import { prepareTrim } from "../trim.js";
 
 const FIND = "SELECT count, cursor, cancels FROM job WHERE id = ?";
@@ -10,26 +10,26 @@ const CANCEL = "UPDATE job SET cancels = ?, reason = coalesce(?, reason), cursor
 const UNOWNED = "SELECT id, first, last FROM parcel WHERE job = ? AND epoch IS NULL";
 const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
 
-export function prepareCancel(db: Database, ledger: JobLedger): Operation<"cancel"> {
+export function prepareCancel(db: Database, jobCounters: JobCounters): Operation<"cancel"> {
   const find = db.prepare(FIND);
   const cancel = db.prepare(CANCEL);
   const unowned = db.prepare(UNOWNED);
   const trim = prepareTrim(db);
   return ({ op, job, ranges, reason }) => {
-    const before = ledger.add(job, NOTHING);
+    const before = jobCounters.add(job, NOTHING);
     const row: { count: number; cursor: number; cancels: string } | undefined = find.get(job);
     if (before === undefined || row === undefined) return { op };
     if (before.ended !== undefined) return { op, progress: before };
     const { count, cursor } = row;
     const stored: Ranges = JSON.parse(row.cancels);
-    const cancels = union(stored, within({ first: 0, last: count - 1 }, normalize(ranges)));
-    const beyond = without({ first: cursor, last: count - 1 }, cancels).length === 0 ? count - cursor : 0;
+    const cancels = union(stored, intersection({ first: 0, last: count - 1 }, normalize(ranges)));
+    const beyond = difference({ first: cursor, last: count - 1 }, cancels).length === 0 ? count - cursor : 0;
     const text = JSON.stringify(cancels);
     cancel.run(text, reason ?? null, cursor + beyond, job);
-    ledger.cancelled(job, text);
-    const free: (Range & { id: ParcelId })[] = unowned.all(job);
-    const trimmed = free.reduce((sum, parcel) => sum + trim(parcel, cancels), 0);
-    const progress = ledger.add(job, { ...NOTHING, cancelled: beyond + trimmed });
+    jobCounters.setCancels(job, text);
+    const free: (Range & { id: TaskRangeId })[] = unowned.all(job);
+    const trimmed = free.reduce((sum, taskRange) => sum + trim(taskRange, cancels), 0);
+    const progress = jobCounters.add(job, { ...NOTHING, cancelled: beyond + trimmed });
     return progress === undefined ? { op } : { op, progress };
   };
 }

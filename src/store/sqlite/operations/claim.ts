@@ -3,7 +3,7 @@ import type { JobId } from "../../../model/ids.js";
 import type { Entries } from "../../../model/job.js";
 import type { Range } from "../../../model/ranges.js";
 import { entriesWithin } from "../../entry-chunks.js";
-import type { Operation } from "../batch.js";
+import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobTable } from "../job-table.js";
 
@@ -18,7 +18,7 @@ const CUT = "UPDATE parcel SET first = ?, last = ? WHERE id = ?";
 /** The whole parcel goes to the worker: one row changes. */
 const RENAME = "UPDATE parcel SET id = ?, attempt = ?, worker = ? WHERE id = ?";
 
-interface Found extends Range {
+interface FoundRange extends Range {
   readonly job: JobId;
   readonly hasEntries: number;
 }
@@ -30,12 +30,12 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
   const rename = db.prepare(RENAME);
   const entriesOf = (job: JobId, range: Range): Entries => entriesWithin(jobs.entries(job, range), range);
 
-  return ({ op, from, parcel, first, last, attempt, worker }, { epoch }) => {
-    const row: Found | undefined = find.get(from, epoch, first, last);
+  return ({ op, from, rangeId, first, last, attempt, worker }, { epoch }) => {
+    const row: FoundRange | undefined = find.get(from, epoch, first, last);
     if (row === undefined) return { op, lost: true };
     const claimed = { op, lost: false, ...(row.hasEntries ? { entries: entriesOf(row.job, { first, last }) } : {}) };
     if (row.first === first && row.last === last) {
-      rename.run(parcel, attempt, worker, from);
+      rename.run(rangeId, attempt, worker, from);
       return claimed;
     }
     if (row.first !== first && row.last !== last) {
@@ -44,7 +44,7 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
         `a claim takes ${first}-${last} out of the middle of parcel ${from} (${row.first}-${row.last})`,
       );
     }
-    handOut.run(parcel, first, last, attempt, worker, from);
+    handOut.run(rangeId, first, last, attempt, worker, from);
     if (row.first === first) cut.run(last + 1, row.last, from);
     else cut.run(row.first, first - 1, from);
     return claimed;

@@ -1,4 +1,4 @@
-import type { Operation } from "../batch.js";
+import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 
 const HOLD = "UPDATE job SET held = ? WHERE id = ?";

@@ -1,16 +1,16 @@
-import type { Batch, Operation } from "../batch.js";
+import type { BatchContext, Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import type { JobLedger } from "../job-ledger.js";
+import type { JobCounters } from "../job-counters.js";
 import type { JobTable } from "../job-table.js";
-import type { AnswerRow, WriteRow } from "../messages.js";
+import type { WriteResultRow, WriteRow } from "../messages.js";
 import type { OutputTable } from "../output-table.js";
-import type { InsertParcel } from "../parcel-table.js";
+import type { InsertTaskRange } from "../task-range-table.js";
 import type { ResultTable } from "../result-table.js";
 import { prepareAdopt } from "./adopt.js";
 import { prepareCancel } from "./cancel.js";
 import { prepareClaim } from "./claim.js";
 import { prepareHold } from "./hold.js";
-import { prepareKeep } from "./keep.js";
+import { preparePut } from "./put.js";
 import { prepareLease } from "./lease.js";
 import { prepareRelease } from "./release.js";
 import { prepareRemove } from "./remove.js";
@@ -21,27 +21,27 @@ import { prepareSubmit } from "./submit.js";
 
 export interface Tables {
   readonly db: Database;
-  readonly ledger: JobLedger;
+  readonly jobCounters: JobCounters;
   readonly jobs: JobTable;
   readonly results: ResultTable;
   readonly output: OutputTable;
-  readonly insertParcel: InsertParcel;
+  readonly insertTaskRange: InsertTaskRange;
 }
 
-export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batch) => AnswerRow {
-  const { db, ledger, jobs, results, output, insertParcel } = tables;
-  const submit = prepareSubmit(db, ledger, insertParcel);
-  const lease = prepareLease(db, insertParcel);
+export function prepareOperations(tables: Tables): (write: WriteRow, batch: BatchContext) => WriteResultRow {
+  const { db, jobCounters, jobs, results, output, insertTaskRange } = tables;
+  const submit = prepareSubmit(db, jobCounters, insertTaskRange);
+  const lease = prepareLease(db, insertTaskRange);
   const claim = prepareClaim(db, jobs);
-  const settle = prepareSettle(db, ledger, results, output);
-  const replace = prepareReplace(db, ledger, results, output, insertParcel);
-  const release = prepareRelease(db, ledger);
+  const settle = prepareSettle(db, jobCounters, results, output);
+  const replace = prepareReplace(db, jobCounters, results, output, insertTaskRange);
+  const release = prepareRelease(db, jobCounters);
   const adopt = prepareAdopt(db);
   const hold = prepareHold(db);
-  const cancel = prepareCancel(db, ledger);
+  const cancel = prepareCancel(db, jobCounters);
   const rerun = prepareRerun(tables);
-  const remove = prepareRemove(db, ledger, output);
-  const keep = prepareKeep(db);
+  const remove = prepareRemove(db, jobCounters, output);
+  const put = preparePut(db);
   // The bytes themselves were written before the transaction began.
   const outputWritten: Operation<"output"> = ({ op }) => ({ op });
 
@@ -70,7 +70,7 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
       case "remove":
         return remove(write, batch);
       case "keep":
-        return keep(write, batch);
+        return put(write, batch);
       case "output":
         return outputWritten(write, batch);
     }

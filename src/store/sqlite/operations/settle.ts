@@ -1,8 +1,8 @@
 import type { TaskResult } from "../../../model/outcome.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
-import type { Operation } from "../batch.js";
+import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import type { JobLedger } from "../job-ledger.js";
+import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
 
@@ -11,20 +11,20 @@ const REMOVE = "DELETE FROM parcel WHERE id = ? AND epoch = ?";
 
 export function prepareSettle(
   db: Database,
-  ledger: JobLedger,
+  jobCounters: JobCounters,
   results: ResultTable,
   output: OutputTable,
 ): Operation<"settle"> {
   const find = db.prepare(FIND);
   const remove = db.prepare(REMOVE);
   return (write, { epoch }) => {
-    const { op, job, parcel } = write;
-    const mine = write.empty ? remove.run(parcel, epoch).changes > 0 : find.get(parcel, epoch) !== undefined;
+    const { op, job, rangeId } = write;
+    const mine = write.empty ? remove.run(rangeId, epoch).changes > 0 : find.get(rangeId, epoch) !== undefined;
     if (!mine) return { op, lost: true };
-    const cancels = ledger.cancelsOf(job);
+    const cancels = jobCounters.cancelsOf(job);
     const ends = cancels.length === 0 ? write.results : write.results.map((end) => asCancelled(end, cancels));
-    const progress = ledger.add(job, results.insert(job, ends));
-    output.keep(job, write.results);
+    const progress = jobCounters.add(job, results.insert(job, ends));
+    output.saveReferences(job, write.results);
     return progress === undefined ? { op, lost: false } : { op, lost: false, progress };
   };
 }

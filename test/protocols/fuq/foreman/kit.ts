@@ -3,13 +3,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach } from "vitest";
 import { WebSocketServer } from "ws";
-import { Complaints } from "../../../../src/base/complaints.js";
-import { Conversations } from "../../../../src/base/conversations.js";
+import { PeerErrors } from "../../../../src/base/peer-errors.js";
+import { TracedConnections } from "../../../../src/base/traced-connections.js";
 import type { Log } from "../../../../src/base/log.js";
-import type { Door, DoorContext } from "../../../../src/broker/listeners/door.js";
+import type { Listener, ListenerContext } from "../../../../src/broker/listeners/listener.js";
 import { WorkerId } from "../../../../src/model/ids.js";
 import type { Submission } from "../../../../src/model/job-input.js";
-import { openFuq1Door, openFuqDoorWith } from "../../../../src/protocols/fuq/broker/door.js";
+import { openFuq1Listener, openFuqListenerWith } from "../../../../src/protocols/fuq/broker/listener.js";
 import type { FuqNode } from "../../../../src/protocols/fuq/broker/http/nodes.js";
 import { acceptFuqWebSocket, type FuqLinkOptions } from "../../../../src/protocols/fuq/broker/web-socket.js";
 import { openShop, type Shop } from "../../../client/shop.js";
@@ -26,7 +26,7 @@ export function atEnd(close: () => unknown): void {
 }
 
 export interface Yard extends Shop {
-  readonly context: DoorContext;
+  readonly context: ListenerContext;
   /** What was said of peers that misbehaved. */
   readonly complaints: string[];
 }
@@ -35,28 +35,28 @@ export async function openYard(options: Parameters<typeof openShop>[0] = {}): Pr
   const shop = await openShop(options);
   const complaints: string[] = [];
   const log: Log = { info: () => {}, warn: (_fields, text) => complaints.push(text), error: () => {} };
-  const context: DoorContext = {
+  const context: ListenerContext = {
     core: shop.broker.core,
     log,
-    complaints: new Complaints(log),
-    conversations: new Conversations(),
+    peerErrors: new PeerErrors(log),
+    connections: new TracedConnections(),
     settings: {},
   };
   return { ...shop, context, complaints };
 }
 
 const ANYWHERE = { host: "127.0.0.1", ports: [0] };
-const portOf = (door: Door): number => Number(new URL(door.urls[0] ?? "").port);
+const portOf = (door: Listener): number => Number(new URL(door.urls[0] ?? "").port);
 
 /** The raw door of version 2. */
 export async function openRaw(yard: Yard, options: FuqLinkOptions = {}): Promise<number> {
-  const door = await openFuqDoorWith(options, yard.context, ANYWHERE);
+  const door = await openFuqListenerWith(options, yard.context, ANYWHERE);
   atEnd(() => door.close());
   return portOf(door);
 }
 
 export async function openV1(yard: Yard): Promise<number> {
-  const door = await openFuq1Door(yard.context, ANYWHERE);
+  const door = await openFuq1Listener(yard.context, ANYWHERE);
   atEnd(() => door.close());
   return portOf(door);
 }

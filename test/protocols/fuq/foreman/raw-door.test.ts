@@ -1,6 +1,6 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
-import { ForemanSession } from "../../../../src/protocols/fuq/broker/session.js";
+import { FuqWorkerSession } from "../../../../src/protocols/fuq/broker/session.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
@@ -266,10 +266,10 @@ describe("STOP", () => {
 });
 
 describe("STOP of some slots, and at once", () => {
-  const sessionOf = (yard: Awaited<ReturnType<typeof openYard>>): ForemanSession => {
+  const sessionOf = (yard: Awaited<ReturnType<typeof openYard>>): FuqWorkerSession => {
     const [id] = yard.broker.core.state.workers.keys();
     const port = id === undefined ? undefined : yard.broker.core.portOf(id);
-    if (!(port instanceof ForemanSession)) throw new Error("no session");
+    if (!(port instanceof FuqWorkerSession)) throw new Error("no session");
     return port;
   };
 

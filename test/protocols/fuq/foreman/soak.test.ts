@@ -5,7 +5,7 @@
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { decodeMessage, encodeMessage } from "../../../../src/protocols/fuq/codec.js";
-import { Conversation, type Effect } from "../../../../src/protocols/fuq/conversation.js";
+import { ProtocolStateMachine, type Effect } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Task, Update } from "../../../../src/protocols/fuq/messages.js";
 import { resultsOf } from "../../../client/shop.js";
 import { SeededRandom } from "../../../support/random.js";
@@ -24,7 +24,7 @@ class Worker {
   readonly #random: SeededRandom;
   readonly #held = new Map<number, { readonly task: Task; update?: Update }>();
   #socket: WebSocket | undefined;
-  #talk: Conversation<Update | undefined> | undefined;
+  #talk: ProtocolStateMachine<Update | undefined> | undefined;
   #told = new Set<Update>();
   #stopped = false;
   /** How often it was given more than it has slots. */
@@ -48,7 +48,7 @@ class Worker {
 
   #connect(): void {
     const socket = new WebSocket(this.#url);
-    const talk = new Conversation<Update | undefined>({ side: "worker", greeting: "worker" });
+    const talk = new ProtocolStateMachine<Update | undefined>({ side: "worker", greeting: "worker" });
     this.#socket = socket;
     socket.on("error", () => {});
     socket.once("open", () => {

@@ -148,7 +148,7 @@ describe("a cookie", () => {
     const next = await door.asker().post("/hello", hello(door.password, { pid: 27311 }));
     expect(next.json).toMatchObject({ Name: "vm:27311:3", Session: session });
     const { core } = door.broker;
-    const [kept] = (await core.store.kept("fuq-cookie")).filter(({ key }) => key === name);
+    const [kept] = (await core.store.keyValues("fuq-cookie")).filter(({ key }) => key === name);
     expect(kept?.value).not.toContain(second.cookie);
     await core.keep("fuq-cookie", name, JSON.stringify({ ...JSON.parse(kept?.value ?? ""), expires: 1 }));
     await door.restart();

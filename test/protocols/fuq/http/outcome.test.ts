@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { endOf, statusText } from "../../../../src/protocols/fuq/outcome.js";
+import { outcomeFromStatus, statusText } from "../../../../src/protocols/fuq/outcome.js";
 
 describe("the status of a task", () => {
   it.each([
@@ -11,16 +11,16 @@ describe("the status of a task", () => {
     [{ error: "cannot start" }, "error encountered: cannot start"],
   ])("%j is written %s, and read again", (end, text) => {
     expect(statusText(end)).toBe(text);
-    expect(endOf(text === "done", text)).toEqual(end);
+    expect(outcomeFromStatus(text === "done", text)).toEqual(end);
   });
 
   it("is kept as the reason where it says neither code nor signal", () => {
-    expect(endOf(false, "error encountered: signal: segmentation fault (core dumped)")).toEqual({ signal: "SIGSEGV" });
-    expect(endOf(false, "out of cheese")).toEqual({ error: "out of cheese" });
-    expect(endOf(false, "error encountered: exit status 0")).toEqual({ error: "exit status 0" });
-    expect(endOf(false, "error encountered: signal: unheard of")).toEqual({ error: "signal: unheard of" });
-    expect(endOf(false, "")).toEqual({ error: "it failed, and its worker gave no reason" });
-    expect(endOf(false, "x".repeat(5_000)).error).toHaveLength(1024);
-    expect(endOf(true, "whatever")).toEqual({ code: 0 });
+    expect(outcomeFromStatus(false, "error encountered: signal: segmentation fault (core dumped)")).toEqual({ signal: "SIGSEGV" });
+    expect(outcomeFromStatus(false, "out of cheese")).toEqual({ error: "out of cheese" });
+    expect(outcomeFromStatus(false, "error encountered: exit status 0")).toEqual({ error: "exit status 0" });
+    expect(outcomeFromStatus(false, "error encountered: signal: unheard of")).toEqual({ error: "signal: unheard of" });
+    expect(outcomeFromStatus(false, "")).toEqual({ error: "it failed, and its worker gave no reason" });
+    expect(outcomeFromStatus(false, "x".repeat(5_000)).error).toHaveLength(1024);
+    expect(outcomeFromStatus(true, "whatever")).toEqual({ code: 0 });
   });
 });

@@ -1,22 +1,22 @@
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { findForeman } from "../../../../src/protocols/fuq/worker/foreman-url.js";
-import { parseAddress } from "../../../../src/protocols/fuq/worker/raw.js";
+import { resolveForemanUrl } from "../../../../src/protocols/fuq/worker/foreman-url.js";
+import { parseAddress } from "../../../../src/protocols/fuq/worker/tcp.js";
 import { Yard } from "./kit.js";
 
 const FINGERPRINT = "ab".repeat(32);
 
 describe("where a foreman is", () => {
   it("is read from a URL with password and fingerprint, in whichever form", () => {
-    const found = findForeman({
+    const found = resolveForemanUrl({
       fuq: `https://pass%2Fword%2B@foreman.example:7000#${FINGERPRINT.toUpperCase()}`,
       env: {},
     });
     expect(found).toMatchObject({ password: "pass/word+", fingerprint: FINGERPRINT });
     expect(found.url.href).toBe("https://foreman.example:7000/");
-    expect(findForeman({ fuq: "https://secret@foreman.example", env: {} }).url.port).toBe("5429");
-    expect(findForeman({ fuq: "https://secret@foreman.example:443", env: {} }).url.port).toBe("");
-    expect(findForeman({ fuq: "http://secret@[::1]:80", env: {} }).url.hostname).toBe("[::1]");
+    expect(resolveForemanUrl({ fuq: "https://secret@foreman.example", env: {} }).url.port).toBe("5429");
+    expect(resolveForemanUrl({ fuq: "https://secret@foreman.example:443", env: {} }).url.port).toBe("");
+    expect(resolveForemanUrl({ fuq: "http://secret@[::1]:80", env: {} }).url.hostname).toBe("[::1]");
   });
 
   it("is read from files, and the password from the environment", () => {
@@ -25,7 +25,7 @@ describe("where a foreman is", () => {
     writeFileSync(yard.path("password"), "secret\n");
     writeFileSync(yard.path("ca"), "CERTIFICATE");
     const env = { LABORO_FUQ_TOKEN: `@${yard.path("password")}` };
-    const found = findForeman({ fuq: `@${yard.path("url")}`, ca: yard.path("ca"), certificateName: "fuq", env });
+    const found = resolveForemanUrl({ fuq: `@${yard.path("url")}`, ca: yard.path("ca"), certificateName: "fuq", env });
     expect(found).toMatchObject({ password: "secret", ca: "CERTIFICATE", certificateName: "fuq" });
   });
 
@@ -37,8 +37,8 @@ describe("where a foreman is", () => {
     ["http://secret@foreman.example", /in the clear/],
     ["@/nowhere/at/all", /cannot be read/],
   ])("refuses %s, without a word of the password", (fuq, why) => {
-    expect(() => findForeman({ fuq, env: {} })).toThrow(why);
-    expect(() => findForeman({ fuq, env: {} })).toThrow(/^(?!.*secret)/);
+    expect(() => resolveForemanUrl({ fuq, env: {} })).toThrow(why);
+    expect(() => resolveForemanUrl({ fuq, env: {} })).toThrow(/^(?!.*secret)/);
   });
 
   it("is an address for a raw stream", () => {

@@ -8,7 +8,7 @@ import { SILENT } from "../../../../src/base/log.js";
 import {
   type FuqWorker,
   type FuqWorkerOptions,
-  type Place,
+  type ForemanEndpoint,
   startFuqWorker,
 } from "../../../../src/protocols/fuq/worker/index.js";
 
@@ -52,10 +52,10 @@ export class Yard {
     };
   }
 
-  worker(place: Place, options: Partial<FuqWorkerOptions> = {}): Started {
+  worker(place: ForemanEndpoint, options: Partial<FuqWorkerOptions> = {}): Started {
     let outcome: string | undefined;
     const worker = startFuqWorker({
-      place,
+      endpoint: place,
       slots: 2,
       node: "vm",
       dir: this.path("worker"),
@@ -82,9 +82,9 @@ export class Yard {
   }
 }
 
-export const raw = (port: number): Place => ({ by: "raw", address: { host: "127.0.0.1", port } });
+export const raw = (port: number): ForemanEndpoint => ({ by: "raw", address: { host: "127.0.0.1", port } });
 
-export const web = (port: number, password: string): Place => ({
+export const web = (port: number, password: string): ForemanEndpoint => ({
   by: "websocket",
   foreman: { url: new URL(`http://127.0.0.1:${port}/`), password },
 });

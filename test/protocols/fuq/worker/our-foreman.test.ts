@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { DoorRequest } from "../../../../src/broker/listeners/requested.js";
-import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
+import type { ListenerRequest } from "../../../../src/broker/listeners/requested.js";
+import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
 import { freePort } from "../../../support/site.js";
 import { until } from "../../../support/wait.js";
 import { type Door, openDoor } from "../http/kit.js";
@@ -11,7 +11,7 @@ const WAYS = ["websocket", "polling", "raw", "v1"] as const;
 type By = (typeof WAYS)[number];
 
 /** The same ones after a restart. */
-async function doors(): Promise<DoorRequest[]> {
+async function doors(): Promise<ListenerRequest[]> {
   const [fuq, fuq1] = [await freePort(), await freePort()];
   return [
     { name: "fuq", host: "127.0.0.1", ports: [fuq] },
@@ -26,7 +26,7 @@ function portOf({ broker }: Door, by: By): number {
   return Number(new URL(url ?? "").port);
 }
 
-function placeAt(door: Door, by: By, port = portOf(door, by)): Place {
+function placeAt(door: Door, by: By, port = portOf(door, by)): ForemanEndpoint {
   if (by === "raw" || by === "v1") return { by, address: { host: "127.0.0.1", port } };
   return { by, foreman: { url: new URL(`http://127.0.0.1:${port}/`), password: door.password } };
 }

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Packr } from "msgpackr";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Place } from "../../../../src/protocols/fuq/worker/index.js";
+import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
 import { until } from "../../../support/wait.js";
 import { isAlive, Yard } from "./kit.js";
 import { ERROR, JOB, OK, STOP, task, UPDATE } from "./literal-foreman.js";
@@ -54,7 +54,7 @@ class Server {
     return this;
   }
 
-  get place(): Place {
+  get place(): ForemanEndpoint {
     return { by: "v1", address: { host: "127.0.0.1", port: this.port } };
   }
 

@@ -3,11 +3,11 @@
 import { asLaboroError } from "../../../../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../../../broker/operations/index.js";
 import type { JobView } from "../../../../broker/operations/job-view.js";
-import { type Description, describe, programOf, type Status, statusOf, submissionOf } from "../task-description.js";
-import { badRequest, type Fields } from "./exchange.js";
+import { type Description, describeJob, programOf, type Status, statusOf, submissionOf } from "../job-description.js";
+import { badRequest, type JsonFields } from "./json-http.js";
 
 /** Has an operation of the broker done, with the rights of who asks. */
-export type Ask = <Name extends OperationName>(
+export type PerformOperation = <Name extends OperationName>(
   name: Name,
   input: OperationInput<Name>,
 ) => Promise<OperationOutput<Name>>;
@@ -25,13 +25,13 @@ interface JobTaskStatus {
   readonly TasksWithErrors: readonly number[];
 }
 
-export async function jobNew(ask: Ask, given: Fields): Promise<{ job_id: number }> {
+export async function jobNew(ask: PerformOperation, given: JsonFields): Promise<{ job_id: number }> {
   const { job } = await ask("submit", submissionOf(given));
   return { job_id: job };
 }
 
 /** By exact name, by status, or both; without a status, those that have not ended. */
-export async function jobList(ask: Ask, given: Fields): Promise<JobTaskStatus[]> {
+export async function jobList(ask: PerformOperation, given: JsonFields): Promise<JobTaskStatus[]> {
   const name = given.text("name");
   const status = given.text("status");
   const found = (await jobs(ask, status)).filter((job) => {
@@ -49,7 +49,7 @@ const STATES = {
 } as const;
 
 /** Newest first. */
-async function jobs(ask: Ask, status: string): Promise<JobView[]> {
+async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
   const state = status === "finished" || status === "cancelled" ? [...STATES[status]] : (["open"] as const);
   const found: JobView[] = [];
   let before: number | undefined;
@@ -61,10 +61,10 @@ async function jobs(ask: Ask, status: string): Promise<JobView[]> {
   return found;
 }
 
-async function taskStatus(ask: Ask, job: JobView): Promise<JobTaskStatus> {
+async function taskStatus(ask: PerformOperation, job: JobView): Promise<JobTaskStatus> {
   const { succeeded, waiting, running, failed } = job.counters;
   return {
-    Description: describe(job, statusOf(job)),
+    Description: describeJob(job, statusOf(job)),
     TasksFinished: succeeded,
     TasksPending: waiting,
     TasksRunning: running === 0 ? [] : await numbers((from) => ask("running", { job: job.id, from, limit: PAGE })),
@@ -98,7 +98,7 @@ interface StateChange {
 }
 
 /** All of these jobs or, where one is not known, none. A job that has ended stays as it is, and the answer says so. */
-export async function jobState(ask: Ask, given: Fields): Promise<StateChange[]> {
+export async function jobState(ask: PerformOperation, given: JsonFields): Promise<StateChange[]> {
   const ids = given.list("job_ids").map(jobId);
   const action = given.text("action");
   if (ids.length === 0 || ids.length > MOST_JOBS || !isAction(action)) throw badRequest();
@@ -114,7 +114,7 @@ export async function jobState(ask: Ask, given: Fields): Promise<StateChange[]> 
 
 const isAction = (text: string): text is keyof typeof ACTIONS => Object.hasOwn(ACTIONS, text);
 
-async function change(ask: Ask, action: keyof typeof ACTIONS, job: number): Promise<boolean> {
+async function change(ask: PerformOperation, action: keyof typeof ACTIONS, job: number): Promise<boolean> {
   try {
     await ask(action, { job });
     return true;
@@ -124,7 +124,7 @@ async function change(ask: Ask, action: keyof typeof ACTIONS, job: number): Prom
   }
 }
 
-const statusNow = async (ask: Ask, job: number): Promise<Status> => statusOf(await ask("job", { job }));
+const statusNow = async (ask: PerformOperation, job: number): Promise<Status> => statusOf(await ask("job", { job }));
 
 function jobId(value: unknown): number {
   if (typeof value === "number" && Number.isSafeInteger(value) && value > 0) return value;
@@ -132,7 +132,7 @@ function jobId(value: unknown): number {
 }
 
 /** Forgets the jobs of fuq's kind that have ended: the queue is not fuq's alone, and what still runs is not lost from sight. */
-export async function jobClear(ask: Ask): Promise<object> {
+export async function jobClear(ask: PerformOperation): Promise<object> {
   for (const status of ["finished", "cancelled"] as const) {
     for (const { id, recipe } of await jobs(ask, status)) {
       if (programOf(recipe) === undefined) continue;

@@ -1,7 +1,7 @@
 /** What fuq's client asks about workers: those that speak fuq, through whichever door. */
 import type { Core } from "../../../../broker/core.js";
 import type { WorkerState } from "../../../../dispatch/state.js";
-import type { Fields } from "./exchange.js";
+import type { JsonFields } from "./json-http.js";
 import type { NodeInfo, Nodes } from "./nodes.js";
 
 interface NodeEntry {
@@ -14,7 +14,7 @@ interface NodeEntry {
 }
 
 /** Those that are connected, or with `cookie_list` all whose cookie is good. The original's empty list is null. */
-export async function nodesList(core: Core, nodes: Nodes, given: Fields): Promise<NodeEntry[] | null> {
+export async function nodesList(core: Core, nodes: Nodes, given: JsonFields): Promise<NodeEntry[] | null> {
   const session = await nodes.session();
   const known = new Map((await nodes.all()).map(({ id, info }) => [id, info]));
   const connected = fuqWorkers(core).filter(({ connected }) => connected);
@@ -46,10 +46,10 @@ const infoOf = ({ profile: { name, tags, total, address = name } }: WorkerState)
 });
 
 /** They end what they run, and go. A name that is not known is no mistake: it may be gone already. */
-export async function nodesShutdown(core: Core, nodes: Nodes, given: Fields): Promise<object> {
+export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields): Promise<object> {
   const names = new Set(given.texts("uniq_names"));
   for (const name of names) {
-    const node = await nodes.named(name);
+    const node = await nodes.findByName(name);
     // One that is away is told when it comes back.
     if (node !== undefined) node.stopping = true;
   }

@@ -5,23 +5,23 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { asLaboroError, type ErrorCode } from "../../../../base/errors.js";
-import { type Gate, isRefusal } from "../../../../broker/access/gate.js";
-import { mayDo, type Role } from "../../../../broker/access/roles.js";
-import type { DoorContext } from "../../../../broker/listeners/door.js";
+import { type Auth, isRefusal } from "../../../../broker/access/auth.js";
+import { roleAllows, type Role } from "../../../../broker/access/roles.js";
+import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { type OperationOutput, perform } from "../../../../broker/operations/index.js";
-import type { BrokerFace } from "../../../../broker/operations/operation.js";
+import type { BrokerInfo } from "../../../../broker/operations/operation.js";
 import { JobId } from "../../../../model/ids.js";
-import { type Ask, jobClear, jobList, jobNew, jobState } from "./client-jobs.js";
+import { type PerformOperation, jobClear, jobList, jobNew, jobState } from "./client-jobs.js";
 import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
-import { answerJson, answerText, badRequest, Fields, question, Refused } from "./exchange.js";
+import { sendJson, sendError, badRequest, JsonFields, readJsonBody, HttpError } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
-import { PollingWorker } from "./polling.js";
-import type { Asking, Work } from "./questions.js";
+import { PollingWorker } from "./polling-worker.js";
+import type { PollSource, PollAnswer } from "./pending-polls.js";
 import { Upgrades } from "./upgrade.js";
 
-export interface FuqHttpParts extends DoorContext {
-  readonly gate: Gate;
-  readonly face: BrokerFace;
+export interface FuqHttpContext extends ListenerContext {
+  readonly auth: Auth;
+  readonly info: BrokerInfo;
 }
 
 const PERSISTENT = "/node/persistent";
@@ -44,26 +44,26 @@ const STOP = [
   },
 ] as const;
 
-type Answer = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+type RequestHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 export class FuqHttp {
-  readonly #parts: FuqHttpParts;
+  readonly #context: FuqHttpContext;
   readonly #nodes: Nodes;
   /** For as long as the node is known. */
   readonly #polling = new WeakMap<FuqNode, PollingWorker>();
-  readonly #posts: ReadonlyMap<string, Answer>;
+  readonly #postHandlers: ReadonlyMap<string, RequestHandler>;
   readonly #upgrades: Upgrades;
 
-  constructor(parts: FuqHttpParts) {
-    const { core } = parts;
+  constructor(context: FuqHttpContext) {
+    const { core } = context;
     const nodes = new Nodes(core);
-    this.#parts = parts;
+    this.#context = context;
     this.#nodes = nodes;
-    this.#upgrades = new Upgrades(parts, (request) => this.#nodeOf(request));
-    this.#posts = new Map<string, Answer>([
+    this.#upgrades = new Upgrades(context, (request) => this.#nodeOf(request));
+    this.#postHandlers = new Map<string, RequestHandler>([
       ["/hello", (request, response) => this.#hello(request, response)],
       ["/node/reauth", (request, response) => this.#reauth(request, response)],
-      ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.whole("nproc"), asking))],
+      ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.integer("nproc"), asking))],
       ["/job/update", this.#forWorker(update)],
       // Where older workers tell it.
       ["/job/status", this.#forWorker(update)],
@@ -85,16 +85,16 @@ export class FuqHttp {
   /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
   async #nodeOf(request: IncomingMessage): Promise<FuqNode> {
     await this.#refuseMisplaced(request);
-    return this.#nodes.ofCookie(request.headers.cookie);
+    return this.#nodes.findByCookie(request.headers.cookie);
   }
 
-  async answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+  async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     try {
       await this.#refuseMisplaced(request);
-      const answering = path === PERSISTENT ? this.#persistent : this.#posts.get(path);
-      if (answering === undefined) throw new Refused(404, "404 page not found");
+      const answering = path === PERSISTENT ? this.#persistent : this.#postHandlers.get(path);
+      if (answering === undefined) throw new HttpError(404, "404 page not found");
       const { method } = request;
-      if (method !== (path === PERSISTENT ? "GET" : "POST")) throw new Refused(405, `405 method ${method} not allowed`);
+      if (method !== (path === PERSISTENT ? "GET" : "POST")) throw new HttpError(405, `405 method ${method} not allowed`);
       await answering(request, response);
     } catch (cause) {
       this.#refuse(request, response, path, cause);
@@ -102,51 +102,51 @@ export class FuqHttp {
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, path: string, cause: unknown): void {
-    const refused = cause instanceof Refused ? cause : this.#refusal(request, path, cause);
+    const refused = cause instanceof HttpError ? cause : this.#refusal(request, path, cause);
     if (response.headersSent) response.destroy();
-    else answerText(response, refused);
+    else sendError(response, refused);
   }
 
-  #refusal(request: IncomingMessage, path: string, cause: unknown): Refused {
+  #refusal(request: IncomingMessage, path: string, cause: unknown): HttpError {
     const { code, message } = asLaboroError(cause);
-    this.#complain(request, code, `${path}: ${message}`);
-    if (code === "LABORO_NO_SUCH_JOB" || code === "LABORO_BAD_INPUT") return new Refused(400);
-    return new Refused(code === "LABORO_FORBIDDEN" ? 403 : 500);
+    this.#reportPeerError(request, code, `${path}: ${message}`);
+    if (code === "LABORO_NO_SUCH_JOB" || code === "LABORO_BAD_INPUT") return new HttpError(400);
+    return new HttpError(code === "LABORO_FORBIDDEN" ? 403 : 500);
   }
 
-  #complain(request: IncomingMessage, code: ErrorCode, why: string): void {
-    this.#parts.complaints.about("main", request.socket.remoteAddress ?? "unknown", code, why);
+  #reportPeerError(request: IncomingMessage, code: ErrorCode, why: string): void {
+    this.#context.peerErrors.report("main", request.socket.remoteAddress ?? "unknown", code, why);
   }
 
   async #refuseMisplaced(request: IncomingMessage): Promise<void> {
-    const misplaced = this.#parts.gate.refusalOfPlace(request);
+    const misplaced = this.#context.auth.checkTransport(request);
     if (misplaced === undefined) return;
-    await misplaced.after;
-    throw new Refused(misplaced.status, misplaced.why);
+    await misplaced.sendAfter;
+    throw new HttpError(misplaced.status, misplaced.why);
   }
 
   /** The role of the token that was given as a password. */
   async #admit(request: IncomingMessage, password: string, needed: "worker" | "client"): Promise<Role> {
-    const admitted = this.#parts.gate.admitToken(request, password);
+    const admitted = this.#context.auth.authenticateToken(request, password);
     if (isRefusal(admitted)) {
-      await admitted.after;
-      this.#complain(request, admitted.code, "the password is not a token of this broker");
-      if (admitted.status === 429) throw new Refused(429, admitted.why);
-    } else if (mayDo(admitted.role, needed)) return admitted.role;
-    throw new Refused(403);
+      await admitted.sendAfter;
+      this.#reportPeerError(request, admitted.code, "the password is not a token of this broker");
+      if (admitted.status === 429) throw new HttpError(429, admitted.why);
+    } else if (roleAllows(admitted.role, needed)) return admitted.role;
+    throw new HttpError(403);
   }
 
   async #hello(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const given = await question(request);
+    const given = await readJsonBody(request);
     const info = nodeInfo(given);
     await this.#admit(request, given.text("auth"), "worker");
-    const { node, cookie } = await this.#nodes.welcome(info);
+    const { node, cookie } = await this.#nodes.register(info);
     await this.#greet(response, node, cookie);
   }
 
   async #reauth(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const given = await question(request);
-    const hello = given.inner("msg") ?? new Fields({});
+    const given = await readJsonBody(request);
+    const hello = given.object("msg") ?? new JsonFields({});
     const info = nodeInfo(hello);
     await this.#admit(request, hello.text("auth"), "worker");
     const { node, cookie } = await this.#nodes.renew(given.text("cookie"), info);
@@ -155,37 +155,37 @@ export class FuqHttp {
 
   async #greet(response: ServerResponse, { info }: FuqNode, cookie: string): Promise<void> {
     const Session = await this.#nodes.session();
-    answerJson(response, { Name: info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
+    sendJson(response, { Name: info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
   }
 
   /** A WebSocket comes by another way: this is a plain question, and there is no answer to it. */
-  readonly #persistent: Answer = async (request) => {
-    await this.#nodes.ofCookie(request.headers.cookie);
+  readonly #persistent: RequestHandler = async (request) => {
+    await this.#nodes.findByCookie(request.headers.cookie);
     throw badRequest();
   };
 
-  #forWorker(find: (worker: PollingWorker, given: Fields, asking: Asking) => Promise<Work>): Answer {
+  #forWorker(find: (worker: PollingWorker, given: JsonFields, source: PollSource) => Promise<PollAnswer>): RequestHandler {
     return async (request, response) => {
-      const envelope = await question(request);
-      const node = await this.#nodes.ofCookie(request.headers.cookie, envelope.text("cookie"));
+      const envelope = await readJsonBody(request);
+      const node = await this.#nodes.findByCookie(request.headers.cookie, envelope.text("cookie"));
       // Older workers put what they ask in an envelope, and some their cookie nowhere else.
-      const given = envelope.inner("msg") ?? envelope;
+      const given = envelope.object("msg") ?? envelope;
       const worker = this.#pollingWorker(node);
       // The door closes what is idle for long; this one is looked at to see whether the worker lives.
       response.once("finish", () => request.socket.setTimeout(0));
       const work = await find(worker, given, { socket: request.socket, gone: goneSignal(response) });
-      if (response.destroyed) worker.notSent(work);
+      if (response.destroyed) worker.answerNotSent(work);
       else {
         response.once("close", () => {
-          if (!response.writableFinished) worker.notSent(work);
+          if (!response.writableFinished) worker.answerNotSent(work);
         });
-        answerJson(response, work === "stop" ? STOP : work);
+        sendJson(response, work === "stop" ? STOP : work);
       }
     };
   }
 
   #pollingWorker(node: FuqNode): PollingWorker {
-    const { core, settings } = this.#parts;
+    const { core, settings } = this.#context;
     const known = this.#polling.get(node);
     if (known !== undefined) return known;
     const worker = new PollingWorker(core, node, settings.pool);
@@ -193,40 +193,40 @@ export class FuqHttp {
     return worker;
   }
 
-  #forClient(act: (ask: Ask, given: Fields) => Promise<unknown>): Answer {
+  #forClient(act: (ask: PerformOperation, given: JsonFields) => Promise<unknown>): RequestHandler {
     return async (request, response) => {
-      const given = await question(request);
-      const role = await this.#admit(request, given.inner("auth")?.text("password") ?? "", "client");
-      answerJson(response, await act(this.#asking(role, response), given.inner("msg") ?? new Fields({})));
+      const given = await readJsonBody(request);
+      const role = await this.#admit(request, given.object("auth")?.text("password") ?? "", "client");
+      sendJson(response, await act(this.#performAs(role, response), given.object("msg") ?? new JsonFields({})));
     };
   }
 
-  #asking(role: Role, response: ServerResponse): Ask {
-    const { core, face: broker } = this.#parts;
+  #performAs(role: Role, response: ServerResponse): PerformOperation {
+    const { core, info: broker } = this.#context;
     const context = { role, broker, gone: goneSignal(response) };
     return async (name, input) => (await perform(core, name, input, context)) as OperationOutput<typeof name>;
   }
 }
 
-async function update(worker: PollingWorker, given: Fields, asking: Asking): Promise<Work> {
+async function update(worker: PollingWorker, given: JsonFields, source: PollSource): Promise<PollAnswer> {
   const told = {
-    job: JobId(given.whole("job_id")),
-    index: given.whole("task") - 1,
+    job: JobId(given.integer("job_id")),
+    index: given.integer("task") - 1,
     success: given.flag("success"),
     status: given.text("status"),
   };
-  const work = await worker.update(told, given.inner("newjob")?.whole("nproc"), asking);
+  const work = await worker.update(told, given.object("newjob")?.integer("nproc"), source);
   // The original knows ::stop:: only where it has asked and told nothing; here it would run it. It asks when it is given nothing.
   return work === "stop" ? [] : work;
 }
 
-function nodeInfo(given: Fields): NodeInfo {
+function nodeInfo(given: JsonFields): NodeInfo {
   const info = {
     node: given.text("node"),
-    pid: given.whole("pid"),
+    pid: given.integer("pid"),
     uniqueName: given.text("unique_name"),
     tags: given.texts("tags"),
-    nproc: given.whole("nproc"),
+    nproc: given.integer("nproc"),
   };
   const names = [info.node, info.uniqueName, ...info.tags];
   if (info.node === "" || names.some((name) => name.length > LONGEST_NAME)) throw badRequest();

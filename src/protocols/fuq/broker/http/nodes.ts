@@ -6,7 +6,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { now } from "../../../../base/clock.js";
 import type { Core } from "../../../../broker/core.js";
 import { WorkerId } from "../../../../model/ids.js";
-import { Refused } from "./exchange.js";
+import { HttpError } from "./json-http.js";
 
 /** What a worker says of itself; `uniqueName` is what the foreman calls it. */
 export interface NodeInfo {
@@ -23,16 +23,16 @@ export interface FuqNode {
   /** It was asked to stop, and is told so whenever it comes. */
   stopping: boolean;
   /** It waits for ever for an answer that was lost: it is of no use until it is started anew, under another name. */
-  hangs?: boolean;
+  stuck?: boolean;
 }
 
-interface Known extends FuqNode {
+interface NodeRecord extends FuqNode {
   info: NodeInfo;
   digest: string;
   expires: number;
 }
 
-type Kept = Pick<Known, "info" | "digest" | "expires">;
+type StoredNode = Pick<NodeRecord, "info" | "digest" | "expires">;
 
 const AREA = "fuq-cookie";
 const SESSION_AREA = "fuq-session";
@@ -47,8 +47,8 @@ const LOOK_AGAIN_MS = 1_000;
 
 export class Nodes {
   readonly #core: Core;
-  readonly #byName = new Map<string, Known>();
-  readonly #byDigest = new Map<string, Known>();
+  readonly #byName = new Map<string, NodeRecord>();
+  readonly #byDigest = new Map<string, NodeRecord>();
   #loading: Promise<void> | undefined;
   #loadedAt = Number.NEGATIVE_INFINITY;
   #session: Promise<string> | undefined;
@@ -64,8 +64,8 @@ export class Nodes {
   }
 
   async #findSession(): Promise<string> {
-    const { kept } = await this.#core.keep(SESSION_AREA, "session", newSecret(), 0);
-    const [found] = await this.#core.store.kept(SESSION_AREA);
+    const { stored: kept } = await this.#core.keep(SESSION_AREA, "session", newSecret(), 0);
+    const [found] = await this.#core.store.keyValues(SESSION_AREA);
     if (found === undefined) throw new Error(`no session was kept (${kept})`);
     return found.value;
   }
@@ -75,23 +75,23 @@ export class Nodes {
     return [...this.#byName.values()].filter(({ expires }) => expires > now());
   }
 
-  async named(uniqueName: string): Promise<FuqNode | undefined> {
+  async findByName(uniqueName: string): Promise<FuqNode | undefined> {
     await this.#load();
     return this.#byName.get(uniqueName);
   }
 
   /** A worker's first word. Its name is made unique where it brings none of its own. */
-  async welcome(given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
+  async register(given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
     await this.#load();
-    await this.#makeRoom();
+    await this.#evict();
     const base = `${given.node}:${given.pid}`;
     const own = given.uniqueName !== "" && given.uniqueName !== given.node;
     const cookie = newSecret();
     for (let number = own ? 0 : 1; ; number++) {
       const uniqueName = number === 0 ? given.uniqueName : `${base}:${number}`;
-      const known: Known = newlyKnown({ ...given, uniqueName }, digestOf(cookie));
+      const known: NodeRecord = newNode({ ...given, uniqueName }, digestOf(cookie));
       // Kept only if nobody has the name: another broker may have given it a moment ago.
-      if (!this.#byName.has(uniqueName) && (await this.#keep(known, 0))) return { node: known, cookie };
+      if (!this.#byName.has(uniqueName) && (await this.#save(known, 0))) return { node: known, cookie };
     }
   }
 
@@ -99,45 +99,45 @@ export class Nodes {
   async renew(cookie: string, given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
     const known = await this.#find(cookie);
     const same = known?.info.node === given.node && known.info.uniqueName === given.uniqueName;
-    if (known === undefined || !same) throw new Refused(403);
+    if (known === undefined || !same) throw new HttpError(403);
     const renewed = newSecret();
     this.#byDigest.delete(known.digest);
     Object.assign(known, { info: given, digest: digestOf(renewed), expires: now() + COOKIE_MS });
-    await this.#keep(known);
+    await this.#save(known);
     return { node: known, cookie: renewed };
   }
 
   /** Whose cookie this is, in a header or told otherwise. Refuses with 401 where there is none, with 403 where it is not known. */
-  async ofCookie(header: string | undefined, told = ""): Promise<FuqNode> {
+  async findByCookie(header: string | undefined, told = ""): Promise<FuqNode> {
     const cookie = cookieIn(header) ?? (told === "" ? undefined : told);
-    if (cookie === undefined) throw new Refused(401, "missing session cookie");
-    if (cookie.length > LONGEST_COOKIE) throw new Refused(401, "cannot validate cookie");
+    if (cookie === undefined) throw new HttpError(401, "missing session cookie");
+    if (cookie.length > LONGEST_COOKIE) throw new HttpError(401, "cannot validate cookie");
     const known = await this.#find(cookie);
-    if (known === undefined) throw new Refused(403, "cannot validate cookie");
+    if (known === undefined) throw new HttpError(403, "cannot validate cookie");
     // A worker asks for no new one while it works; the day it is cut off the old one must still do.
     if (known.expires - now() < COOKIE_MS - DAY) {
       known.expires = now() + COOKIE_MS;
-      await this.#keep(known);
+      await this.#save(known);
     }
     return known;
   }
 
-  async #find(cookie: string): Promise<Known | undefined> {
+  async #find(cookie: string): Promise<NodeRecord | undefined> {
     const digest = digestOf(cookie);
     if (!this.#byDigest.has(digest)) await this.#load(true);
     const known = this.#byDigest.get(digest);
     return known !== undefined && known.expires > now() ? known : undefined;
   }
 
-  async #keep(known: Known, version?: number): Promise<boolean> {
+  async #save(known: NodeRecord, version?: number): Promise<boolean> {
     const { info, digest, expires } = known;
-    const value = JSON.stringify({ info, digest, expires } satisfies Kept);
-    const { kept } = await this.#core.keep(AREA, info.uniqueName, value, version);
+    const value = JSON.stringify({ info, digest, expires } satisfies StoredNode);
+    const { stored: kept } = await this.#core.keep(AREA, info.uniqueName, value, version);
     if (kept) this.#remember(known);
     return kept;
   }
 
-  #remember(known: Known): void {
+  #remember(known: NodeRecord): void {
     const before = this.#byName.get(known.info.uniqueName);
     if (before !== undefined) this.#byDigest.delete(before.digest);
     this.#byName.set(known.info.uniqueName, known);
@@ -155,33 +155,33 @@ export class Nodes {
   }
 
   async #read(): Promise<void> {
-    for (const { key, value } of await this.#core.store.kept(AREA)) {
-      const { info, digest, expires } = JSON.parse(value) as Kept;
-      const known = this.#byName.get(key) ?? newlyKnown(info, digest);
+    for (const { key, value } of await this.#core.store.keyValues(AREA)) {
+      const { info, digest, expires } = JSON.parse(value) as StoredNode;
+      const known = this.#byName.get(key) ?? newNode(info, digest);
       this.#byDigest.delete(known.digest);
       this.#remember(Object.assign(known, { info, digest, expires }));
     }
   }
 
-  async #makeRoom(): Promise<void> {
+  async #evict(): Promise<void> {
     const ended = [...this.#byName.values()].filter(({ expires }) => expires <= now());
     for (const known of ended) await this.#forget(known);
     if (this.#byName.size < MOST_NODES) return;
     const { workers } = this.#core.state;
     const idle = [...this.#byName.values()].filter(({ id }) => !workers.has(id));
     const [oldest] = idle.sort((a, b) => a.expires - b.expires);
-    if (oldest === undefined) throw new Refused(500);
+    if (oldest === undefined) throw new HttpError(500);
     await this.#forget(oldest);
   }
 
-  async #forget(known: Known): Promise<void> {
+  async #forget(known: NodeRecord): Promise<void> {
     this.#byName.delete(known.info.uniqueName);
     this.#byDigest.delete(known.digest);
     await this.#core.keep(AREA, known.info.uniqueName, null);
   }
 }
 
-const newlyKnown = (info: NodeInfo, digest: string): Known => ({
+const newNode = (info: NodeInfo, digest: string): NodeRecord => ({
   id: WorkerId(`fuq:${info.uniqueName}`),
   info,
   digest,

@@ -4,21 +4,21 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
 import { asLaboroError } from "../../../../base/errors.js";
-import type { DoorContext } from "../../../../broker/listeners/door.js";
+import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { MESSAGE_LIMIT } from "../../codec.js";
 import { acceptFuqWebSocket } from "../web-socket.js";
-import { Refused } from "./exchange.js";
+import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
 
 const SOCKETS = { noServer: true, perMessageDeflate: false, maxPayload: MESSAGE_LIMIT, closeTimeout: 5_000 } as const;
 
 export class Upgrades {
-  readonly #context: DoorContext;
+  readonly #context: ListenerContext;
   readonly #nodeOf: (request: IncomingMessage) => Promise<FuqNode>;
   readonly #sockets = new WebSocketServer(SOCKETS);
 
   /** `nodeOf` refuses with 401 or 403 who has no cookie that is known. */
-  constructor(context: DoorContext, nodeOf: (request: IncomingMessage) => Promise<FuqNode>) {
+  constructor(context: ListenerContext, nodeOf: (request: IncomingMessage) => Promise<FuqNode>) {
     this.#context = context;
     this.#nodeOf = nodeOf;
   }
@@ -28,22 +28,22 @@ export class Upgrades {
     try {
       const node = await this.#nodeOf(request);
       // The original comes back at once, and would wait for ever for the OK to what it says now.
-      if (this.#context.core.stopping) throw new Refused(503, "the broker is stopping");
+      if (this.#context.core.stopping) throw new HttpError(503, "the broker is stopping");
       this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
         (request.socket as Socket).setNoDelay(true);
         acceptFuqWebSocket(this.#context, node, webSocket, request.socket.remoteAddress ?? "unknown");
       });
     } catch (cause) {
-      if (!(cause instanceof Refused)) {
+      if (!(cause instanceof HttpError)) {
         const { code, message } = asLaboroError(cause);
         this.#context.log.error({ code }, `a worker of fuq could not be let in: ${message}`);
       }
-      refuse(socket, cause instanceof Refused ? cause : new Refused(500));
+      refuse(socket, cause instanceof HttpError ? cause : new HttpError(500));
     }
   }
 }
 
-function refuse(socket: Duplex, { status, message }: Refused): void {
+function refuse(socket: Duplex, { status, message }: HttpError): void {
   const body = `${message}\n`;
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: text/plain; charset=utf-8\r\n` +

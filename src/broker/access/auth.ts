@@ -1,0 +1,112 @@
+/** Who may come in through the main door, and as what. */
+import type { IncomingMessage } from "node:http";
+import type { TLSSocket } from "node:tls";
+import type { ErrorCode } from "../../base/errors.js";
+import { isLoopback } from "../../base/addresses.js";
+import type { BrowserLogin } from "./browser-login.js";
+import type { Role } from "./roles.js";
+import { TokenThrottle } from "./token-throttle.js";
+import type { Tokens } from "./tokens.js";
+
+export interface Refusal {
+  readonly status: 401 | 403 | 421 | 429;
+  readonly code: ErrorCode;
+  readonly why: string;
+  /** Resolves when it may be said. */
+  readonly sendAfter: Promise<void>;
+}
+
+export type AuthResult = { readonly role: Role } | Refusal;
+
+export const isRefusal = (admitted: object): admitted is Refusal => "status" in admitted;
+export const isEncrypted = (request: IncomingMessage): boolean =>
+  (request.socket as Partial<TLSSocket>).encrypted === true;
+
+export class Auth {
+  readonly #tokens: Tokens;
+  readonly #browserLogin: BrowserLogin;
+  readonly #throttle = new TokenThrottle();
+
+  constructor(tokens: Tokens, browserLogin: BrowserLogin) {
+    this.#tokens = tokens;
+    this.#browserLogin = browserLogin;
+  }
+
+  /**
+   * Without encryption only this machine is answered, and only under a name of its own: a page from elsewhere whose name was made to
+   * point here would be refused by that.
+   */
+  checkTransport(request: IncomingMessage): Refusal | undefined {
+    if (isEncrypted(request)) return undefined;
+    if (!isLoopback(request.socket.remoteAddress ?? "")) {
+      return refusal(403, "LABORO_FORBIDDEN", "from another machine this door is entered by https only");
+    }
+    if (isLoopback(hostOf(request))) return undefined;
+    return refusal(421, "LABORO_FORBIDDEN", "without https this door answers to localhost and 127.0.0.1 only");
+  }
+
+  /** By token, or with `cookies` also by a browser's cookie. */
+  authenticate(request: IncomingMessage, cookies: boolean): AuthResult {
+    const misplaced = this.checkTransport(request);
+    if (misplaced !== undefined) return misplaced;
+    const token = tokenIn(request);
+    if (token !== undefined) return this.#roleOf(request, token);
+    const role = cookies ? this.#browserLogin.roleOf(request.headers.cookie) : undefined;
+    if (role === undefined)
+      return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
+    // A cookie goes along whoever makes the browser ask.
+    if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
+    return { role };
+  }
+
+  /** By a token that came in another place than HTTP has for it. */
+  authenticateToken(request: IncomingMessage, token: string): AuthResult {
+    return this.checkTransport(request) ?? this.#roleOf(request, token);
+  }
+
+  #roleOf(request: IncomingMessage, token: string): AuthResult {
+    const role = this.#tokens.roleOf(token);
+    return role === undefined ? this.#refuseToken(request) : { role };
+  }
+
+  #refuseToken(request: IncomingMessage): Refusal {
+    const address = request.socket.remoteAddress ?? "";
+    const delay = this.#throttle.delayAfterFailure(address);
+    if (delay === undefined) return refusal(429, "LABORO_BAD_TOKEN", "too many wrong tokens came from this address");
+    const after = new Promise<void>((resolve) => {
+      setTimeout(() => {
+        this.#throttle.refusalSent(address);
+        resolve();
+      }, delay).unref();
+    });
+    return { ...refusal(401, "LABORO_BAD_TOKEN", "the token is not known here"), sendAfter: after };
+  }
+}
+
+const refusal = (status: Refusal["status"], code: ErrorCode, why: string): Refusal => ({
+  status,
+  code,
+  why,
+  sendAfter: Promise.resolve(),
+});
+
+/** `Bearer TOKEN`, or `Basic` with the token as the name, which is what a URL with a token becomes. */
+function tokenIn(request: IncomingMessage): string | undefined {
+  const [scheme = "", given = ""] = request.headers.authorization?.split(" ", 2) ?? [];
+  if (/^bearer$/i.test(scheme)) return given;
+  if (/^basic$/i.test(scheme)) return Buffer.from(given, "base64").toString().split(":", 1)[0] ?? "";
+  return request.headers.authorization === undefined ? undefined : "";
+}
+
+/** The name in the Host header, without its port. */
+function hostOf({ headers }: IncomingMessage): string {
+  return /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(headers.host ?? "")?.[1] ?? "";
+}
+
+function isForeign({ headers }: IncomingMessage): boolean {
+  const { origin, host } = headers;
+  const site = headers["sec-fetch-site"];
+  if (site !== undefined && site !== "same-origin" && site !== "none") return true;
+  if (origin === undefined) return false;
+  return !URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase();
+}

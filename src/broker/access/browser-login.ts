@@ -1,0 +1,60 @@
+/**
+ * How a browser gets in: a link with a code that is good once and for a few minutes, in exchange for a cookie. The cookie names its role and its
+ * end and is signed, so that nothing is kept of it here and it outlives the broker.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { isRole, type Role } from "./roles.js";
+
+const CODE_MS = 5 * 60_000;
+const CODES = 100;
+export const COOKIE_MS = 12 * 3_600_000;
+const COOKIE = "laboro";
+
+export class BrowserLogin {
+  readonly #secret: Buffer;
+  readonly #codes = new Map<string, { readonly role: Role; readonly expires: number }>();
+  readonly #now: () => number;
+
+  /** The secret is made from the admin's token: with a new one, every cookie is void. */
+  constructor(adminToken: string, now: () => number = Date.now) {
+    this.#secret = createHmac("sha256", adminToken).update("laboro cookie").digest();
+    this.#now = now;
+  }
+
+  newCode(role: Role): { readonly code: string; readonly expires: number } {
+    const code = randomBytes(18).toString("base64url");
+    const expires = this.#now() + CODE_MS;
+    this.#codes.set(code, { role, expires });
+    const [oldest] = this.#codes.keys();
+    if (this.#codes.size > CODES && oldest !== undefined) this.#codes.delete(oldest);
+    return { code, expires };
+  }
+
+  /** The header that sets the cookie; undefined where the code is not, or no longer, good. */
+  exchange(code: string, encrypted: boolean): string | undefined {
+    const found = this.#codes.get(code);
+    this.#codes.delete(code);
+    if (found === undefined || found.expires < this.#now()) return undefined;
+    const content = `${found.role}.${this.#now() + COOKIE_MS}`;
+    const value = `${content}.${this.#sign(content).toString("base64url")}`;
+    const secure = encrypted ? "; Secure" : "";
+    return `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${COOKIE_MS / 1000}${secure}`;
+  }
+
+  roleOf(cookies: string | undefined): Role | undefined {
+    for (const cookie of cookies?.split(";") ?? []) {
+      const [name, value = ""] = cookie.trim().split("=", 2);
+      if (name !== COOKIE) continue;
+      const [role, expires = "", signature = ""] = value.split(".");
+      const given = Buffer.from(signature, "base64url");
+      const right = this.#sign(`${role}.${expires}`);
+      if (given.length !== right.length || !timingSafeEqual(given, right)) continue;
+      if (isRole(role) && Number(expires) > this.#now()) return role;
+    }
+    return undefined;
+  }
+
+  #sign(content: string): Buffer {
+    return createHmac("sha256", this.#secret).update(content).digest();
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * Events as they happen (text/event-stream). Each follower has its place in the broker's ring and is sent what comes after it, as fast as it reads;
+ * nothing is kept for it but that. One that was overtaken by the ring is told `missed`; one that does not read at all is dropped.
+ */
+import type { ServerResponse } from "node:http";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { LaboroError } from "../../base/errors.js";
+import { type Fields, integer } from "../../model/input.js";
+import type { Core } from "../core.js";
+import { events } from "../operations/events.js";
+import { authorizeAndRead } from "../operations/index.js";
+import type { OperationContext } from "../operations/operation.js";
+
+const HEARTBEAT_MS = 15_000;
+/** Bytes that may wait for a follower that reads slowly. */
+const BUFFER = 256 * 1024;
+/** A follower that takes nothing for so many beats is dropped. */
+const MAX_STUCK_HEARTBEATS = 2;
+const FOLLOWERS = 1_000;
+const PAGE = 100;
+
+const following = new WeakMap<Core, number>();
+
+export function streamEvents(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  input: Fields,
+  context: OperationContext,
+): FastifyReply {
+  const given = authorizeAndRead(events, input, context.role);
+  const seen = request.headers["last-event-id"];
+  const after =
+    typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
+  const followers = following.get(core) ?? 0;
+  if (followers >= FOLLOWERS) throw new LaboroError("LABORO_QUEUE_FULL", `${followers} follow the events already`);
+  following.set(core, followers + 1);
+  reply.hijack();
+  reply.raw.once("close", () => following.set(core, (following.get(core) ?? 1) - 1));
+  follow(core, reply.raw, after ?? core.events.last, given.job);
+  return reply;
+}
+
+function follow(core: Core, response: ServerResponse, start: number, job: number | undefined): void {
+  response.writeHead(200, {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-accel-buffering": "no",
+  });
+  response.write(": laboro\n\n");
+  let after = start;
+  let stuck = 0;
+  const pump = (): void => {
+    while (response.writableLength < BUFFER) {
+      const page = core.events.after(after, PAGE, job);
+      if (page.missed) response.write(`event: missed\nid: ${page.last}\ndata: ${JSON.stringify({ after })}\n\n`);
+      for (const event of page.events) response.write(`id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`);
+      after = page.last;
+      if (after >= core.events.last) return;
+    }
+  };
+  const beat = setInterval(() => {
+    if (response.writableLength < BUFFER) {
+      stuck = 0;
+      response.write(": beat\n\n");
+    } else if (++stuck >= MAX_STUCK_HEARTBEATS) response.destroy();
+  }, HEARTBEAT_MS);
+  beat.unref();
+  const forget = core.events.onAdded(pump);
+  response.on("drain", pump);
+  response.once("close", () => {
+    clearInterval(beat);
+    forget();
+  });
+  pump();
+}

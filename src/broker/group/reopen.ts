@@ -1,0 +1,222 @@
+/**
+ * A broker of a group has several lives in one process.
+ *
+ *   standing by  a fallback only: it gives signs of life, and its doors are closed (standby.ts)
+ *   opening      a new epoch is taken; where the store does not answer it is tried again
+ *   open         the doors are open
+ *   closing      its lease was lost, or it steps back: its doors are closed, and then it is one of the first two again
+ *   stopped
+ *
+ * With its lease a broker loses all that it had, but not its workers' work: they come back to its next life, or to another broker, and
+ * bring it along.
+ */
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { SILENT } from "../../base/log.js";
+import type { Store } from "../../model/store.js";
+import type { Broker, House, RunningBroker, ServerOptions } from "../options.js";
+import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
+import { DEFAULT_LEASE_MS } from "./membership.js";
+import { standBy } from "./standby.js";
+
+export type OpenBroker = (options: ServerOptions, house: House) => Promise<RunningBroker>;
+
+/** Between two tries to open anew. */
+const RETRY_MS = 500;
+/** A fallback that steps back waits so long for its workers to go. */
+const DRAIN_MS = 1_000;
+
+export async function startInGroup(options: ServerOptions, open: OpenBroker): Promise<RunningBroker> {
+  const directory = openGroupDirectory(options.dir, options.allowNetworkFilesystem ?? false);
+  const broker = new ReopeningBroker(options, open, directory);
+  try {
+    await broker.start();
+    return broker;
+  } catch (cause) {
+    await broker.stop();
+    throw cause;
+  }
+}
+
+class ReopeningBroker implements RunningBroker {
+  readonly #options: ServerOptions;
+  readonly #open: OpenBroker;
+  readonly #directory: GroupDirectory;
+  readonly #stopping = new AbortController();
+  #broker: RunningBroker | undefined;
+  /** Where the first life was to be found, the next ones are. */
+  #port: number | undefined;
+  #changing: Promise<void> = Promise.resolve();
+
+  constructor(options: ServerOptions, open: OpenBroker, directory: GroupDirectory) {
+    this.#options = options;
+    this.#open = open;
+    this.#directory = directory;
+  }
+
+  async start(): Promise<void> {
+    if (this.#options.fallback === true) this.#change(() => this.#standBy());
+    else await this.#openBroker();
+  }
+
+  get core() {
+    return this.#current.core;
+  }
+
+  get url() {
+    return this.#current.url;
+  }
+
+  get token() {
+    return this.#current.token;
+  }
+
+  get ca() {
+    return this.#current.ca;
+  }
+
+  get moved() {
+    return this.#current.moved;
+  }
+
+  get doors() {
+    return this.#current.doors;
+  }
+
+  tokenOf(...given: Parameters<Broker["tokenOf"]>) {
+    return this.#current.tokenOf(...given);
+  }
+
+  joinUrl(...given: Parameters<Broker["joinUrl"]>) {
+    return this.#current.joinUrl(...given);
+  }
+
+  newEntry(...given: Parameters<Broker["newEntry"]>) {
+    return this.#current.newEntry(...given);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#changing;
+    await this.#broker?.stop();
+    this.#broker = undefined;
+    this.#directory.release();
+  }
+
+  get #current(): RunningBroker {
+    if (this.#broker !== undefined) return this.#broker;
+    throw new LaboroError("LABORO_BROKER_STOPPING", "the doors of this broker are closed at the moment");
+  }
+
+  get #over(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
+  /** One change at a time; what fails in one is said there. */
+  #change(act: () => Promise<void>): void {
+    this.#changing = this.#changing.then(async () => {
+      if (this.#over) return;
+      await act().catch((cause: unknown) => this.#options.onFailed?.(asLaboroError(cause)));
+    });
+  }
+
+  async #openBroker(): Promise<void> {
+    const { leaseMs = DEFAULT_LEASE_MS, fallback = false } = this.#options;
+    const { identity } = this.#directory;
+    let over = false;
+    const end = (act: () => Promise<void>): void => {
+      if (over) return;
+      over = true;
+      this.#change(act);
+    };
+    const broker = await this.#open(
+      { ...this.#options, ...(this.#port === undefined ? {} : { port: this.#port }) },
+      {
+        openStore: () => this.#openStore(),
+        failed: (cause) => {
+          if (cause.code === "LABORO_LEASE_LOST") end(() => this.#reopen(cause));
+          else this.#options.onFailed?.(cause);
+        },
+        group: {
+          ...{ identity, leaseMs, fallback },
+          ...(fallback ? { stepBack: () => end(() => this.#stepBack()) } : {}),
+        },
+      },
+    );
+    this.#broker = broker;
+    this.#port = Number(new URL(broker.url).port);
+    this.#directory.saveEpoch(broker.core.state.epoch);
+    this.#options.onOpened?.();
+  }
+
+  #openStore(): Store | Promise<Store> {
+    const { store, log = SILENT } = this.#options;
+    if (typeof store === "function") return store();
+    return openPostgres(store ?? "", this.#directory, (line) => log.warn({}, line));
+  }
+
+  async #reopen(cause: LaboroError): Promise<void> {
+    const { log = SILENT } = this.#options;
+    log.warn({ code: cause.code }, `${cause.message}: this broker opens anew, its workers go on`);
+    await this.#closeBroker();
+    if (this.#options.fallback === true) await this.#standBy();
+    else await this.#openWithRetry();
+  }
+
+  /** Until the store answers: nothing else is wrong with a broker that was open before. */
+  async #openWithRetry(): Promise<void> {
+    const { log = SILENT } = this.#options;
+    while (!this.#over) {
+      try {
+        await this.#openBroker();
+        return;
+      } catch (cause) {
+        const { code, message } = asLaboroError(cause);
+        log.error({ code }, `this broker cannot open anew, and tries again: ${message}`);
+        await pause(RETRY_MS, this.#stopping.signal);
+      }
+    }
+  }
+
+  async #standBy(): Promise<void> {
+    const { log = SILENT, leaseMs = DEFAULT_LEASE_MS } = this.#options;
+    this.#options.onStandby?.();
+    await standBy({
+      identity: this.#directory.identity,
+      openStore: () => this.#openStore(),
+      address: this.#options,
+      ...{ leaseMs, log, stopping: this.#stopping.signal },
+    });
+    if (!this.#over) await this.#openWithRetry();
+  }
+
+  async #stepBack(): Promise<void> {
+    this.#broker?.core.maintenance.set(true);
+    await pause(DRAIN_MS, this.#stopping.signal);
+    await this.#closeBroker();
+    if (!this.#over) this.#change(() => this.#standBy());
+  }
+
+  async #closeBroker(): Promise<void> {
+    const life = this.#broker;
+    this.#broker = undefined;
+    await life?.stop();
+  }
+}
+
+/** Loaded where it is used: most brokers have their store to themselves. */
+async function openPostgres(url: string, directory: GroupDirectory, log: (line: string) => void): Promise<Store> {
+  const { openPostgresStore } = await import("../../store/postgres/index.js");
+  const { identity, formerEpoch: former } = directory;
+  return openPostgresStore({ url, log, identity, ...(former === undefined ? {} : { formerEpoch: former }) });
+}
+
+/** Resolves at once when nobody waits any more. */
+function pause(ms: number, stopping: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    stopping.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

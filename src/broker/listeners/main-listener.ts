@@ -1,0 +1,211 @@
+/**
+ * The main door: HTTP, plain and with TLS, on one port; on it the API, a page for people, and the WebSocket of our own link. What is
+ * only for HTTP is loaded when it is first asked for, because most brokers are started to run one batch.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import type { CertificatePair } from "../access/certificates.js";
+import type { BrowserLogin } from "../access/browser-login.js";
+import { type Auth, isEncrypted, isRefusal, type Refusal } from "../access/auth.js";
+import type { Core } from "../core.js";
+import type { BrokerInfo } from "../operations/operation.js";
+import { acceptTlsAndPlain } from "./tls-detection.js";
+
+/** How long a goodbye is waited for. */
+const CLOSE_TIMEOUT_MS = 200;
+
+const LIMITS = {
+  headersTimeout: 10_000,
+  requestTimeout: 120_000,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 2_000,
+} as const;
+
+/** Where WebSockets come in: laboro's own link and fuq's. */
+export const LINK_PATH = "/node/persistent";
+
+/** Takes WebSockets. */
+export interface Upgrades {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+}
+
+/** laboro's own link. */
+export interface LinkEndpoint extends Upgrades {
+  /** Says goodbye to all. */
+  close(): void;
+  /** Leaves those that did not say goodbye. */
+  terminate(): void;
+}
+
+/** A protocol that has paths of its own. */
+export interface HttpEndpoint extends Upgrades {
+  answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void>;
+}
+
+export interface MainListenerOptions {
+  readonly gate: Auth;
+  readonly browserLogin: BrowserLogin;
+  readonly info: BrokerInfo;
+  readonly log: Log;
+  readonly link: LinkEndpoint;
+  /** Called when the first request for it comes. */
+  readonly openFuq: () => Promise<HttpEndpoint>;
+  /** What is shown to who speaks TLS; absent where nobody may. */
+  readonly certificate?: () => Promise<CertificatePair>;
+}
+
+type ApiModule = typeof import("../api/index.js");
+
+/** Where fuq's programs ask. */
+const FUQ_PATH = /^\/(hello|node|job|client)(\/|$)/;
+
+export class MainListener {
+  readonly #core: Core;
+  readonly #options: MainListenerOptions;
+  readonly #server: Server;
+  readonly #connected = new Set<Socket>();
+  #api: ReturnType<ApiModule["createApi"]> | undefined;
+  #fuqHttp: Promise<HttpEndpoint> | undefined;
+  #metrics: import("../api/metrics.js").Metrics | undefined;
+  #closing = false;
+
+  constructor(core: Core, options: MainListenerOptions) {
+    this.#core = core;
+    this.#options = options;
+    this.#server = createServer(LIMITS, (request, response) => void this.#handleRequest(request, response));
+    this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
+    this.#server.on("clientError", (error, socket) => {
+      if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
+      else socket.destroy();
+    });
+    if (options.certificate !== undefined) acceptTlsAndPlain(this.#server, options.certificate);
+    this.#server.on("connection", (socket: Socket) => {
+      this.#connected.add(socket);
+      socket.once("close", () => this.#connected.delete(socket));
+    });
+  }
+
+  listen(host: string, port: number): Promise<AddressInfo> {
+    return new Promise((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off("error", reject);
+        this.#server.on("error", (error) => this.#options.log.error({ error: error.message }, "the main door failed"));
+        resolve(this.#server.address() as AddressInfo);
+      });
+    });
+  }
+
+  close(): Promise<void> {
+    this.#closing = true;
+    this.#options.link.close();
+    return new Promise((resolve) => {
+      // A peer that does not say goodbye is not waited for.
+      const patience = setTimeout(() => {
+        this.#options.link.terminate();
+        for (const socket of this.#connected) socket.destroy();
+      }, CLOSE_TIMEOUT_MS);
+      this.#server.close(() => {
+        clearTimeout(patience);
+        resolve();
+      });
+      this.#server.closeAllConnections();
+    });
+  }
+
+  /** Our own link names its subprotocol, fuq's has none. */
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const plain = request.headers["sec-websocket-protocol"] === undefined;
+    if (plain && request.url === LINK_PATH) {
+      socket.on("error", () => socket.destroy());
+      void this.#fuq().then((fuq) => fuq.upgrade(request, socket, head));
+    } else this.#options.link.upgrade(request, socket, head);
+  }
+
+  async #handleRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = request.url?.split("?", 1)[0] ?? "/";
+    response.on("error", () => response.destroy());
+    try {
+      if (path === "/healthz" || path === "/readyz") this.#serveHealth(path, response);
+      else if (path === "/metrics") await this.#serveMetrics(request, response);
+      else if (path.startsWith("/api/")) await this.#serveApi(request, response);
+      else if (FUQ_PATH.test(path)) await (await this.#fuq()).answer(request, response, path);
+      else await this.#servePage(path, request, response);
+    } catch (cause) {
+      this.#options.log.error({ error: String(cause) }, "a request could not be answered");
+      if (response.headersSent) response.destroy();
+      else
+        sendError(response, 500, { code: "LABORO_INTERNAL", message: "this could not be answered; the log has the reason" });
+    }
+  }
+
+  #fuq(): Promise<HttpEndpoint> {
+    this.#fuqHttp ??= this.#options.openFuq();
+    return this.#fuqHttp;
+  }
+
+  #serveHealth(path: string, response: ServerResponse): void {
+    const refusing = path === "/healthz" ? undefined : this.#closing ? "stopping" : this.#core.refusing?.code;
+    response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain" });
+    response.end(`${refusing ?? "ok"}\n`);
+  }
+
+  async #serveMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const admitted = this.#options.gate.authenticate(request, true);
+    if (isRefusal(admitted)) {
+      await refuse(response, admitted);
+      return;
+    }
+    const { Metrics } = await import("../api/metrics.js");
+    this.#metrics ??= new Metrics(this.#core, this.#options.info);
+    await this.#metrics.answer(response, admitted.role);
+  }
+
+  async #serveApi(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const admitted = this.#options.gate.authenticate(request, true);
+    if (isRefusal(admitted)) {
+      await refuse(response, admitted);
+      return;
+    }
+    this.#api ??= (await import("../api/index.js")).createApi(this.#core, this.#options.info, this.#options.log);
+    await this.#api(request, response, admitted.role);
+  }
+
+  async #servePage(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const misplaced = this.#options.gate.checkTransport(request);
+    if (misplaced !== undefined) {
+      await refuse(response, misplaced);
+      return;
+    }
+    const { servePage: answerPage } = await import("../api/pages.js");
+    const admitted = this.#options.gate.authenticate(request, true);
+    if (isRefusal(admitted)) await admitted.sendAfter;
+    await answerPage(request, response, path, {
+      core: this.#core,
+      info: this.#options.info,
+      role: isRefusal(admitted) ? undefined : admitted.role,
+      login: (code) => this.#options.browserLogin.exchange(code, isEncrypted(request)),
+    });
+  }
+}
+
+async function refuse(response: ServerResponse, { status, code, why, sendAfter: after }: Refusal): Promise<void> {
+  await after;
+  if (status === 401) response.setHeader("www-authenticate", 'Bearer realm="laboro"');
+  sendError(response, status, { code, message: why });
+}
+
+function sendError(response: ServerResponse, status: number, error: Pick<LaboroError, "code" | "message">): void {
+  const body = JSON.stringify({ error: { code: error.code, message: error.message } });
+  // What of the request's body has not come yet is not wanted.
+  response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", connection: "close" });
+  response.end(body);
+}
+
+function statusOf(error: NodeJS.ErrnoException): string {
+  if (error.code === "HPE_HEADER_OVERFLOW") return "431 Request Header Fields Too Large";
+  return error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "408 Request Timeout" : "400 Bad Request";
+}

@@ -1,0 +1,60 @@
+/**
+ * What the brokers of a group ask each other: what is here, without asking on. Not part of the API: only a link that was opened by a broker
+ * is answered these.
+ */
+import { JobId, WorkerId } from "../../model/ids.js";
+import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
+import { localLoad } from "../group/load.js";
+import { localTaskLocation } from "../group/task-location.js";
+import type { OperationContext } from "./operation.js";
+import { localServices } from "./services.js";
+import { runningFrom } from "./tasks.js";
+import { drainOrStopHere, localWorkers } from "./workers.js";
+
+type PeerOperation = (core: Core, input: unknown, context: OperationContext) => Promise<object> | object;
+
+function peerOperation<In>(
+  schema: s.Schema<In, unknown>,
+  act: (core: Core, input: In, context: OperationContext) => Promise<object> | object,
+): PeerOperation {
+  return (core, input, context) => act(core, schema.read(input, "input"), context);
+}
+
+const nothing = s.object({});
+const worker = s.object({ worker: s.mapped(s.text(), WorkerId) });
+const job = s.mapped(s.integer(1, Number.MAX_SAFE_INTEGER), JobId);
+const page = s.object({ job, from: s.count(), limit: s.integer(1, 10_000) });
+
+export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
+  ["peer.workers", peerOperation(nothing, (core) => ({ workers: localWorkers(core) }))],
+  ["peer.services", peerOperation(nothing, (core) => ({ services: localServices(core) }))],
+  ["peer.load", peerOperation(nothing, (core) => localLoad(core))],
+  [
+    "peer.whereabouts",
+    peerOperation(s.object({ job, index: s.count() }), (core, given) => localTaskLocation(core, given.job, given.index)),
+  ],
+  ["peer.running", peerOperation(page, (core, given) => ({ tasks: runningFrom(core, given.job, given.from, given.limit) }))],
+  ["peer.drain", peerOperation(worker, (core, given) => drainOrStopHere(core, "drain", given.worker))],
+  ["peer.stop", peerOperation(worker, (core, given) => drainOrStopHere(core, "stop", given.worker))],
+  [
+    "peer.forgive",
+    peerOperation(s.object({ name: s.text() }), async (core, { name }) => ({ known: await core.forgive(name) })),
+  ],
+  [
+    "peer.hello",
+    peerOperation(nothing, async (core) => {
+      await core.membership?.refresh();
+      return {};
+    }),
+  ],
+  ["peer.joined", peerOperation(worker, (core, given) => core.moves?.joinedElsewhere(given.worker) ?? {})],
+  ["peer.has", peerOperation(worker, (core, given) => ({ here: core.moves?.isHere(given.worker) ?? false }))],
+  [
+    "peer.stepBack",
+    peerOperation(nothing, (_core, _given, { info: broker }) => {
+      broker.stepBack?.();
+      return { steppingBack: broker.stepBack !== undefined };
+    }),
+  ],
+]);

@@ -1,0 +1,55 @@
+/** Members that several operations share. */
+import { LaboroError } from "../../base/errors.js";
+import { JobId } from "../../model/ids.js";
+import type { Job } from "../../model/job.js";
+import { normalize, type Ranges } from "../../model/ranges.js";
+import * as s from "../../model/schema.js";
+import type { Core } from "../core.js";
+
+/** Long polls are answered after this time at the latest. */
+export const LONGEST_WAIT = 600_000;
+
+export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
+export const index = s.described(s.count(), "the number of the task in its job, from 0");
+export const waitMs = s.withDefault(
+  s.described(s.integer(0, LONGEST_WAIT), "wait up to so many milliseconds for something new"),
+  0,
+);
+export const limit = (most: number, usual = most) =>
+  s.withDefault(s.described(s.integer(1, most), "at most so many in one answer"), usual);
+
+export const range = s.mapped(
+  s.object({ first: s.count(), last: s.optional(s.count()) }),
+  ({ first, last = first }, what) => ({
+    first,
+    last: s.integer(first, Number.MAX_SAFE_INTEGER).read(last, `${what}.last`),
+  }),
+);
+export const ranges = s.described(s.list(range, 100_000), "stretches of task numbers; all if absent");
+export const rangesOut = s.list(s.object({ first: s.count(), last: s.count() }), 100_000);
+export const nothing = s.object({});
+
+export async function requireJob(core: Core, id: JobId): Promise<Job> {
+  const found = await core.store.job(id);
+  if (found === undefined) throw new LaboroError("LABORO_NO_SUCH_JOB", `there is no job ${id}`);
+  return found;
+}
+
+/** A job that can still be changed. */
+export async function requireOpenJob(core: Core, id: JobId): Promise<Job> {
+  const found = await requireJob(core, id);
+  await core.jobs.unlocked(id);
+  if (found.ended === undefined) return found;
+  // It may have been let run again while we looked.
+  if (core.state.jobs.has(id)) return requireJob(core, id);
+  throw new LaboroError("LABORO_JOB_ENDED", `job ${id} has ${found.ended.state} already`);
+}
+
+export function tasksWithin({ id, count }: Job, given: Ranges | undefined): Ranges {
+  const found = normalize(given ?? [{ first: 0, last: count - 1 }]);
+  for (const { last } of found) if (last >= count) throw noSuchTask({ id, count });
+  return found;
+}
+
+export const noSuchTask = ({ id, count }: Pick<Job, "id" | "count">): LaboroError =>
+  new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}`);

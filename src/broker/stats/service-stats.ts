@@ -1,0 +1,75 @@
+/** How services have done lately: how many requests were answered, how fast, at what rate. Bounded, whatever is asked for. */
+
+/** Answers whose times are kept, per service. */
+const WINDOW = 1024;
+const SECONDS = 60;
+/** Services that are remembered; the one asked longest ago goes first. */
+const SERVICES = 1_000;
+
+export interface ServiceStatsView {
+  readonly completed: number;
+  readonly failed: number;
+  /** Answers a second, over the last minute. */
+  readonly rate: number;
+  readonly latencyMs?: { readonly mean: number; readonly p50: number; readonly p99: number };
+}
+
+class ServiceCounters {
+  completed = 0;
+  failed = 0;
+  readonly times = new Float64Array(WINDOW);
+  readonly perSecond = new Uint32Array(SECONDS);
+  second = 0;
+
+  add(now: number, tookMs: number, failed: boolean): void {
+    this.advance(now);
+    if (failed) this.failed++;
+    this.times[this.completed++ % WINDOW] = tookMs;
+    const slot = this.second % SECONDS;
+    this.perSecond[slot] = (this.perSecond[slot] ?? 0) + 1;
+  }
+
+  /** Forget the seconds that have become older than a minute. */
+  advance(now: number): void {
+    const second = Math.floor(now / 1000);
+    if (second - this.second >= SECONDS) this.perSecond.fill(0);
+    else for (let one = this.second + 1; one <= second; one++) this.perSecond[one % SECONDS] = 0;
+    this.second = Math.max(this.second, second);
+  }
+}
+
+export class ServiceStats {
+  readonly #services = new Map<string, ServiceCounters>();
+
+  add(service: string, pool: string, now: number, tookMs: number, failed: boolean): void {
+    const key = keyOf(service, pool);
+    const tally = this.#services.get(key) ?? new ServiceCounters();
+    this.#services.delete(key);
+    this.#services.set(key, tally);
+    tally.add(now, tookMs, failed);
+    const [oldest] = this.#services.keys();
+    if (this.#services.size > SERVICES && oldest !== undefined) this.#services.delete(oldest);
+  }
+
+  /** Services that were asked, with the pool. */
+  names(): { service: string; pool: string }[] {
+    return [...this.#services.keys()].map((key) => {
+      const [pool = "", service = ""] = key.split("\0");
+      return { service, pool };
+    });
+  }
+
+  of(service: string, pool: string, now: number): ServiceStatsView {
+    const tally = this.#services.get(keyOf(service, pool));
+    if (tally === undefined) return { completed: 0, failed: 0, rate: 0 };
+    tally.advance(now);
+    const { completed: answered, failed } = tally;
+    const rate = tally.perSecond.reduce((sum, count) => sum + count, 0) / SECONDS;
+    const times = tally.times.slice(0, Math.min(answered, WINDOW)).sort();
+    const mean = times.reduce((sum, time) => sum + time, 0) / times.length;
+    const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0;
+    return { completed: answered, failed, rate, latencyMs: { mean, p50: at(0.5), p99: at(0.99) } };
+  }
+}
+
+const keyOf = (service: string, pool: string): string => `${pool}\0${service}`;

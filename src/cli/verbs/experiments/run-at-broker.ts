@@ -1,0 +1,167 @@
+/**
+ * A folder of experiments at a broker that runs: each is a job with its script, for any worker there that runs scripts, be it one of
+ * ours or a runner at the broker's own door. Killed and started again, it picks up what the broker has done meanwhile.
+ */
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { LOCAL_DATA } from "../../../base/files/local-data.js";
+import type { Client, JobHandle } from "../../../client/client.js";
+import type { TaskResult } from "../../../model/outcome.js";
+import { DEFAULT_POOL } from "../../../model/recipe.js";
+import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
+import {
+  bytesOf,
+  type FoundExperiment,
+  toLatin1,
+  readScript,
+  displayPath,
+} from "../../../protocols/runexp/experiments/folder.js";
+import { TempFilePool, ResFile, type ResFileOptions } from "../../../protocols/runexp/experiments/result-file.js";
+import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
+import { DEFAULT_GROUP, type Status } from "../../../protocols/runexp/messages.js";
+import { writeResHeader, resStatusOf, toWaitStatus } from "../../../protocols/runexp/res-text.js";
+import { longDate } from "../../../protocols/runexp/runner/dates.js";
+import { type BrokerChoice, withBroker } from "../../lib/broker-connection.js";
+import { EXIT } from "../../lib/failures.js";
+import { printNotice } from "../../lib/print.js";
+
+export interface BrokerRun {
+  readonly all: readonly FoundExperiment[];
+  readonly remaining: readonly FoundExperiment[];
+  readonly aftermath: Aftermath;
+  readonly screen: ProgressOutput;
+  readonly runs: string;
+  readonly outputs: string;
+  readonly group: string;
+}
+
+/** Drafts of results, beside what a run with a broker of its own may have left. */
+const TEMP_DIR = "fetched";
+/** Jobs looked for, given and waited for at one time. */
+const CONCURRENCY = 64;
+
+export function runAtBroker(run: BrokerRun, choice: BrokerChoice): Promise<number> {
+  const home = join(run.outputs, LOCAL_DATA);
+  const folder = join(home, TEMP_DIR);
+  mkdirSync(folder, { recursive: true });
+  const tempFiles = new TempFilePool(toLatin1(folder));
+  return withBroker(choice, async (client) => {
+    try {
+      return await new BrokerExperiments(client, run, tempFiles).run();
+    } finally {
+      run.aftermath.save();
+      tempFiles.close();
+      rmSync(folder, { recursive: true, force: true });
+      if (readdirSync(home).length === 0) rmdirSync(home);
+    }
+  });
+}
+
+class BrokerExperiments {
+  readonly #client: Client;
+  readonly #run: BrokerRun;
+  readonly #target: ResFileOptions;
+  #done: number;
+  #failed = 0;
+  #lost = 0;
+
+  constructor(client: Client, run: BrokerRun, tempFiles: TempFilePool) {
+    this.#client = client;
+    this.#run = run;
+    this.#target = { outputs: toLatin1(run.outputs), tempFiles };
+    this.#done = run.all.length - run.remaining.length;
+  }
+
+  async run(): Promise<number> {
+    const { remaining: left, screen } = this.#run;
+    const jobs: { readonly experiment: FoundExperiment; readonly job: JobHandle }[] = [];
+    // All are given first, so that the broker has them whatever becomes of this process.
+    await forEachConcurrently(left, async (experiment) => jobs.push({ experiment, job: await this.#jobOf(experiment) }));
+    screen.line("All jobs were spawned.");
+    await forEachConcurrently(jobs, ({ experiment, job }) => this.#collect(experiment, job));
+    if (this.#lost > 0)
+      printNotice(`${this.#lost} of ${left.length} experiments were cancelled, or their workers were lost`);
+    if (this.#failed > 0)
+      printNotice(`${this.#failed} of ${left.length} experiments failed; the same command runs them again`);
+    screen.line("Done!");
+    return this.#failed + this.#lost > 0 ? EXIT.failed : EXIT.ok;
+  }
+
+  /** The one that an earlier run gave for the same script, unless its result was fetched already. */
+  async #jobOf({ name, kind, path }: FoundExperiment): Promise<JobHandle> {
+    const { runs, outputs, group } = this.#run;
+    const script = readScript(toLatin1(runs), path);
+    const content = kind === ".sh" ? withBashShebang(script) : script;
+    const key = `experiment ${createHash("sha256")
+      .update(`${toLatin1(outputs)}\0${path}\0`)
+      .update(content)
+      .digest("hex")}`;
+    const [known] = (await this.#client.ask("jobs", { key, limit: 1 })).jobs;
+    const fetched = existsSync(bytesOf(`${toLatin1(outputs)}/${name}.res`));
+    if (known !== undefined && known.state !== "cancelled" && (known.ended === undefined || !fetched))
+      return this.#client.job(known.id);
+    return this.#client.submit({
+      recipe: { kind: "script", content, type: kind === ".sh" ? ".bash" : kind },
+      name: displayPath(path),
+      key,
+      pool: group === DEFAULT_GROUP ? DEFAULT_POOL : group,
+    });
+  }
+
+  async #collect({ name }: FoundExperiment, job: JobHandle): Promise<void> {
+    await job.wait();
+    const { value: result } = (await job.results().next()) as { value: TaskResult | undefined };
+    if (result === undefined || (result.code === undefined && result.signal === undefined)) {
+      this.#lost++;
+      return;
+    }
+    const output: Uint8Array[] = [];
+    for await (const { bytes } of job.output(0, { stream: "stdout" })) output.push(bytes);
+    await this.#write(name, result, Buffer.concat(output));
+  }
+
+  async #write(name: string, result: TaskResult, output: Buffer): Promise<void> {
+    const { aftermath, screen, all } = this.#run;
+    const status: Status = resStatusOf(output);
+    const header = writeResHeader({
+      name,
+      host: result.worker,
+      command: `bash '${name}'`,
+      started: longDate(result.started),
+      ended: longDate(result.ended),
+      waitStatus: statusOf(result),
+      status,
+    });
+    const file = new ResFile(name, this.#target);
+    file.write(Buffer.from(header, "latin1"));
+    file.write(output);
+    await file.finish();
+    aftermath.set(name, status === "success");
+    if (status === "failure") this.#failed++;
+    screen.assigned(result.worker, displayPath(name), ++this.#done, all.length);
+    screen.ended(result.worker, displayPath(name), status);
+  }
+}
+
+/** As wait(2) has it. */
+function statusOf({ code, signal }: TaskResult): number {
+  if (code !== undefined) return toWaitStatus(code);
+  return constants.signals[signal as NodeJS.Signals] ?? 0;
+}
+
+/** bash runs an experiment, whatever its first line says. The others keep their numbers. */
+function withBashShebang(script: Buffer): Buffer {
+  if (script.toString("latin1", 0, 2) !== "#!") return script;
+  const end = script.indexOf("\n");
+  return Buffer.concat([Buffer.from("#!/usr/bin/env bash"), end < 0 ? Buffer.alloc(0) : script.subarray(end)]);
+}
+
+async function forEachConcurrently<T>(all: readonly T[], work: (one: T) => Promise<unknown>): Promise<void> {
+  const next = all.values();
+  const turn = async (): Promise<void> => {
+    for (const one of next) await work(one);
+  };
+  await Promise.all(Array.from({ length: CONCURRENCY }, turn));
+}

@@ -1,0 +1,128 @@
+/**
+ * Every invariant of the heart. Runs after each step of each test of it; throws with the first thing that is wrong.
+ * Slow on purpose: it believes no counter and no index.
+ */
+import { sizeOf } from "../model/ranges.js";
+import { isReady, mayRun } from "./job-queue.js";
+import { mayUse } from "./reservation.js";
+import { fitCount, isCapable } from "./signature.js";
+import { GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
+
+export function checkInvariants(state: State): void {
+  for (const job of state.jobs.values()) checkJob(state, job);
+  for (const worker of state.workers.values()) checkWorker(state, worker);
+  for (const signature of state.signatures.values()) {
+    const where = `signature ${signature.key}`;
+    for (const worker of state.workers.values()) {
+      const capable = isCapable(worker, signature);
+      const fits = capable && fitCount(worker, signature) > 0;
+      assertSame(`${where}: ${worker.profile.name} capable`, signature.capable.has(worker), capable);
+      assertSame(`${where}: ${worker.profile.name} in capableOf`, worker.capableOf.has(signature), capable);
+      assertSame(`${where}: ${worker.profile.name} fitting`, signature.available.has(worker), fits);
+    }
+    const oldest = Math.min(...[...signature.available].map((worker) => worker.lastUse));
+    if (signature.available.size > 0)
+      assertSame(`${where}: least recently used on top`, signature.available.peek()?.lastUse, oldest);
+    const waits = signature.jobs.size > 0 || signature.requests.size > 0;
+    assertSame(`${where}: active`, state.active.has(signature), waits && signature.capable.size > 0);
+    checkReservation(state, signature);
+    checkWorkConservation(state, signature);
+  }
+  for (const request of state.requests.values()) {
+    assertSame(`request ${request.id} at its worker`, request.worker?.requests.has(request) ?? true, true);
+    assertSame(`request ${request.id} waits`, request.signature.requests.has(request), request.worker === undefined);
+  }
+}
+
+function checkReservation(state: State, signature: Signature): void {
+  const { reservation, key } = signature;
+  if (reservation === undefined) return;
+  assertSame(`signature ${key}: reservation`, reservation.reservedFor, signature);
+  assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
+  assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
+  if (!state.halted) assertSame(`signature ${key}: the reserved worker has no room yet`, fitCount(reservation, signature), 0);
+}
+
+/** Work conservation: nothing waits beside a worker that has room for it, unless that is kept for something wider. */
+function checkWorkConservation(state: State, signature: Signature): void {
+  if (signature.requests.size > 0)
+    assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
+  const next = signature.jobs.peek();
+  if (state.halted || next === undefined) return;
+  for (const worker of signature.available) {
+    if (mayUse(state, worker, next))
+      throw new Error(`job ${next.id} waits although ${worker.profile.name} has room for it`);
+  }
+}
+
+function checkJob(state: State, job: JobState): void {
+  const where = `job ${job.id}`;
+  const seen = new Set<number>();
+  const put = (index: number): void => {
+    if (seen.has(index)) throw new Error(`${where}: task ${index} is in two places`);
+    if (index < 0 || index >= job.job.count) throw new Error(`${where}: task ${index} does not exist`);
+    seen.add(index);
+  };
+  let ready = 0;
+  for (const waiting of job.waiting) {
+    ready += sizeOf(waiting);
+    for (let index = waiting.first; index <= waiting.last; index++) put(index);
+  }
+  for (const waiting of job.inBackoff) for (let index = waiting.first; index <= waiting.last; index++) put(index);
+  let assigned = 0;
+  for (const claim of job.claims) {
+    claim.tasks.forEach((task, i) => {
+      if (task === GONE) return;
+      assigned++;
+      put(claim.first + i);
+    });
+    assertSame(`${where}: claim known to its worker`, claim.worker.claims.get(job.id)?.includes(claim), true);
+  }
+  assertSame(`${where}: ready`, job.ready, ready);
+  assertSame(`${where}: out`, job.assigned, assigned);
+  assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
+  const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
+  assertSame(`${where}: hungry`, job.signature.needsLease.has(job), needsLease);
+  assertSame(`${where}: a hungry signature`, state.needsLease.has(job.signature), job.signature.needsLease.size > 0);
+  const { maxRunning } = job.job.limits;
+  // Brokers of a group keep to it each for itself, and may adopt what another handed out.
+  if (!state.shared && maxRunning !== undefined && assigned > maxRunning)
+    throw new Error(`${where}: ${assigned} out, ${maxRunning} allowed`);
+  assertSame(`${where}: known`, state.jobs.get(job.id), job);
+}
+
+function checkWorker(state: State, worker: WorkerState): void {
+  const where = `worker ${worker.profile.name}`;
+  const used: Record<string, number> = {};
+  let prefetched = 0;
+  let assigned = 0;
+  for (const claims of worker.claims.values()) {
+    for (const claim of claims) {
+      assertSame(`${where}: claim open`, claim.open, claim.placed + claim.prefetched);
+      assertSame(`${where}: claim not empty`, claim.open > 0, true);
+      assertSame(`${where}: claim known to its job`, claim.job.claims.has(claim), true);
+      prefetched += claim.prefetched;
+      assigned += claim.open;
+      for (const [name, need] of Object.entries(claim.job.job.requirement.needs)) {
+        used[name] = (used[name] ?? 0) + need * claim.placed;
+      }
+    }
+  }
+  used.slots = (used.slots ?? 0) + worker.requests.size;
+  assertSame(`${where}: stock`, worker.prefetched, prefetched);
+  assertSame(`${where}: out`, worker.assigned, assigned);
+  assertSame(`${where}: has stock`, state.workersWithPrefetched.has(worker), prefetched > 0);
+  assertSame(`${where}: reserved`, worker.reservedFor?.reservation ?? worker, worker);
+  assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);
+  if (!worker.connected) return;
+  for (const [name, total] of Object.entries(worker.profile.total)) {
+    const free = worker.free[name] ?? 0;
+    // Only a worker that has made itself smaller under its requests can have less than nothing.
+    if (free < 0 && worker.requests.size <= total) throw new Error(`${where}: ${free} ${name} free`);
+    assertSame(`${where}: free ${name}`, Math.abs(free - total + (used[name] ?? 0)) < 1e-6, true);
+  }
+}
+
+function assertSame(what: string, found: unknown, expected: unknown): void {
+  if (!Object.is(found, expected)) throw new Error(`${what}: ${String(found)}, expected ${String(expected)}`);
+}

@@ -1,0 +1,180 @@
+/**
+ * Who gets what. Two questions meet here: work has come, which worker takes it (`placeWork`), and room has come, which work
+ * takes it (`fillWorker`). Both ask for the best job by priority, share and age, and for the least recently used worker.
+ * After either, no worker has room for work that waits, unless it is kept for a wider task.
+ */
+
+import { addClaim, placePrefetched, placeAllPrefetched } from "./claims.js";
+import type { Decisions } from "./decisions.js";
+import { leaseForFreeSlots } from "./leasing.js";
+import { leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
+import { assignRequestsTo, placeRequests } from "./requests.js";
+import { mayUse, reserveWorker, unreserve } from "./reservation.js";
+import { charge } from "./fair-share.js";
+import { fitCount, goesBefore, reindexWorker } from "./signature.js";
+import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
+import { startRateWindow, retractForJob, retractForIdle, prefetchAllowance } from "./prefetch.js";
+
+/** Work has begun to wait, or workers have changed: hand it to whoever has room. */
+export function placeWork(state: State, out: Decisions, now: number): void {
+  state.now = now;
+  placeRequests(state, out);
+  if (state.halted) return;
+  state.needsPlacement = false;
+  const blocked = new Set<Signature>();
+  for (;;) {
+    const job = nextJob(state, blocked);
+    if (job === undefined) break;
+    const worker = leastRecentlyUsed(state, job);
+    if (worker === undefined) {
+      blocked.add(job.signature);
+      reserveWorker(state, job);
+      retractForJob(state, out, job);
+      continue;
+    }
+    assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
+    // A worker that was kept for a wide task may be what the blocked ones waited for.
+    if (state.needsPlacement) blocked.clear();
+    state.needsPlacement = false;
+  }
+  if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
+}
+
+/** The job that goes next, among the signatures not yet found without a worker. */
+function nextJob(state: State, blocked: ReadonlySet<Signature>): JobState | undefined {
+  let best: JobState | undefined;
+  for (const signature of state.active) {
+    if (blocked.has(signature)) continue;
+    const job = signature.jobs.peek();
+    if (job !== undefined && (best === undefined || goesBefore(job, best))) best = job;
+  }
+  return best;
+}
+
+/** The worker used longest ago that has room for a task of this job and is not kept for a wider one. */
+function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined {
+  const { available } = job.signature;
+  const avoid = job.waiting.front?.avoid;
+  const passed: WorkerState[] = [];
+  let found: WorkerState | undefined;
+  let avoided: WorkerState | undefined;
+  for (let worker = available.peek(); worker !== undefined; worker = available.peek()) {
+    if (!mayUse(state, worker, job)) {
+      passed.push(worker);
+    } else if (worker.profile.id === avoid) {
+      avoided = worker;
+      passed.push(worker);
+    } else {
+      found = worker;
+      break;
+    }
+    available.remove(worker);
+  }
+  for (const worker of passed) available.upsert(worker);
+  // Where it failed before is better than nowhere.
+  return found ?? avoided;
+}
+
+/** Room may have come free at a worker: waiting requests first, then its stock, then waiting tasks, then new stock. */
+export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
+  state.now = now;
+  useFreeSlots(state, out, worker);
+  if (worker.connected && !worker.draining && !state.halted) {
+    for (let job = nextJobFor(state, worker); job !== undefined; job = nextJobFor(state, worker)) {
+      assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
+    }
+    prefetchTasks(state, out, worker, now);
+    retractForIdle(state, out, worker);
+  }
+  if (worker.assigned === 0) worker.rateWindowStart = -1;
+  if (state.needsPlacement) placeWork(state, out, now);
+  else if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
+}
+
+/** What the worker's room goes to before any new task: waiting requests, then the stock that it has. */
+export function useFreeSlots(state: State, out: Decisions, worker: WorkerState): void {
+  reindexWorker(worker);
+  assignRequestsTo(state, out, worker);
+  placeAllPrefetched(state, worker);
+  reindexWorker(worker);
+}
+
+/** The job that goes next among those with a task for which this worker has room now. */
+function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
+  let best: JobState | undefined;
+  for (const signature of state.active) {
+    const job = signature.jobs.peek();
+    if (job === undefined || !worker.capableOf.has(signature)) continue;
+    if (fitCount(worker, signature) === 0) {
+      reserveWorker(state, job);
+      continue;
+    }
+    if (mayUse(state, worker, job) && (best === undefined || goesBefore(job, best))) best = job;
+  }
+  // A reservation made on the way may concern this very worker.
+  return best !== undefined && mayUse(state, worker, best) ? best : undefined;
+}
+
+/** Another job that this worker could serve is no less urgent: then tasks go out one by one, in turn. */
+function hasCompetingJob(state: State, job: JobState, worker: WorkerState): boolean {
+  const { priority } = job.job;
+  const next = job.signature.jobs.peekSecond();
+  if (next !== undefined && next.job.priority === priority) return true;
+  for (const signature of state.active) {
+    const other = signature.jobs.peek();
+    if (other === undefined || other === job || other.job.priority < priority) continue;
+    if (worker.capableOf.has(signature)) return true;
+  }
+  return false;
+}
+
+/** How many tasks to hand over in one piece: this worker's even share, so that the next one gets as many. */
+function evenShare(state: State, job: JobState, worker: WorkerState): number {
+  if (worker.standing === "suspended" || hasCompetingJob(state, job, worker)) return 1;
+  const { maxRunning } = job.job.limits;
+  const ready = maxRunning === undefined ? job.ready : Math.min(job.ready, maxRunning - job.assigned);
+  const even = Math.ceil(ready / Math.max(1, job.signature.available.size));
+  return Math.min(fitCount(worker, job.signature), even);
+}
+
+function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: number): void {
+  if (!worker.profile.canPrefetch || worker.reservedFor !== undefined || worker.standing !== "good") return;
+  for (;;) {
+    let best: JobState | undefined;
+    for (const signature of state.active) {
+      const job = signature.jobs.peek();
+      if (job === undefined || !worker.capableOf.has(signature) || prefetchAllowance(state, worker, job) === 0) continue;
+      if (best === undefined || goesBefore(job, best)) best = job;
+    }
+    if (best === undefined) return;
+    const allowed = prefetchAllowance(state, worker, best);
+    assignTasks(state, out, best, worker, hasCompetingJob(state, best, worker) ? Math.ceil(allowed / 8) : allowed, now);
+  }
+}
+
+/** Hand up to `most` tasks of a job to a worker: a claim, durable before it leaves. */
+function assignTasks(state: State, out: Decisions, job: JobState, worker: WorkerState, max: number, now: number): void {
+  const { maxRunning } = job.job.limits;
+  let left = Math.min(max, maxRunning === undefined ? max : maxRunning - job.assigned);
+  if (worker.rateWindowStart < 0) startRateWindow(worker, now);
+  for (let includeAvoided = true; left > 0; includeAvoided = false) {
+    const taken = takeWaiting(job, worker, left, includeAvoided);
+    if (taken === undefined) break;
+    const { first, last, waiting } = taken;
+    const attempt = waiting.attempt + 1;
+    const rangeId = newTaskRangeId(state);
+    const { failures, crashes } = waiting;
+    const claim = addClaim(state, worker, job, { rangeId, first, last, attempt, failures, crashes });
+    placePrefetched(state, claim);
+    const id = worker.profile.id;
+    out.writes.push({ op: "claim", from: waiting.rangeId, rangeId, first, last, attempt, worker: id });
+    out.sends.push({ kind: "tasks", worker: id, rangeId, job: job.id, first, last, attempt });
+    left -= last - first + 1;
+    charge(job, worker, last - first + 1);
+  }
+  worker.lastUse = ++state.uses;
+  if (job.signature.reservation === worker) unreserve(state, job.signature);
+  reindexWorker(worker);
+  reindexJob(state, job);
+  leaseMore(state, out, job);
+}

@@ -1,0 +1,37 @@
+/** What falls due by the clock: ends of backoff, of deadlines and of grace. The caller sets one alarm, for the first of them. */
+import type { Decisions } from "./decisions.js";
+import { placeWork } from "./placement.js";
+import { endBackoff, leaseMore } from "./job-queue.js";
+import { expire } from "./requests.js";
+import type { State } from "./state.js";
+import { onGraceExpired } from "./workers.js";
+
+export const nextTimerAt = (state: State): number | undefined => state.timers.peek()?.at;
+
+export function onTimer(state: State, out: Decisions, now: number): void {
+  let due = false;
+  for (let timer = state.timers.peek(); timer !== undefined && timer.at <= now; timer = state.timers.peek()) {
+    state.timers.remove(timer);
+    if (timer.kind === "deadline") {
+      expire(state, out, timer.request);
+    } else if (timer.kind === "grace") {
+      delete timer.worker.grace;
+      onGraceExpired(state, out, timer.worker, now);
+    } else {
+      endBackoff(state, timer.job, timer.waiting);
+      due = true;
+    }
+  }
+  if (due) placeWork(state, out, now);
+}
+
+/** Nothing more is handed out: the disk is full, or the broker stops. Requests go on. */
+export function onHalt(state: State): void {
+  state.halted = true;
+}
+
+export function onResume(state: State, out: Decisions, now: number): void {
+  state.halted = false;
+  for (const job of state.jobs.values()) leaseMore(state, out, job);
+  placeWork(state, out, now);
+}

@@ -1,0 +1,257 @@
+/**
+ * A worker that asks for its tasks over HTTP.
+ *
+ *   away      it has no connection here; what it has is kept for it during the grace period
+ *   joining   its claims are being put right, and questions wait
+ *   here      each question is a slot, until it is answered with a task
+ *   stopping  it was asked to stop: every question is answered with ::stop::
+ *
+ * Nothing tells such a worker to cancel a task, and between question and update it says nothing. What is seen of it are its connections:
+ * it keeps one for as long as it lives, if it is not closed here. When the last one is gone, it is away.
+ */
+import type { Socket } from "node:net";
+import { now } from "../../../../base/clock.js";
+import type { Core, WorkerPort } from "../../../../broker/core.js";
+import type { TasksOf, WorkerProfile } from "../../../../dispatch/index.js";
+import { type JobId, SessionId } from "../../../../model/ids.js";
+import type { Job } from "../../../../model/job.js";
+import { DEFAULT_POOL } from "../../../../model/recipe.js";
+import { outcomeFromStatus } from "../../outcome.js";
+import { describeTask, type TaskDescription } from "../job-description.js";
+import { HttpError } from "./json-http.js";
+import { type PolledTask, PolledTasks, rangeOf } from "./polled-tasks.js";
+import type { FuqNode } from "./nodes.js";
+import { type PollSource, PendingPolls, type PollAnswer } from "./pending-polls.js";
+
+/** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
+export const GRACE_MS = 6 * 60_000;
+
+/** A worker that is silent for so long is asked by the system whether it is still there. */
+const KEEP_ALIVE_MS = 30_000;
+
+export interface TaskUpdate {
+  readonly job: JobId;
+  /** From 0. */
+  readonly index: number;
+  readonly success: boolean;
+  readonly status: string;
+}
+
+export class PollingWorker implements WorkerPort {
+  readonly #core: Core;
+  readonly #node: FuqNode;
+  readonly #pool: string;
+  readonly #tasks = new PolledTasks();
+  readonly #polls = new PendingPolls(() => this.#publishSlots());
+  readonly #sockets = new Set<Socket>();
+  #joining: Promise<void> | undefined;
+  #everJoined = false;
+  #offeredSlots = 0;
+  #missingTimer: NodeJS.Timeout | undefined;
+
+  constructor(core: Core, node: FuqNode, pool: string | undefined) {
+    this.#core = core;
+    this.#node = node;
+    this.#pool = pool ?? DEFAULT_POOL;
+  }
+
+  /** Waits until there is something for it to do, or nobody waits for the answer any more. */
+  async request(nproc: number, source: PollSource): Promise<PollAnswer> {
+    await this.#attachSocket(source.socket);
+    const work = this.#addPoll(nproc, source);
+    this.#returnMissing();
+    this.#publishSlots();
+    return work;
+  }
+
+  /** Resolves when the result is on disk and, where it asks for more, there is something to do. */
+  async update(update: TaskUpdate, nproc: number | undefined, source: PollSource): Promise<PollAnswer> {
+    await this.#attachSocket(source.socket);
+    const held = await this.#findTask(update);
+    const next = nproc === undefined ? undefined : this.#addPoll(nproc, source);
+    const recorded = held === undefined ? undefined : this.#record(held, update);
+    this.#returnMissing();
+    this.#publishSlots();
+    await recorded;
+    return next ?? [];
+  }
+
+  #addPoll(nproc: number, source: PollSource): Promise<PollAnswer> {
+    if (this.#node.stopping) return Promise.resolve("stop");
+    return this.#polls.add(Math.min(Math.max(1, nproc), this.#slots), source);
+  }
+
+  get #slots(): number {
+    return Math.max(1, this.#node.info.nproc);
+  }
+
+  /**
+   * A worker that asks for more than it can run beside what it was given does not have all of that: an answer did not arrive. With one slot
+   * that is certain when it asks. With several, one of the questions may be an old one whose connection is dead; so it must last.
+   */
+  #returnMissing(): void {
+    if (this.#missing <= 0 || this.#missingTimer !== undefined) return;
+    if (this.#slots === 1) {
+      this.#returnTasks(this.#tasks.all());
+      return;
+    }
+    const since = now();
+    this.#missingTimer = setTimeout(() => {
+      this.#missingTimer = undefined;
+      this.#returnTasks(this.#tasks.undelivered(this.#missing, since));
+      this.#returnMissing();
+      this.#publishSlots();
+    }, 2 * this.#core.state.settings.graceMs).unref();
+  }
+
+  get #missing(): number {
+    return this.#tasks.size + this.#polls.wantedTasks - this.#slots;
+  }
+
+  #returnTasks(lost: readonly PolledTask[]): void {
+    this.#tasks.remove(lost);
+    if (lost.length > 0) this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
+  }
+
+  /** It has room for what it has and what it asks for. */
+  #publishSlots(): void {
+    const room = this.#tasks.size + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - this.#tasks.size));
+    if (room === this.#offeredSlots || this.#joining === undefined) return;
+    this.#offeredSlots = room;
+    this.#core.workerChanged(this.#profile());
+  }
+
+  async #findTask({ job, index }: TaskUpdate): Promise<PolledTask | undefined> {
+    const known = this.#tasks.get(job, index);
+    if (known !== undefined) return known;
+    const found = await this.#core.store.job(job);
+    if (found === undefined || index < 0 || index >= found.count) throw new HttpError(500);
+    const attempt = this.#core.reclaim(this.#node.id, job, index);
+    return attempt === undefined ? undefined : { job, index, attempt, since: now() };
+  }
+
+  #record(held: PolledTask, { success, status }: TaskUpdate): Promise<void> {
+    const { job, index, attempt, since: started } = held;
+    this.#tasks.remove([held]);
+    // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
+    this.#publishSlots();
+    const done = { job, index, attempt, started, ended: now(), outputEnd: 0, ...outcomeFromStatus(success, status) };
+    return new Promise((resolve) => this.#core.workerDone(this.#node.id, [done], resolve));
+  }
+
+  // Being here
+
+  /** A connection on which it has asked something is a sign of its life from then on. */
+  #attachSocket(socket: Socket): Promise<void> {
+    if (!this.#sockets.has(socket) && !socket.destroyed) {
+      this.#sockets.add(socket);
+      socket.setKeepAlive(true, KEEP_ALIVE_MS);
+      socket.once("close", () => {
+        this.#sockets.delete(socket);
+        this.#leaveIfDisconnected();
+      });
+    }
+    return this.#joined();
+  }
+
+  #joined(): Promise<void> {
+    this.#joining ??= this.#join().catch((cause: unknown) => {
+      this.#joining = undefined;
+      throw cause;
+    });
+    return this.#joining;
+  }
+
+  async #join(): Promise<void> {
+    // What was never sent to it went nowhere. Before a start of the broker, nobody knows what was.
+    this.#tasks.reconcile(await this.#core.claimedBy(this.#node.id), !this.#everJoined);
+    this.#offeredSlots = this.#tasks.size;
+    this.#everJoined = true;
+    const running = this.#tasks.all().map((given) => ({ ...rangeOf(given), state: "running" as const }));
+    await this.#core.workerJoins(this.#profile(), running, this);
+    this.#leaveIfDisconnected();
+  }
+
+  #profile(): WorkerProfile {
+    const { id, info } = this.#node;
+    return {
+      id,
+      session: SessionId(info.uniqueName),
+      name: info.uniqueName,
+      protocol: "fuq (polling)",
+      pool: this.#pool,
+      tags: info.tags,
+      services: [],
+      total: { slots: this.#offeredSlots },
+      reserveRequests: 0,
+      resumable: true,
+      canPrefetch: false,
+      taskKinds: ["numbered"],
+      graceMs: GRACE_MS,
+    };
+  }
+
+  #leaveIfDisconnected(): void {
+    if (this.#joining === undefined || this.#sockets.size > 0) return;
+    this.#end();
+    this.#core.workerDisconnected(this.#node.id, this, this.#tasks.size === 0);
+  }
+
+  /** An answer could not be sent: it does not have these. */
+  answerNotSent(work: PollAnswer): void {
+    if (work === "stop") return;
+    this.#returnTasks(work.flatMap(({ job_id, task }) => this.#tasks.get(job_id, task - 1) ?? []));
+    this.#publishSlots();
+  }
+
+  // What the core wants of it
+
+  assign(job: Job, { first, last, attempt }: TasksOf): void {
+    let index = first;
+    for (const question of this.#polls) {
+      if (index > last) break;
+      const upTo = Math.min(last, index + question.maxTasks - 1);
+      const work: TaskDescription[] = [];
+      for (; index <= upTo; index++) {
+        const { socket } = question;
+        this.#tasks.add({ job: job.id, index, attempt, since: now(), socket });
+        work.push(describeTask(job, index));
+      }
+      this.#core.workerStarted(
+        this.#node.id,
+        work.map(({ task }) => ({ job: job.id, index: task - 1, attempt })),
+      );
+      question.answer(work);
+    }
+    // Who asked has gone meanwhile.
+    if (index <= last) this.#core.workerRetracted(this.#node.id, [{ job: job.id, first: index, last, attempt }]);
+    this.#publishSlots();
+  }
+
+  stop(): void {
+    this.#node.stopping = true;
+    this.#polls.answerAll("stop");
+    this.#publishSlots();
+  }
+
+  close(): void {
+    this.#end();
+    this.#polls.answerAll([]);
+  }
+
+  #end(): void {
+    clearTimeout(this.#missingTimer);
+    this.#missingTimer = undefined;
+    this.#joining = undefined;
+  }
+
+  retract(): void {
+    this.#core.workerRetracted(this.#node.id, []);
+  }
+
+  // It cannot be told; what it does is recorded as cancelled when it has done it.
+  cancel(): void {}
+  drain(): void {}
+  call(): void {}
+  cancelCall(): void {}
+}

@@ -1,0 +1,48 @@
+/** The doors of fuq on plain streams: `fuq` for version 2, by the letter of its text, and `fuq1` for version 1. */
+import type { ListenerFactory } from "../../../broker/listeners/listener.js";
+import { openTcpListener } from "../../../broker/listeners/tcp.js";
+import { decodeMessage, encodeMessage, STREAM_LAYOUT } from "../codec.js";
+import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_LAYOUT_V1, type UnreadableV1 } from "../codec-v1.js";
+import type { Message, Unreadable } from "../messages.js";
+import { describeMessage, describeMessageV1 } from "../describe.js";
+import type { FuqSessionOptions } from "./session-context.js";
+import { FuqWorkerSession } from "./session.js";
+import { FuqWorkerSessionV1 } from "./session-v1.js";
+import { acceptStream, type StreamFormat } from "./stream.js";
+
+const FUQ: StreamFormat<Message | Unreadable, Message> = {
+  listener: "fuq",
+  protocol: "fuq 2",
+  layout: STREAM_LAYOUT,
+  decode: decodeMessage,
+  encode: encodeMessage,
+  describe: describeMessage,
+};
+
+const FUQ1: StreamFormat<MessageV1 | UnreadableV1, MessageV1> = {
+  listener: "fuq1",
+  protocol: "fuq 1",
+  layout: STREAM_LAYOUT_V1,
+  decode: decodeMessageV1,
+  encode: encodeMessageV1,
+  describe: describeMessageV1,
+};
+
+export const openFuqListener: ListenerFactory = (context, place) => openFuqListenerWith({}, context, place);
+
+/** With other numbers than the usual. */
+export const openFuqListenerWith = (options: Partial<FuqSessionOptions>, ...[context, place]: Parameters<ListenerFactory>) =>
+  openTcpListener("fuq", context, place, (socket, address) =>
+    acceptStream(
+      context,
+      FUQ,
+      socket,
+      address,
+      (parts) => new FuqWorkerSession(parts, { greeting: "foreman", original: false, ...options }),
+    ),
+  );
+
+export const openFuq1Listener: ListenerFactory = (context, place) =>
+  openTcpListener("fuq1", context, place, (socket, address) =>
+    acceptStream(context, FUQ1, socket, address, (parts) => new FuqWorkerSessionV1(parts)),
+  );

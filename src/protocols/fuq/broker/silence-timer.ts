@@ -1,0 +1,76 @@
+/**
+ * A worker that owes the foreman a word, and when it is asked for its numbers instead.
+ *
+ * An original that is connected again says HELLO only where the answer to an UPDATE asks for it, older ones never. One that was just started,
+ * or asked for it, says HELLO at once; from just before it until its OK has come the original cannot answer anything, and would hang for
+ * ever. So it is left alone for much longer than a HELLO is on its way, and then asked.
+ */
+const SILENCE_MS = 5_000;
+/** A worker that is sent away for its silence ends: it gets so many times as long. */
+const PROBE_FACTOR = 6;
+
+export interface SilenceTimerOptions {
+  /** The worker may be an original; others are not asked. */
+  readonly original: boolean;
+  readonly silenceMs?: number;
+  readonly joined: () => boolean;
+  readonly onSilent: () => void;
+}
+
+export class SilenceTimer {
+  /** It has fewer tasks than it should have, and has not said which. */
+  tasksUnknown = false;
+  readonly #options: SilenceTimerOptions;
+  #awaitingHello = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: SilenceTimerOptions) {
+    this.#options = options;
+  }
+
+  /** It was asked for a HELLO: it is told nothing until that has come, or enough time for it. */
+  get awaitingHello(): boolean {
+    return this.#awaitingHello;
+  }
+
+  expectHello(): void {
+    this.#awaitingHello = true;
+    this.start();
+  }
+
+  helloReceived(): void {
+    this.#awaitingHello = false;
+    this.tasksUnknown = false;
+    this.stop();
+  }
+
+  /** From now on. */
+  start(): void {
+    const { original, silenceMs = SILENCE_MS } = this.#options;
+    clearTimeout(this.#timer);
+    if (original) this.#timer = setTimeout(() => this.#expired(), silenceMs);
+  }
+
+  /** It was asked for a sign of life, which may be anything that it asks itself. */
+  awaitProbe(onTimeout: () => void): void {
+    const { silenceMs = SILENCE_MS } = this.#options;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(onTimeout, PROBE_FACTOR * silenceMs);
+  }
+
+  /** It has asked or told something. A HELLO that is wanted is still wanted. */
+  messageReceived(): void {
+    if (!this.#awaitingHello) this.stop();
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #expired(): void {
+    const { joined, onSilent: ask } = this.#options;
+    if (joined() && !this.tasksUnknown && !this.#awaitingHello) return;
+    this.#awaitingHello = false;
+    ask();
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * How many slots of a worker are offered to the broker. A worker that refuses a task gets no other for a moment, from 5 ms up to a second;
+ * one that refuses again and again while it says that a slot is free, and has never been seen to use its last one, keeps that slot:
+ * by the letter of the text (`nproc > job_nproc`) it is never to be used.
+ */
+import type { AssignedTaskMap } from "./assigned-task-map.js";
+
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 1_000;
+/** The original can refuse once when it has just had its UPDATE acknowledged; this many times it cannot mean that. */
+const REFUSALS = 3;
+
+export class SlotCapacity {
+  /** max_nproc of the text. */
+  slots = 0;
+  #guessed = false;
+  #withheld = 0;
+  #refusalsInARow = 0;
+  #refusalsWithFreeSlots = 0;
+  #usesLastSlot = false;
+  #paused = false;
+
+  /** What the broker may count on. More than it has of this worker's means that it may hand out. */
+  total(tasks: AssignedTaskMap): number {
+    const { claimedCount: own } = tasks;
+    const room = this.slots - this.#withheld - tasks.count("foreign") + tasks.count("missing");
+    return this.#paused ? own : Math.max(own, room);
+  }
+
+  /** Whether what the worker has, and is to have, leaves room for it. */
+  fits(tasks: AssignedTaskMap): boolean {
+    return !this.#paused && tasks.usedSlots + tasks.count("unsent") <= this.slots - this.#withheld;
+  }
+
+  /** Free slots, as an OK names them. */
+  freeSlots(tasks: AssignedTaskMap): number {
+    return Math.max(0, this.slots - tasks.usedSlots);
+  }
+
+  /** The worker has not said how many it has: one, until it says more. */
+  guess(): void {
+    this.slots = 1;
+    this.#guessed = true;
+  }
+
+  get guessed(): boolean {
+    return this.#guessed;
+  }
+
+  get paused(): boolean {
+    return this.#paused;
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+  }
+
+  /** The worker has taken a task, and has so many slots free now. */
+  accepted(free: number): void {
+    this.#refusalsInARow = 0;
+    if (free > 0) return;
+    this.#usesLastSlot = true;
+    this.#refusalsWithFreeSlots = 0;
+  }
+
+  /** The worker has refused a task, and says that it has so many slots free. Gives how long it is left alone. */
+  refused(free: number): number {
+    this.pause();
+    if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= REFUSALS) {
+      this.#refusalsWithFreeSlots = 0;
+      this.#withheld = Math.min(this.slots, this.#withheld + 1);
+    }
+    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
+  }
+
+  /** Slots that the worker has and does not use. */
+  get withheld(): number {
+    return this.#withheld;
+  }
+}

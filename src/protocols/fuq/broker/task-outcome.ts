@@ -1,0 +1,47 @@
+/** How a task went, from a worker's words to the broker's. */
+import { now } from "../../../base/clock.js";
+import type { Core } from "../../../broker/core.js";
+import type { Done } from "../../../dispatch/index.js";
+import { claimOf } from "../../../dispatch/state.js";
+import type { JobId, WorkerId } from "../../../model/ids.js";
+import type { Update } from "../messages.js";
+import { outcomeFromStatus } from "../outcome.js";
+import { type AssignedTask, taskIndex, rangeOf } from "./assigned-task-map.js";
+
+type Words = Pick<Update, "success" | "status">;
+
+/** One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker says of it. */
+export function outcomeOf(held: AssignedTask, { success, status }: Words): Done {
+  const { job, first: index, attempt } = rangeOf(held);
+  const late = held.timedOut && !success;
+  const end = late && status === "" ? {} : outcomeFromStatus(success, status);
+  return {
+    job,
+    index,
+    attempt,
+    started: held.since,
+    ended: now(),
+    outputBytes: 0,
+    ...end,
+    ...(late ? { timedOut: true } : {}),
+  };
+}
+
+/** When the broker heard that a task was started; now, where it has not. */
+export function startTimeOf(core: Core, id: WorkerId, job: JobId, index: number): number {
+  const worker = core.state.workers.get(id);
+  const claim = worker === undefined ? undefined : claimOf(worker, job, index);
+  return claim?.startedAt?.get(index) ?? now();
+}
+
+/** An UPDATE of a worker that has not joined, of a task that is kept for it. Resolves when it is recorded, or nobody's. */
+export async function recordBeforeJoin(core: Core, id: WorkerId, update: Update): Promise<void> {
+  const index = taskIndex(update);
+  const known = await core.claimedBy(id);
+  const mine = known.find(({ job, first, last }) => job === update.jobId && first <= index && index <= last);
+  if (mine === undefined) return;
+  const { job, attempt } = mine;
+  const times = { started: startTimeOf(core, id, job, index), ended: now(), outputEnd: 0 };
+  const done = { job, index, attempt, ...times, ...outcomeFromStatus(update.success, update.status) };
+  await new Promise<void>((resolve) => core.workerDone(id, [done], resolve));
+}

@@ -1,0 +1,94 @@
+/** Messages as a person reads them, with the field names that are on the wire. */
+import type { TracedMessage as ShownMessage } from "../../base/traced-connections.js";
+import type { Bytes } from "../../model/recipe.js";
+import { splitCounts } from "./codec.js";
+import type { MessageV1, UnreadableV1 } from "./codec-v1.js";
+import {
+  ERRORS,
+  errorName,
+  type Message,
+  STATUSES,
+  STOP_AT_ONCE,
+  type Task,
+  type Unreadable,
+  type Update,
+} from "./messages.js";
+
+export function describeMessage(message: Message | Unreadable): ShownMessage {
+  return { name: message.type, fields: fieldsOf(message) };
+}
+
+export function fieldsOf(message: Message | Unreadable): Readonly<Record<string, unknown>> {
+  const { seq } = message;
+  switch (message.type) {
+    case "OK":
+      return { seq, nproc: message.nproc, nrun: message.nrun };
+    case "HELLO":
+      return message.hello === undefined
+        ? { seq }
+        : { seq, NumProcs: message.hello.numProcs, Running: message.hello.running?.map(taskFields) ?? null };
+    case "JOB":
+      return { seq, tasks: message.tasks.map(taskFields) };
+    case "UPDATE":
+      return { seq, ...updateFields(message.update) };
+    case "CANCEL":
+      return { seq, tasks: message.pairs.map(({ jobId, task }) => ({ JobId: jobId, Task: task })) };
+    case "STOP":
+      return { seq, n: describeCount(message.count) };
+    case "ERROR":
+      return { seq, code: errorName(message.code), ...errorArgument(message.code, message.arg0) };
+    case "RESET":
+      return { seq, lastReply: message.lastReply };
+    case "LIST":
+      return { seq, arg0: message.arg0 };
+    case "?":
+      return { seq, type: message.number };
+  }
+}
+
+export function describeMessageV1(message: MessageV1 | UnreadableV1): ShownMessage {
+  return { name: message.type, fields: fieldsOfV1(message) };
+}
+
+export function fieldsOfV1(message: MessageV1 | UnreadableV1): Readonly<Record<string, unknown>> {
+  switch (message.type) {
+    case "OK":
+      return { nproc: message.nproc };
+    case "JOB":
+      return taskFields(message.task);
+    case "UPDATE":
+      return updateFields(message.update);
+    case "STOP":
+      return { n: describeCount(message.count) };
+    case "ERROR":
+      return { code: errorName(message.code) };
+    case "?":
+      return { type: message.number };
+  }
+}
+
+export function taskFields({ task, job }: Task): Readonly<Record<string, unknown>> {
+  return {
+    Task: task,
+    JobId: job.jobId,
+    Name: text(job.name),
+    NumTasks: job.numTasks,
+    WorkingDir: text(job.workingDir),
+    LoggingDir: text(job.loggingDir),
+    Command: text(job.command),
+    Status: STATUSES[job.status] ?? job.status,
+  };
+}
+
+export function updateFields({ jobId, task, success, status, newJob }: Update): Readonly<Record<string, unknown>> {
+  return { JobId: jobId, Task: task, Success: success, Status: status, NewJob: newJob && { NumProc: newJob.numProc } };
+}
+
+function errorArgument(code: number, arg0: number): Readonly<Record<string, unknown>> {
+  if (code === ERRORS.no_procs) return splitCounts(arg0);
+  return arg0 === 0 ? {} : { arg0 };
+}
+
+const describeCount = (count: number): number | string => (count === STOP_AT_ONCE ? "at once" : count);
+
+const text = (value: Bytes): string => (typeof value === "string" ? value : Buffer.from(value).toString("latin1"));

@@ -1,0 +1,84 @@
+/**
+ * Where a conversation stands, by the names of the text's tables, and what comes out of it.
+ *
+ *   foreman   SV_INIT0   nothing was said
+ *             SV_INIT1   waits for HELLO, or for OK(nproc)
+ *             SV_INIT2   has it, and owes the OK
+ *             SV_LOOP0   may ask
+ *             SV_LOOP1   has asked, and waits for the reply
+ *             SV_LOOP2   owes the OK to an UPDATE
+ *             SV_EXIT    asks nothing more
+ *   worker    CL_INIT0   waits for OK(0), or has yet to say HELLO
+ *             CL_INIT1   waits for the OK to its HELLO
+ *             CL_LOOP0   waits for what comes
+ *             CL_UPDATE0 has an UPDATE to send
+ *             CL_UPDATE1 waits for the OK to it
+ *             CL_EXIT0   ends in order
+ *             CL_EXIT1   ends at once
+ */
+import type { Message, Numbered, Reply, Request } from "./messages.js";
+import type { Side } from "./sequence-numbers.js";
+
+export type StateName =
+  | "SV_INIT0"
+  | "SV_INIT1"
+  | "SV_INIT2"
+  | "SV_LOOP0"
+  | "SV_LOOP1"
+  | "SV_LOOP2"
+  | "SV_EXIT"
+  | "CL_INIT0"
+  | "CL_INIT1"
+  | "CL_LOOP0"
+  | "CL_UPDATE0"
+  | "CL_UPDATE1"
+  | "CL_EXIT0"
+  | "CL_EXIT1";
+
+export type Stage = "new" | "greeting" | "open" | "exit" | "exit at once";
+
+interface StateInputs {
+  readonly stage: Stage;
+  /** The request that waits for its reply. */
+  readonly pendingRequest: Request["type"] | undefined;
+  /** The request of the other end that is being answered. */
+  readonly answering: Request["type"] | undefined;
+  /** Requests that are to be sent. */
+  readonly queuedRequests: number;
+}
+
+export const stateName = (side: Side, standing: StateInputs): StateName =>
+  side === "worker" ? ofWorker(standing) : ofForeman(standing);
+
+function ofWorker({ stage, pendingRequest: asked, queuedRequests: waiting }: StateInputs): StateName {
+  if (stage === "exit") return "CL_EXIT0";
+  if (stage === "exit at once") return "CL_EXIT1";
+  if (stage !== "open") return asked === "HELLO" ? "CL_INIT1" : "CL_INIT0";
+  if (asked === "UPDATE") return "CL_UPDATE1";
+  return waiting > 0 ? "CL_UPDATE0" : "CL_LOOP0";
+}
+
+function ofForeman({ stage, pendingRequest: asked, answering: current }: StateInputs): StateName {
+  if (stage === "new") return "SV_INIT0";
+  if (stage === "greeting") return current === "HELLO" ? "SV_INIT2" : "SV_INIT1";
+  if (stage !== "open") return "SV_EXIT";
+  if (current === "UPDATE") return "SV_LOOP2";
+  return asked === undefined ? "SV_LOOP0" : "SV_LOOP1";
+}
+
+/** What a conversation wants done, in this order. `Tag` is what the caller gave with its request. */
+export type Effect<Tag> =
+  /** To the other end, now. */
+  | { readonly kind: "send"; readonly message: Message }
+  /** The other end wants this; it gets its reply by `answer`. An OK(nproc) for a greeting comes as the HELLO that it stands for. */
+  | { readonly kind: "asked"; readonly request: Numbered<Request> }
+  /** The reply to a request of this end. */
+  | { readonly kind: "answered"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
+  /** The worker's time to say HELLO, by `request`. */
+  | { readonly kind: "begin" }
+  /** RESET: all begins anew. What was not answered goes out again by itself, after the HELLO. */
+  | { readonly kind: "restarted" }
+  /** The other end did something that it should not have; it was answered, or it does not matter. */
+  | { readonly kind: "odd"; readonly why: string }
+  /** The connection is of no use any more. */
+  | { readonly kind: "broken"; readonly why: string };

@@ -1,0 +1,184 @@
+/**
+ * What a fuq worker has to do, whatever connection it has to its foreman.
+ *
+ *   running   its command runs in a slot
+ *   ended     its command has ended; its UPDATE is not acknowledged yet
+ *
+ * Both count as running towards the foreman, because to it they do until it has the UPDATE: the original ends at an UPDATE for a task that
+ * it does not count. So a slot is free again when its UPDATE is acknowledged.
+ */
+
+import { asLaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
+import { LogFile } from "../../../worker/log-file.js";
+import type { ProcessEnd, RunningCommand, SlotShell, Slots } from "../../../worker/processes/index.js";
+import { ALL_TASKS, STOP_AT_ONCE, type Task, type TaskPair, type Update } from "../messages.js";
+import { statusText } from "../outcome.js";
+
+export interface ForemanTasksOptions {
+  readonly slots: Slots;
+  /** Where logs go of jobs that do not say where. */
+  readonly logDirectory: string;
+  /** Between SIGTERM and SIGKILL; 0 for SIGKILL at once, as the original does it. */
+  readonly cancelGraceMs: number;
+  readonly log: Log;
+  /** A task has ended, and its UPDATE is to be sent. */
+  readonly onEnded: (update: Update) => void;
+}
+
+interface ForemanTask {
+  readonly task: Task;
+  readonly slot: SlotShell;
+  command?: RunningCommand;
+  update?: Update;
+  /** It is another's; its end is of no interest. */
+  abandoned?: true;
+}
+
+export class ForemanTasks {
+  readonly #options: ForemanTasksOptions;
+  readonly #tasks = new Map<string, ForemanTask>();
+  /** max_nproc of the text: what STOP has left. */
+  #maxSlots: number;
+
+  constructor(options: ForemanTasksOptions) {
+    this.#options = options;
+    this.#maxSlots = options.slots.slots.length;
+  }
+
+  /** Slots that are free. */
+  get nproc(): number {
+    return Math.max(0, this.#maxSlots - this.#tasks.size);
+  }
+
+  /** Tasks that run, or whose UPDATE is not acknowledged. */
+  get nrun(): number {
+    return this.#tasks.size;
+  }
+
+  /** Nothing is left to do, and nothing will come. */
+  get finished(): boolean {
+    return this.#maxSlots === 0 && this.#tasks.size === 0;
+  }
+
+  get running(): readonly Task[] {
+    return Array.from(this.#tasks.values(), ({ task }) => task);
+  }
+
+  /** Not acknowledged, in the order in which they were begun. */
+  get updates(): readonly Update[] {
+    return [...this.#tasks.values()].flatMap(({ update }) => update ?? []);
+  }
+
+  /** All of them, or none where there is no room. One that is here already is not begun twice. */
+  start(tasks: readonly Task[]): boolean {
+    const fresh = new Map(tasks.map((task) => [keyOf(pairOf(task)), task]));
+    for (const key of this.#tasks.keys()) fresh.delete(key);
+    if (fresh.size > this.nproc) return false;
+    for (const [key, task] of fresh) this.#begin(key, task);
+    return true;
+  }
+
+  /** How many tasks it ends. Those that have ended by themselves are not among them. */
+  cancel({ jobId, task }: TaskPair): number {
+    let count = 0;
+    for (const { task: one, command, update } of this.#tasks.values()) {
+      if (one.job.jobId !== jobId || (task !== ALL_TASKS && one.task !== task)) continue;
+      if (update !== undefined) continue;
+      this.#end(command);
+      count++;
+    }
+    return count;
+  }
+
+  /** So many slots fewer from now on; 0 is all of them. */
+  stop(count: number): void {
+    this.#maxSlots = count === 0 || count === STOP_AT_ONCE ? 0 : Math.max(0, this.#maxSlots - count);
+    if (count === STOP_AT_ONCE) for (const { command } of this.#tasks.values()) command?.kill();
+  }
+
+  /** All that is here has been given to others: it is ended, and nobody is told. */
+  abandon(): void {
+    for (const [key, held] of this.#tasks) {
+      if (held.update !== undefined) this.#tasks.delete(key);
+      else {
+        held.abandoned = true;
+        held.command?.kill();
+      }
+    }
+  }
+
+  /** The foreman has it, or does not want it. */
+  acknowledged(update: TaskPair): void {
+    const key = keyOf(update);
+    if (this.#tasks.get(key)?.update !== undefined) this.#tasks.delete(key);
+  }
+
+  #begin(key: string, task: Task): void {
+    const busy = new Set(Array.from(this.#tasks.values(), ({ slot }) => slot));
+    const slot = this.#options.slots.slots.find((one) => !busy.has(one));
+    if (slot === undefined) throw new Error("there is no free slot");
+    const held: ForemanTask = { task, slot };
+    this.#tasks.set(key, held);
+    try {
+      const file = this.#openLog(task);
+      held.command = this.#run(task, slot, file, (end) =>
+        this.#ended(held, end.code === 0 && end.error === undefined, statusText(end)),
+      );
+    } catch (cause) {
+      const status = statusText({ error: asLaboroError(cause).message });
+      // Not before who gave it has its answer.
+      setImmediate(() => this.#ended(held, false, status));
+    }
+  }
+
+  #openLog({ task, job }: Task): LogFile {
+    const { log, logDirectory } = this.#options;
+    const dir = job.loggingDir.length === 0 ? logDirectory : job.loggingDir;
+    const path = Buffer.concat([
+      Buffer.from(dir),
+      Buffer.from("/"),
+      Buffer.from(job.name),
+      Buffer.from(`_${task}.log`),
+    ]);
+    return LogFile.open(path, undefined, (why) => log.warn({ job: job.jobId, task }, why));
+  }
+
+  /** The command gets the number of its task, and nothing else. */
+  #run({ task, job }: Task, slot: SlotShell, file: LogFile, ended: (end: ProcessEnd) => void): RunningCommand {
+    const dir = job.workingDir.length === 0 ? {} : { dir: job.workingDir };
+    try {
+      return slot.run(
+        { argv: [job.command, String(task)], ...dir },
+        {
+          output: (_stream, bytes) => file.write(bytes),
+          ended: (end) => {
+            file.close();
+            ended(end);
+          },
+        },
+      );
+    } catch (cause) {
+      file.close();
+      throw cause;
+    }
+  }
+
+  #end(command: RunningCommand | undefined): void {
+    const { cancelGraceMs } = this.#options;
+    if (cancelGraceMs > 0) command?.terminate(cancelGraceMs);
+    else command?.kill();
+  }
+
+  #ended(held: ForemanTask, success: boolean, status: string): void {
+    if (held.abandoned) {
+      this.#tasks.delete(keyOf(pairOf(held.task)));
+      return;
+    }
+    held.update = { ...pairOf(held.task), success, status, newJob: null };
+    this.#options.onEnded(held.update);
+  }
+}
+
+const pairOf = ({ task, job }: Task): TaskPair => ({ jobId: job.jobId, task });
+const keyOf = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;

@@ -1,0 +1,197 @@
+/**
+ * A worker that asks its foreman for tasks over HTTP, one question for each slot at a time.
+ *
+ *   asking     /job/request is on its way, or waits at the foreman for something to do
+ *   running    the task that came of it runs
+ *   telling    /job/update is on its way, again and again until it is answered; it asks for the next task, too
+ *   ended      ::stop:: came, or the worker leaves
+ */
+
+import { asLaboroError } from "../../../base/errors.js";
+import type { Log } from "../../../base/log.js";
+import type { Task, Update } from "../messages.js";
+import { RUNNING } from "../messages.js";
+import type { HttpResponse, ForemanHttp } from "./http-client.js";
+import type { ForemanTasks } from "./foreman-tasks.js";
+import type { Transport, TransportEvents } from "./transport.js";
+
+export interface PollingTransportOptions extends TransportEvents {
+  readonly http: ForemanHttp;
+  readonly tasks: ForemanTasks;
+  readonly slots: number;
+  readonly log: Log;
+  readonly firstDelayMs?: number;
+  /** After an answer without a task, which the original gives when something went wrong. */
+  readonly pauseMs?: number;
+}
+
+const FIRST_DELAY_MS = 1_000;
+const LONGEST_DELAY_MS = 60_000;
+const PAUSE_MS = 5_000;
+/** How often an update is told that the foreman answers with an error of its own. */
+const MAX_UPDATE_ATTEMPTS = 4;
+/** How long questions that wait are left waiting for ::stop::. */
+const STOP_MS = 5_000;
+
+type PollResult = readonly Task[] | "stop" | undefined;
+
+export class PollingTransport implements Transport {
+  readonly #options: PollingTransportOptions;
+  /** Aborted when nothing more is asked, and when nothing more is told. */
+  readonly #pollAbort = new AbortController();
+  readonly #updateAbort = new AbortController();
+  /** By job and task: the slots that wait for its end. */
+  readonly #endWaiters = new Map<string, ((update: Update) => void)[]>();
+  #failures = 0;
+  #leaving = false;
+
+  constructor(options: PollingTransportOptions) {
+    this.#options = options;
+    const loops = Array.from({ length: options.slots }, () => this.#loop());
+    void Promise.all(loops).then(() => options.onFinished());
+  }
+
+  get joined(): boolean {
+    return this.#options.http.registration !== undefined && this.#failures === 0;
+  }
+
+  sendUpdates(): void {
+    for (const update of this.#options.tasks.updates) {
+      const key = keyOf(update.jobId, update.task);
+      for (const resolve of this.#endWaiters.get(key) ?? []) resolve(update);
+      this.#endWaiters.delete(key);
+    }
+  }
+
+  async leave(): Promise<void> {
+    this.#leaving = true;
+    const told = await this.#options.http.requestStop(AbortSignal.timeout(STOP_MS)).catch(() => false);
+    // The foreman answers with ::stop::. One that cannot is left with the question.
+    if (told) setTimeout(() => this.#pollAbort.abort(), STOP_MS).unref();
+    else this.#pollAbort.abort();
+  }
+
+  close(): void {
+    this.#leaving = true;
+    this.#pollAbort.abort();
+    this.#updateAbort.abort();
+  }
+
+  async #loop(): Promise<void> {
+    let found = await this.#poll();
+    while (found !== "stop" && !this.#updateAbort.signal.aborted) {
+      const [task] = found ?? [];
+      if (task !== undefined && this.#options.tasks.start([task])) {
+        const update = await this.#endOf(task);
+        found = await this.#sendUpdate(update);
+        this.#options.tasks.acknowledged(update);
+        continue;
+      }
+      if (this.#leaving) return;
+      // Undefined where a pause was made already.
+      if (found !== undefined) await pause(this.#options.pauseMs ?? PAUSE_MS, this.#pollAbort.signal);
+      found = await this.#poll();
+    }
+  }
+
+  #endOf({ job, task }: Task): Promise<Update> {
+    const key = keyOf(job.jobId, task);
+    return new Promise((resolve) => this.#endWaiters.set(key, [...(this.#endWaiters.get(key) ?? []), resolve]));
+  }
+
+  async #poll(): Promise<PollResult> {
+    return this.#readAnswer(await this.#post("job/request", () => ({ nproc: 1 }), this.#pollAbort.signal));
+  }
+
+  /** Until it is heard, or clearly not wanted. */
+  async #sendUpdate({ jobId, task, success, status }: Update): Promise<PollResult> {
+    const { signal } = this.#updateAbort;
+    const body = () => ({ job_id: jobId, task, success, status, ...(this.#leaving ? {} : { newjob: { nproc: 1 } }) });
+    for (let count = 0; !signal.aborted; ) {
+      const answer = await this.#post("job/update", body, signal);
+      if (answer?.status === 200) return this.#readAnswer(answer);
+      if (answer === undefined) continue;
+      if (answer.status === 400 || ++count >= MAX_UPDATE_ATTEMPTS) {
+        this.#options.log.error({ job: jobId, task }, `the foreman refuses the result with ${answer.status}: given up`);
+        return undefined;
+      }
+      await pause(this.#options.firstDelayMs ?? FIRST_DELAY_MS, signal);
+    }
+    return undefined;
+  }
+
+  #readAnswer(answer: HttpResponse | undefined): PollResult {
+    if (answer === undefined) return undefined;
+    if (answer.status !== 200) return [];
+    const given = readTasks(answer.text);
+    if (given !== undefined && given.length > 1 && given !== "stop")
+      this.#options.log.warn({}, "the foreman gave more than it was asked for");
+    if (given === undefined) this.#options.log.warn({}, "the foreman's answer is no list of tasks");
+    return given ?? [];
+  }
+
+  /** Undefined where no answer came; then a pause has been made. */
+  async #post(path: string, body: () => object, signal: AbortSignal): Promise<HttpResponse | undefined> {
+    const { http, onJoined, onRefused, onUnreachable, firstDelayMs = FIRST_DELAY_MS } = this.#options;
+    try {
+      await http.hello(signal);
+      onJoined();
+      const answer = await http.post(path, body(), signal);
+      this.#failures = 0;
+      // It does not know us any more, so that we have to say who we are again.
+      if (answer.status === 401 || answer.status === 403) http.forget();
+      return answer;
+    } catch (cause) {
+      if (signal.aborted) return undefined;
+      const error = asLaboroError(cause);
+      const known = http.registration !== undefined;
+      if (error.code === "LABORO_BAD_TOKEN" || (error.code === "LABORO_BAD_CERTIFICATE" && !known)) {
+        this.close();
+        onRefused(error);
+        return undefined;
+      }
+      onUnreachable(error, ++this.#failures);
+      await pause(Math.min(LONGEST_DELAY_MS, firstDelayMs * 2 ** Math.min(this.#failures - 1, 20)), signal);
+      return undefined;
+    }
+  }
+}
+
+/** So long, or until the signal comes. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done, { once: true });
+    if (signal.aborted) done();
+  });
+}
+
+const keyOf = (job: number, task: number): string => `${job}.${task}`;
+
+/** The list in an answer, or that it says stop; undefined for anything else. */
+function readTasks(text: string): readonly Task[] | "stop" | undefined {
+  let list: unknown;
+  try {
+    list = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (list === null) return [];
+  if (!Array.isArray(list)) return undefined;
+  const tasks: Task[] = [];
+  for (const one of list as Record<string, unknown>[]) {
+    if (one?.name === "::stop::" && one.task === -1) return "stop";
+    const { task, job_id: jobId, num_tasks: numTasks = 0 } = one ?? {};
+    if (typeof task !== "number" || typeof jobId !== "number" || typeof numTasks !== "number") return undefined;
+    const [name, workingDir, loggingDir, command] = [one.name, one.working_dir, one.logging_dir, one.command].map(
+      (value) => (typeof value === "string" ? value : ""),
+    ) as [string, string, string, string];
+    tasks.push({ task, job: { jobId, name, numTasks, workingDir, loggingDir, command, status: RUNNING } });
+  }
+  return tasks;
+}

@@ -1,0 +1,30 @@
+/**
+ * Which host was handed which task: a result that comes late, over another connection, counts only from one of them. A host is what a
+ * runner says it is (`-h`); two runners of one name are one host here.
+ */
+const MOST_HOSTS = 1_000;
+const MOST_TASKS = 100_000;
+
+export class AssignmentHistory {
+  readonly #hosts = new Map<string, Set<string>>();
+
+  add(host: string, task: string): void {
+    const tasks = this.#hosts.get(host) ?? new Set();
+    // The one used last stands last; the oldest goes first.
+    this.#hosts.delete(host);
+    this.#hosts.set(host, tasks);
+    tasks.delete(task);
+    tasks.add(task);
+    dropOldest(tasks, MOST_TASKS);
+    dropOldest(this.#hosts, MOST_HOSTS);
+  }
+
+  has(host: string, task: string): boolean {
+    return this.#hosts.get(host)?.has(task) ?? false;
+  }
+}
+
+function dropOldest(kept: Map<string, unknown> | Set<string>, most: number): void {
+  const [oldest] = kept.keys();
+  if (kept.size > most && oldest !== undefined) kept.delete(oldest);
+}

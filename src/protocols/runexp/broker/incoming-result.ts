@@ -1,0 +1,138 @@
+/**
+ * One result on its way in: an experiment's goes to its file, all of it as it is; of a task's only what the task itself has said goes to the
+ * store, as it comes. The sender is told to wait while too much is on its way to the disk.
+ */
+import { now } from "../../../base/clock.js";
+import type { Core } from "../../../broker/core.js";
+import type { Done } from "../../../dispatch/index.js";
+import { claimOf } from "../../../dispatch/state.js";
+import type { WorkerId } from "../../../model/ids.js";
+import type { Status } from "../messages.js";
+import type { ResultFile, SentTask } from "./experiments.js";
+import { type TaskReport, TaskReportReader } from "./task-report.js";
+
+/** Bytes that may be on their way to the disk. */
+const MAX_UNWRITTEN_BYTES = 1024 * 1024;
+
+export interface IncomingResultCallbacks {
+  /** `flowing` is false while too much is on its way. */
+  setFlowing(flowing: boolean): void;
+}
+
+export class IncomingResult {
+  readonly task: SentTask;
+  readonly status: Status;
+  /** Who has the claim; the result may come by another connection of its host. */
+  readonly worker: WorkerId;
+  readonly #core: Core;
+  readonly #callbacks: IncomingResultCallbacks;
+  readonly #file: ResultFile | undefined;
+  readonly #reader: TaskReportReader | undefined;
+  #stored = 0;
+  #unwrittenBytes = 0;
+
+  constructor(
+    core: Core,
+    worker: WorkerId,
+    task: SentTask,
+    status: Status,
+    file: ResultFile | undefined,
+    callbacks: IncomingResultCallbacks,
+  ) {
+    this.#core = core;
+    this.worker = worker;
+    this.task = task;
+    this.status = status;
+    this.#file = file;
+    this.#callbacks = callbacks;
+    this.#reader = task.experiment ? undefined : new TaskReportReader(task.mark, (bytes) => this.#store(bytes));
+  }
+
+  /** Throws where its file cannot be written. */
+  push(bytes: Buffer): void {
+    if (this.#reader === undefined) this.#file?.write(bytes);
+    else this.#reader.push(bytes);
+  }
+
+  /**
+   * All of it is here; true where it is the task's result, false where the task has become another's. `kept` is called when it is on disk
+   * and there: an experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells
+   * dispatch, and resolves when that is recorded. Rejects where the file could not be written.
+   */
+  async record(settle: (done: Done) => Promise<void>, onDurable: () => void): Promise<boolean> {
+    const how = this.#outcome();
+    await this.#file?.sync();
+    const { job, index, attempt, started } = this.task;
+    const holder = this.#core.state.workers.get(this.worker);
+    const counts = holder !== undefined && claimOf(holder, job, index)?.attempt === attempt;
+    if (!counts) {
+      this.abandon();
+      onDurable();
+      return false;
+    }
+    // Not after it: what a runner was told of would be lost with a process that is killed in between.
+    this.#file?.publish();
+    if (this.#file !== undefined) onDurable();
+    const recorded = settle({ job, index, attempt, started, ended: now(), outputBytes: this.#stored, ...how });
+    if (this.#file !== undefined) return true;
+    await recorded;
+    onDurable();
+    return true;
+  }
+
+  #outcome(): OutcomeFields {
+    if (this.#reader === undefined) return experimentOutcome(this.status);
+    return taskOutcome(this.#reader.end(), this.status, this.task);
+  }
+
+  abandon(): void {
+    this.#file?.abandon();
+  }
+
+  #store(bytes: Buffer): void {
+    const { job, index, attempt } = this.task;
+    const offset = this.#stored;
+    this.#stored += bytes.length;
+    this.#bytesQueued(bytes.length);
+    const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
+    const taken = this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
+    // The task is no longer this worker's; its end will be thrown away too.
+    if (!taken) this.#bytesWritten(bytes.length);
+  }
+
+  #bytesQueued(bytes: number): void {
+    this.#unwrittenBytes += bytes;
+    if (this.#unwrittenBytes > MAX_UNWRITTEN_BYTES) this.#callbacks.setFlowing(false);
+  }
+
+  #bytesWritten(bytes: number): void {
+    const before = this.#unwrittenBytes;
+    this.#unwrittenBytes -= bytes;
+    if (before > MAX_UNWRITTEN_BYTES / 2 && this.#unwrittenBytes <= MAX_UNWRITTEN_BYTES / 2) this.#callbacks.setFlowing(true);
+  }
+}
+
+type OutcomeFields = Pick<Done, "code" | "error" | "timedOut">;
+
+/** The runner has judged it by what it said; its exit status does not matter. */
+function experimentOutcome(status: Status): OutcomeFields {
+  if (status === "success") return { code: 0 };
+  return { code: 1, error: "the experiment has not said that it succeeded (RES:)" };
+}
+
+const REASON_TEXTS: Readonly<Record<string, string>> = {
+  directory: "its directory cannot be entered at the runner",
+  file: "the runner's machine could not write a file of the task",
+  log: "its log file cannot be opened at the runner",
+};
+
+function taskOutcome(report: TaskReport, status: Status, { mark }: SentTask): OutcomeFields {
+  // A script for MATLAB has only its RES: line.
+  if (mark === undefined) return experimentOutcome(status);
+  const { exit, reason: word, completed: ended } = report;
+  if (word === "timeout") return exit === undefined ? { timedOut: true } : { timedOut: true, code: exit };
+  if (word !== undefined) return { error: REASON_TEXTS[word] ?? word };
+  if (exit === undefined) return { error: "the runner's answer does not say how the task ended" };
+  if (ended) return { code: exit };
+  return { code: exit === 0 ? 1 : exit, error: "the script was ended before it could say how the task went" };
+}

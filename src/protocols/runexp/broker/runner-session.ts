@@ -1,0 +1,253 @@
+/**
+ * One connection of a runner to the broker: the states are in server-states.ts, what dispatch makes of the runner is in runner-port.ts. Here
+ * are the socket, the clocks, and the results.
+ */
+import type { Socket } from "node:net";
+import { now } from "../../../base/clock.js";
+import type { TracedConnection } from "../../../base/traced-connections.js";
+import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
+import type { TcpPeer } from "../../../broker/listeners/tcp.js";
+import { fieldsOf, displayName } from "../messages.js";
+import { QUIET_MS } from "../message-reader.js";
+import type { SentTask } from "./experiments.js";
+import { IncomingResult } from "./incoming-result.js";
+import type { TaskHolder, Manager } from "./manager.js";
+import { RunnerPort } from "./runner-port.js";
+import { type AnnouncedResult, ServerStateMachine } from "./server-state-machine.js";
+import { markOf, findTaskByName } from "./task-packing.js";
+
+export interface SessionLimits {
+  /** From the connection to JES. */
+  readonly handshakeTimeoutMs: number;
+  /** Within an exchange, between two pieces. */
+  readonly exchangeTimeoutMs: number;
+  /** Bytes of one result. */
+  readonly maxResultBytes: number;
+}
+
+export const SESSION_LIMITS: SessionLimits = {
+  handshakeTimeoutMs: 10_000,
+  exchangeTimeoutMs: 30_000,
+  maxResultBytes: 1024 * 1024 * 1024,
+};
+
+export class RunnerSession implements TcpPeer {
+  readonly #manager: Manager;
+  readonly #socket: Socket;
+  readonly #address: string;
+  readonly #limits: SessionLimits;
+  readonly #traced: TracedConnection;
+  readonly #states: ServerStateMachine;
+  readonly #handshakeTimer: NodeJS.Timeout;
+  #quietTimer: NodeJS.Timeout | undefined;
+  #port: RunnerPort | undefined;
+  /** What LABORO has announced. */
+  #announced: SentTask | undefined;
+  #incoming: IncomingResult | undefined;
+  /** A result that is all here and on its way to the disk. */
+  #recording: Promise<void> = Promise.resolve();
+  #timeoutActive = false;
+
+  constructor(manager: Manager, socket: Socket, address: string, limits: SessionLimits) {
+    this.#manager = manager;
+    this.#socket = socket;
+    this.#address = address;
+    this.#limits = limits;
+    this.#traced = manager.context.connections.open("runexp", address);
+    this.#states = new ServerStateMachine(manager.group, {
+      write: (bytes) => void socket.write(bytes),
+      received: (message, bytes) =>
+        this.#traced.received(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
+      sent: (message, bytes) =>
+        this.#traced.sent(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
+      joined: (host) => this.#joined(host),
+      jobRequested: () => this.#port?.petoReceived(),
+      scriptSent: () => {
+        if (this.#announced !== undefined) this.#port?.scriptSent(this.#announced);
+        this.#announced = undefined;
+      },
+      resultAnnounced: (result) => this.#result(result),
+      jobReturned: (name) => this.#port?.returned(name),
+      output: (bytes) => this.#output(bytes),
+      outputEnded: () => {
+        this.#recording = this.#record();
+      },
+      runnerLeft: () => this.#left(),
+      protocolError: (reason) => this.#drop("LABORO_BAD_MESSAGE", reason),
+      startQuietTimer: () => this.#waitForQuiet(),
+    });
+    this.#handshakeTimer = setTimeout(() => this.#drop("LABORO_DEADLINE", "it has not said who it is"), limits.handshakeTimeoutMs);
+    socket.on("data", (bytes) => this.#heard(bytes));
+    socket.on("timeout", () => this.#drop("LABORO_DEADLINE", `it fell silent in ${this.#states.state.name}`));
+    socket.once("close", () => this.#closed());
+  }
+
+  /** The broker stops, or the door does. */
+  shutdown(): void {
+    if (this.#port === undefined) this.#socket.end();
+    else this.#port.close("the door is closing");
+  }
+
+  #heard(bytes: Buffer): void {
+    clearTimeout(this.#quietTimer);
+    this.#quietTimer = undefined;
+    this.#states.push(bytes);
+    this.#updateTimeout();
+  }
+
+  #waitForQuiet(): void {
+    this.#quietTimer ??= setTimeout(() => {
+      this.#quietTimer = undefined;
+      this.#states.quietElapsed();
+      this.#updateTimeout();
+    }, QUIET_MS);
+  }
+
+  /** Silence counts only in the middle of an exchange: a job may run for days. */
+  #updateTimeout(): void {
+    const watched = this.#states.awaitsBytes;
+    if (watched === this.#timeoutActive) return;
+    this.#timeoutActive = watched;
+    this.#socket.setTimeout(watched ? this.#limits.exchangeTimeoutMs : 0);
+  }
+
+  #joined(host: string): void {
+    clearTimeout(this.#handshakeTimer);
+    this.#traced.setPeer(host);
+    const port = new RunnerPort(this.#manager, host, this.#address, {
+      sendJob: (name, kind, content) => {
+        this.#announced = port.sent(name);
+        this.#states.sendJob(name, kind, content);
+        this.#updateTimeout();
+      },
+      hold: () => this.#states.hold(),
+      ban: () => this.#states.ban(),
+      finish: () => this.#states.finish(),
+      close: () => void this.#socket.end(),
+    });
+    this.#port = port;
+    port.join().catch((cause: unknown) => {
+      const { code, message } = asLaboroError(cause);
+      this.#drop(code, message);
+    });
+  }
+
+  #result(result: AnnouncedResult): void {
+    const { name, status, size } = result;
+    const port = this.#port;
+    const { maxResultBytes: largestResult } = this.#limits;
+    if (port === undefined) return;
+    if (size > largestResult) {
+      this.#drop("LABORO_BODY_TOO_LARGE", `a result of ${size} bytes, ${largestResult} are the most`);
+      return;
+    }
+    const own = port.sent(name);
+    if (own !== undefined) {
+      this.#receive(port.id, own, status);
+      return;
+    }
+    const named = findTaskByName(name, this.#manager.experiments);
+    if (named === undefined || !this.#manager.wasAssigned(port.host, named.job, named.index)) {
+      this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never handed`);
+      return;
+    }
+    this.#receiveLate(port, name, named, status);
+  }
+
+  /** It was handed the task once, over another connection. */
+  #receiveLate(
+    port: RunnerPort,
+    name: string,
+    named: Pick<SentTask, "job" | "index" | "experiment">,
+    status: AnnouncedResult["status"],
+  ): void {
+    const { core, secret, context } = this.#manager;
+    const { job, index } = named;
+    const holder: TaskHolder | undefined = this.#manager.findHolder(port.host, job, index, name);
+    const attempt = holder?.attempt ?? core.reclaim(port.id, job, index);
+    if (attempt === undefined) {
+      context.log.info({ worker: port.id, task: displayName(name) }, "a late result: the task is done or another's");
+      this.#states.accept();
+      return;
+    }
+    const mark = named.experiment ? {} : { mark: markOf(secret, job, index) };
+    const task: SentTask = { ...named, name, attempt, started: now(), ...mark };
+    if (holder === undefined) port.adopt(task);
+    this.#receive(holder?.worker ?? port.id, task, status);
+  }
+
+  #receive(worker: RunnerPort["id"], task: SentTask, status: AnnouncedResult["status"]): void {
+    const { core, experiments } = this.#manager;
+    const file = task.experiment ? experiments?.openResult(task.name) : undefined;
+    this.#incoming = new IncomingResult(core, worker, task, status, file, {
+      setFlowing: (flowing) => void (flowing ? this.#socket.resume() : this.#socket.pause()),
+    });
+    this.#states.accept();
+    this.#updateTimeout();
+    file?.prepare();
+  }
+
+  #output(bytes: Buffer): void {
+    try {
+      this.#incoming?.push(bytes);
+    } catch (cause) {
+      this.#cannotKeep(cause);
+    }
+  }
+
+  /** All of the output is here. */
+  async #record(): Promise<void> {
+    const incoming = this.#incoming;
+    const port = this.#port;
+    this.#incoming = undefined;
+    if (port === undefined) return;
+    // Said as early as it is true: the runner's whole connection waits for it.
+    const received = (): void => this.#states.recorded();
+    if (incoming === undefined) {
+      received();
+    } else {
+      const { name, experiment } = incoming.task;
+      try {
+        const counts = await incoming.record((done) => port.settle(name, done, incoming.worker), received);
+        if (counts && experiment) this.#manager.experiments?.ended(port.host, name, incoming.status);
+      } catch (cause) {
+        incoming.abandon();
+        this.#cannotKeep(cause);
+        return;
+      }
+    }
+    port.resultAcknowledged();
+    this.#updateTimeout();
+    this.#manager.answerOpenPetos();
+  }
+
+  /** It is not the runner's fault. It comes again, if it is one of ours. */
+  #cannotKeep(cause: unknown): void {
+    const { code, message } = asLaboroError(cause);
+    this.#manager.context.log.error({ code }, `a result cannot be kept: ${message}`);
+    this.#states.drop();
+    this.#socket.destroy();
+  }
+
+  #left(): void {
+    this.#port?.leave(true);
+    this.#socket.end();
+  }
+
+  #drop(code: ErrorCode, reason: string): void {
+    const who = this.#port?.host ?? "somebody";
+    this.#manager.context.peerErrors.report("runexp", this.#address, code, `${who} is sent away: ${reason}`);
+    this.#states.drop();
+    this.#socket.destroy();
+  }
+
+  #closed(): void {
+    clearTimeout(this.#handshakeTimer);
+    clearTimeout(this.#quietTimer);
+    this.#states.drop();
+    this.#incoming?.abandon();
+    this.#traced.close();
+    // All of it came: it counts, although its runner will not hear so. Until then the task is not another's.
+    void this.#recording.then(() => this.#port?.leave(false));
+  }
+}

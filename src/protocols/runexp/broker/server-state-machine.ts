@@ -1,0 +1,313 @@
+/**
+ * The manager's side of one conversation, in the states of the protocol text:
+ *
+ *   1    Accept        hail: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
+ *   2    Wait          PETO, REZULTO or FINO ANKAU may come; from a runner of ours also REDONI
+ *   3    SendJob       choosing: a PETO is open, until somebody says `hand`, `hold`, `ban` or `finish`. announced: LABORO was sent,
+ *                      PRETA is awaited, then the script is sent, and back to Wait. To a runner of ours the script goes with LABORO
+ *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
+ *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, unless the output has followed at once; it is
+ *                      counted. recording: it waits for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or
+ *                      WaitClose
+ *   5    WaitClose     FINO was sent; REZULTO or FINO ANKAU may come, and a PETO gets FINO again
+ *
+ * FINO ANKAU is taken in any state after JES. `over` is no state of the text: the runner has left, or what it said was wrong.
+ * Pure: bytes, quiet and what somebody decides go in, messages and news come out; no socket, no clock.
+ */
+import {
+  encode,
+  type FromManager,
+  type FromRunner,
+  LONGEST_MESSAGE,
+  PROTOCOL_VERSION,
+  type Status,
+} from "../messages.js";
+import { NonReentrantLoop } from "../non-reentrant-loop.js";
+import { MessageReader, type ReadResult } from "../message-reader.js";
+
+export type ServerState =
+  | { readonly name: "Accept"; readonly step: "hail" | "version" | "group" }
+  | { readonly name: "Wait" }
+  | { readonly name: "SendJob"; readonly step: "choosing" }
+  | { readonly name: "SendJob"; readonly step: "announced"; readonly content: Uint8Array }
+  | {
+      readonly name: "ProcessJob";
+      readonly step: "judging";
+      readonly size: number;
+      readonly follows: boolean;
+      readonly returnTo: ReturnState;
+    }
+  | { readonly name: "ProcessJob"; readonly step: "receiving"; readonly bytesLeft: number; readonly returnTo: ReturnState }
+  | { readonly name: "ProcessJob"; readonly step: "recording"; readonly returnTo: ReturnState }
+  | { readonly name: "WaitClose" }
+  | { readonly name: "over" };
+
+type ReturnState = "Wait" | "WaitClose";
+
+export interface AnnouncedResult {
+  readonly name: string;
+  readonly status: Status;
+  readonly size: number;
+}
+
+/** Whom the machine speaks to: the socket, and the one that decides. */
+export interface ServerCallbacks {
+  write(bytes: Uint8Array): void;
+  received(message: FromRunner, bytes: number): void;
+  sent(message: FromManager, bytes: number): void;
+  /** JES has come. */
+  joined(host: string): void;
+  /** PETO has come; one of `hand`, `hold`, `ban` and `finish` is to follow, at once or later. */
+  jobRequested(): void;
+  /** The script is on its way. */
+  scriptSent(): void;
+  /** REZULTO has come; `accept` is to follow, or `drop`. */
+  resultAnnounced(result: AnnouncedResult): void;
+  /** REDONI has come: what LABORO had announced is not begun, and not this runner's any more. */
+  jobReturned(name: string): void;
+  output(bytes: Buffer): void;
+  /** All of the output was given; `recorded` is to follow. */
+  outputEnded(): void;
+  /** FINO ANKAU has come. */
+  runnerLeft(): void;
+  /** What came is no message that can come now: the connection is to be ended. Nothing follows. */
+  protocolError(reason: string): void;
+  /** Say `quiet` if nothing comes for QUIET_MS. */
+  startQuietTimer(): void;
+}
+
+const FROM_ANY = ["PETO", "REZULTO", "FINO ANKAU"] as const;
+const FROM_LABORO = [...FROM_ANY, "REDONI"] as const;
+
+export class ServerStateMachine {
+  readonly #group: string;
+  readonly #callbacks: ServerCallbacks;
+  readonly #reader = new MessageReader();
+  #state: ServerState = { name: "Accept", step: "hail" };
+  readonly #loop = new NonReentrantLoop();
+  #host = "";
+  /** Whether the runner is one of ours: it has said so, and it has heard that this manager is one too. */
+  #laboroPeer: "unknown" | "said" | "heard" = "unknown";
+
+  constructor(group: string, callbacks: ServerCallbacks) {
+    this.#group = group;
+    this.#callbacks = callbacks;
+  }
+
+  get state(): ServerState {
+    return this.#state;
+  }
+
+  /** Its next bytes are to come soon: it is in the middle of something that needs no thought. */
+  get awaitsBytes(): boolean {
+    const { name } = this.#state;
+    if (this.#reader.length > 0) return true;
+    if (name === "SendJob") return this.#state.step === "announced";
+    return name === "ProcessJob" && this.#state.step === "receiving";
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.#state.name === "over") return;
+    this.#reader.push(bytes);
+    this.#read();
+  }
+
+  quietElapsed(): void {
+    if (this.#state.name === "over") return;
+    this.#reader.quietElapsed();
+    this.#read();
+  }
+
+  // What may be decided about an open PETO
+
+  sendJob(name: string, kind: string, content: Uint8Array): void {
+    if (!this.#hasOpenPeto()) return;
+    const size = content.length;
+    if (this.#laboroPeer !== "unknown") {
+      this.#laboroPeer = "heard";
+      this.#state = { name: "Wait" };
+      this.#send({ type: "LABORO", name, kind, size, follows: true }, content);
+      this.#callbacks.scriptSent();
+    } else {
+      this.#state = { name: "SendJob", step: "announced", content };
+      this.#send({ type: "LABORO", name, kind, size });
+    }
+    this.#read();
+  }
+
+  hold(): void {
+    if (!this.#hasOpenPeto()) return;
+    this.#state = { name: "Wait" };
+    this.#send({ type: "ATENDI" });
+    this.#read();
+  }
+
+  ban(): void {
+    if (!this.#hasOpenPeto()) return;
+    this.#state = { name: "Wait" };
+    this.#send({ type: "ELIRI" });
+    this.#read();
+  }
+
+  finish(): void {
+    if (!this.#hasOpenPeto()) return;
+    this.#state = { name: "WaitClose" };
+    this.#send({ type: "FINO" });
+    this.#read();
+  }
+
+  // What may be decided about a REZULTO
+
+  accept(): void {
+    const state = this.#state;
+    if (state.name !== "ProcessJob" || state.step !== "judging") throw new Error(`no result waits in ${state.name}`);
+    this.#state = { name: "ProcessJob", step: "receiving", bytesLeft: state.size, returnTo: state.returnTo };
+    if (!state.follows) this.#send({ type: "PRETA" });
+    this.#read();
+  }
+
+  recorded(): void {
+    const state = this.#state;
+    if (state.name === "over") return;
+    if (state.name !== "ProcessJob" || state.step !== "recording")
+      throw new Error(`nothing is recorded in ${state.name}`);
+    this.#state = { name: state.returnTo };
+    this.#send({ type: "RICEVIS" });
+    this.#read();
+  }
+
+  /** The connection is to be ended, whoever wants it. */
+  drop(): void {
+    this.#state = { name: "over" };
+  }
+
+  /** False where the connection is to be ended: who decides may not have heard of it yet. */
+  #hasOpenPeto(): boolean {
+    const state = this.#state;
+    if (state.name === "over") return false;
+    if (state.name !== "SendJob" || state.step !== "choosing") throw new Error(`no PETO is open in ${state.name}`);
+    return true;
+  }
+
+  #send(message: FromManager, data?: Uint8Array): void {
+    const bytes = encode(message);
+    this.#callbacks.sent(message, bytes.length);
+    this.#callbacks.write(data === undefined ? bytes : Buffer.concat([bytes, data]));
+  }
+
+  /** Takes what has come as far as the state allows; each message may change it. */
+  #read(): void {
+    this.#loop.run(
+      () => this.#state,
+      () => this.#step(),
+    );
+  }
+
+  #step(): void {
+    const state = this.#state;
+    if (state.name === "Accept") this.#accepting(state.step);
+    else if (state.name === "Wait" || state.name === "WaitClose") this.#waiting(state.name);
+    else if (state.name === "SendJob") state.step === "choosing" ? this.#choosing() : this.#announced(state.content);
+    else if (state.name === "ProcessJob") this.#processing(state);
+  }
+
+  #accepting(step: "hail" | "version" | "group"): void {
+    if (step === "hail") {
+      const hail = this.#take(["SALUTON"]);
+      if (hail === undefined) return;
+      this.#host = hail.host;
+      this.#state = { name: "Accept", step: "version" };
+      this.#send({ type: "VERSIO", version: PROTOCOL_VERSION });
+    } else if (step === "version") {
+      if (this.#take(["KOMPRENAS"]) === undefined) return;
+      this.#state = { name: "Accept", step: "group" };
+      this.#send({ type: "ALIGI", group: this.#group });
+    } else {
+      if (this.#take(["JES"]) === undefined) return;
+      this.#state = { name: "Wait" };
+      this.#callbacks.joined(this.#host);
+    }
+  }
+
+  #waiting(back: ReturnState): void {
+    const message = this.#take(this.#laboroPeer === "heard" ? FROM_LABORO : FROM_ANY);
+    if (message === undefined) return;
+    if (message.type === "FINO ANKAU") {
+      this.#leave();
+    } else if (message.type === "REDONI") {
+      this.#state = { name: back };
+      this.#callbacks.jobReturned(message.name);
+    } else if (message.type === "REZULTO") {
+      const { name, status, size, follows = false, fromLaboro: isKin = false } = message;
+      if (follows && this.#laboroPeer !== "heard") {
+        this.#fail("an output that nobody has asked for follows its REZULTO");
+        return;
+      }
+      if (isKin && this.#laboroPeer === "unknown") this.#laboroPeer = "said";
+      this.#state = { name: "ProcessJob", step: "judging", size, follows, returnTo: back };
+      this.#callbacks.resultAnnounced({ name, status, size });
+    } else if (back === "WaitClose") {
+      this.#send({ type: "FINO" });
+      this.#state = { name: "WaitClose" };
+    } else {
+      this.#state = { name: "SendJob", step: "choosing" };
+      this.#callbacks.jobRequested();
+    }
+  }
+
+  /** Its turn is to wait for the answer to PETO; it may go all the same. */
+  #choosing(): void {
+    if (this.#take(["FINO ANKAU"]) !== undefined) this.#leave();
+  }
+
+  #announced(content: Uint8Array): void {
+    const message = this.#take(["PRETA", "FINO ANKAU"]);
+    if (message === undefined) return;
+    if (message.type === "FINO ANKAU") {
+      this.#leave();
+      return;
+    }
+    this.#state = { name: "Wait" };
+    if (content.length > 0) this.#callbacks.write(content);
+    this.#callbacks.scriptSent();
+  }
+
+  #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
+    if (state.step === "receiving") this.#receiving(state.bytesLeft, state.returnTo);
+    else if (state.step === "judging" && state.follows) return;
+    else if (this.#reader.length > LONGEST_MESSAGE) this.#fail("it goes on speaking while its result is looked at");
+  }
+
+  #receiving(left: number, back: ReturnState): void {
+    const bytes = this.#reader.takeData(left);
+    if (bytes.length > 0) this.#callbacks.output(bytes);
+    if (this.#state.name === "over" || (bytes.length === 0 && left > 0)) return;
+    if (bytes.length < left) {
+      this.#state = { name: "ProcessJob", step: "receiving", bytesLeft: left - bytes.length, returnTo: back };
+      return;
+    }
+    this.#state = { name: "ProcessJob", step: "recording", returnTo: back };
+    this.#callbacks.outputEnded();
+  }
+
+  #leave(): void {
+    this.#state = { name: "over" };
+    this.#callbacks.runnerLeft();
+  }
+
+  #take<T extends FromRunner["type"]>(expected: readonly T[]): Extract<FromRunner, { type: T }> | undefined {
+    const taken = this.#reader.take(expected, this.#laboroPeer === "heard") as ReadResult<Extract<FromRunner, { type: T }>>;
+    if (taken.kind === "message") {
+      this.#callbacks.received(taken.message, taken.bytes);
+      return taken.message;
+    }
+    if (taken.kind === "unquiet") this.#callbacks.startQuietTimer();
+    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, it said ${taken.text}`);
+    return undefined;
+  }
+
+  #fail(reason: string): void {
+    this.#state = { name: "over" };
+    this.#callbacks.protocolError(reason);
+  }
+}

@@ -1,0 +1,61 @@
+/** What goes to a runner for a task, and under which name. */
+import { createHmac } from "node:crypto";
+import { LaboroError } from "../../../base/errors.js";
+import type { Attempt, JobId, TaskIndex } from "../../../model/ids.js";
+import { JobId as toJobId } from "../../../model/ids.js";
+import type { Job } from "../../../model/job.js";
+import type { Bytes } from "../../../model/recipe.js";
+import type { Experiments, SentTask } from "./experiments.js";
+import { makeTaskScript } from "./task-script.js";
+
+/** A task that is a runner's and was not sent yet. */
+export interface UnsentTask {
+  readonly job: Job;
+  readonly index: TaskIndex;
+  readonly attempt: Attempt;
+  readonly entry?: Bytes;
+}
+
+export interface PackedTask {
+  readonly sent: SentTask;
+  readonly kind: string;
+  readonly content: Buffer;
+}
+
+/** Throws LABORO_BAD_INPUT where no runner can do it. */
+export function packTask(task: UnsentTask, experiments: Experiments | undefined, secret: string): PackedTask {
+  const { job, index, attempt, entry } = task;
+  const base = { job: job.id, index, attempt, started: 0 };
+  const experiment = experiments?.experimentOf(job, index, entry);
+  if (experiments !== undefined && experiment !== undefined) {
+    const content = experiments.readScript(experiment);
+    return { sent: { ...base, name: experiment.name, experiment: true }, kind: experiment.kind, content };
+  }
+  const { recipe } = job;
+  if (recipe.kind !== "command" && recipe.kind !== "script") {
+    throw new LaboroError("LABORO_BAD_INPUT", `a runexp runner cannot do a ${recipe.kind}`);
+  }
+  const mark = markOf(secret, job.id, index);
+  const { timeLimitMs } = job.limits;
+  const shipped = makeTaskScript(recipe, { job: job.id, index, attempt, entry, timeLimitMs }, mark);
+  const sent = { ...base, name: taskName(job.id, index), experiment: false };
+  return { sent: shipped.reportsOutcome ? { ...sent, mark } : sent, kind: shipped.kind, content: shipped.content };
+}
+
+/** What a task's last line begins with: nobody can guess it, and it is the same when the result comes after a restart. */
+export const markOf = (secret: string, job: JobId, index: TaskIndex): string =>
+  createHmac("sha256", secret).update(`${job}.${index}`).digest("hex").slice(0, 16);
+
+/** How a task that is no experiment is called on the wire. */
+export const taskName = (job: JobId, index: TaskIndex): string => `laboro-${job}.${index}`;
+
+/** The task of this name, whether or not it was ever handed out. */
+export function findTaskByName(
+  name: string,
+  experiments: Experiments | undefined,
+): { readonly job: JobId; readonly index: TaskIndex; readonly experiment: boolean } | undefined {
+  const found = experiments?.findTask(name);
+  if (found !== undefined) return { ...found, experiment: true };
+  const [, job, index] = /^laboro-(\d{1,15})\.(\d{1,10})$/.exec(name) ?? [];
+  return job === undefined ? undefined : { job: toJobId(Number(job)), index: Number(index), experiment: false };
+}

@@ -1,0 +1,208 @@
+/** The experiments of a folder as jobs of a broker: submitted, or found where an earlier run left them, and what the door asks about them. */
+import type { Core } from "../../../broker/core.js";
+import type { OperationOutput } from "../../../broker/operations/index.js";
+import type { Client } from "../../../client/client.js";
+import { standingRecordOf } from "../../../dispatch/standing.js";
+import type { JobState } from "../../../dispatch/state.js";
+import { JobId, type TaskIndex, type WorkerId } from "../../../model/ids.js";
+import type { Job } from "../../../model/job.js";
+import { type Range, rangesOf } from "../../../model/ranges.js";
+import type { Bytes } from "../../../model/recipe.js";
+import type { Experiment, Experiments, ResultFile } from "../broker/experiments.js";
+import type { Status } from "../messages.js";
+import type { Aftermath } from "./aftermath.js";
+import { bytesOf, type FoundExperiment, readScript, displayPath } from "./folder.js";
+import { ResFile, type ResFileOptions } from "./result-file.js";
+import type { ProgressOutput } from "./progress-output.js";
+
+export const EXPERIMENTS_KEY = "runexp experiments";
+/** The table of ends is written so often at most. */
+const SAVE_MS = 60_000;
+/** An experiment at which so many runners were lost is given up. */
+const CRASH_LIMIT = 20;
+/** For a worker that is no runner of runexp, and cannot know what to do. */
+const NO_SCRIPT = Buffer.from("echo 'an experiment runs at a runner of runexp' >&2\nexit 1\n");
+
+export interface ExperimentJobsOptions extends ResFileOptions {
+  /** A path of bytes. */
+  readonly runs: string;
+}
+
+export class ExperimentJobs implements Experiments {
+  readonly #core: Core;
+  readonly #options: ExperimentJobsOptions;
+  readonly #aftermath: Aftermath;
+  readonly #screen: ProgressOutput;
+  /** All that there are, and how many of them were done before. */
+  readonly #total: number;
+  readonly #doneBefore: number;
+  readonly #byPath: ReadonlyMap<string, FoundExperiment>;
+  readonly #tasks = new Map<string, { readonly job: JobId; readonly index: TaskIndex }>();
+  readonly #jobs = new Set<JobId>();
+  readonly #assigned = new Set<string>();
+  readonly #ended = new Map<string, Status>();
+  readonly #standings = new Map<string, string>();
+  #savedAt = Date.now();
+
+  constructor(
+    core: Core,
+    options: ExperimentJobsOptions,
+    aftermath: Aftermath,
+    screen: ProgressOutput,
+    all: readonly FoundExperiment[],
+    remaining: readonly FoundExperiment[],
+  ) {
+    this.#core = core;
+    this.#options = options;
+    this.#aftermath = aftermath;
+    this.#screen = screen;
+    this.#total = all.length;
+    this.#doneBefore = all.length - remaining.length;
+    this.#byPath = new Map(remaining.map((one) => [one.path, one]));
+  }
+
+  /** The jobs that hold these experiments; those of an earlier run go on, without what needs no running any more. */
+  async submitOrResume(client: Client, remaining: readonly FoundExperiment[], pool: string): Promise<void> {
+    const known = new Set<string>();
+    const { jobs } = await client.ask("jobs", { key: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
+    for (const { id } of jobs) {
+      const kept = await this.#resumeJob(client, id);
+      for (const path of kept) known.add(path);
+    }
+    const fresh = remaining.filter(({ path }) => !known.has(path));
+    if (fresh.length > 0) {
+      const job = await client.submit({
+        recipe: { kind: "script", content: NO_SCRIPT, type: ".sh" },
+        name: "experiments",
+        key: EXPERIMENTS_KEY,
+        entries: fresh.map(({ path }) => bytesOf(path)),
+        ...{ pool, crashLimit: CRASH_LIMIT },
+      });
+      this.#addTasks(
+        JobId(job.id),
+        fresh.map(({ path }, index) => [index, path]),
+      );
+    }
+    for (const { name } of remaining) this.#aftermath.forget(name);
+    this.#aftermath.save();
+  }
+
+  /** Which experiments of a job that was begun before are still to be run. */
+  async #resumeJob(client: Client, id: number): Promise<readonly string[]> {
+    const paths = await entriesOf(client, id);
+    const ended = new Set<number>();
+    for await (const { index } of client.job(id).results()) ended.add(index);
+    const open = paths.map((path, index): [number, string] => [index, path]).filter(([index]) => !ended.has(index));
+    const wanted = open.filter(([, path]) => this.#byPath.has(path));
+    const unwanted = rangesOf(open.filter(([, path]) => !this.#byPath.has(path)).map(([index]) => index));
+    if (unwanted.length > 0) await client.job(id).cancel(unwanted as Range[], "it is done, or its script is gone");
+    if (wanted.length > 0) this.#addTasks(JobId(id), wanted);
+    return wanted.map(([, path]) => path);
+  }
+
+  #addTasks(job: JobId, tasks: readonly (readonly [number, string])[]): void {
+    this.#jobs.add(job);
+    for (const [index, path] of tasks) {
+      const name = this.#byPath.get(path)?.name;
+      if (name !== undefined) this.#tasks.set(name, { job, index });
+    }
+  }
+
+  /** All of them have ended. */
+  get allEnded(): boolean {
+    return this.#open().length === 0;
+  }
+
+  /** Nothing is at a runner. */
+  get noneRunning(): boolean {
+    return this.#open().every(({ assigned: out }) => out === 0);
+  }
+
+  /** Each was handed out at least once. */
+  get allAssigned(): boolean {
+    return this.#doneBefore + this.#assigned.size === this.#total;
+  }
+
+  get failed(): readonly string[] {
+    return [...this.#ended].filter(([, status]) => status === "failure").map(([name]) => name);
+  }
+
+  /** Whether its result came. */
+  hasEnded(name: string): boolean {
+    return this.#ended.has(name);
+  }
+
+  #open(): JobState[] {
+    return [...this.#jobs].map((id) => this.#core.state.jobs.get(id)).filter((job) => job !== undefined);
+  }
+
+  // What the door asks
+
+  experimentOf({ key }: Pick<Job, "key">, _index: TaskIndex, entry: Bytes | undefined): Experiment | undefined {
+    if (key !== EXPERIMENTS_KEY || entry === undefined) return undefined;
+    const path = Buffer.from(entry).toString("latin1");
+    return this.#byPath.get(path) ?? { name: path.replace(/\.[^.]*$/, ""), kind: ".sh", path };
+  }
+
+  readScript(experiment: Experiment): Buffer {
+    return readScript(this.#options.runs, experiment.path);
+  }
+
+  findTask(name: string): { readonly job: JobId; readonly index: TaskIndex } | undefined {
+    return this.#tasks.get(name);
+  }
+
+  openResult(name: string): ResultFile {
+    return new ResFile(name, this.#options);
+  }
+
+  assigned(host: string, name: string): void {
+    // One that comes back from a lost runner and goes out again is no progress.
+    if (this.#assigned.has(name)) return;
+    this.#assigned.add(name);
+    this.#screen.assigned(host, displayPath(name), this.#doneBefore + this.#assigned.size, this.#total);
+  }
+
+  ended(host: string, name: string, status: Status): void {
+    this.assigned(host, name);
+    this.#ended.set(name, status);
+    this.#aftermath.set(name, status === "success");
+    this.#screen.ended(host, displayPath(name), status);
+    this.#reportStanding(host);
+    if (Math.abs(Date.now() - this.#savedAt) < SAVE_MS) return;
+    this.#savedAt = Date.now();
+    this.#aftermath.save();
+  }
+
+  #reportStanding(host: string): void {
+    const { standing, results, succeeded, recent } = standingRecordOf(this.#core.state, host);
+    if (standing === (this.#standings.get(host) ?? "good")) return;
+    this.#standings.set(host, standing);
+    const failures = recent.split("-").length - 1;
+    const words = {
+      good: "behaves again: it gets experiments as before",
+      suspended: `is on hold: ${failures} of its last ${recent.length} experiments failed`,
+      banned: `is banned: only ${succeeded} of ${results} experiments succeeded`,
+    };
+    this.#screen.hostNotice(host, words[standing]);
+  }
+
+  nothingLeftFor(worker: WorkerId): boolean {
+    return this.#open().every(
+      (job) => nothingWaits(job) && [...job.claims].every((claim) => claim.worker.profile.id === worker),
+    );
+  }
+}
+
+const nothingWaits = ({ ready, inBackoff: later, mayLease: more, leasing }: JobState): boolean =>
+  ready === 0 && later.size === 0 && !more && !leasing;
+
+async function entriesOf(client: Client, job: number): Promise<string[]> {
+  const found: string[] = [];
+  for (let from: number | undefined = 0; from !== undefined; ) {
+    const page: OperationOutput<"entries"> = await client.ask("entries", { job, from, limit: 10_000 });
+    found.push(...page.entries.map((entry) => Buffer.from(entry).toString("latin1")));
+    from = page.next;
+  }
+  return found;
+}

@@ -1,0 +1,268 @@
+/**
+ * The runner's side of one connection. The workers of the text are threads that share the connection under a lock; this is what the
+ * holder of the lock goes through:
+ *
+ *   1  Initialization  hail: SALUTON was sent, VERSIO is awaited. group: KOMPRENAS was sent, ALIGI is awaited. Then JES is sent
+ *   2  WorkerLoop      nobody holds the lock: `ask`, `deliver` or `leave` may be said
+ *   3  RunJob          asked: PETO was sent, LABORO, FINO, ATENDI or ELIRI is awaited. receiving: PRETA was sent, the script is counted
+ *   4  SendOutcome     announced: REZULTO was sent, PRETA is awaited. sending: the output goes out. sent: RICEVIS is awaited
+ *   5  WaitClose       FINO ANKAU was sent
+ *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is the threads' matter (threads.ts)
+ *
+ * A manager of ours is known by its LABORO, once it has heard by a REZULTO that this runner is one too: from then on PRETA is not said any more,
+ * neither by the one nor by the other, and script and output follow what announces them. That halves the messages of a short job. And such a
+ * manager takes back what was not begun.
+ *
+ * `over` is no state of the text: the manager has said something that cannot be.
+ * Pure: bytes, quiet and what the threads want go in, messages and news come out.
+ */
+import { encode, type FromManager, type FromRunner, PROTOCOL_VERSION, type Status } from "../messages.js";
+import { NonReentrantLoop } from "../non-reentrant-loop.js";
+import { MessageReader, type ReadResult } from "../message-reader.js";
+
+export type ClientState =
+  | { readonly name: "Initialization"; readonly step: "hail" | "group" }
+  | { readonly name: "WorkerLoop" }
+  | { readonly name: "RunJob"; readonly step: "asked" }
+  | { readonly name: "RunJob"; readonly step: "receiving"; readonly job: AnnouncedJob; readonly chunks: readonly Buffer[] }
+  | { readonly name: "SendOutcome"; readonly step: "announced" | "sending" | "sent" }
+  | { readonly name: "WaitClose" }
+  | { readonly name: "over" };
+
+interface AnnouncedJob {
+  readonly name: string;
+  readonly kind: string;
+  /** Bytes of the script that have not come yet. */
+  readonly bytesLeft: number;
+}
+
+/** What a manager gives a runner to do. */
+export interface Job {
+  readonly name: string;
+  /** `.sh` or `.m` */
+  readonly kind: string;
+  readonly content: Buffer;
+}
+
+/** How an answer to PETO may be, beside a job. */
+export type NoJobReply = "FINO" | "ATENDI" | "ELIRI";
+
+export interface ClientCallbacks {
+  /** One message, one write. `alone`: the next one must not arrive together with it. */
+  write(bytes: Uint8Array, alone: boolean): void;
+  received(message: FromManager): void;
+  sent(message: FromRunner): void;
+  joined(): void;
+  job(job: Job): void;
+  noJob(answer: NoJobReply): void;
+  /** The manager waits for the output of the result that was announced; `sendOutput` is to follow. */
+  outputWanted(): void;
+  delivered(): void;
+  /** The manager offers another version or group: nothing is wrong with the line. */
+  refused(reason: string): void;
+  protocolError(reason: string): void;
+  startQuietTimer(): void;
+}
+
+/** Scripts above this are refused. */
+export const LARGEST_SCRIPT = 256 * 1024 * 1024;
+
+export class ClientStateMachine {
+  readonly #group: string;
+  readonly #callbacks: ClientCallbacks;
+  readonly #reader = new MessageReader();
+  #state: ClientState = { name: "Initialization", step: "hail" };
+  readonly #loop = new NonReentrantLoop();
+  /** Whether the manager is one of ours: it was not asked yet, it was, or what its next LABORO has told. */
+  #laboroPeer: "unknown" | "asked" | "yes" | "no";
+
+  /** Without `asksForKin` each manager is taken for an original one. */
+  constructor(group: string, callbacks: ClientCallbacks, { asksForKin: detectsLaboro = false }: { readonly asksForKin?: boolean } = {}) {
+    this.#group = group;
+    this.#callbacks = callbacks;
+    this.#laboroPeer = detectsLaboro ? "unknown" : "no";
+  }
+
+  get state(): ClientState {
+    return this.#state;
+  }
+
+  /** The manager is one of ours. */
+  get isLaboro(): boolean {
+    return this.#laboroPeer === "yes";
+  }
+
+  /** The connection is there. */
+  sendHello(host: string): void {
+    this.#send({ type: "SALUTON", host });
+  }
+
+  requestJob(): void {
+    if (!this.#maySend("PETO")) return;
+    this.#state = { name: "RunJob", step: "asked" };
+    this.#send({ type: "PETO" });
+  }
+
+  deliver(name: string, status: Status, size: number): void {
+    if (!this.#maySend("REZULTO")) return;
+    const result = { type: "REZULTO", name, status, size } as const;
+    if (this.#laboroPeer === "yes") {
+      this.#state = { name: "SendOutcome", step: "sending" };
+      this.#send({ ...result, follows: true });
+      this.#callbacks.outputWanted();
+      return;
+    }
+    this.#state = { name: "SendOutcome", step: "announced" };
+    if (this.#laboroPeer === "unknown") this.#laboroPeer = "asked";
+    this.#send(this.#laboroPeer === "asked" ? { ...result, fromLaboro: true } : result);
+  }
+
+  /** All of the output, in as many pieces as it takes; `last` with the last of them. */
+  sendOutput(bytes: Uint8Array, last: boolean): void {
+    if (bytes.length > 0) this.#callbacks.write(bytes, false);
+    if (!last) return;
+    this.#state = { name: "SendOutcome", step: "sent" };
+    this.#read();
+  }
+
+  /** To a manager of ours: this job has not begun, and somebody else may have it. */
+  returnJob(name: string): void {
+    if (!this.#maySend("REDONI")) return;
+    this.#send({ type: "REDONI", name });
+  }
+
+  leave(): void {
+    if (!this.#maySend("FINO ANKAU")) return;
+    this.#state = { name: "WaitClose" };
+    this.#send({ type: "FINO ANKAU" });
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.#state.name === "over") return;
+    this.#reader.push(bytes);
+    this.#read();
+  }
+
+  quietElapsed(): void {
+    if (this.#state.name === "over") return;
+    this.#reader.quietElapsed();
+    this.#read();
+  }
+
+  /** False where the connection is to be ended: the threads may not have heard of it yet. */
+  #maySend(what: string): boolean {
+    if (this.#state.name === "over") return false;
+    if (this.#state.name !== "WorkerLoop") throw new Error(`${what} cannot be said in ${this.#state.name}`);
+    return true;
+  }
+
+  #send(message: FromRunner, alone = false): void {
+    this.#callbacks.sent(message);
+    this.#callbacks.write(encode(message), alone);
+  }
+
+  #read(): void {
+    this.#loop.run(
+      () => this.#state,
+      () => this.#step(),
+    );
+  }
+
+  #step(): void {
+    const state = this.#state;
+    if (state.name === "Initialization") state.step === "hail" ? this.#version() : this.#groupName();
+    else if (state.name === "RunJob") state.step === "asked" ? this.#answered() : this.#receiving(state.job, state.chunks);
+    else if (state.name === "SendOutcome") this.#sending(state.step);
+    else if (state.name !== "over" && this.#reader.length > 0) this.#fail("the manager speaks without being asked");
+  }
+
+  #version(): void {
+    const message = this.#take(["VERSIO"]);
+    if (message === undefined) return;
+    if (message.version !== PROTOCOL_VERSION) {
+      this.#refuse(`the manager speaks version ${message.version}, this runner ${PROTOCOL_VERSION}`);
+      return;
+    }
+    this.#state = { name: "Initialization", step: "group" };
+    this.#send({ type: "KOMPRENAS" });
+  }
+
+  #groupName(): void {
+    const message = this.#take(["ALIGI"]);
+    if (message === undefined) return;
+    if (message.group !== this.#group) {
+      this.#refuse(`the manager's group is ${message.group}, this runner's ${this.#group}`);
+      return;
+    }
+    this.#state = { name: "WorkerLoop" };
+    this.#send({ type: "JES" }, true);
+    this.#callbacks.joined();
+  }
+
+  #answered(): void {
+    const message = this.#take(["LABORO", "FINO", "ATENDI", "ELIRI"]);
+    if (message === undefined) return;
+    if (message.type !== "LABORO") {
+      this.#state = { name: "WorkerLoop" };
+      this.#callbacks.noJob(message.type);
+      return;
+    }
+    const { name, kind, size, follows = false } = message;
+    if (size > LARGEST_SCRIPT) {
+      this.#fail(`a script of ${size} bytes, ${LARGEST_SCRIPT} are the most`);
+      return;
+    }
+    if (follows && this.#laboroPeer !== "asked" && this.#laboroPeer !== "yes") {
+      this.#fail("a script that nobody has asked for follows its LABORO");
+      return;
+    }
+    if (this.#laboroPeer !== "unknown") this.#laboroPeer = follows ? "yes" : "no";
+    this.#state = { name: "RunJob", step: "receiving", job: { name, kind, bytesLeft: size }, chunks: [] };
+    if (!follows) this.#send({ type: "PRETA" }, size === 0);
+  }
+
+  #receiving(job: AnnouncedJob, got: readonly Buffer[]): void {
+    const piece = this.#reader.takeData(job.bytesLeft);
+    if (piece.length === 0 && job.bytesLeft > 0) return;
+    const left = job.bytesLeft - piece.length;
+    if (left > 0) {
+      this.#state = { name: "RunJob", step: "receiving", job: { ...job, bytesLeft: left }, chunks: [...got, piece] };
+      return;
+    }
+    this.#state = { name: "WorkerLoop" };
+    this.#callbacks.job({ name: job.name, kind: job.kind, content: Buffer.concat([...got, piece]) });
+  }
+
+  #sending(step: "announced" | "sending" | "sent"): void {
+    if (step === "announced") {
+      if (this.#take(["PRETA"]) === undefined) return;
+      this.#state = { name: "SendOutcome", step: "sending" };
+      this.#callbacks.outputWanted();
+    } else if (step === "sent") {
+      if (this.#take(["RICEVIS"]) === undefined) return;
+      this.#state = { name: "WorkerLoop" };
+      this.#callbacks.delivered();
+    }
+  }
+
+  #take<T extends FromManager["type"]>(expected: readonly T[]): Extract<FromManager, { type: T }> | undefined {
+    const taken = this.#reader.take(expected, this.isLaboro) as ReadResult<Extract<FromManager, { type: T }>>;
+    if (taken.kind === "message") {
+      this.#callbacks.received(taken.message);
+      return taken.message;
+    }
+    if (taken.kind === "unquiet") this.#callbacks.startQuietTimer();
+    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, the manager said ${taken.text}`);
+    return undefined;
+  }
+
+  #refuse(reason: string): void {
+    this.#state = { name: "over" };
+    this.#callbacks.refused(reason);
+  }
+
+  #fail(reason: string): void {
+    this.#state = { name: "over" };
+    this.#callbacks.protocolError(reason);
+  }
+}

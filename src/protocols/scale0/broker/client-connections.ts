@@ -1,0 +1,237 @@
+/** The client port of a Scale0 door: requests come in, answers and refusals go out, one for each. */
+import { isUtf8 } from "node:buffer";
+import { now } from "../../../base/clock.js";
+import type { ErrorCode } from "../../../base/errors.js";
+import { asLaboroError } from "../../../base/errors.js";
+import type { RequestId } from "../../../model/ids.js";
+import type { Peer } from "../../zeromq/index.js";
+import {
+  type DisconnectCode,
+  type Command,
+  type MessageIdParameter,
+  type Parameters,
+  readMessageId,
+  readPing,
+  readWorkRequest,
+  replyCommand,
+  workCommandOf,
+} from "../commands.js";
+import { type Envelope, type ReceivedFrames, joined, readFrames } from "../frames.js";
+import { WorkerReply, ClientRequest, clockError, type Scale0Context, pong } from "./context.js";
+import type { PeerSession } from "./peer-session.js";
+
+/** Requests under way, of all clients together and of one, and bytes of them. */
+const MOST_REQUESTS = 100_000;
+const MAX_REQUESTS_PER_CLIENT = 20_000;
+const MOST_BYTES = 512 * 1024 * 1024;
+
+interface ConnectedClient {
+  peerSession: PeerSession;
+  /** Its connection is over, and it may come back for its answers. */
+  disconnected: boolean;
+  /** Each with what ends it. */
+  readonly requests: Map<RequestId, () => void>;
+}
+
+type ReceivedMessage = Extract<ReceivedFrames, { kind: "message" }>;
+
+export class ClientConnections {
+  readonly #context: Scale0Context;
+  readonly #openSession: (peer: Peer) => PeerSession;
+  readonly #clients = new Map<string, ConnectedClient>();
+  #requests = 0;
+  #bytes = 0;
+
+  constructor(context: Scale0Context, openSession: (peer: Peer) => PeerSession) {
+    this.#context = context;
+    this.#openSession = openSession;
+  }
+
+  joined(peer: Peer): void {
+    const peerSession = this.#openSession(peer);
+    const known = this.#clients.get(peer.key);
+    if (known === undefined) this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map() });
+    else Object.assign(known, { voice: peerSession, away: false });
+  }
+
+  left(peer: Peer): void {
+    const client = this.#clients.get(peer.key);
+    if (client === undefined) return;
+    client.peerSession.end();
+    client.disconnected = true;
+    // One that has named itself may come back for its answers.
+    if (peer.identity[0] === 0) {
+      for (const [request, done] of [...client.requests]) {
+        this.#context.core.cancelRequest(request);
+        done();
+      }
+    }
+    this.#removeDisconnected(peer.key);
+  }
+
+  #removeDisconnected(key: string): void {
+    const client = this.#clients.get(key);
+    if (client?.disconnected === true && client.requests.size === 0) this.#clients.delete(key);
+  }
+
+  message(peer: Peer, frames: readonly Buffer[]): void {
+    const client = this.#clients.get(peer.key);
+    if (client === undefined || client.peerSession.ignored) return;
+    const heard = readFrames(frames);
+    client.peerSession.received(heard);
+    if (heard.kind === "message") this.#onMessage(client, heard);
+    else if (heard.kind === "malformed") this.#fault(client, 400, heard.why);
+    else if (heard.kind === "unknown") this.#fault(client, 501, heard.command);
+    else this.#fault(client, 501, `${heard.word} goes to the worker port`);
+  }
+
+  #onMessage(client: ConnectedClient, message: ReceivedMessage): void {
+    try {
+      this.#handleCommand(client, message);
+      client.peerSession.resetFaults();
+    } catch (cause) {
+      const { code, message: why } = asLaboroError(cause);
+      const named = messageIdOf(message);
+      if (code !== "LABORO_BAD_INPUT") {
+        this.#context.onPeerError(client.peerSession.peer.address, why, code);
+        this.#refuse(client, named, message.envelope, 503, why);
+      } else if (Object.keys(named).length === 0) {
+        this.#fault(client, 400, why);
+      } else {
+        client.peerSession.sendDisconnectError(400, why, named);
+      }
+    }
+  }
+
+  #handleCommand(client: ConnectedClient, message: ReceivedMessage): void {
+    const { peerSession: voice } = client;
+    const { core, brokers } = this.#context;
+    switch (message.command) {
+      case "PING": {
+        const { time } = readPing(message.parameters);
+        const fault = clockError(core, time, now());
+        if (fault !== undefined) voice.sendDisconnectError(409, fault);
+        else voice.send("PONG", pong(core, time));
+        return;
+      }
+      case "WORKREQUEST":
+      case "TASK":
+        this.#request(client, message);
+        return;
+      case "NEEDBROKER":
+        if (brokers.list().length === 0) voice.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
+        else voice.send("CHANGEBROKER", { brokers: brokers.list() });
+        return;
+      default:
+        this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri));
+    }
+  }
+
+  #request(client: ConnectedClient, message: ReceivedMessage): void {
+    const { core, pool } = this.#context;
+    const { command, parameters, body, envelope, inline } = message;
+    const { service, timeoutMs, retry } = readWorkRequest(parameters);
+    const named = readMessageId(command, parameters);
+    const refusal = this.#refusal(client);
+    if (refusal !== undefined) {
+      this.#refuse(client, named, envelope, ...refusal);
+      return;
+    }
+    const whole = joined(body);
+    const word = workCommandOf(command);
+    const attachment = new ClientRequest(client.peerSession.name, named, word, parameters, body);
+    let id: RequestId | undefined;
+    let over = false;
+    this.#requests++;
+    this.#bytes += whole.length;
+    const done = (): void => {
+      over = true;
+      this.#requests--;
+      this.#bytes -= whole.length;
+      if (id !== undefined) client.requests.delete(id);
+      this.#removeDisconnected(client.peerSession.peer.key);
+    };
+    // A refusal may come before the number is known here.
+    id = core.request({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
+      done();
+      if (error === undefined || error === "LABORO_SERVICE_FAILED") {
+        const answered = more instanceof WorkerReply ? more : new WorkerReply([answer], error);
+        const failed = answered.error === undefined ? {} : { error: answered.error };
+        const shown = inline === true ? bodyParameter(answered.body) : {};
+        client.peerSession.send(replyCommand(word), { ...named, ...failed, ...shown }, answered.body, envelope);
+      } else {
+        this.#refuse(client, named, envelope, codeOf(error), Buffer.from(answer).toString() || error);
+      }
+    });
+    if (!over) client.requests.set(id, done);
+  }
+
+  /** Why nothing is taken, from anyone or from this client. */
+  #refusal({ requests }: ConnectedClient): readonly [DisconnectCode, string] | undefined {
+    const { core, brokers } = this.#context;
+    if (core.maintenance.draining) {
+      const why = "this broker is to be taken down";
+      return brokers.others().length > 0 ? [301, why] : [503, why];
+    }
+    if (this.#requests >= MOST_REQUESTS || this.#bytes >= MOST_BYTES) return [503, "too many requests are under way"];
+    return requests.size >= MAX_REQUESTS_PER_CLIENT ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`] : undefined;
+  }
+
+  /** About one request. A client that has to go is told where, unless it can take only one answer. */
+  #refuse(client: ConnectedClient, named: MessageIdParameter, envelope: Envelope, code: DisconnectCode, why: string): void {
+    client.peerSession.sendDisconnectError(code, why, named, envelope);
+    if (code === 301 && envelope.length === 0)
+      client.peerSession.send("CHANGEBROKER", { brokers: this.#context.brokers.others() });
+  }
+
+  #fault(client: ConnectedClient, code: 400 | 501, why: string): void {
+    this.#context.onPeerError(client.peerSession.peer.address, why);
+    client.peerSession.sendFault(code, why);
+  }
+
+  /** Clients are told where to go. A REQ socket would take it for the answer to its next question: it hears of it then. */
+  setDraining(draining: boolean): void {
+    const brokers = draining ? this.#context.brokers.others() : [];
+    if (brokers.length === 0) return;
+    for (const { peerSession: voice } of this.#clients.values()) if (!voice.usesReqSocket) voice.send("CHANGEBROKER", { brokers });
+  }
+
+  close(): void {
+    const brokers = this.#context.brokers.others();
+    for (const { peerSession: voice } of this.#clients.values()) {
+      if (!voice.usesReqSocket) {
+        voice.sendDisconnectError(brokers.length > 0 ? 301 : 444, "the broker is stopping");
+        if (brokers.length > 0) voice.send("CHANGEBROKER", { brokers });
+      }
+      voice.end();
+    }
+  }
+}
+
+const CODE_OF: Partial<Record<ErrorCode, DisconnectCode>> = {
+  LABORO_DEADLINE: 504,
+  LABORO_WORKER_LOST: 504,
+  LABORO_BODY_TOO_LARGE: 400,
+};
+
+const codeOf = (error: ErrorCode): DisconnectCode => CODE_OF[error] ?? 503;
+
+function messageIdOf({ command, parameters }: ReceivedMessage): MessageIdParameter {
+  try {
+    return readMessageId(command, parameters);
+  } catch {
+    // It is what is wrong.
+    return {};
+  }
+}
+
+/** For who has put the body of the request there; bytes that are no text are in the frames alone. */
+function bodyParameter(frames: readonly Uint8Array[]): Parameters {
+  const whole = joined(frames);
+  return isUtf8(whole) ? { body: Buffer.from(whole).toString() } : {};
+}
+
+const misplaced = (command: Command, uri: string): string =>
+  command === "CONNECT" || command.endsWith("REPLY")
+    ? `${command} goes to the worker port, ${uri}`
+    : `${command} is what a broker says`;

@@ -1,0 +1,59 @@
+/** What the sides of a Scale0 door share. */
+
+import { now } from "../../../base/clock.js";
+import type { ErrorCode } from "../../../base/errors.js";
+import type { Core } from "../../../broker/core.js";
+import { readSettings, type Settings } from "../../../model/worker-settings.js";
+import type { MessageIdParameter, Parameters, WorkCommand } from "../commands.js";
+import type { ConfigFormats } from "../config-formats.js";
+import type { Brokers } from "./brokers.js";
+
+export interface Scale0Context {
+  readonly core: Core;
+  readonly pool: string;
+  /** Only who has a key is let in. */
+  readonly requiresKeys: boolean;
+  readonly brokers: Brokers;
+  readonly formats: ConfigFormats;
+  onPeerError(address: string, why: string, code?: ErrorCode): void;
+}
+
+/** What goes with a request, for a worker of this protocol: all that the client said. */
+export class ClientRequest {
+  constructor(
+    readonly client: string,
+    readonly messageId: MessageIdParameter,
+    readonly workCommand: WorkCommand,
+    readonly parameters: Parameters,
+    readonly body: readonly Uint8Array[],
+  ) {}
+}
+
+/** What comes with an answer, for a client of this protocol. */
+export class WorkerReply {
+  constructor(
+    readonly body: readonly Uint8Array[],
+    readonly error: unknown,
+  ) {}
+}
+
+const CLOCK_TOLERANCE_MS = 60_000;
+/** A clock that counts seconds is below this for the next thousand years; one that counts milliseconds has been above it since 1973. */
+const SECONDS_BELOW = 100_000_000_000;
+
+export const settingsOf = (core: Core): Settings => readSettings(core.config.current.settings);
+
+/** The parameters of PONG. `time` is that of the PING by the text, and the broker's by the later notes: where the PING had none, it is. */
+export function pong(core: Core, time?: number): Parameters {
+  const broker = Math.round(now());
+  return { time: time ?? broker, broker_time: broker, config_version: core.config.current.version };
+}
+
+/** What is wrong with a peer's clock, if so much that something must be. */
+export function clockError(core: Core, time: number | undefined, now: number): string | undefined {
+  if (time === undefined) return undefined;
+  const { clockTolerance = CLOCK_TOLERANCE_MS } = settingsOf(core);
+  const off = Math.round((Math.abs(time) < SECONDS_BELOW ? time * 1_000 : time) - now);
+  if (Math.abs(off) <= clockTolerance) return undefined;
+  return `yours is ${Math.abs(off)} ms ${off > 0 ? "ahead of" : "behind"} the broker's, ${clockTolerance} ms are allowed`;
+}

@@ -1,0 +1,138 @@
+/**
+ * A Scale0 broker: three ports, for clients, for workers, and one on which workers of the prototype's dialect hear what is
+ * published. Each side is a file of its own; here they are opened, and told what concerns all of them.
+ */
+import { now } from "../../../base/clock.js";
+import { inUrl } from "../../../base/addresses.js";
+import type { ListenerFactory } from "../../../broker/listeners/listener.js";
+import { advertisedHost } from "../../../broker/listeners/advertised-host.js";
+import { DEFAULT_POOL } from "../../../model/recipe.js";
+import {
+  type BindOptions,
+  openPublisher,
+  openRouter,
+  type Peer,
+  type Router,
+  type RouterEars,
+} from "../../zeromq/index.js";
+import { loadConfigFormats } from "../config-formats.js";
+import { Brokers } from "./brokers.js";
+import { ClientConnections } from "./client-connections.js";
+import type { Scale0Context } from "./context.js";
+import type { Publish } from "./prototype.js";
+import { PeerSession } from "./peer-session.js";
+import { WorkerConnections } from "./worker-connections.js";
+
+/** How often the prototype's PING is said. */
+const PUBLISH_MS = 1_000;
+
+export const openScale0Listener: ListenerFactory = async ({ core, peerErrors: complaints, connections: conversations, settings }, { host, ports }) => {
+  const options = (port = 0): BindOptions => ({
+    host,
+    port,
+    ...(settings.curve === undefined ? {} : { curve: settings.curve }),
+    onPeerError: (address, code, why) => complaints.report("scale0", address, code, why),
+  });
+  const formats = await loadConfigFormats();
+  const clientListener = new BufferingListener();
+  const workerListener = new BufferingListener();
+  const { publisher, clients, workers, close } = await openSockets(options, ports, clientListener, workerListener);
+  const name = host === "0.0.0.0" || host === "::" || host === "" ? await advertisedHost() : host;
+  const uri = ({ port }: { readonly port: number }): string => `tcp://${inUrl(name)}:${port}`;
+  const context: Scale0Context = {
+    core,
+    pool: settings.pool ?? DEFAULT_POOL,
+    requiresKeys: settings.curve !== undefined,
+    brokers: new Brokers(core, {
+      identity: `${name}:${workers.port}`,
+      worker_uri: uri(workers),
+      client_uri: uri(clients),
+    }),
+    formats,
+    onPeerError: (address, why, code = "LABORO_BAD_MESSAGE") => complaints.report("scale0", address, code, why),
+  };
+  const openSession = (router: Router) => (peer: Peer) =>
+    new PeerSession(peer, router, conversations.open("scale0", peer.address));
+  const publish: Publish = (...frames) => publisher.publish(frames.map((frame) => Buffer.from(frame)));
+  const clientConnections = new ClientConnections(context, openSession(clients));
+  const workerConnections = new WorkerConnections(context, openSession(workers), publish);
+  workerListener.attach(workerConnections);
+  clientListener.attach(clientConnections);
+  const pings = setInterval(() => workerConnections.pingPrototypes(String(Math.round(now()))), PUBLISH_MS);
+  const unsubscribe = [
+    core.config.onChanged(() => workerConnections.configChanged()),
+    core.maintenance.onChanged((draining) => {
+      workerConnections.setDraining(draining);
+      clientConnections.setDraining(draining);
+    }),
+  ];
+  return {
+    urls: [uri(clients), uri(workers), uri(publisher)],
+    close: async () => {
+      clearInterval(pings);
+      for (const stop of unsubscribe) stop();
+      workerConnections.close();
+      clientConnections.close();
+      await close();
+    },
+  };
+};
+
+/** All three or none. */
+async function openSockets(
+  options: (port: number | undefined) => BindOptions,
+  [clientPort, workerPort, publishPort]: readonly number[],
+  clientListener: RouterEars,
+  workerListener: RouterEars,
+) {
+  const open: { close(): Promise<void> }[] = [];
+  const close = async (): Promise<void> => {
+    await Promise.all(open.map((socket) => socket.close()));
+  };
+  try {
+    const publisher = await openPublisher(options(publishPort));
+    open.push(publisher);
+    const clients = await openRouter(options(clientPort), clientListener);
+    open.push(clients);
+    const workers = await openRouter(options(workerPort), workerListener);
+    open.push(workers);
+    return { publisher, clients, workers, close };
+  } catch (cause) {
+    await close();
+    throw cause;
+  }
+}
+
+type RouterConnections = RouterEars & Required<Pick<RouterEars, "joined" | "left">>;
+
+/** What is said before all ports are open is heard when they are. */
+class BufferingListener implements RouterEars {
+  #target: RouterConnections | undefined;
+  readonly #queued: ((side: RouterConnections) => void)[] = [];
+
+  joined(peer: Peer): void {
+    this.#do((side) => side.joined(peer));
+  }
+
+  left(peer: Peer): void {
+    this.#do((side) => side.left(peer));
+  }
+
+  message(peer: Peer, frames: readonly Buffer[]): void {
+    this.#do((side) => side.message(peer, frames));
+  }
+
+  unknownPeerLeft(): void {
+    this.#target?.unknownPeerLeft?.();
+  }
+
+  attach(side: RouterConnections): void {
+    this.#target = side;
+    for (const act of this.#queued.splice(0)) act(side);
+  }
+
+  #do(act: (side: RouterConnections) => void): void {
+    if (this.#target === undefined) this.#queued.push(act);
+    else act(this.#target);
+  }
+}

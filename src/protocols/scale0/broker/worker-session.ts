@@ -1,0 +1,404 @@
+/**
+ * A Scale0 worker, at the broker.
+ *
+ *   negotiating  CONNECT has come and CONFIG was sent; it is the PING after that which registers the worker
+ *   registered   PING has come: it is known to dispatch. Each PING is a sign of life, and puts it into the LRU queue while
+ *                it has fewer requests than slots. A request takes it out, and stands in the wait queue until its WORKREPLY
+ *   stale        it PINGed with another config version: FORCENEGOTIATE was sent, CONNECT is awaited. What it has, it may answer
+ *   forgotten    DISCONNECTERROR was sent, three heartbeats were missed, or its connection is gone; late replies are dropped
+ *
+ * A worker of the prototype's dialect is registered by READY and never negotiates.
+ *
+ * The LRU queue is dispatch's: a worker that stands in it offers one slot more than it uses, any other as many as it uses.
+ */
+import { now } from "../../../base/clock.js";
+import { asLaboroError } from "../../../base/errors.js";
+import type { WorkerPort } from "../../../broker/core.js";
+import { CallTasks, type TaskCall } from "../../../broker/sessions/call-tasks.js";
+import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import { standingRecordOf } from "../../../dispatch/standing.js";
+import type { RequestId } from "../../../model/ids.js";
+import type { Entries, Job } from "../../../model/job.js";
+import {
+  type DisconnectCode,
+  type ConnectRequest,
+  DEFAULT_TIMEOUT,
+  type Parameters,
+  type Ping,
+  type WorkCommand,
+  workCommandOf,
+} from "../commands.js";
+import type { Message } from "../frames.js";
+import { joined } from "../frames.js";
+import { HeartbeatTimer } from "./heartbeat-timer.js";
+import { WorkerReply, ClientRequest, clockError, type Scale0Context, pong } from "./context.js";
+import { profileOf } from "./profile.js";
+import type { PeerSession } from "./peer-session.js";
+import { WaitQueue } from "./wait-queue.js";
+import { WorkerConfig } from "./worker-config.js";
+
+const PROTOTYPE_HEARTBEAT_MS = 1_000;
+/** Of a task without a time limit: that its worker is there is told by heartbeats. */
+const NO_LIMIT_MS = 2 ** 31 - 1;
+
+export class Scale0WorkerSession implements WorkerPort {
+  readonly #context: Scale0Context;
+  readonly #onForgotten: (orderly: boolean) => void;
+  readonly #config: WorkerConfig;
+  readonly #waitQueue = new WaitQueue();
+  readonly #tasks: CallTasks;
+  readonly #heartbeatTimer: HeartbeatTimer;
+  #peerSession: PeerSession;
+  /** Where its last CONNECT or READY came from. */
+  #connectedBy: PeerSession | undefined;
+  #dialect: "scale0" | "prototype" = "scale0";
+  #state: "negotiating" | "registered" | "stale" | "forgotten" = "negotiating";
+  #profile: WorkerProfile;
+  #connect: ConnectRequest = { configType: "JSON", services: undefined, slots: 1, workCommand: undefined };
+  #inQueue = false;
+  /** Known to dispatch, or about to be. */
+  #joined = false;
+  /** FORCENEGOTIATE was sent for its config version, and it has not had the right one since. */
+  #warned = false;
+  /** An operator stops it, or the broker is drained: it goes when it has nothing left. */
+  #leaving: { readonly code: DisconnectCode; readonly why: string } | undefined;
+  #workCommand: WorkCommand | undefined;
+  /** The broker that it would rather be at. */
+  #preferredBroker: string | undefined;
+  #requestedHeartbeatMs = 0;
+
+  constructor(context: Scale0Context, peerSession: PeerSession, onForgotten: (orderly: boolean) => void) {
+    this.#context = context;
+    this.#peerSession = peerSession;
+    this.#onForgotten = onForgotten;
+    this.#config = new WorkerConfig(context, peerSession.name);
+    this.#profile = profileOf(context, peerSession);
+    this.#tasks = new CallTasks(context.core, this.#profile.id, NO_LIMIT_MS);
+    this.#heartbeatTimer = new HeartbeatTimer(
+      (silence) => this.disconnect(408, `nothing was heard for ${silence} ms`),
+      () => this.forget(false),
+    );
+  }
+
+  // What it says
+
+  connect(connect: ConnectRequest): void {
+    if (standingRecordOf(this.#context.core.state, this.#profile.name).standing === "banned") {
+      this.disconnect(401, `${this.#profile.name} is banned here`);
+      return;
+    }
+    this.#dialect = "scale0";
+    this.#connectedBy = this.#peerSession;
+    this.#connect = connect;
+    this.#workCommand = connect.workCommand ?? this.#workCommand;
+    this.#state = "negotiating";
+    this.#inQueue = false;
+    this.#updateProfile(connect.services ?? this.#config.settings.services ?? []);
+    this.#restartHeartbeatTimer();
+    if (!this.#redirectIfDraining()) this.sendConfig();
+  }
+
+  ping(ping: Ping): void {
+    const fault = clockError(this.#context.core, ping.time, now());
+    if (fault !== undefined) {
+      this.disconnect(409, fault);
+      return;
+    }
+    this.#requestedHeartbeatMs = ping.heartbeatMs ?? 0;
+    this.#restartHeartbeatTimer();
+    const { version } = this.#config;
+    if (ping.configVersion !== undefined && ping.configVersion !== String(version)) {
+      this.#renegotiate(ping.configVersion, version);
+      return;
+    }
+    this.#warned = false;
+    this.#state = "registered";
+    this.#peerSession.send("PONG", pong(this.#context.core, ping.time));
+    if (!this.#redirectIfDraining() && !this.#redirectToPreferred()) this.#enqueue();
+  }
+
+  #renegotiate(given: string, version: number): void {
+    if (this.#warned && this.#state === "negotiating") {
+      this.disconnect(426, `${given} after CONNECT, ${version} was sent`);
+      return;
+    }
+    this.#warned = true;
+    this.#state = "stale";
+    this.#inQueue = false;
+    this.#updateProfile();
+    const reason = `config version ${given}, the current one is ${version}`;
+    this.#peerSession.send("FORCENEGOTIATE", { reason, config_version: version });
+  }
+
+  /** READY of the prototype. */
+  ready(services: readonly string[]): void {
+    this.#dialect = "prototype";
+    this.#connectedBy = this.#peerSession;
+    this.#state = "registered";
+    this.#updateProfile(services);
+    this.heartbeat();
+  }
+
+  /** PING, PONG and HEARTBEAT of the prototype. */
+  heartbeat(): void {
+    if (this.#dialect === "scale0") return;
+    this.#restartHeartbeatTimer();
+    this.#enqueue();
+  }
+
+  reply({ command, parameters, body }: Message): void {
+    this.#workCommand = workCommandOf(command);
+    this.#restartHeartbeatTimer();
+    const work = this.#waitQueue.take(String(parameters.work_request_identifier ?? parameters.id));
+    // First: or its slot would go to the next request before the worker has PINGed.
+    this.#updateProfile();
+    work?.answer(body, parameters.error ?? undefined);
+    this.#leaveWhenDone();
+  }
+
+  /** It fell back on this broker, and would rather be elsewhere. */
+  setPreferredBroker(preferred: string): void {
+    this.#preferredBroker = preferred;
+  }
+
+  // Its connection
+
+  /** It is gone; the worker may be back on another. */
+  disconnected(): void {
+    // An automatic identity belongs to the connection; of one that a worker gave itself nobody knows whether it is gone.
+    if (this.#peerSession.peer.identity[0] === 0) {
+      this.forget(false);
+      return;
+    }
+    this.#inQueue = false;
+    this.#updateProfile();
+    this.#heartbeatTimer.disconnected(this.#heartbeatMs());
+  }
+
+  /** Whether it is there matters to those that wait for its answers: a PONG more does no harm, and one that cannot be sent tells. */
+  probe(): void {
+    if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
+    this.#peerSession.send("PONG", pong(this.#context.core));
+  }
+
+  reconnected(peerSession: PeerSession): void {
+    this.#peerSession = peerSession;
+    this.#restartHeartbeatTimer();
+  }
+
+  /** CONNECT unasked, on another connection than before: another process of this name, which has nothing of what the first had. */
+  get isNewProcess(): boolean {
+    return this.#connectedBy !== undefined && this.#connectedBy !== this.#peerSession && this.#state !== "stale";
+  }
+
+  #restartHeartbeatTimer(): void {
+    if (this.#state !== "forgotten") this.#heartbeatTimer.received(this.#heartbeatMs());
+  }
+
+  /** Longer than the broker's where the worker wants it, never shorter. */
+  #heartbeatMs(): number {
+    if (this.#dialect === "prototype") return PROTOTYPE_HEARTBEAT_MS;
+    return Math.max(this.#config.heartbeatMs, this.#requestedHeartbeatMs);
+  }
+
+  // What the broker has for it
+
+  sendConfig(): void {
+    if (this.#dialect === "scale0") {
+      this.#peerSession.send("CONFIG", ...this.#config.message(this.#connect.configType, this.#profile.services));
+    }
+  }
+
+  /** It has changed: an old version is no fault yet. */
+  configChanged(): void {
+    this.#warned = false;
+    if (this.#dialect === "scale0" && this.#connect.services === undefined) {
+      this.#updateProfile(this.#config.settings.services ?? []);
+    }
+    this.sendConfig();
+    this.#restartHeartbeatTimer();
+  }
+
+  /** The broker is to be taken down, or no longer. */
+  setDraining(draining: boolean): void {
+    if (!draining) {
+      this.#leaving = undefined;
+      return;
+    }
+    this.#inQueue = false;
+    this.#updateProfile();
+    this.#redirectIfDraining();
+  }
+
+  /** Sent to another broker, where this one is being drained and there is one; it goes when it has nothing left. */
+  #redirectIfDraining(): boolean {
+    const { core, brokers } = this.#context;
+    if (!core.maintenance.draining) return false;
+    const others = brokers.others();
+    if (others.length === 0 || this.#dialect === "prototype") return false;
+    const why = "this broker is to be taken down";
+    if (this.#waitQueue.awaited === 0) {
+      this.disconnect(301, why, others);
+    } else if (this.#leaving === undefined) {
+      this.#leaving = { code: 301, why };
+      this.#peerSession.send("CHANGEBROKER", { brokers: others });
+    }
+    return true;
+  }
+
+  #redirectToPreferred(): boolean {
+    const { brokers } = this.#context;
+    if (this.#preferredBroker === undefined || this.#config.settings.switchBack !== true) return false;
+    const home = this.#preferredBroker === brokers.self.identity ? undefined : brokers.alive(this.#preferredBroker);
+    if (home === undefined) return false;
+    this.#preferredBroker = undefined;
+    const others = brokers.list().filter(({ identity }) => identity !== home.identity);
+    this.#peerSession.send("CHANGEBROKER", { brokers: [home, ...others] });
+    return true;
+  }
+
+  #leaveWhenDone(): void {
+    if (this.#leaving !== undefined && this.#waitQueue.awaited === 0) {
+      this.disconnect(this.#leaving.code, this.#leaving.why);
+    }
+  }
+
+  // As a port
+
+  call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
+    const { core } = this.#context;
+    const asked = attachment instanceof ClientRequest ? attachment : undefined;
+    const [messageId = ""] = Object.values(asked?.messageId ?? {});
+    const identifier = `${asked?.client ?? "laboro"}/${messageId}/${request}`;
+    const answer = (frames: readonly Uint8Array[], error: unknown): void => {
+      const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
+      core.workerReplied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
+    };
+    this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
+    this.#sendWork(identifier, asked?.workCommand, { ...asked?.parameters, service }, asked?.body ?? [body]);
+  }
+
+  /** Nobody waits for it; the worker cannot be told, and is busy with it all the same. */
+  cancelCall(request: RequestId): void {
+    const work = this.#waitQueue.abandon(request, now());
+    this.#updateProfile();
+    work?.answer([], undefined);
+  }
+
+  /** Those that are calls: they are requests for which nobody but the store waits. */
+  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+    const give = ({ name, service, body, done }: TaskCall): void => {
+      const answer = (frames: readonly Uint8Array[], error: unknown): void =>
+        done(joined(frames), error === undefined || error === "LABORO_DEADLINE" ? error : "LABORO_SERVICE_FAILED");
+      const identifier = `laboro/${name}/${tasks.attempt}`;
+      this.#waitQueue.add(identifier, { id: name, answer, timeoutMs: DEFAULT_TIMEOUT });
+      this.#sendWork(identifier, undefined, { service }, [body]);
+    };
+    const expired = (name: string): void => {
+      const work = this.#waitQueue.abandon(name, now());
+      this.#updateProfile();
+      work?.answer([Buffer.from("no answer in time")], "LABORO_DEADLINE");
+    };
+    this.#tasks.begin(job, tasks, entries, give, expired);
+    this.#updateProfile();
+  }
+
+  #sendWork(identifier: string, word: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {
+    this.#inQueue = false;
+    const said = this.#workCommand ?? word ?? "WORKREQUEST";
+    const parameters: Parameters = {
+      ...more,
+      time: Math.round(now()),
+      config_version: this.#config.version,
+      work_request_identifier: identifier,
+      // Under the name that it has where work is called so.
+      [said === "TASK" ? "id" : "work_request_indentifier"]: identifier,
+    };
+    const sent = this.#peerSession.send(said, parameters, body);
+    // Not here and now: dispatch is in the middle of handing things out.
+    if (!sent) queueMicrotask(() => this.forget(false));
+  }
+
+  /** It has begun with all that it has. */
+  retract(): void {}
+
+  cancel(tasks: readonly TasksOf[]): void {
+    for (const name of this.#tasks.runningIn(tasks)) {
+      this.#waitQueue.abandon(name, now());
+      this.#updateProfile();
+      this.#tasks.returnTask(name);
+    }
+  }
+
+  drain(): void {}
+
+  stop(): void {
+    this.#leaving = { code: 444, why: "the operator stops this worker" };
+    this.#leaveWhenDone();
+  }
+
+  close(reason: string): void {
+    const others = this.#context.brokers.others();
+    this.disconnect(others.length > 0 ? 301 : 503, reason, others);
+  }
+
+  // The end
+
+  /** DISCONNECTERROR, with other brokers CHANGEBROKER, and then it is forgotten. */
+  disconnect(code: DisconnectCode, why: string, brokers: readonly object[] = []): void {
+    if (this.#state === "forgotten") return;
+    if (this.#dialect === "scale0") {
+      this.#peerSession.sendDisconnectError(code, why);
+      if (brokers.length > 0) this.#peerSession.send("CHANGEBROKER", { brokers });
+    }
+    this.forget(code === 301 || code === 444);
+  }
+
+  forget(orderly: boolean): void {
+    if (this.#state === "forgotten") return;
+    this.#state = "forgotten";
+    this.#heartbeatTimer.stop();
+    this.#waitQueue.clear();
+    this.#tasks.clear();
+    this.#onForgotten(orderly);
+    if (this.#joined) this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
+  }
+
+  // What it offers
+
+  /** Into the LRU queue, if there is room for a request. */
+  #enqueue(): void {
+    this.#waitQueue.removeAbandoned(now());
+    const hasFreeSlot = this.#waitQueue.size < this.#connect.slots;
+    this.#inQueue = hasFreeSlot && this.#leaving === undefined && !this.#context.core.maintenance.draining;
+    if (this.#joined) this.#updateProfile();
+    else this.#join();
+  }
+
+  #join(): void {
+    this.#joined = true;
+    this.#profile = { ...this.#profile, total: { slots: this.#slots() } };
+    const given = this.#profile;
+    this.#context.core.workerJoins(given, [], this).then(
+      () => {
+        // It may have changed while others were asked what was left of it.
+        if (this.#state !== "forgotten" && this.#profile !== given) this.#context.core.workerChanged(this.#profile);
+      },
+      (cause: unknown) => this.disconnect(503, asLaboroError(cause).message),
+    );
+  }
+
+  /** Tells dispatch what there is to be had here, where that has changed. */
+  #updateProfile(services = this.#profile.services): void {
+    const before = this.#profile;
+    const slots = this.#slots();
+    const same = services.length === before.services.length && services.every((one, i) => one === before.services[i]);
+    if (same && slots === before.total.slots) return;
+    this.#profile = { ...before, services, total: { slots } };
+    if (this.#joined && this.#state !== "forgotten") this.#context.core.workerChanged(this.#profile);
+  }
+
+  #slots(): number {
+    return this.#waitQueue.awaited + (this.#inQueue ? 1 : 0);
+  }
+}

@@ -1,0 +1,88 @@
+/** The requests that a worker is answering, each for the broker that it came from. */
+import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { type Parameters, replyCommand, workCommandOf } from "../commands.js";
+import type { Message } from "../frames.js";
+import type { Scale0Link } from "./link.js";
+
+export interface Scale0Call {
+  readonly service: string;
+  /** All that came with the request. */
+  readonly parameters: Parameters;
+  /** Aborted when the worker ends and waits no longer. */
+  readonly signal: AbortSignal;
+}
+
+export type Frame = Uint8Array | string;
+/** Gets the frames of a request, and gives those of its answer. What it throws is the answer too, marked as an error. */
+export type Scale0Handler = (
+  body: readonly Uint8Array[],
+  call: Scale0Call,
+) => Frame | readonly Frame[] | Promise<Frame | readonly Frame[]>;
+
+export class ActiveRequests {
+  readonly #services: Readonly<Record<string, Scale0Handler>>;
+  readonly #abort = new AbortController();
+  readonly #countByLink = new Map<Scale0Link, number>();
+  readonly #waiting = new Set<() => void>();
+
+  constructor(services: Readonly<Record<string, Scale0Handler>>) {
+    this.#services = services;
+  }
+
+  /** Of all brokers together. */
+  get count(): number {
+    let count = 0;
+    for (const busy of this.#countByLink.values()) count += busy;
+    return count;
+  }
+
+  /** Resolves when the answer is on its way. */
+  async handle({ command, parameters, body }: Message, link: Scale0Link): Promise<void> {
+    const { work_request_identifier, id, service } = parameters;
+    // The notes that say TASK have the one, the text the other.
+    const of = work_request_identifier === undefined ? { id } : { work_request_identifier };
+    const word = replyCommand(workCommandOf(command));
+    this.#countByLink.set(link, (this.#countByLink.get(link) ?? 0) + 1);
+    try {
+      const frames = framesOf(await this.#call(String(service), body, parameters));
+      link.send(word, of, frames);
+    } catch (cause) {
+      const { message } = asLaboroError(cause);
+      link.send(word, { ...of, error: message }, [Buffer.from(message)]);
+    }
+    const left = (this.#countByLink.get(link) ?? 1) - 1;
+    if (left > 0) this.#countByLink.set(link, left);
+    else this.#countByLink.delete(link);
+    for (const look of [...this.#waiting]) look();
+  }
+
+  async #call(service: string, body: readonly Uint8Array[], parameters: Parameters): Promise<Frame | readonly Frame[]> {
+    const handler = Object.hasOwn(this.#services, service) ? this.#services[service] : undefined;
+    if (handler === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", `this worker does not offer ${service}`);
+    return handler(body, { service, parameters, signal: this.#abort.signal });
+  }
+
+  /** When nothing that came from this broker is under way, or nothing is waited for any more. */
+  async whenIdle(link: Scale0Link): Promise<void> {
+    while (this.#countByLink.has(link) && !this.#abort.signal.aborted) {
+      await new Promise<void>((resolve) => {
+        const look = (): void => {
+          this.#waiting.delete(look);
+          resolve();
+        };
+        this.#waiting.add(look);
+      });
+    }
+  }
+
+  /** Waits no longer. */
+  abort(): void {
+    this.#abort.abort();
+    for (const look of [...this.#waiting]) look();
+  }
+}
+
+const framesOf = (answer: Frame | readonly Frame[]): Uint8Array[] =>
+  (Array.isArray(answer) ? (answer as readonly Frame[]) : [answer as Frame]).map((frame) =>
+    typeof frame === "string" ? Buffer.from(frame) : frame,
+  );

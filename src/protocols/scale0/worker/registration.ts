@@ -1,0 +1,135 @@
+/** How a worker gets from a broker's address to being registered there; and from a broker that is gone to another one. */
+import { LaboroError } from "../../../base/errors.js";
+import type { CurveClient } from "../../zeromq/index.js";
+import { type BrokerUris, disconnectError, type Parameters, readBrokers } from "../commands.js";
+import { Scale0Link, type LinkEvent } from "./link.js";
+
+/** A CONNECT that is not answered in this time has failed. */
+export const CONNECT_TIMEOUT_MS = 5_000;
+/** Brokers that send on to others, one after the other, before it is a fault. */
+const MAX_REDIRECTS = 5;
+/** With these a broker will not have this worker, now or later. */
+export const isFinalRefusal = (status: number): boolean => [400, 401, 409, 444, 501].includes(status);
+
+export interface RegisteringWorker {
+  readonly identity: string;
+  readonly services: readonly string[];
+  readonly connectTimeoutMs: number;
+  readonly curve?: CurveClient;
+  /** The parameters of CONNECT, with the config version as it is now. */
+  connectParameters(): Parameters;
+  /** CONFIG has come. */
+  applyConfig(parameters: Parameters, body: readonly Uint8Array[]): void;
+  ping(link: Scale0Link): void;
+}
+
+/** The broker will not have this worker. */
+export class RegistrationRefused extends Error {
+  constructor(override readonly cause: LaboroError & { readonly status: number }) {
+    super(cause.message);
+  }
+}
+
+/** A broker says to go to others. */
+export class Redirected extends Error {
+  constructor(readonly brokers: readonly BrokerUris[]) {
+    super("moved");
+  }
+}
+
+/** CONNECT, CONFIG, PING, PONG. Follows where it is sent. Throws LABORO_BROKER_…, or Refused. */
+export async function register(worker: RegisteringWorker, url: string, redirects = 0): Promise<Scale0Link> {
+  const link = await openLink(worker, url);
+  try {
+    await negotiate(worker, link);
+    return link;
+  } catch (cause) {
+    await link.close();
+    if (!(cause instanceof Redirected)) throw cause;
+    if (redirects >= MAX_REDIRECTS) throw unreachable(`${MAX_REDIRECTS} brokers sent it on, one to another`);
+    return firstSuccessful(
+      cause.brokers.map(({ worker_uri }) => worker_uri),
+      (uri) => register(worker, uri, redirects + 1),
+    );
+  }
+}
+
+const openLink = ({ identity, curve, connectTimeoutMs: connectMs }: RegisteringWorker, url: string): Promise<Scale0Link> =>
+  Scale0Link.open({ url, identity, connectTimeoutMs: connectMs, ...(curve === undefined ? {} : { curve }) });
+
+async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<void> {
+  const end = performance.now() + worker.connectTimeoutMs;
+  const left = (): number => Math.max(1, end - performance.now());
+  let stale = false;
+  for (;;) {
+    const taken = await link.receive(left());
+    if (taken === "opened") {
+      link.send("CONNECT", worker.connectParameters());
+      continue;
+    }
+    const { command, parameters, body } = taken;
+    if (command === "CONFIG") {
+      worker.applyConfig(parameters, body);
+      worker.ping(link);
+    } else if (command === "PONG") {
+      return;
+    } else if (command === "FORCENEGOTIATE") {
+      link.send("CONNECT", worker.connectParameters());
+    } else if (command === "CHANGEBROKER") {
+      throw new Redirected(readBrokers(parameters.brokers));
+    } else if (command === "DISCONNECTERROR") {
+      const error = disconnectError(parameters);
+      if (error.status === 301) await awaitRedirect(link, left());
+      if (isFinalRefusal(error.status) || (error.status === 426 && stale)) throw new RegistrationRefused(error);
+      if (error.status !== 426 && error.status !== 408) throw error;
+      stale = true;
+      link.send("CONNECT", worker.connectParameters());
+    }
+  }
+}
+
+/** 301 was said: CHANGEBROKER follows, or is asked for. */
+export async function awaitRedirect(link: Scale0Link, timeoutMs: number): Promise<never> {
+  link.send("NEEDBROKER", {});
+  for (;;) {
+    const taken = await link.receive(timeoutMs);
+    if (taken !== "opened" && taken.command === "CHANGEBROKER") throw new Redirected(readBrokers(taken.parameters.brokers));
+  }
+}
+
+/** Asks a broker of the group which one to go to. */
+export async function needBroker(
+  worker: RegisteringWorker,
+  url: string,
+  preferred: string | undefined,
+): Promise<readonly BrokerUris[]> {
+  const { identity, services, connectTimeoutMs: connectMs } = worker;
+  const link = await openLink(worker, url);
+  try {
+    const asked = { identity, services, ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
+    for (;;) {
+      const taken: LinkEvent = await link.receive(connectMs);
+      if (taken === "opened") link.send("NEEDBROKER", asked);
+      else if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
+      else if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
+    }
+  } finally {
+    await link.close();
+  }
+}
+
+/** What the first of them gives that gives anything; throws what the first failed with, or Refused at once. */
+export async function firstSuccessful<From, To>(all: readonly From[], attempt: (one: From) => Promise<To>): Promise<To> {
+  let failed: unknown;
+  for (const one of all) {
+    try {
+      return await attempt(one);
+    } catch (cause) {
+      if (cause instanceof RegistrationRefused) throw cause;
+      failed ??= cause;
+    }
+  }
+  throw failed ?? unreachable("there is no broker to go to");
+}
+
+export const unreachable = (why: string): LaboroError => new LaboroError("LABORO_BROKER_UNREACHABLE", why);

@@ -1,0 +1,116 @@
+/**
+ * What other brokers change is found by looking: rows carry the transaction that last changed them, and what a look could not see yet is found
+ * by the next. NOTIFY says that it is time to look, once for many changes; what it carries are the numbers of jobs that are there no more.
+ */
+import { JobId } from "../../model/ids.js";
+import type { Epoch, Group } from "../../model/store.js";
+import type { Client, Connections } from "./connections.js";
+
+export type HintListener = Parameters<Group["listen"]>[0];
+
+/** $1 the oldest transaction that was under way at the last look, $2 this broker. */
+export const CHANGES = `
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS seen, c.job, c.area, c.changed
+FROM (SELECT 1) AS one LEFT JOIN (
+  SELECT id AS job, NULL AS area, changed::text FROM laboro.job WHERE changed >= $1::xid8 AND changed_by <> $2::bigint
+  UNION ALL
+  SELECT NULL, area, max(changed_in)::text FROM laboro.kept WHERE changed_in >= $1::xid8 AND changed_by <> $2::bigint GROUP BY area) AS c ON true`;
+const CHANNEL = "laboro";
+const NOTIFY = "SELECT pg_notify('laboro', $1::text)";
+/** Changes that come close together are told once: a NOTIFY makes other transactions with one wait for it. */
+const NOTIFY_DELAY_MS = 20;
+/** What it carries has to be shorter than 8,000 bytes. */
+const MAX_REMOVED = 400;
+
+interface Row {
+  readonly seen: string;
+  readonly job: number | null;
+  readonly bucket: string | null;
+  readonly changed: string | null;
+}
+
+export class ChangeFeed {
+  readonly #connections: Connections;
+  readonly #epoch: Epoch;
+  readonly #log: (line: string) => void;
+  #seen: string;
+  /** What was told already and may be found again, with the transaction that changed it. */
+  #reported = new Map<string, string>();
+  #listener: HintListener | undefined;
+  #listenClient: Client | undefined;
+  #polling = false;
+  #pollAgain = false;
+  #removed: JobId[] = [];
+  #notifyTimer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(connections: Connections, epoch: Epoch, seen: string, log: (line: string) => void) {
+    this.#connections = connections;
+    this.#epoch = epoch;
+    this.#seen = seen;
+    this.#log = log;
+  }
+
+  listen(listener: HintListener): void {
+    this.#listener = listener;
+    if (this.#listenClient !== undefined) return;
+    this.#listenClient = this.#connections.client(1);
+    const poll = (): void => void this.#poll();
+    const onNotify = (removed: string): void => {
+      for (const job of removed.split(" ").filter(Boolean)) listener({ job: JobId(Number(job)) });
+      poll();
+    };
+    // It listens again by itself when its connection comes back, and looks for what it missed.
+    this.#listenClient.listen(CHANNEL, onNotify, poll).catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
+  }
+
+  /** This broker has changed something that others want to hear of. */
+  notify(removed: readonly JobId[] = []): void {
+    if (this.#stopped) return;
+    this.#removed.push(...removed);
+    this.#notifyTimer ??= setTimeout(() => {
+      this.#notifyTimer = undefined;
+      const gone = this.#removed.splice(0).slice(0, MAX_REMOVED).join(" ");
+      // One that is not told is found by who looks at all jobs.
+      this.#connections.read(NOTIFY, [gone]).catch((cause: unknown) => this.#log(`a change was not told: ${cause}`));
+    }, NOTIFY_DELAY_MS);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#notifyTimer);
+    await this.#listenClient?.end({ timeout: 1 });
+  }
+
+  async #poll(): Promise<void> {
+    if (this.#polling) {
+      this.#pollAgain = true;
+      return;
+    }
+    this.#polling = true;
+    try {
+      do {
+        this.#pollAgain = false;
+        if (this.#stopped) return;
+        this.#report(await this.#connections.read<Row>(CHANGES, [this.#seen, this.#epoch]));
+      } while (this.#pollAgain);
+    } catch (cause) {
+      if (!this.#stopped) this.#log(`what other brokers changed could not be looked at: ${cause}`);
+    } finally {
+      this.#polling = false;
+    }
+  }
+
+  #report(rows: readonly Row[]): void {
+    const reported = new Map<string, string>();
+    for (const { job, bucket, changed, seen } of rows) {
+      this.#seen = seen;
+      if (changed === null) continue;
+      const key = job === null ? `area ${bucket}` : `job ${job}`;
+      reported.set(key, changed);
+      if (this.#reported.get(key) === changed) continue;
+      this.#listener?.(job === null ? { bucket: bucket ?? "" } : { job: JobId(job) });
+    }
+    this.#reported = reported;
+  }
+}

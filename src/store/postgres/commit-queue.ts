@@ -1,0 +1,212 @@
+/**
+ * Batches, one after the other, each a transaction on the connection that writes.
+ *
+ *   trying      its statements are sent together; nothing is committed before all of them have answered
+ *   committing  COMMIT is on its way
+ *   unheard     the connection broke while it was: the batch is tried again, and finds its own number if it had been committed
+ *
+ * A batch has a number, which its transaction stores. It is rejected only where it is certain that nothing of it was committed; while that is
+ * not known, it is tried until it is. A statement that a broken connection leaves behind may be sent on the next one, where there is no
+ * transaction: none of them does anything without the setting that its transaction made (statements.ts).
+ */
+import { LaboroError } from "../../base/errors.js";
+import type { Epoch } from "../../model/store.js";
+import { MustRunSeparately } from "./batch-context.js";
+import { type Client, type Connections, pause, type Session, send, type Value } from "./connections.js";
+import { isAlreadyCommitted, isTimeout, isUnconfirmed, storeFailure } from "./failures.js";
+import { OWN_EPOCH } from "./statements.js";
+
+/** One message, so that the transaction and the setting that its statements need are begun on the same connection. */
+const begin = (epoch: Epoch, slowMs: number): string =>
+  `BEGIN; SELECT set_config('laboro.epoch', '${epoch}', true), set_config('statement_timeout', '${slowMs}', true)`;
+
+/**
+ * $1 the batch's number. A broker that was found dead writes nothing more. The lock on its row makes whoever would find it dead wait for this
+ * batch.
+ */
+export const BEGIN_BATCH = `
+WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = ${OWN_EPOCH} AND NOT dead FOR KEY SHARE),
+former AS (DELETE FROM laboro.batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint - 1),
+made AS (INSERT INTO laboro.batch (epoch, number) SELECT epoch, $1::bigint FROM alive)
+SELECT EXISTS (SELECT 1 FROM alive) AS alive,
+  EXISTS (SELECT 1 FROM laboro.batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint) AS known`;
+
+/** Outside a transaction this is an error, where a plain COMMIT would seem to succeed. */
+const COMMIT = "COMMIT AND CHAIN";
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 1_000;
+/** What takes too long is given up, and may take longer the next time: a server that is slow must not be asked the same for ever. */
+const MAX_STATEMENT_TIMEOUT_MS = 600_000;
+/** No answer for so long after that means that there will be none. */
+const NO_REPLY_MS = 3_000;
+
+export interface TransactionWork<T> {
+  /** It may take as long as it takes. */
+  readonly noTimeout: boolean;
+  /** Before the transaction: numbers that it needs. */
+  prepare(client: Client): Promise<void>;
+  /** Sends what it can before it first waits. `apart`: it must not take writes together. */
+  run(session: Session, separately: boolean): Promise<T>;
+}
+
+interface BatchStatus {
+  readonly alive: boolean;
+  readonly known: boolean;
+}
+
+/** Of a batch whose commit was not heard of: what it would be answered. */
+interface UnconfirmedCommit<T> {
+  readonly answer: T;
+}
+
+export class CommitQueue {
+  readonly #connections: Connections;
+  readonly #epoch: Epoch;
+  #number = 1;
+  #statementTimeoutMs: number;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(connections: Connections, epoch: Epoch) {
+    this.#connections = connections;
+    this.#epoch = epoch;
+    this.#statementTimeoutMs = connections.statementTimeoutMs;
+  }
+
+  /** When those before it are done. */
+  commit<T>(work: TransactionWork<T>): Promise<T> {
+    const done = this.#last.then(() => this.#commit(work));
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #commit<T>(work: TransactionWork<T>): Promise<T> {
+    const deadline = performance.now() + this.#connections.retryForMs;
+    const attempt = new CommitAttempt(work);
+    for (let tries = 0; ; tries++) {
+      try {
+        const answer = await this.#try(attempt);
+        this.#number++;
+        this.#statementTimeoutMs = this.#connections.statementTimeoutMs;
+        return answer;
+      } catch (cause) {
+        if (cause instanceof MustRunSeparately && !attempt.separately) {
+          attempt.separately = true;
+          continue;
+        }
+        const failure = storeFailure(cause, this.#connections.displayUrl);
+        if (failure.code === "LABORO_LEASE_LOST" || this.#connections.closed) throw failure;
+        const passing = failure.code === "LABORO_STORE_UNAVAILABLE";
+        if (attempt.unconfirmed === undefined && (!passing || performance.now() > deadline)) throw failure;
+        if (isTimeout(cause)) this.#statementTimeoutMs = Math.min(MAX_STATEMENT_TIMEOUT_MS, this.#statementTimeoutMs * 2);
+        this.#connections.replaceWriter();
+        await pause(Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries));
+      }
+    }
+  }
+
+  async #try<T>(attempt: CommitAttempt<T>): Promise<T> {
+    const client = this.#connections.writer;
+    const slowMs = attempt.work.noTimeout ? MAX_STATEMENT_TIMEOUT_MS : this.#statementTimeoutMs;
+    const silence = setTimeout(() => {
+      this.#statementTimeoutMs = Math.min(MAX_STATEMENT_TIMEOUT_MS, this.#statementTimeoutMs * 2);
+      this.#connections.replaceWriter();
+    }, slowMs + NO_REPLY_MS);
+    try {
+      await attempt.work.prepare(client);
+      return await attempt.run(client, begin(this.#epoch, slowMs), this.#number);
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+}
+
+class CommitAttempt<T> {
+  readonly work: TransactionWork<T>;
+  separately = false;
+  unconfirmed: UnconfirmedCommit<T> | undefined;
+
+  constructor(work: TransactionWork<T>) {
+    this.work = work;
+  }
+
+  async run(client: Client, beginning: string, number: number): Promise<T> {
+    const pipeline = new Pipeline(client);
+    const begun = pipeline.begin(beginning);
+    const marked = pipeline.send<BatchStatus>(BEGIN_BATCH, [number]);
+    const answering = this.work.run(pipeline, this.separately);
+    answering.catch(() => {});
+    try {
+      await begun;
+      const early = this.#committedBefore((await marked)[0]);
+      if (early !== undefined) return early.answer;
+      const answer = await answering;
+      await this.#commit(client, answer);
+      return answer;
+    } catch (cause) {
+      if (this.unconfirmed !== undefined && isAlreadyCommitted(cause)) return this.unconfirmed.answer;
+      throw cause;
+    } finally {
+      await pipeline.end();
+    }
+  }
+
+  /** The answer of an earlier try that had been committed, before another broker found this one dead. */
+  #committedBefore(mark: BatchStatus | undefined): UnconfirmedCommit<T> | undefined {
+    if (mark?.alive === true) {
+      // Its number was free: of the earlier tries none was committed.
+      this.unconfirmed = undefined;
+      return undefined;
+    }
+    if (mark?.known === true && this.unconfirmed !== undefined) return this.unconfirmed;
+    throw new LaboroError(
+      "LABORO_LEASE_LOST",
+      "the lease of this broker has ended and others may have taken over what it had: it has to open the store anew",
+    );
+  }
+
+  async #commit(client: Client, answer: T): Promise<void> {
+    this.unconfirmed = { answer };
+    try {
+      await client.unsafe(COMMIT).execute();
+    } catch (cause) {
+      if (!isUnconfirmed(cause)) this.unconfirmed = undefined;
+      throw cause;
+    }
+  }
+}
+
+/** The statements of one try: sent at once and in order, as long as it lasts. */
+class Pipeline implements Session {
+  readonly #client: Client;
+  readonly #sent: Promise<unknown>[] = [];
+  #ended = false;
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  begin(beginning: string): Promise<unknown> {
+    return this.#keep(this.#client.unsafe(beginning).execute());
+  }
+
+  send<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
+    // An operation may not have heard yet that another has failed: what it sends now would go into the next try.
+    if (this.#ended) return Promise.reject(new LaboroError("LABORO_INTERNAL", "the batch has been given up"));
+    return this.#keep(send<Row>(this.#client, statement, values));
+  }
+
+  /** What is still to answer answers before the connection is used for anything else. */
+  async end(): Promise<void> {
+    this.#ended = true;
+    await Promise.allSettled(this.#sent);
+    const rollback = this.#client.unsafe("ROLLBACK").execute();
+    rollback.catch(() => {});
+  }
+
+  #keep<P extends Promise<unknown>>(sent: P): P {
+    // Who sent it hears of its failure.
+    sent.catch(() => {});
+    this.#sent.push(sent);
+    return sent;
+  }
+}

@@ -1,0 +1,46 @@
+/** Where jobs stand after a stage, and the end of those of which nothing is left. */
+import type { JobId } from "../../../model/ids.js";
+import { numberArray } from "../arrays.js";
+import type { BatchContext } from "../batch-context.js";
+import type { Totals } from "../stage-progress.js";
+import { SET_CHANGED, OWN_EPOCH } from "../statements.js";
+
+/**
+ * Two brokers that record the last tasks of a job at the same time do not see each other's. So whoever has nothing left of a job takes its row
+ * before the sum is made: the second sees what the first did. $1 jobs.
+ */
+export const LOCK_ENDING_JOBS = `
+SELECT j.id FROM laboro.job j
+WHERE j.id = ANY($1::bigint[]) AND j.ended_at IS NULL AND j.cursor = j.count
+  AND NOT EXISTS (SELECT 1 FROM laboro.parcel p WHERE p.epoch = ${OWN_EPOCH} AND p.job = j.id)
+ORDER BY j.id FOR NO KEY UPDATE`;
+
+/** $1 jobs, $2 now. */
+export const TOTALS = `
+WITH sums AS MATERIALIZED (
+  SELECT j.id AS job, j.count, j.ended_at, j.cursor, coalesce(sum(t.succeeded), 0)::int AS succeeded, coalesce(sum(t.failed), 0)::int AS failed,
+    coalesce(sum(t.cancelled), 0)::int AS cancelled
+  FROM laboro.job j LEFT JOIN laboro.tally t ON t.job = j.id
+  WHERE j.id = ANY($1::bigint[]) GROUP BY j.id),
+over AS (
+  UPDATE laboro.job j
+  SET ended_at = $2::float8, ended_state = CASE WHEN s.failed > 0 THEN 1 WHEN s.cancelled > 0 THEN 2 ELSE 0 END, ${SET_CHANGED}
+  FROM sums s
+  WHERE j.id = s.job AND j.ended_at IS NULL AND s.cursor = s.count AND s.succeeded + s.failed + s.cancelled >= s.count
+  RETURNING j.id)
+SELECT job, count, succeeded, failed, cancelled,
+  ended_at IS NOT NULL OR (cursor = count AND succeeded + failed + cancelled >= count) AS ended
+FROM sums`;
+
+export async function totalsOf(
+  batch: Pick<BatchContext, "session" | "now">,
+  jobs: ReadonlySet<JobId>,
+): Promise<readonly Totals[]> {
+  if (jobs.size === 0) return [];
+  const names = numberArray([...jobs]);
+  const [, totals] = await Promise.all([
+    batch.session.send(LOCK_ENDING_JOBS, [names]),
+    batch.session.send<Totals>(TOTALS, [names, batch.now]),
+  ]);
+  return totals;
+}

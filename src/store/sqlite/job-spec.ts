@@ -1,0 +1,30 @@
+/** A job's request as stored: one MessagePack value, which may hold bytes where JSON could not. */
+import { pack, unpack } from "msgpackr";
+import { type Job, type JobSpec, newJob } from "../../model/job.js";
+import type { Write } from "../../model/store.js";
+import type { JobRow, SubmittedRow } from "./messages.js";
+
+export function encodeSpec(spec: JobSpec): Uint8Array {
+  // A copy of its own: pack() gives a view of a shared buffer, all of which a clone would carry along.
+  return new Uint8Array(pack(spec));
+}
+
+export function jobFrom(row: JobRow): Job {
+  const spec: JobSpec = unpack(row.spec);
+  return {
+    ...spec,
+    id: row.id,
+    created: row.created,
+    held: row.held === 1,
+    hasEntries: row.hasEntries === 1,
+    cursor: row.cursor,
+    cancels: JSON.parse(row.cancels),
+    ...(row.reason === null ? {} : { reason: row.reason }),
+    counters: { succeeded: row.succeeded, failed: row.failed, cancelled: row.cancelled },
+    ...(row.endedAt === null || row.endedState === null ? {} : { ended: { at: row.endedAt, state: row.endedState } }),
+  };
+}
+
+/** The job that a submission has become. */
+export const submittedJob = (write: Extract<Write, { op: "submit" }>, row: SubmittedRow, now: number): Job =>
+  newJob(write.job, row.id, write.entries !== undefined, row.taskRange === undefined ? 0 : row.taskRange.last + 1, now);

@@ -1,0 +1,24 @@
+import type { Operation } from "../batch-context.js";
+import type { Database } from "../database.js";
+
+const FIND = "SELECT version FROM kept WHERE area = ? AND key = ?";
+const UPSERT = `INSERT INTO kept (area, key, version, value, changed) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (area, key) DO UPDATE SET version = excluded.version, value = excluded.value, changed = excluded.changed`;
+const DELETE = "DELETE FROM kept WHERE area = ? AND key = ?";
+
+export function preparePut(db: Database): Operation<"keep"> {
+  const find = db.prepare(FIND);
+  const upsert = db.prepare(UPSERT);
+  const remove = db.prepare(DELETE);
+  return ({ op, bucket, key, value, version: expected }, { now }) => {
+    const found: { version: number } | undefined = find.get(bucket, key);
+    const version = found?.version ?? 0;
+    if (expected !== undefined && expected !== version) return { op, stored: false, version };
+    if (value === null) {
+      remove.run(bucket, key);
+      return { op, stored: true, version: 0 };
+    }
+    upsert.run(bucket, key, version + 1, value, now);
+    return { op, stored: true, version: version + 1 };
+  };
+}

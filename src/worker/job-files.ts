@@ -1,0 +1,114 @@
+/** The process that a task of a recipe is. Scripts and inputs are written to files once a job. */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expandLine, expandWords } from "../model/placeholders.js";
+import type { JobId } from "../model/ids.js";
+import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
+import type { PrefetchedTask } from "./task-tracker.js";
+import { matlabLine } from "./matlab.js";
+import type { CommandSpec } from "./processes/index.js";
+import type { AcquiredSlot } from "./capacity.js";
+
+type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
+
+export class JobFiles {
+  readonly #dir: string;
+  readonly #baseEnv: Readonly<Record<string, string>>;
+  #pushedEnv: Readonly<Record<string, string>> = {};
+  /** Files that are there, and whose they are. */
+  readonly #written = new Map<string, JobId>();
+
+  /** `baseEnv` is for every task, unless its recipe says otherwise. */
+  constructor(dir: string, baseEnv: Readonly<Record<string, string>> = {}) {
+    this.#dir = dir;
+    this.#baseEnv = baseEnv;
+    // What an earlier process left is of jobs that nobody remembers here.
+    rmSync(dir, { recursive: true, force: true });
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+  }
+
+  /** For every task from now on, as the operator has it. */
+  setEnvironment(env: Readonly<Record<string, string>>): void {
+    this.#pushedEnv = env;
+  }
+
+  commandOf(recipe: ProcessRecipe, prefetched: PrefetchedTask, acquired: AcquiredSlot): CommandSpec {
+    const task = withEntry(prefetched, recipe);
+    return {
+      argv: this.#argv(recipe, task),
+      env: { ...this.#pushedEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, acquired) },
+      ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
+      ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(task.job, `${task.job}.stdin`, recipe.stdin) }),
+    };
+  }
+
+  #argv(recipe: ProcessRecipe, task: PrefetchedTask): readonly Bytes[] {
+    const { index, entry } = task;
+    if (recipe.kind === "script") {
+      if (isMatlab(recipe)) {
+        return ["/bin/sh", "-c", `exec ${matlabLine(this.#file(task.job, `laboro_${task.job}.m`, recipe.content), 1)}`];
+      }
+      const file = this.#file(task.job, `${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
+      const args = recipe.args ?? [];
+      return [...interpreterOf(recipe.content, recipe.type), file, ...expandWords(args, index, entry)];
+    }
+    const [line] = recipe.argv;
+    if (recipe.shell === true && line !== undefined) {
+      return ["/bin/sh", "-c", recipe.placeholders === true ? expandLine(line, index, entry) : line];
+    }
+    return recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
+  }
+
+  #file(job: JobId, name: string, content: Uint8Array): string {
+    const path = join(this.#dir, name);
+    if (!this.#written.has(name)) {
+      writeFileSync(path, content, { mode: 0o700 });
+      this.#written.set(name, job);
+    }
+    return path;
+  }
+
+  forget(job: JobId): void {
+    for (const [name, owner] of this.#written) {
+      if (owner !== job) continue;
+      this.#written.delete(name);
+      rmSync(join(this.#dir, name), { force: true });
+    }
+  }
+
+  remove(): void {
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+}
+
+/** In an array of numbers the entry is not sent: it follows from the index. */
+function withEntry(task: PrefetchedTask, { array }: ProcessRecipe): PrefetchedTask {
+  if (task.entry !== undefined || array === undefined) return task;
+  const number = numberAt(array, task.index);
+  return number === undefined ? task : { ...task, entry: String(number) };
+}
+
+function taskEnvironment(task: PrefetchedTask, { slot, env }: AcquiredSlot): Record<string, Bytes> {
+  return {
+    ...env,
+    LABORO_JOB: String(task.job),
+    LABORO_TASK: String(task.index),
+    LABORO_ATTEMPT: String(task.attempt),
+    LABORO_SLOT: String(slot),
+    ...(task.entry === undefined ? {} : { LABORO_ENTRY: task.entry }),
+  };
+}
+
+/** A script with a #! line says itself what runs it. */
+const hasShebang = (content: Uint8Array): boolean => content[0] === 0x23 && content[1] === 0x21;
+
+const isMatlab = ({ content, type }: Extract<Recipe, { kind: "script" }>): boolean =>
+  type === ".m" && !hasShebang(content);
+
+function interpreterOf(content: Uint8Array, type: string): readonly string[] {
+  if (hasShebang(content)) return [];
+  if (type === ".py") return ["python3"];
+  return [type === ".bash" ? "bash" : "/bin/sh"];
+}
+
+const safeExtension = (type: string): string => (/^\.[A-Za-z0-9]+$/.test(type) ? type : "");

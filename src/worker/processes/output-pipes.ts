@@ -1,0 +1,64 @@
+import { errnoOf } from "../../base/errors.js";
+import type { OutputStream } from "../../model/outcome.js";
+import { OutputPipe, type PipeState } from "./output-pipe.js";
+import type { ShellPipes } from "./script.js";
+
+/** Output of a command younger than this waits in its pipes: most are over before it would pay to follow them. */
+const FOLLOW_AFTER_MS = 10;
+
+/** Both output streams of the tasks of one shell. */
+export class OutputPipes {
+  private readonly pipes: readonly OutputPipe[];
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(paths: ShellPipes, deliver: (stream: OutputStream, bytes: Buffer) => void) {
+    const stdout = new OutputPipe(paths.stdout, (bytes) => deliver("stdout", bytes));
+    try {
+      this.pipes = [stdout, new OutputPipe(paths.stderr, (bytes) => deliver("stderr", bytes))];
+    } catch (cause) {
+      stdout.close();
+      throw cause;
+    }
+  }
+
+  /** Delivers what the pipes hold now. "held" where someone still has one open for writing. */
+  drain(): PipeState {
+    const states = this.pipes.map((pipe) => pipe.drain());
+    return states.includes("held") ? "held" : "clear";
+  }
+
+  /** As `drain`, but it tells of standard output alone. */
+  drainStdout(): PipeState | undefined {
+    const [stdout] = this.pipes.map((pipe) => pipe.drain());
+    return stdout;
+  }
+
+  /** A task begins: its output is delivered as it comes, from a few milliseconds on. */
+  begin(): void {
+    this.timer = setTimeout(() => this.follow(() => {}), FOLLOW_AFTER_MS);
+  }
+
+  /** Delivers as bytes come; `onClear` is called when a pipe has no writer any more. */
+  follow(onClear: () => void): void {
+    clearTimeout(this.timer);
+    try {
+      for (const pipe of this.pipes) pipe.follow(onClear);
+    } catch (cause) {
+      if (!/^E[MN]FILE$/.test(errnoOf(cause) ?? "")) throw cause;
+      // Out of descriptors: look into the pipes until there are some.
+      this.timer = setTimeout(() => this.follow(onClear), FOLLOW_AFTER_MS);
+      if (this.drain() === "clear") onClear();
+    }
+  }
+
+  /** Until the next `begin` nothing is looked at. */
+  unfollow(): void {
+    clearTimeout(this.timer);
+    for (const pipe of this.pipes) pipe.unfollow();
+  }
+
+  close(): void {
+    clearTimeout(this.timer);
+    for (const pipe of this.pipes) pipe.close();
+  }
+}

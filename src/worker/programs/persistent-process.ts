@@ -1,0 +1,177 @@
+/**
+ * A program that stays and answers one call after the other (framing.ts).
+ *
+ *     idle      waits to be asked; what it says unasked puts it out of step, and that ends it
+ *     asked     has a call; its next message is the answer
+ *     ending    it has died, or was sent SIGTERM, and SIGKILL after the grace: its call was aborted, it is out of step, or the
+ *               worker stops
+ *     gone      no process of its group is left; the call that it had is refused with what it said last
+ *
+ * It leads a process group, which the guardian knows.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import type { Log } from "../../base/log.js";
+import { REPLY_LIMIT } from "../calls.js";
+import { signalGroup, whenGroupGone } from "../processes/group.js";
+import type { Guardian } from "../processes/index.js";
+import type { FrameReader, Framing } from "./framing.js";
+import { describeEnd, StderrTail } from "./stderr-tail.js";
+
+export interface PersistentProcessOptions {
+  readonly service: string;
+  readonly command: string;
+  readonly framing: Framing;
+  readonly env: NodeJS.ProcessEnv;
+  readonly guardian: Guardian;
+  readonly graceMs: number;
+  readonly log: Log;
+  readonly onGone: (process: PersistentProcess) => void;
+}
+
+interface PendingCall {
+  readonly resolve: (reply: Buffer) => void;
+  readonly reject: (error: LaboroError) => void;
+}
+
+/** How long output may follow the end of a process before it is not waited for. */
+const OUTPUT_DRAIN_MS = 500;
+
+export class PersistentProcess {
+  readonly #options: PersistentProcessOptions;
+  readonly #child: ChildProcess;
+  readonly #reader: FrameReader;
+  readonly #tail = new StderrTail();
+  readonly #whenGone: (() => void)[] = [];
+  #state: "idle" | "asked" | "ending" | "gone" = "idle";
+  #pendingCall: PendingCall | undefined;
+  #fault: LaboroError | undefined;
+  #grace: NodeJS.Timeout | undefined;
+
+  constructor(options: PersistentProcessOptions) {
+    const { service, command, env, framing, guardian } = options;
+    this.#options = options;
+    this.#reader = framing.reader(REPLY_LIMIT);
+    const child = spawn("/bin/sh", ["-c", command], { detached: true, env: { ...env, LABORO_SERVICE: service } });
+    this.#child = child;
+    if (child.pid !== undefined) guardian.watch(child.pid);
+    // Its end is told by "exit"; a write that comes too late changes nothing.
+    child.stdin?.on("error", () => {});
+    child.stdout?.on("data", (bytes: Buffer) => this.#onOutput(bytes));
+    child.stderr?.on("data", (bytes: Buffer) => this.#tail.push(bytes));
+    child.once("error", (cause) => {
+      this.#fault ??= new LaboroError("LABORO_SERVICE_FAILED", describeEnd(service, { error: cause.message }));
+      if (child.pid === undefined) this.#gone();
+    });
+    child.once("exit", () => {
+      if (this.#state === "idle") this.#state = "ending";
+      // The rest of the group has lost its leader: nothing of it may go on unseen.
+      this.#signal("SIGKILL");
+      const waited = setTimeout(() => this.#gone(), OUTPUT_DRAIN_MS);
+      child.once("close", () => {
+        clearTimeout(waited);
+        this.#gone();
+      });
+    });
+  }
+
+  get usable(): boolean {
+    return this.#state === "idle";
+  }
+
+  /** Rejects, once the process is gone, where it dies or `signal` takes the call back. */
+  call(body: Uint8Array, signal: AbortSignal): Promise<Buffer> {
+    const message = this.#options.framing.encode(body);
+    if (this.#state !== "idle") return Promise.reject(this.#endError());
+    return new Promise<Buffer>((resolve, reject) => {
+      const abort = (): void =>
+        this.#stop(new LaboroError("LABORO_DEADLINE", "nobody waits for the answer any more"), this.#options.graceMs);
+      const settled = (): void => signal.removeEventListener("abort", abort);
+      this.#state = "asked";
+      this.#pendingCall = {
+        resolve: (reply) => {
+          settled();
+          resolve(reply);
+        },
+        reject: (error) => {
+          settled();
+          reject(error);
+        },
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      if (signal.aborted) abort();
+      else this.#child.stdin?.write(message);
+    });
+  }
+
+  /** Ends it; resolves when it is gone. */
+  close(): Promise<void> {
+    if (this.#state === "gone") return Promise.resolve();
+    const { service, graceMs } = this.#options;
+    return new Promise((resolve) => {
+      this.#whenGone.push(resolve);
+      this.#child.stdin?.end();
+      this.#stop(new LaboroError("LABORO_SERVICE_FAILED", `the worker that offers ${service} stops`), graceMs);
+    });
+  }
+
+  #onOutput(bytes: Buffer): void {
+    if (this.#state === "ending" || this.#state === "gone") return;
+    let messages: Buffer[];
+    try {
+      messages = this.#reader.push(bytes);
+    } catch (cause) {
+      this.#stop(asLaboroError(cause), 0);
+      return;
+    }
+    for (const message of messages) {
+      if (this.#state !== "asked") {
+        this.#stop(
+          new LaboroError("LABORO_SERVICE_FAILED", `the program of ${this.#options.service} spoke unasked`),
+          0,
+        );
+        return;
+      }
+      const pendingCall = this.#pendingCall;
+      this.#pendingCall = undefined;
+      this.#state = "idle";
+      pendingCall?.resolve(message);
+    }
+  }
+
+  #stop(fault: LaboroError, graceMs: number): void {
+    if (this.#state === "ending" || this.#state === "gone") return;
+    this.#state = "ending";
+    this.#fault = fault;
+    this.#signal(graceMs > 0 ? "SIGTERM" : "SIGKILL");
+    if (graceMs > 0) this.#grace = setTimeout(() => this.#signal("SIGKILL"), graceMs);
+  }
+
+  #signal(name: NodeJS.Signals): void {
+    if (this.#child.pid !== undefined) signalGroup(this.#child.pid, name);
+  }
+
+  #gone(): void {
+    if (this.#state === "gone") return;
+    this.#state = "gone";
+    clearTimeout(this.#grace);
+    const { guardian, log, service, onGone } = this.#options;
+    const { pid } = this.#child;
+    const finish = (): void => {
+      if (pid !== undefined) guardian.unwatch(pid);
+      const error = this.#endError();
+      if (this.#whenGone.length === 0) log.warn({ service, pid, code: error.code }, error.message);
+      onGone(this);
+      this.#pendingCall?.reject(error);
+      for (const resolve of this.#whenGone.splice(0)) resolve();
+    };
+    if (pid === undefined) finish();
+    else whenGroupGone(pid, finish);
+  }
+
+  #endError(): LaboroError {
+    const { exitCode, signalCode } = this.#child;
+    const how = describeEnd(this.#options.service, { code: exitCode, signal: signalCode });
+    return this.#fault ?? new LaboroError("LABORO_SERVICE_FAILED", this.#tail.text || how);
+  }
+}

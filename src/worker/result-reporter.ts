@@ -1,0 +1,95 @@
+/**
+ * Results from the end of a task to the acknowledgement: spooled when the task ends, sent when its output is, forgotten when the
+ * broker has them. Those of an earlier life of this worker come in half-way.
+ */
+
+import { asLaboroError } from "../base/errors.js";
+import type { Log } from "../base/log.js";
+import type { DoneTask, TaskRef } from "../protocols/laboro/messages.js";
+import { attemptKey, type OutputSender } from "./output-sender.js";
+import type { TaskTracker } from "./task-tracker.js";
+import { decodeResult, encodeResult } from "./spool/result-codec.js";
+import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
+import { OutputBuffer } from "./spool/output-buffer.js";
+import type { RunEnd } from "./task-runner.js";
+
+export class ResultReporter {
+  readonly #deps: { readonly spool: ResultSpool; readonly log: Log };
+  readonly #tracker: TaskTracker;
+  readonly #outputSender: OutputSender;
+  readonly #onReady: () => void;
+
+  /** `finished` is called when there is something to send: output that has ended, or the DONE that follows it. */
+  constructor(
+    deps: { readonly spool: ResultSpool; readonly log: Log },
+    tracker: TaskTracker,
+    outputSender: OutputSender,
+    onReady: () => void,
+  ) {
+    this.#deps = deps;
+    this.#tracker = tracker;
+    this.#outputSender = outputSender;
+    this.#onReady = onReady;
+  }
+
+  /** Spool the result; DONE goes when the task's output has gone. */
+  report(task: TaskRef, end: RunEnd): void {
+    const output = this.#outputSender.outputOf(task);
+    const done: DoneTask = { ...end, ...task, outputBytes: output?.end() ?? 0 };
+    void this.#spool(done, output);
+    if (output === undefined) this.#tracker.finish(done);
+    else this.#deliverThenFinish(done, output);
+  }
+
+  /** A result that an earlier life of this worker could not deliver. */
+  resume(spooled: UnacknowledgedResult): void {
+    const entry = decodeResult(spooled.payload);
+    if (entry === undefined) {
+      this.#deps.log.warn({ key: spooled.key }, "a spooled result cannot be read and is given up");
+      this.#deps.spool.acknowledge(spooled.key);
+      return;
+    }
+    const { done, packed } = entry;
+    this.#tracker.resume(done);
+    const output = this.#spooledOutput(done, packed);
+    if (output === undefined) this.#tracker.finish(done);
+    else this.#deliverThenFinish(done, output);
+  }
+
+  /** The broker has it, or nobody wants it. */
+  acknowledge(task: TaskRef): void {
+    this.#deps.spool.acknowledge(attemptKey(task));
+    this.#outputSender.discard(task);
+  }
+
+  #deliverThenFinish(done: DoneTask, output: OutputBuffer): void {
+    this.#outputSender.add(done, output, () => {
+      if (this.#tracker.finish(done)) this.#onReady();
+    });
+    this.#onReady();
+  }
+
+  async #spool(done: DoneTask, output: OutputBuffer | undefined): Promise<void> {
+    try {
+      const packed = output?.pack();
+      if (output !== undefined && packed === undefined) await output.persist();
+      // It may have been delivered while its output went to the disk.
+      if (this.#tracker.has(done)) this.#deps.spool.append(attemptKey(done), encodeResult(done, packed));
+    } catch (cause) {
+      const { code, message } = asLaboroError(cause);
+      this.#deps.log.warn({ code, task: attemptKey(done) }, `a result is not spooled: ${message}`);
+    }
+  }
+
+  #spooledOutput(task: TaskRef, packed: Uint8Array | undefined): OutputBuffer | undefined {
+    const settings = this.#outputSender.settingsFor(task);
+    try {
+      return packed === undefined ? OutputBuffer.load(settings) : OutputBuffer.unpack(packed, settings);
+    } catch (cause) {
+      // The result counts without its output; the offsets show that some is missing.
+      const { code, message } = asLaboroError(cause);
+      this.#deps.log.warn({ code, task: attemptKey(task) }, `spooled output is lost: ${message}`);
+      return undefined;
+    }
+  }
+}

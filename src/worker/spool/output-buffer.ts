@@ -1,0 +1,293 @@
+/**
+ * The buffer between a task's pipes and the link, for one attempt. Writing never waits for the link and never grows memory:
+ *
+ * - The newest bytes are in the open block. Sealed blocks stay in memory up to a limit; beyond it the newest goes to
+ *   the spill file, so that a link that keeps up never touches the disk.
+ * - Up to half the cap is the head: sent as it comes. What follows is the tail: the oldest of it is dropped once it
+ *   exceeds the other half, and it is sent only after the end, as before that nobody knows what it will be.
+ * - A block that the disk cannot take or give back is lost: the task goes on, `onLost` says so, the offsets stay empty.
+ *
+ * States: writing; ended (`end` was called: nothing more is written, the tail can be sent); discarded. In each, `next`
+ * gives what follows the cursor, `stored` drops what the broker has, `rewind` sets the cursor back after a reconnect.
+ *
+ * An ended output outlives the process in one of two ways: `pack` gives a small one as bytes, to be spooled with the
+ * result in its one group commit; `persist` makes any other durable beside its spill file.
+ */
+import * as fs from "node:fs";
+import { dirname } from "node:path";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { writeFailure } from "../../base/files/durable.js";
+import type { OutputStream } from "../../model/outcome.js";
+import { Block } from "./block.js";
+import { BlockStore } from "./block-store.js";
+import { encodeIndex, indexPath, readIndex } from "./output-index.js";
+import { packOutput, unpackOutput } from "./packed-output.js";
+
+export interface OutputBufferSettings {
+  /** The spill file, made when needed: a name of its own for each attempt. */
+  readonly path: string;
+  /** How much of an attempt's output is kept. */
+  readonly cap?: number;
+  /** How much of it is kept in memory. */
+  readonly memory?: number;
+  readonly onLost?: (lost: { readonly from: number; readonly to: number; readonly error: LaboroError }) => void;
+}
+
+export interface UnsentOutput {
+  readonly stream: OutputStream;
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+const DEFAULT_CAP = 16 * 1024 * 1024;
+const DEFAULT_MEMORY = 256 * 1024;
+const LARGEST_BLOCK = 64 * 1024;
+const LARGEST_CHUNK = 32 * 1024;
+/** Above this an output is cheaper in a file of its own than in the results' file. */
+const MAX_PACKED_BYTES = 64 * 1024;
+
+export class OutputBuffer {
+  readonly #path: string;
+  readonly #cap: number;
+  readonly #head: number;
+  readonly #blockBytes: number;
+  readonly #blocks: BlockStore;
+  readonly #onLost: NonNullable<OutputBufferSettings["onLost"]>;
+  #openBlock: Block;
+  #end = 0;
+  #ended = false;
+  #stored = 0;
+  #cursor = 0;
+  #lost = 0;
+  /** The run that the last chunk came from, and where it begins: the next one is there or after it. */
+  #readPosition = { block: undefined as Block | undefined, run: 0, start: 0 };
+  #persisting = false;
+  /** Whether there may be files besides the spill file. */
+  #hasFiles = false;
+  #discarded = false;
+
+  /** The other two are for an output that was written by another process: the size of its blocks, the slots of its file. */
+  constructor(settings: OutputBufferSettings, blockBytes?: number, slots = 0) {
+    const memory = settings.memory ?? DEFAULT_MEMORY;
+    this.#path = settings.path;
+    this.#cap = settings.cap ?? DEFAULT_CAP;
+    this.#head = Math.floor(this.#cap / 2);
+    this.#blockBytes = blockBytes ?? Math.max(1, Math.min(LARGEST_BLOCK, Math.floor(memory / 4)));
+    this.#blocks = new BlockStore({
+      path: settings.path,
+      blockBytes: this.#blockBytes,
+      memory: memory - this.#blockBytes,
+      slots,
+      onLost: (from, to, cause) => this.#lose(from, to, cause),
+    });
+    this.#onLost = settings.onLost ?? (() => {});
+    this.#openBlock = new Block(0, this.#blockBytes);
+  }
+
+  /** How much the task has written, kept or not. */
+  get length(): number {
+    return this.#end;
+  }
+
+  /** Bytes lost to a disk that failed or was full. */
+  get lost(): number {
+    return this.#lost;
+  }
+
+  /** Whether all that will ever be sent has been given out by `next`: then the result may follow. */
+  get sentAll(): boolean {
+    return this.#ended && this.#cursor >= this.#keptEnd;
+  }
+
+  /** Whether the broker has all that was kept: then this can be discarded. */
+  get delivered(): boolean {
+    return this.#ended && this.#stored >= this.#keptEnd;
+  }
+
+  write(stream: OutputStream, bytes: Uint8Array): void {
+    if (this.#discarded) return;
+    if (this.#ended) throw new LaboroError("LABORO_INTERNAL", "output was written after its end");
+    let rest = bytes;
+    while (rest.length > 0) {
+      // No block lies in both head and tail, so that the tail can be dropped block by block.
+      const room = this.#openBlock.start < this.#head ? this.#head - this.#openBlock.end : rest.length;
+      const taken = this.#openBlock.append(stream, room < rest.length ? rest.subarray(0, room) : rest);
+      rest = rest.subarray(taken);
+      this.#end += taken;
+      if (this.#openBlock.full || this.#openBlock.end === this.#head) this.#seal();
+    }
+  }
+
+  /** Nothing more will be written. Says how much was. */
+  end(): number {
+    this.#ended = true;
+    this.#blocks.dropWithin(this.#head, this.#tailFrom);
+    if (this.#openBlock.start >= this.#head && this.#openBlock.end <= this.#tailFrom) this.#clearOpen();
+    return this.#end;
+  }
+
+  /** The next chunk that was not given out yet, or undefined while there is none. */
+  next(maxBytes: number = LARGEST_CHUNK): UnsentOutput | undefined {
+    const sendable = this.#ended ? this.#end : Math.min(this.#head, this.#end);
+    const limit = Math.min(maxBytes, LARGEST_CHUNK);
+    while (limit > 0) {
+      if (this.#cursor >= this.#head && this.#cursor < this.#tailFrom) this.#cursor = this.#tailFrom;
+      if (this.#cursor >= sendable) return undefined;
+      const block = this.#blocks.blockFrom(this.#cursor) ?? this.#openBlock;
+      if (block.start > this.#cursor) {
+        this.#cursor = block.start;
+        continue;
+      }
+      if (block.length === 0) return undefined;
+      return this.#chunk(block, limit);
+    }
+    return undefined;
+  }
+
+  /** The broker has everything before this offset: it need not be kept any longer. */
+  markStored(upTo: number): void {
+    if (upTo <= this.#stored) return;
+    this.#stored = Math.min(upTo, this.#end);
+    this.#cursor = Math.max(this.#cursor, this.#stored);
+    this.#blocks.dropBefore(this.#stored);
+    if (this.#openBlock.length > 0 && this.#openBlock.end <= this.#stored) this.#clearOpen();
+  }
+
+  /** Sending restarts at this offset: what the broker has stored, as it says after a reconnect. */
+  rewind(toOffset: number): void {
+    this.markStored(toOffset);
+    this.#cursor = Math.min(toOffset, this.#end);
+  }
+
+  /** What is left of an ended output as bytes, where it is small and all in memory. */
+  pack(atMost: number = MAX_PACKED_BYTES): Uint8Array | undefined {
+    this.#sealLast();
+    const blocks = this.#blocks.inMemory(atMost);
+    if (blocks === undefined) return undefined;
+    return packOutput({ cap: this.#cap, end: this.#end, lost: this.#lost, blocks });
+  }
+
+  static unpack(bytes: Uint8Array, settings: OutputBufferSettings): OutputBuffer {
+    const { cap, end, lost, blocks } = unpackOutput(bytes);
+    const longest = blocks.reduce((most, block) => Math.max(most, block.length), 1);
+    const output = new OutputBuffer({ ...settings, cap }, longest);
+    for (const block of blocks) output.#blocks.add(block);
+    return output.#asEnded(end, lost);
+  }
+
+  /** Makes durable what is left of an ended output; rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be tried again. */
+  async persist(): Promise<void> {
+    this.#sealLast();
+    this.#persisting = true;
+    this.#hasFiles = true;
+    try {
+      this.#blocks.spillAll();
+      if (this.#blocks.slots().length > 0) await fs.promises.open(this.#path, "r").then(syncAndClose);
+      const blocks = this.#blocks.slots();
+      const index = { cap: this.#cap, blockBytes: this.#blockBytes, end: this.#end, lost: this.#lost, blocks };
+      const draft = `${this.#path}.new`;
+      await fs.promises.writeFile(draft, encodeIndex(index), { mode: 0o600, flush: true });
+      await fs.promises.rename(draft, indexPath(this.#path));
+      await fs.promises.open(dirname(this.#path), "r").then(syncAndClose);
+    } catch (cause) {
+      throw writeFailure(cause, `cannot spool output to ${this.#path}`);
+    } finally {
+      this.#persisting = false;
+      if (this.#discarded) this.#removeFiles();
+    }
+  }
+
+  /** What an earlier process persisted under this path; undefined where there is nothing. */
+  static load(settings: OutputBufferSettings): OutputBuffer | undefined {
+    const index = readIndex(settings.path);
+    if (index === undefined) return undefined;
+    const slots = index.blocks.reduce((most, block) => Math.max(most, block.slot + 1), 0);
+    const output = new OutputBuffer({ ...settings, cap: index.cap }, index.blockBytes, slots);
+    for (const block of index.blocks) output.#blocks.addSpilled(block);
+    output.#hasFiles = true;
+    return output.#asEnded(index.end, index.lost);
+  }
+
+  /** Forgets everything and removes the files. */
+  discard(): void {
+    this.#discarded = true;
+    this.#ended = true;
+    this.#blocks.clear();
+    this.#clearOpen();
+    this.#cursor = this.#end;
+    if (!this.#persisting) this.#removeFiles();
+  }
+
+  /** Where the tail that is kept begins. */
+  get #tailFrom(): number {
+    return this.#end > this.#cap ? this.#end - (this.#cap - this.#head) : this.#head;
+  }
+
+  get #keptEnd(): number {
+    return this.#openBlock.length > 0 ? this.#openBlock.end : this.#blocks.end;
+  }
+
+  #chunk(block: Block, limit: number): UnsentOutput {
+    if (this.#readPosition.block !== block || this.#readPosition.start > this.#cursor) {
+      this.#readPosition = { block, run: 0, start: block.start };
+    }
+    for (;;) {
+      const run = block.run(this.#readPosition.run);
+      if (run === undefined) throw new LaboroError("LABORO_INTERNAL", `no run covers offset ${this.#cursor}`);
+      const runEnd = this.#readPosition.start + run.length;
+      if (this.#cursor < runEnd) {
+        const offset = this.#cursor;
+        this.#cursor = Math.min(offset + limit, runEnd);
+        return { stream: run.stream, offset, bytes: block.bytes(offset, this.#cursor) };
+      }
+      this.#readPosition.run++;
+      this.#readPosition.start = runEnd;
+    }
+  }
+
+  #seal(): void {
+    if (this.#openBlock.length === 0) return;
+    this.#blocks.add(this.#openBlock);
+    this.#blocks.dropWithin(this.#head, this.#tailFrom);
+    this.#clearOpen();
+  }
+
+  #clearOpen(): void {
+    this.#openBlock = new Block(this.#end, this.#blockBytes, this.#blocks.takeSpare());
+  }
+
+  #sealLast(): void {
+    if (!this.#ended)
+      throw new LaboroError("LABORO_INTERNAL", "output is kept for another process only once it has ended");
+    this.#seal();
+  }
+
+  #lose(from: number, to: number, cause: unknown): void {
+    this.#lost += to - from;
+    const error = cause instanceof LaboroError ? cause : writeFailure(cause, `output ${from}..${to} is lost`);
+    this.#onLost({ from, to, error: asLaboroError(error) });
+  }
+
+  #asEnded(end: number, lost: number): this {
+    this.#end = end;
+    this.#ended = true;
+    this.#lost = lost;
+    this.#clearOpen();
+    return this;
+  }
+
+  #removeFiles(): void {
+    this.#blocks.close();
+    // Most tasks never had one, and asking the system to remove nothing costs more than all else here.
+    if (!this.#hasFiles && !this.#blocks.spilled) return;
+    for (const path of [this.#path, indexPath(this.#path), `${this.#path}.new`]) fs.rmSync(path, { force: true });
+  }
+}
+
+async function syncAndClose(handle: fs.promises.FileHandle): Promise<void> {
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

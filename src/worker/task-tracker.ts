@@ -1,0 +1,235 @@
+/**
+ * What a worker has, without the running of it. A task is in one of three lists, and moves only forward:
+ *   stock      received, not started
+ *   running    started
+ *   finished   ended, its DONE not yet acknowledged
+ * The lists are what JOIN announces; WELCOME may strike tasks from any of them. DONEs are numbered, kept and sent again after a
+ * reconnect until an ACK covers them, so a result is delivered however often the link is cut.
+ */
+import { type JobId, taskKey } from "../model/ids.js";
+import { contains, normalize, type Ranges, rangesOf, difference } from "../model/ranges.js";
+import type { Bytes } from "../model/recipe.js";
+import type { DoneTask, HeldTasks, AttemptRange, TaskRef } from "../protocols/laboro/messages.js";
+
+export interface PrefetchedTask extends TaskRef {
+  readonly entry?: Bytes;
+}
+
+export interface DoneBatch {
+  readonly seq: number;
+  readonly tasks: readonly DoneTask[];
+}
+
+interface PrefetchedRange {
+  readonly job: JobId;
+  readonly attempt: number;
+  first: number;
+  readonly last: number;
+  readonly entries?: readonly Bytes[];
+  /** The index that entries[0] belongs to. */
+  readonly base: number;
+}
+
+export class TaskTracker {
+  #prefetched: PrefetchedRange[] = [];
+  #prefetchedCount = 0;
+  readonly #running = new Map<string, TaskRef>();
+  #finished: DoneTask[] = [];
+  #unacknowledged: DoneBatch[] = [];
+  #seq = 0;
+
+  get prefetchedCount(): number {
+    return this.#prefetchedCount;
+  }
+
+  get runningCount(): number {
+    return this.#running.size;
+  }
+
+  /** Nothing received that is not acknowledged. */
+  get idle(): boolean {
+    return this.#prefetchedCount === 0 && this.#running.size === 0 && this.undelivered === 0;
+  }
+
+  /** Ended since the last batch. */
+  get finishedCount(): number {
+    return this.#finished.length;
+  }
+
+  get undelivered(): number {
+    return this.#unacknowledged.reduce((sum, batch) => sum + batch.tasks.length, this.#finished.length);
+  }
+
+  /** The jobs of what is in stock or runs. */
+  jobs(): Set<JobId> {
+    const jobs = new Set(this.#prefetched.map((range) => range.job));
+    for (const { job } of this.#running.values()) jobs.add(job);
+    return jobs;
+  }
+
+  receive(range: AttemptRange, entries?: readonly Bytes[]): void {
+    const { job, first, last, attempt } = range;
+    this.#prefetched.push({ job, first, last, attempt, base: first, ...(entries === undefined ? {} : { entries }) });
+    this.#prefetchedCount += last - first + 1;
+  }
+
+  /** The oldest stocked task that may start, now running. Jobs that do not fit are passed over. */
+  startNext(fits: (job: JobId) => boolean): PrefetchedTask | undefined {
+    const passed = new Set<JobId>();
+    for (let at = 0; at < this.#prefetched.length; at++) {
+      const range = this.#prefetched[at];
+      if (range === undefined || passed.has(range.job)) continue;
+      if (!fits(range.job)) {
+        passed.add(range.job);
+        continue;
+      }
+      const index = range.first++;
+      if (range.first > range.last) this.#prefetched.splice(at, 1);
+      this.#prefetchedCount--;
+      const task = { job: range.job, index, attempt: range.attempt };
+      this.#running.set(taskKey(task.job, index), task);
+      const entry = range.entries?.[index - range.base];
+      return entry === undefined ? task : { ...task, entry };
+    }
+    return undefined;
+  }
+
+  /** Whole stretches of jobs that need no room and no running, straight from stock. */
+  takeRanges(ofJob: (job: JobId) => boolean): AttemptRange[] {
+    const taken: AttemptRange[] = [];
+    this.#prefetched = this.#prefetched.filter((range) => {
+      if (!ofJob(range.job)) return true;
+      taken.push({ job: range.job, first: range.first, last: range.last, attempt: range.attempt });
+      this.#prefetchedCount -= range.last - range.first + 1;
+      return false;
+    });
+    return taken;
+  }
+
+  /** Ended in a former life of this worker, its output still to be delivered. */
+  resume({ job, index, attempt }: TaskRef): void {
+    this.#running.set(taskKey(job, index), { job, index, attempt });
+  }
+
+  /** False where the task was struck meanwhile: its end interests nobody. */
+  finish(task: DoneTask): boolean {
+    const key = taskKey(task.job, task.index);
+    if (this.#running.get(key)?.attempt !== task.attempt) return false;
+    this.#running.delete(key);
+    this.#finished.push(task);
+    return true;
+  }
+
+  /** Ends of tasks that were never started here: noops. */
+  addFinished(tasks: readonly DoneTask[]): void {
+    for (const task of tasks) this.#finished.push(task);
+  }
+
+  /** The ends that have come since the last batch, as the next DONE. */
+  nextBatch(): DoneBatch | undefined {
+    if (this.#finished.length === 0) return undefined;
+    const batch = { seq: ++this.#seq, tasks: this.#finished };
+    this.#finished = [];
+    this.#unacknowledged.push(batch);
+    return batch;
+  }
+
+  /** Returns what is now known to be recorded. */
+  acknowledge(seq: number): readonly DoneBatch[] {
+    const count = this.#unacknowledged.findIndex((batch) => batch.seq > seq);
+    return this.#unacknowledged.splice(0, count < 0 ? this.#unacknowledged.length : count);
+  }
+
+  /** What has to be sent again on a new connection. */
+  unacknowledged(): readonly DoneBatch[] {
+    return this.#unacknowledged;
+  }
+
+  held(): HeldTasks[] {
+    const held: HeldTasks[] = [];
+    for (const { job, first, last, attempt } of this.#prefetched) held.push({ job, first, last, attempt, state: "stock" });
+    for (const { job, index, attempt } of this.#running.values()) {
+      held.push({ job, first: index, last: index, attempt, state: "running" });
+    }
+    const finished = new Map<string, { job: JobId; attempt: number; indices: number[] }>();
+    for (const { job, index, attempt } of this.#allFinished()) {
+      const key = `${job} ${attempt}`;
+      const group = finished.get(key);
+      if (group === undefined) finished.set(key, { job, attempt, indices: [index] });
+      else group.indices.push(index);
+    }
+    for (const { job, attempt, indices } of finished.values()) {
+      for (const range of rangesOf(indices.sort((a, b) => a - b)))
+        held.push({ job, attempt, ...range, state: "finished" });
+    }
+    return held;
+  }
+
+  *#allFinished(): Iterable<DoneTask> {
+    for (const batch of this.#unacknowledged) yield* batch.tasks;
+    yield* this.#finished;
+  }
+
+  /** These are no longer ours, in whatever list. Returns those that run and must be stopped. */
+  drop(tasks: readonly AttemptRange[]): TaskRef[] {
+    const dropped = new Map<string, Ranges>();
+    for (const { job, attempt, first, last } of tasks) {
+      const key = `${job} ${attempt}`;
+      dropped.set(key, normalize([...(dropped.get(key) ?? []), { first, last }]));
+    }
+    const isDropped = ({ job, index, attempt }: TaskRef): boolean =>
+      contains(dropped.get(`${job} ${attempt}`) ?? [], index);
+    this.removePrefetched(tasks);
+    const running = [...this.#running.values()].filter(isDropped);
+    for (const { job, index } of running) this.#running.delete(taskKey(job, index));
+    this.#finished = this.#finished.filter((task) => !isDropped(task));
+    this.#unacknowledged = this.#unacknowledged
+      .map((batch) => ({ seq: batch.seq, tasks: batch.tasks.filter((task) => !isDropped(task)) }))
+      .filter((batch) => batch.tasks.length > 0);
+    return running;
+  }
+
+  /** Take these out of stock, as far as they are in it: retracted, or cancelled before their start. */
+  removePrefetched(tasks: readonly AttemptRange[]): AttemptRange[] {
+    const taken: AttemptRange[] = [];
+    for (const asked of tasks) {
+      const left: PrefetchedRange[] = [];
+      for (const range of this.#prefetched) {
+        if (
+          range.job !== asked.job ||
+          range.attempt !== asked.attempt ||
+          range.last < asked.first ||
+          range.first > asked.last
+        ) {
+          left.push(range);
+          continue;
+        }
+        const first = Math.max(range.first, asked.first);
+        const last = Math.min(range.last, asked.last);
+        taken.push({ job: asked.job, attempt: asked.attempt, first, last });
+        this.#prefetchedCount -= last - first + 1;
+        for (const rest of difference(range, [{ first, last }])) left.push({ ...range, ...rest });
+      }
+      this.#prefetched = left;
+    }
+    return taken;
+  }
+
+  /** All of the stock, to be given back before an orderly stop. */
+  removeAllPrefetched(): AttemptRange[] {
+    return this.removePrefetched(this.#prefetched.map(({ job, attempt, first, last }) => ({ job, attempt, first, last })));
+  }
+
+  /** Still ours: running, or ended and not acknowledged. */
+  has(task: TaskRef): boolean {
+    if (this.isRunning(task)) return true;
+    for (const { job, index, attempt } of this.#allFinished()) {
+      if (job === task.job && index === task.index && attempt === task.attempt) return true;
+    }
+    return false;
+  }
+
+  isRunning(task: TaskRef): boolean {
+    return this.#running.get(taskKey(task.job, task.index))?.attempt === task.attempt;
+  }
+}

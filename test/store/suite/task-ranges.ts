@@ -1,0 +1,131 @@
+import { expect, it } from "vitest";
+import { TaskRangeId } from "../../../src/model/ids.js";
+import { ANN, BOB, type Broker, NOW, newParcel, result, results, waiting } from "./kit.js";
+
+export function describeParcels(broker: () => Broker): void {
+  it("leases from the cursor until the job is used up", async () => {
+    const { job } = await broker().submit({ count: 10 }, 2);
+    const first = await broker().lease(job.id, 5);
+    expect(first.taskRanges).toMatchObject([{ job: job.id, first: 2, last: 6, attempt: 0 }]);
+    expect(first.mayLease).toBe(true);
+    const second = await broker().lease(job.id, 5);
+    expect(second.taskRanges).toMatchObject([{ first: 7, last: 9 }]);
+    expect(second.mayLease).toBe(false);
+    expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, parcels: [], more: false });
+    expect((await broker().job(job)).cursor).toBe(10);
+  });
+
+  it("leases given-back parcels that are due before the cursor, in task order", async () => {
+    const { job, parcel } = await broker().submit({ count: 10 }, 6);
+    if (parcel === undefined) throw new Error("no parcel was granted");
+    const [later, due, soon] = [
+      waiting(parcel, { first: 0, last: 1, notBefore: NOW + 1000 }),
+      waiting(parcel, { first: 2, last: 3, attempt: 2, failures: 1, avoid: BOB }),
+      waiting(parcel, { first: 4, last: 5, crashes: 1, notBefore: NOW }),
+    ] as const;
+    await broker().replace(parcel, [soon, due, later]);
+    for (const { id } of [soon, later, due]) {
+      expect(await broker().write({ op: "release", rangeId: id })).toEqual({ op: "release", lost: false });
+    }
+    const early = await broker().lease(job.id, 5);
+    expect(early.taskRanges).toEqual([due, soon, expect.objectContaining({ first: 6, last: 6, attempt: 0 })]);
+    expect(early.mayLease).toBe(true);
+    expect((await broker().lease(job.id, 100)).taskRanges).toMatchObject([{ first: 7, last: 9 }]);
+    expect((await broker().lease(job.id, 100)).mayLease).toBe(false);
+    expect((await broker().lease(job.id, 100, NOW + 1000)).taskRanges).toEqual([later]);
+  });
+
+  it("splits a given-back parcel that is larger than the lease", async () => {
+    const { job, parcel } = await broker().submitAll(10);
+    await broker().write({ op: "release", rangeId: parcel.id });
+    const lent = newParcel();
+    const part = await broker().write({ op: "lease", job: job.id, max: 4, rangeId: lent });
+    expect(part.taskRanges).toEqual([{ ...parcel, id: lent, last: 3 }]);
+    expect(part.mayLease).toBe(true);
+    expect((await broker().lease(job.id, 100)).taskRanges).toEqual([{ ...parcel, first: 4 }]);
+  });
+
+  it("claims from either end of a parcel and all of the rest", async () => {
+    const { parcel } = await broker().submitAll(10);
+    await broker().claim(parcel, 0, 2);
+    await broker().claim(parcel, 8, 9, BOB);
+    await broker().claim(parcel, 3, 7);
+    const gone = {
+      op: "claim",
+      from: parcel.id,
+      parcel: newParcel(),
+      first: 3,
+      last: 3,
+      attempt: 1,
+      worker: ANN,
+    } as const;
+    expect(await broker().write(gone)).toEqual({ op: "claim", lost: true });
+  });
+
+  it("refuses a claim of tasks that another claim has, or that are with a worker", async () => {
+    const { parcel } = await broker().submitAll(10);
+    const out = await broker().claim(parcel, 0, 4);
+    const claim = { op: "claim", attempt: 1, worker: BOB } as const;
+    const again = { ...claim, from: parcel.id, parcel: newParcel(), first: 4, last: 6 };
+    expect(await broker().write(again)).toEqual({ op: "claim", lost: true });
+    const fromWorker = { ...claim, from: out.id, parcel: newParcel(), first: 0, last: 1 };
+    expect(await broker().write(fromWorker)).toEqual({ op: "claim", lost: true });
+  });
+
+  it("answers lost for a parcel that is not there, and changes nothing", async () => {
+    const { job, parcel } = await broker().submitAll(3);
+    const nowhere = { ...parcel, id: TaskRangeId(99_999_999) };
+    expect(await broker().settle(nowhere, results(0, 2))).toEqual({ op: "settle", lost: true });
+    expect(await broker().settle(nowhere, results(0, 2), false)).toEqual({ op: "settle", lost: true });
+    const pieces = [waiting(parcel)];
+    expect(await broker().replace(nowhere, pieces, { earlierAttempts: [result(0)], cancelled: 3 })).toEqual({
+      op: "replace",
+      lost: true,
+    });
+    expect(await broker().write({ op: "release", rangeId: nowhere.id })).toEqual({ op: "release", lost: true });
+    expect((await broker().store.results(job.id, { from: 0, limit: 10 })).results).toEqual([]);
+    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([]);
+    expect((await broker().job(job)).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 0 });
+    await broker().claim(parcel, 0, 2);
+  });
+
+  it("does not give back what a worker has", async () => {
+    const { parcel } = await broker().submitAll(3);
+    const out = await broker().claim(parcel, 0, 2);
+    expect(await broker().write({ op: "release", rangeId: out.id })).toEqual({ op: "release", lost: true });
+  });
+
+  it("no longer owns what it gave back", async () => {
+    const { parcel } = await broker().submitAll(3);
+    await broker().write({ op: "release", rangeId: parcel.id });
+    expect(await broker().write({ op: "release", rangeId: parcel.id })).toEqual({ op: "release", lost: true });
+    const claim = {
+      op: "claim",
+      from: parcel.id,
+      parcel: newParcel(),
+      first: 0,
+      last: 2,
+      attempt: 1,
+      worker: ANN,
+    } as const;
+    expect(await broker().write(claim)).toEqual({ op: "claim", lost: true });
+  });
+
+  it("puts pieces in the place of a parcel, also under its own id", async () => {
+    const { job, parcel } = await broker().submitAll(6);
+    const out = await broker().claim(parcel, 0, 5);
+    await broker().settle(out, results(0, 1), false);
+    const back = waiting(out, { first: 4, last: 5, failures: 1, avoid: ANN });
+    const answer = await broker().replace(out, [{ ...out, first: 2, last: 3 }, back]);
+    expect(answer).toEqual({
+      op: "replace",
+      lost: false,
+      progress: { counters: { succeeded: 2, failed: 0, cancelled: 0 } },
+    });
+    const retried = await broker().claim(back, 4, 5, BOB, 2);
+    expect((await broker().settle(out, results(2, 3))).lost).toBe(false);
+    const last = await broker().settle(retried, results(4, 5, { attempt: 2, worker: BOB }));
+    expect(last.progress?.ended).toBe("succeeded");
+    expect((await broker().job(job)).ended?.state).toBe("succeeded");
+  });
+}

@@ -1,0 +1,121 @@
+/** What is around every page: the ways to the others, the theme, whether the broker answers, and words that go by. */
+import { type PageContext, isAllowed, errorMessage } from "./page-context.js";
+import { h, set, setText } from "./dom.js";
+import { icon } from "./parts/icons.js";
+import { address } from "./route.js";
+import { setTheme, type Theme, theme } from "./theme.js";
+
+export interface NavItem {
+  readonly name: string;
+  readonly label: string;
+  readonly key: string;
+  /** Shown where the viewer may ask for this; always if absent. */
+  readonly needs?: string;
+}
+
+export const NAV_ITEMS: readonly NavItem[] = [
+  { name: "overview", label: "Overview", key: "o" },
+  { name: "jobs", label: "Jobs", key: "j" },
+  { name: "workers", label: "Workers", key: "w" },
+  { name: "services", label: "Services", key: "s" },
+  { name: "brokers", label: "Brokers", key: "b", needs: "brokers" },
+  { name: "config", label: "Config", key: "c", needs: "config" },
+  { name: "conversations", label: "Conversations", key: "v", needs: "conversations" },
+];
+
+export const navAddress = (item: NavItem): string => address(item.name === "overview" ? [] : [item.name]);
+
+const THEMES: Readonly<Record<Theme, { readonly label: string; readonly description: string }>> = {
+  system: { label: "Auto", description: "colours as the system has them" },
+  light: { label: "Light", description: "light colours" },
+  dark: { label: "Dark", description: "dark colours" },
+};
+const NEXT: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" };
+const NOTICE_MS = 6_000;
+
+export class AppShell {
+  readonly main = h("main", { id: "main", tabindex: -1 });
+  readonly #links = new Map<string, HTMLAnchorElement>();
+  readonly #connectionAlert = h("div", { class: "lost", role: "alert", hidden: true });
+  readonly #notices = h("div", { class: "said", role: "status", "aria-live": "polite" });
+  readonly #broker = h("span", { class: "muted" });
+
+  constructor(context: PageContext, help: () => void) {
+    const list = h("ul");
+    for (const item of NAV_ITEMS.filter(({ needs }) => needs === undefined || isAllowed(context, needs))) {
+      const link = h(
+        "a",
+        { href: navAddress(item), "aria-keyshortcuts": `g ${item.key}` },
+        icon(item.name),
+        h("span", {}, item.label),
+      );
+      this.#links.set(item.name, link);
+      list.append(h("li", {}, link));
+    }
+    const role = context.access.role === "read" ? "you may look" : `you are ${context.access.role}`;
+    const side = h(
+      "header",
+      { class: "side" },
+      h(
+        "a",
+        { href: address([]), class: "brand", "aria-label": "laboro, to the overview" },
+        h("span", { class: "mark" }),
+        "laboro",
+      ),
+      h("nav", { "aria-label": "Pages" }, list),
+      h(
+        "div",
+        { class: "foot" },
+        this.#broker,
+        h("span", { class: "muted" }, role),
+        h(
+          "div",
+          { class: "tools" },
+          this.#themeButton(),
+          h("button", { class: "button quiet", onclick: help, "aria-keyshortcuts": "?" }, "Keys"),
+        ),
+      ),
+    );
+    document.body.append(
+      h("a", { href: "#main", class: "skip" }, "To the content"),
+      side,
+      h("div", { class: "page" }, this.#connectionAlert, this.main),
+      this.#notices,
+    );
+  }
+
+  /** Marks the way that leads here. */
+  setCurrent(name: string): void {
+    for (const [one, link] of this.#links) set(link, "aria-current", one === name ? "page" : undefined);
+  }
+
+  setVersion(version: string): void {
+    setText(this.#broker, `laboro ${version}`);
+  }
+
+  showConnection(cause: unknown): void {
+    this.#connectionAlert.hidden = cause === undefined;
+    if (cause !== undefined) setText(this.#connectionAlert, `${errorMessage(cause)}. What you see may be old; looking again…`);
+  }
+
+  notify(text: string, bad: boolean): void {
+    const notice = h("div", { class: bad ? "word bad" : "word" }, text);
+    this.#notices.append(notice);
+    setTimeout(() => notice.remove(), NOTICE_MS);
+  }
+
+  #themeButton(): HTMLButtonElement {
+    const button = h("button", { class: "button quiet" });
+    const show = (): void => {
+      const { label, description: words } = THEMES[theme()];
+      button.replaceChildren(icon(theme()), h("span", { class: "label" }, label));
+      set(button, "aria-label", `${label}: ${words}`);
+    };
+    button.addEventListener("click", () => {
+      setTheme(NEXT[theme()]);
+      show();
+    });
+    show();
+    return button;
+  }
+}

@@ -1,0 +1,57 @@
+/** Events in words. */
+import type { Answer } from "../api.js";
+import { count, plural } from "../format.js";
+import { address } from "../route.js";
+
+type OverviewEvent = Answer<"overview">["lately"][number];
+
+export interface EventText {
+  readonly text: string;
+  readonly href?: string;
+  readonly bad: boolean;
+}
+
+export function eventText(event: OverviewEvent): EventText {
+  const { kind, job, name = "", worker } = event;
+  const href =
+    job !== undefined
+      ? address(["jobs", job])
+      : worker !== undefined
+        ? address(["workers"], { find: name })
+        : undefined;
+  const bad = kind === "broker-halted" || (kind === "job-ended" && event.state === "failed") || kind === "worker-away";
+  return { text: describe(event), bad, ...(href === undefined || kind === "job-removed" ? {} : { href }) };
+}
+
+function describe({ kind, job, name, count: many = 0, state, counters, message }: OverviewEvent): string {
+  switch (kind) {
+    case "job-added":
+      return `job ${job} ${name}: ${plural(many, "task")} submitted`;
+    case "job-held":
+      return `job ${job} is held`;
+    case "job-released":
+      return `job ${job} goes on`;
+    case "job-cancelled":
+      return `job ${job}: tasks were cancelled`;
+    case "job-rerun":
+      return `job ${job}: ${plural(many, "task")} again`;
+    case "job-removed":
+      return `job ${job} was forgotten`;
+    case "job-ended":
+      return `job ${job} has ${state}${counters === undefined || counters.failed === 0 ? "" : `, ${count(counters.failed)} tasks failed`}`;
+    case "worker-joined":
+      return `${name} has joined`;
+    case "worker-away":
+      return `${name} is away`;
+    case "worker-gone":
+      return `${name} has gone`;
+    case "worker-draining":
+      return `${name} gets nothing new`;
+    case "broker-halted":
+      return `nothing is handed out: ${message}`;
+    case "broker-resumed":
+      return "work goes on";
+    default:
+      return kind;
+  }
+}

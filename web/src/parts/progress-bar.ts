@@ -1,0 +1,38 @@
+/** Progress by state: one bar, its parts in the order in which a job gets on. */
+import { h, set } from "../dom.js";
+import { count } from "../format.js";
+
+export interface Counts {
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly cancelled: number;
+  readonly running: number;
+  readonly waiting: number;
+}
+
+const STATES = ["succeeded", "failed", "cancelled", "running", "waiting"] as const;
+
+export class ProgressBar {
+  readonly element = h("div", { class: "progress", role: "img" });
+  readonly #segments = new Map(STATES.map((name) => [name, h("span", { class: `part part-${name}` })]));
+
+  constructor() {
+    this.element.append(...this.#segments.values());
+  }
+
+  update(counts: Counts, total: number): void {
+    for (const [name, part] of this.#segments) {
+      const share = total === 0 ? 0 : counts[name] / total;
+      // What there is of a state is seen, however little it is.
+      part.style.flexGrow = String(share);
+      part.hidden = counts[name] === 0;
+    }
+    set(this.element, "aria-label", describe(counts, total));
+    set(this.element, "title", describe(counts, total));
+  }
+}
+
+function describe(counts: Counts, total: number): string {
+  const parts = STATES.filter((name) => counts[name] > 0).map((name) => `${count(counts[name])} ${name}`);
+  return `of ${count(total)} tasks ${parts.join(", ") || "none"}`;
+}

@@ -1,0 +1,102 @@
+/** A sequence chart: the peer to the left, the broker to the right, each message an arrow with its name, its fields below when opened. */
+import type { Answer } from "../api.js";
+import { h, set, setText } from "../dom.js";
+import { clockMs, plural } from "../format.js";
+
+type TracedConnection = Answer<"conversation">;
+type Message = TracedConnection["messages"][number];
+
+const MAX_MESSAGES = 500;
+const SUMMARY = 120;
+
+export class SequenceChart {
+  readonly element: HTMLElement;
+  readonly id: number;
+  readonly #peer = h("span", { class: "end" }, "…");
+  readonly #status = h("span", { class: "muted" });
+  readonly #list = h("ol", { class: "sequence", tabindex: 0, "aria-label": "Messages, the latest last" });
+  readonly #beats = h("input", { type: "checkbox", id: "beats" });
+  readonly #pause = h("button", { class: "button small" }, "Pause");
+  last = 0;
+  paused = false;
+  #total = 0;
+
+  constructor(id: number) {
+    this.id = id;
+    this.#pause.addEventListener("click", () => {
+      this.paused = !this.paused;
+      setText(this.#pause, this.paused ? "Go on" : "Pause");
+    });
+    this.#beats.addEventListener("change", () => this.#list.classList.toggle("with-beats", this.#beats.checked));
+    this.element = h(
+      "section",
+      { class: "panel", "aria-label": "What is said" },
+      h(
+        "div",
+        { class: "title" },
+        this.#status,
+        h("span", { class: "gap" }),
+        h("label", { class: "check", for: "beats" }, this.#beats, "Heartbeats"),
+        this.#pause,
+      ),
+      h("div", { class: "ends", "aria-hidden": "true" }, this.#peer, h("span", { class: "end" }, "broker")),
+      this.#list,
+    );
+  }
+
+  update(connection: TracedConnection): void {
+    setText(this.#peer, connection.peer);
+    const atEnd = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < 40;
+    for (const message of connection.messages) {
+      this.last = message.number;
+      this.#total++;
+      this.#list.append(messageRow(message, connection.peer));
+    }
+    while (this.#list.childElementCount > MAX_MESSAGES) this.#list.firstElementChild?.remove();
+    const how = connection.closed ? "the connection has ended" : "recording";
+    setText(
+      this.#status,
+      this.#total === 0
+        ? `${connection.protocol}, ${how}: nothing was said yet`
+        : `${connection.protocol}, ${how}: ${plural(this.#total, "message")}`,
+    );
+    if (atEnd && connection.messages.length > 0) this.#list.scrollTop = this.#list.scrollHeight;
+  }
+
+  setClosed(): void {
+    setText(this.#status, "the connection has ended");
+  }
+}
+
+const isBeat = (name: string): boolean => /beat|ping|pong/i.test(name);
+
+function messageRow({ from, name, fields, at, bytes }: Message, peer: string): HTMLLIElement {
+  const members = Object.entries(fields);
+  const summary = members.map(([field, value]) => `${field}=${short(value)}`).join("  ");
+  const words = from === "peer" ? `${peer} to broker` : `broker to ${peer}`;
+  const head = h(
+    "summary",
+    {},
+    h("time", {}, clockMs(at)),
+    h(
+      "span",
+      { class: "arrow" },
+      h("span", { class: "hidden" }, `${words}: `),
+      h("b", {}, name),
+      bytes !== undefined && h("span", { class: "muted" }, ` ${bytes} B`),
+    ),
+    h("span", { class: "fields muted" }, summary.length > SUMMARY ? `${summary.slice(0, SUMMARY)}…` : summary),
+  );
+  const list = h("dl", { class: "field-list" });
+  for (const [field, value] of members) list.append(h("dt", {}, field), h("dd", { class: "mono" }, formatted(value)));
+  const row = h("li", { class: `${from}${isBeat(name) ? " beat" : ""}` }, h("details", {}, head, list));
+  set(row, "data-name", name);
+  return row;
+}
+
+const formatted = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value, null, 1));
+
+function short(value: unknown): string {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text === undefined ? "" : text.length > 40 ? `${text.slice(0, 40)}…` : text;
+}
