@@ -33,7 +33,7 @@ if (unknown.length > 0) throw new Error(`--only: there is no ${unknown.join(", "
 if (options.dir !== undefined) setBase(options.dir);
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => cleanUp().then(() => process.exit(130)));
 
-const tell = (line) => process.stderr.write(`  ${line}\n`);
+const progress = (line) => process.stderr.write(`  ${line}\n`);
 const report = {
   at: new Date().toISOString(),
   runs: options.runs,
@@ -70,8 +70,8 @@ async function measure(topic) {
   const profiles = options.profile ? join(RESULTS, `profile-${name}-${report.at.replaceAll(":", "-")}`) : undefined;
   profileInto(profiles);
   const scale = (count) => (options.quick ? Math.max(1, Math.round(count / 10)) : count);
-  const { list, stop } = await topic.contestants({ scale, tell });
-  const rows = await takeTurns(list, options.runs, tell);
+  const { list, stop } = await topic.contestants({ scale, progress });
+  const rows = await takeTurns(list, options.runs, progress);
   await stop();
   console.log(tableOf(topic, rows));
   if (profiles !== undefined) console.log(`${summaries(profiles).join("\n\n")}\n`);

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 const { OPERATIONS } = await import(new URL("../dist/broker/operations/index.js", import.meta.url).href);
 const page = (name) => new URL(`../docs/reference/${name}.md`, import.meta.url);
 /** Shown once, under another operation. */
-const ELSEWHERE = ["jobs jobs", "task result", "task earlier", "overview status", "overview lately"];
+const ELSEWHERE = ["jobs jobs", "task result", "task earlierAttempts", "overview status", "overview recentEvents"];
 
 const api = readFileSync(page("api"), "utf8");
 const rows = Object.values(OPERATIONS).map(

@@ -28,7 +28,7 @@ grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:0
 | \`status JOB\` | the operation \`job\` |
 | \`status JOBS\`, \`wait\` | \`{jobs}\`, each as the operation \`job\` has it |
 | \`explain\`, \`workers\`, \`services\` | the operation of that name |
-| \`doctor\` | \`{checks: [{state, what, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
+| \`doctor\` | \`{checks: [{state, message, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
 
 **The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
 \`~/.local/share/laboro\`). These options may stand before the verb, too.

@@ -1,26 +1,26 @@
 /** Wires broker, store and listeners: the one module that knows them all. */
 import { statfs } from "node:fs/promises";
-import { PeerErrors } from "./base/peer-errors.js";
-import { TracedConnections } from "./base/traced-connections.js";
-import { errnoOf, LaboroError } from "./base/errors.js";
+import { inUrl, isLoopback } from "./base/addresses.js";
+import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { joinUrl } from "./base/join-url.js";
 import { type Log, SILENT } from "./base/log.js";
-import { inUrl, isLoopback } from "./base/addresses.js";
+import { PeerErrors } from "./base/peer-errors.js";
+import { TracedConnections } from "./base/traced-connections.js";
 import { packageVersion } from "./base/version.js";
 import { type Access, loadOrCreateAdminToken, writeAccess } from "./broker/access/access-file.js";
-import { Certificates } from "./broker/access/certificates.js";
-import { BrowserLogin } from "./broker/access/browser-login.js";
 import { Auth } from "./broker/access/auth.js";
+import { BrowserLogin } from "./broker/access/browser-login.js";
+import { Certificates } from "./broker/access/certificates.js";
 import type { Role } from "./broker/access/roles.js";
 import { loadOrCreateTokens } from "./broker/access/tokens.js";
 import { Core } from "./broker/core.js";
 import type { BrokerInGroup } from "./broker/group/index.js";
-import type { ListenerContext, ListenerName, ListenerFactory } from "./broker/listeners/listener.js";
-import { MainListener } from "./broker/listeners/main-listener.js";
 import { advertisedHost } from "./broker/listeners/advertised-host.js";
-import { type ListenerRequest, type OpenListener, checkListeners } from "./broker/listeners/requested.js";
+import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
+import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
+import { MainListener } from "./broker/listeners/main-listener.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
-import { DEFAULT_PORT, type House, type RunningBroker, type ServerOptions } from "./broker/options.js";
+import { type BrokerHost, DEFAULT_PORT, type RunningBroker, type ServerOptions } from "./broker/options.js";
 import { startRetention } from "./broker/retention.js";
 import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Store } from "./model/store.js";
@@ -38,13 +38,13 @@ export async function startBroker(options: ServerOptions): Promise<RunningBroker
   });
 }
 
-async function openBroker(options: ServerOptions, brokerHost: House): Promise<RunningBroker> {
+async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promise<RunningBroker> {
   const { dir, host = "127.0.0.1", log = SILENT, tls = "auto", advertise = [] } = options;
   const local = isLoopback(host);
   if (tls === "off" && !local) {
-    throw new LaboroError("LABORO_BAD_INPUT", `other machines can reach ${host}: it is not opened without TLS`);
+    throw badInput(`other machines can reach ${host}: it is not opened without TLS`);
   }
-  checkListeners(options.doors ?? [], options.insecure ?? false);
+  checkListeners(options.listeners ?? [], options.insecure ?? false);
   const { core, store } = await openCore(options, brokerHost, log);
   let group: BrokerInGroup | undefined;
   const close = async (): Promise<void> => {
@@ -68,11 +68,11 @@ async function openBroker(options: ServerOptions, brokerHost: House): Promise<Ru
     let listeners: readonly OpenListener[] = [];
     const newLoginLink = (role: Role = "admin") => {
       const { code, expires } = browserLogin.newCode(role);
-      return { code, expires, url: `${url}/enter?code=${code}` };
+      return { code, expires, url: `${url}/login?code=${code}` };
     };
-    const settings = options.doorSettings ?? {};
-    const gate = new Auth(tokens, browserLogin);
-    const face: BrokerInfo = {
+    const settings = options.listenerSettings ?? {};
+    const auth = new Auth(tokens, browserLogin);
+    const info: BrokerInfo = {
       version: packageVersion(),
       connections,
       disk: () => diskSpace(dir),
@@ -80,9 +80,9 @@ async function openBroker(options: ServerOptions, brokerHost: House): Promise<Ru
       newLoginLink,
       ...(brokerHost.group?.stepBack === undefined ? {} : { stepBack: brokerHost.group.stepBack }),
     };
-    const door = new MainListener(core, {
-      ...{ gate, browserLogin, info: face, log },
-      link: new Links(core, gate, face, {
+    const mainListener = new MainListener(core, {
+      ...{ auth, browserLogin, info, log },
+      link: new Links(core, auth, info, {
         log,
         broker: `broker-${core.state.epoch}`,
         heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
@@ -90,7 +90,7 @@ async function openBroker(options: ServerOptions, brokerHost: House): Promise<Ru
       }),
       openFuq: async () => {
         const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
-        return new FuqHttp({ core, auth: gate, info: face, log, peerErrors, connections, settings });
+        return new FuqHttp({ core, auth, info, log, peerErrors, connections, settings });
       },
       ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
     });
@@ -104,35 +104,35 @@ async function openBroker(options: ServerOptions, brokerHost: House): Promise<Ru
         listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
       });
     }
-    const { port, moved: portChanged } = await listen(door, host, options.port);
-    // At once: who waited for this broker may ask already where it is.
+    const { port, portChanged } = await listen(mainListener, host, options.port);
+    // At once: a peer that waited for this broker may ask already where it is.
     url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
-    listeners = await openDoors(options.doors ?? [], { core, log, peerErrors, connections, settings }).catch(
+    listeners = await openListeners(options.listeners ?? [], { core, log, peerErrors, connections, settings }).catch(
       async (cause: unknown) => {
-        await door.close();
+        await mainListener.close();
         throw cause;
       },
     );
-    const forget = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
+    const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     writeAccess(dir, access);
     await group?.start().catch(async (cause: unknown) => {
-      await Promise.all([door, ...listeners].map((one) => one.close()));
+      await Promise.all([mainListener, ...listeners].map((one) => one.close()));
       throw cause;
     });
     return {
       ...access,
       core,
-      moved: portChanged,
-      doors: listeners,
+      portChanged,
+      listeners,
       tokenOf: (role) => tokens.ofRole(role),
       joinUrl: (role = "worker") => joinUrl({ ...access, token: tokens.ofRole(role) ?? token }),
-      newEntry: newLoginLink,
+      newLoginLink,
       stop: async () => {
-        forget?.();
+        stopRetention?.();
         await core.stop();
         await group?.leave();
-        await Promise.all([door, ...listeners].map((one) => one.close()));
+        await Promise.all([mainListener, ...listeners].map((one) => one.close()));
         await store.close();
       },
     };
@@ -142,8 +142,8 @@ async function openBroker(options: ServerOptions, brokerHost: House): Promise<Ru
   }
 }
 
-/** Each is loaded when it is asked for. */
-const DOORS: Readonly<Record<ListenerName, () => Promise<ListenerFactory>>> = {
+/** Each is loaded when it is opened. */
+const LISTENERS: Readonly<Record<ListenerName, () => Promise<ListenerFactory>>> = {
   fuq: async () => (await import("./protocols/fuq/broker/listener.js")).openFuqListener,
   fuq1: async () => (await import("./protocols/fuq/broker/listener.js")).openFuq1Listener,
   runexp: async () => (await import("./protocols/runexp/broker/listener.js")).openRunexpListener,
@@ -152,18 +152,21 @@ const DOORS: Readonly<Record<ListenerName, () => Promise<ListenerFactory>>> = {
 };
 
 /** All or none: where one cannot be opened, the others are closed again. */
-async function openDoors(doors: readonly ListenerRequest[], context: ListenerContext): Promise<readonly OpenListener[]> {
+async function openListeners(
+  requests: readonly ListenerRequest[],
+  context: ListenerContext,
+): Promise<readonly OpenListener[]> {
   const open: OpenListener[] = [];
   try {
-    for (const { name, pool, ...place } of doors) {
-      const openDoor = await DOORS[name]();
+    for (const { name, pool, ...address } of requests) {
+      const openListener = await LISTENERS[name]();
       const settings = pool === undefined ? context.settings : { ...context.settings, pool };
-      const mainListener = await openDoor({ ...context, settings }, place);
-      open.push({ name, urls: mainListener.urls, close: () => mainListener.close() });
+      const listener = await openListener({ ...context, settings }, address);
+      open.push({ name, urls: listener.urls, close: () => listener.close() });
     }
     return open;
   } catch (cause) {
-    await Promise.all(open.map((door) => door.close()));
+    await Promise.all(open.map((listener) => listener.close()));
     throw cause;
   }
 }
@@ -178,7 +181,11 @@ const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }
     ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });
 
-async function openCore(options: ServerOptions, brokerHost: House, log: Log): Promise<{ core: Core; store: Store }> {
+async function openCore(
+  options: ServerOptions,
+  brokerHost: BrokerHost,
+  log: Log,
+): Promise<{ core: Core; store: Store }> {
   const store = await brokerHost.openStore();
   const failed = (cause: LaboroError): void => {
     log.error({ code: cause.code }, `the store has failed: ${cause.message}`);
@@ -192,19 +199,19 @@ async function openCore(options: ServerOptions, brokerHost: House, log: Log): Pr
   return { core, store };
 }
 
-/** On the port that is asked for; nobody asked for the default one, so it may be another. */
+/** Listens on the given port. Where none is given and the default one is taken, on any free port. */
 async function listen(
   listener: MainListener,
   host: string,
   port: number | undefined,
-): Promise<{ port: number; moved: boolean }> {
+): Promise<{ port: number; portChanged: boolean }> {
   try {
-    return { port: (await listener.listen(host, port ?? DEFAULT_PORT)).port, moved: false };
+    return { port: (await listener.listen(host, port ?? DEFAULT_PORT)).port, portChanged: false };
   } catch (cause) {
     const taken = errnoOf(cause) === "EADDRINUSE";
-    if (taken && port === undefined) return { port: (await listener.listen(host, 0)).port, moved: true };
+    if (taken && port === undefined) return { port: (await listener.listen(host, 0)).port, portChanged: true };
     const why = taken ? "something else listens there" : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on ${host}:${port ?? DEFAULT_PORT}: ${why}`, { cause });
+    throw badInput(`cannot listen on ${host}:${port ?? DEFAULT_PORT}: ${why}`, cause);
   }
 }
 
@@ -219,7 +226,7 @@ async function serverCertificate(certificates: Certificates, log: Log): ReturnTy
   try {
     return await certificates.serverCertificate();
   } catch (cause) {
-    log.error({ error: String(cause) }, "there is no certificate for who speaks TLS");
+    log.error({ error: String(cause) }, "no certificate for TLS connections");
     throw cause;
   }
 }

@@ -25,12 +25,12 @@ export function removeFolder(dir) {
   rmSync(dir, { recursive: true, force: true, maxRetries: 3 });
 }
 
-/** `{ pid, child, stop }`; what it says on standard error is kept for the message of a failure. */
+/** `{ pid, child, stop }`; the end of its output is kept for the message of a failure. */
 export function start(command, args, options = {}) {
   return watch(spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], ...options }), command);
 }
 
-/** A module of ours as a process of its own, with a channel for messages. */
+/** A module of the bench as a process of its own, with a channel for messages. */
 export function startModule(path, args = [], execArgv = []) {
   return watch(
     fork(path, args, { stdio: ["ignore", "pipe", "pipe", "ipc"], execArgv, serialization: "advanced" }),
@@ -54,7 +54,7 @@ function watch(child, what) {
     pid: child.pid,
     ended,
     said: () => said,
-    /** The first match in what it says. */
+    /** The first match in its output. */
     says: (pattern, timeoutMs = 20_000) => untilSaid(process, what, pattern, timeoutMs),
     ask: (message, timeoutMs = 300_000) => ask(process, what, message, timeoutMs),
     stop: (signal = "SIGTERM") => stop(process, signal),
@@ -66,16 +66,16 @@ function watch(child, what) {
 
 function untilSaid(process, what, pattern, timeoutMs) {
   return orFailure(process, what, timeoutMs, `did not say ${pattern}`, (resolve) => {
-    const look = () => {
+    const check = () => {
       const found = pattern.exec(process.said());
       if (found === null) return;
-      process.child.stdout.off("data", look);
-      process.child.stderr.off("data", look);
+      process.child.stdout.off("data", check);
+      process.child.stderr.off("data", check);
       resolve(found);
     };
-    process.child.stdout.on("data", look);
-    process.child.stderr.on("data", look);
-    look();
+    process.child.stdout.on("data", check);
+    process.child.stderr.on("data", check);
+    check();
   });
 }
 
@@ -86,10 +86,10 @@ function ask(process, what, message, timeoutMs) {
   });
 }
 
-function orFailure(process, what, timeoutMs, complaint, begin) {
+function orFailure(process, what, timeoutMs, problem, begin) {
   return new Promise((resolve, reject) => {
     const fail = (why) => reject(new Error(`${what} ${why}: ${process.said().trim()}`));
-    const timer = setTimeout(() => fail(`${complaint} within ${timeoutMs} ms`), timeoutMs);
+    const timer = setTimeout(() => fail(`${problem} within ${timeoutMs} ms`), timeoutMs);
     process.ended.then((how) => fail(`ended (${how})`));
     begin(
       (value) => {

@@ -1,6 +1,6 @@
 /**
  * Many workers in one process: `crowd.mjs URL TOKEN COUNT` opens COUNT links of one slot each. A task is done when it arrives, so that
- * what is measured is what workers cost the broker.
+ * only the cost of workers at the broker is measured.
  */
 import { randomUUID } from "node:crypto";
 import { dial } from "../../dist/protocols/laboro/dial.js";
@@ -42,7 +42,7 @@ function join(name) {
       }
       if (tasks.length > 0) link.send({ type: "DONE", seq: ++seq, tasks });
     },
-    onDown: (reason) => console.error(`${name}: ${reason.text}`),
+    onDisconnected: (reason) => console.error(`${name}: ${reason.text}`),
     onRefused: (error) => console.error(`${name}: ${error.message}`),
   });
 }
@@ -50,6 +50,6 @@ function join(name) {
 function* done({ job, first, last, attempt }) {
   const at = Date.now();
   for (let index = first; index <= last; index++) {
-    yield { job, index, attempt, code: 0, started: at, ended: at, outputEnd: 0 };
+    yield { job, index, attempt, code: 0, started: at, ended: at, outputBytes: 0 };
   }
 }

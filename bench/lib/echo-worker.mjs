@@ -1,4 +1,4 @@
-/** A worker of ours as a process: `echo-worker.mjs URL TOKEN SLOTS`. Its services give back what they got, or nothing. */
+/** laboro's worker as a process: `echo-worker.mjs URL TOKEN SLOTS`. Its services return their body (`echo`) or nothing (`nothing`). */
 import { startWorker } from "../../dist/entries/worker.js";
 
 const [broker, token, slots] = process.argv.slice(2);

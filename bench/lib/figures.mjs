@@ -1,4 +1,4 @@
-/** Runs that take turns, and what they come to. */
+/** Interleaved runs, and their statistics. */
 
 export const median = (values) => {
   const sorted = values.toSorted((a, b) => a - b);
@@ -15,7 +15,7 @@ export const percentile = (values, share) => {
  * Every contestant `{ about, who, measure }` runs once a round, so that all see the same machine. `measure` gives its figures by name.
  * One row a figure: `{ about, who, figure, values }`. A contestant that fails loses its rows, and says so.
  */
-export async function takeTurns(contestants, runs, tell) {
+export async function takeTurns(contestants, runs, progress) {
   const rows = new Map();
   const failed = new Set();
   for (let round = 0; round < runs; round++) {
@@ -29,14 +29,14 @@ export async function takeTurns(contestants, runs, tell) {
           if (!rows.has(key)) rows.set(key, { about, who, figure, values: [] });
           rows.get(key).values.push(value);
         }
-        tell(
+        progress(
           `round ${round + 1}: ${about}, ${who}: ${Object.entries(figures)
             .map(([name, value]) => `${name} ${value.toPrecision(4)}`)
             .join(", ")}`,
         );
       } catch (cause) {
         failed.add(contestant);
-        tell(`${about}, ${who} failed: ${cause.message}`);
+        progress(`${about}, ${who} failed: ${cause.message}`);
       }
     }
   }

@@ -46,18 +46,18 @@ export async function startLaboro(more = []) {
       const args = [LABORO, "worker", "--data", dir, "--slots", String(slots), "--name", name];
       return add(start(process.execPath, [...profileArguments("worker"), ...args]));
     },
-    /** A worker whose service `echo` gives back what it was sent. */
+    /** A worker with the services `echo`, which returns its body, and `nothing`. */
     echoWorker: (slots) => add(startModule(ECHO, [url, token, String(slots)], profileArguments("worker"))),
-    /** One process that speaks for many workers. */
+    /** One process with the links of many workers. */
     crowd: (count) => add(startModule(CROWD, [url, token, String(count)]), count),
-    /** Submit, wait for the end, complain unless all went well. */
+    /** Submits, waits for the end, throws unless all tasks succeeded. */
     async run(submission) {
       const job = await client.submit(submission);
       const end = await job.wait();
       if (end !== "succeeded") throw new Error(`job ${job.id} ${end}`);
       return job;
     },
-    /** That a job is on record as it should be; not part of what is timed. */
+    /** Checks that all tasks of a job are recorded; not part of the measured time. */
     async verify(job, count) {
       const { counters } = await job.info();
       if (counters.succeeded !== count) throw new Error(`${counters.succeeded} of ${count} tasks are recorded`);

@@ -1,38 +1,38 @@
 /**
- * The asking side as a process: `requester.mjs KIND …`. For each message `{ inFlight, count }` it asks that often and
- * answers with what it saw.
+ * The client side as a process: `requester.mjs KIND …`. For each message `{ inFlight, count }` it sends `count` requests and
+ * replies with rate and latencies.
  */
 import { percentile } from "./figures.mjs";
 
 let body = Buffer.alloc(64, "x");
 const [kind, ...rest] = process.argv.slice(2);
-const ASKERS = {
+const CLIENTS = {
   laboro: async (broker, token) => {
     const { connect } = await import("../../dist/entries/client.js");
     const client = await connect({ broker, token });
     return () => client.request("echo", body);
   },
-  nats: async (port, quick) => (await import("../peers/nats-ends.mjs")).asker(port, quick === "quick", body),
+  nats: async (port, quick) => (await import("../peers/nats-ends.mjs")).openClient(port, quick === "quick", body),
   "round-robin": async (ends, url, bytes) => {
     body = body.subarray(0, Number(bytes));
-    return (await import("./rr-ends.mjs")).asker(ends, url, body);
+    return (await import("./rr-ends.mjs")).openClient(ends, url, body);
   },
-  zeromq: async (ends, url) => (await import("./zeromq-end.mjs")).asker(ends, url, body),
-  tcp: async (port) => (await import("../peers/tcp-ends.mjs")).asker(port, body),
+  zeromq: async (ends, url) => (await import("./zeromq-end.mjs")).openClient(ends, url, body),
+  tcp: async (port) => (await import("../peers/tcp-ends.mjs")).openClient(port, body),
 };
 
-const ready = ASKERS[kind](...rest);
+const ready = CLIENTS[kind](...rest);
 
 process.on("message", async ({ inFlight, count }) => {
   try {
-    const ask = await ready;
+    const request = await ready;
     const times = new Float64Array(count);
-    let asked = 0;
+    let sent = 0;
     const one = async () => {
-      while (asked < count) {
-        const number = asked++;
+      while (sent < count) {
+        const number = sent++;
         const begin = performance.now();
-        const answer = await ask();
+        const answer = await request();
         if (answer.length !== body.length) throw new Error(`${answer.length} bytes came back`);
         times[number] = performance.now() - begin;
       }

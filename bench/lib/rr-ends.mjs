@@ -1,6 +1,6 @@
 /**
- * The two ends of the round-robin door. `plain` are ours, `zeromq` are ROUTER sockets of the zeromq package with ROUTER_MANDATORY, as the
- * original programs have. As a process, `rr-ends.mjs KIND URL SLOTS` is a worker that answers `echo` and PING.
+ * Client and worker of the round-robin protocol. `plain` are laboro's, `zeromq` are ROUTER sockets of the zeromq package with
+ * ROUTER_MANDATORY, as the original programs have. As a process, `rr-ends.mjs KIND URL SLOTS` is a worker that answers `echo` and PING.
  */
 import { pathToFileURL } from "node:url";
 
@@ -14,8 +14,8 @@ const INCREMENT = Buffer.from([7]);
 const REGISTER = Buffer.from([8]);
 const ECHO = Buffer.from("echo");
 
-/** Asks `echo` with a body, or PING where it is empty. */
-export async function asker(kind, url, body) {
+/** Sends requests: `echo` with a body, or PING if that is empty. */
+export async function openClient(kind, url, body) {
   const args = body.length === 0 ? [PING] : [ECHO, body];
   if (kind === "plain") {
     const { RoundRobinClient } = await import("../../dist/protocols/round-robin/worker/client.js");
@@ -57,8 +57,8 @@ async function worker(kind, url, slots) {
   send([EMPTY, VERSION, TRACKEXEC, Buffer.alloc(4), REGISTER, Buffer.from(String(slots)), EMPTY]);
 }
 
-/** Connected and greeted; gives how to send. One send after the other, as the package wants it. */
-async function zeromqPeer(url, heard) {
+/** Connects, waits for the first answer and returns a function that sends. The package allows one send at a time. */
+async function zeromqPeer(url, onMessage) {
   const { Router } = await import("zeromq");
   const routingId = `${url}:${Math.ceil(Math.random() * 1_000_000)}`;
   const socket = new Router({
@@ -91,7 +91,7 @@ async function zeromqPeer(url, heard) {
   }
   await socket.receive();
   void (async () => {
-    for await (const [, ...frames] of socket) heard(frames);
+    for await (const [, ...frames] of socket) onMessage(frames);
   })();
   return send;
 }

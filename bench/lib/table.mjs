@@ -1,4 +1,4 @@
-/** A topic's rows as a Markdown table. */
+/** A topic's rows as a Markdown table, followed by its targets. */
 import { median, ratio } from "./figures.mjs";
 
 const OURS = "laboro";
@@ -7,9 +7,10 @@ export function tableOf({ title, note, targets = [] }, rows) {
   const lines = rows.map((row) => {
     const ours = rows.find(({ about, who, figure }) => about === row.about && figure === row.figure && who === OURS);
     const beside = ours === undefined || row.who === OURS ? "" : ratio(ours, row).toFixed(2);
-    return [row.about, row.who, row.figure, ...spread(row.values), beside, verdicts(row, rows, targets)];
+    return [row.about, row.who, row.figure, ...minMedianMax(row.values), beside];
   });
-  const head = ["", "who", "figure", "min", "median", "max", "laboro ÷ this", "target"];
+  const met = rows.flatMap((row) => verdicts(row, rows, targets));
+  const head = ["", "who", "figure", "min", "median", "max", "laboro ÷ this"];
   const all = [head, ...lines];
   const widths = head.map((_, column) => Math.max(3, ...all.map((line) => line[column].length)));
   const numeric = (column) => column >= 3 && column <= 6;
@@ -23,11 +24,12 @@ export function tableOf({ title, note, targets = [] }, rows) {
     format(head),
     rule,
     ...lines.map(format),
+    ...(met.length === 0 ? [] : ["", "Targets:", "", ...met.map((line) => `- ${line}`)]),
     "",
   ].join("\n");
 }
 
-const spread = (values) => [Math.min(...values), median(values), Math.max(...values)].map(plain);
+const minMedianMax = (values) => [Math.min(...values), median(values), Math.max(...values)].map(plain);
 
 function plain(value) {
   if (value >= 1_000) return Math.round(value).toLocaleString("en");
@@ -35,14 +37,14 @@ function plain(value) {
 }
 
 function verdicts(row, rows, targets) {
-  if (row.who !== OURS) return "";
+  if (row.who !== OURS) return [];
   return targets
     .filter(({ about, figure }) => figure === row.figure && (about === undefined || about === row.about))
     .flatMap((target) => verdict(target, row, rows))
-    .join("; ");
+    .map((text) => `${row.about}, ${row.figure}: ${text}`);
 }
 
-/** A target is a bound on our median, or on its ratio to another row: of a peer (`than`), or of our own other case (`beside`). */
+/** A target is a bound on laboro's median, or on its ratio to another row: of a peer (`than`), or of another case of laboro (`beside`). */
 function verdict({ least, most, than, beside }, row, rows) {
   let value = median(row.values);
   let what = "";

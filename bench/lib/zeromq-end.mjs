@@ -1,18 +1,18 @@
 /**
- * One end of an echo over ZeroMQ, as a process. `zeromq-end.mjs router KIND` binds a ROUTER and says where; `requester.mjs zeromq KIND URL`
- * asks. KIND is `plain` for ZMTP in TypeScript, `zeromq` for the package.
+ * One end of an echo over ZeroMQ, as a process. `zeromq-end.mjs router KIND` binds a ROUTER and prints its URL; `requester.mjs zeromq KIND URL`
+ * sends the requests. KIND is `plain` for ZMTP in TypeScript, `zeromq` for the package.
  */
 import { pathToFileURL } from "node:url";
 
-/** A body there and back, many at a time, told apart by a number in front. */
-export async function asker(kind, url, body) {
+/** Sends a body and receives it back, many at a time, distinguished by a number in front. */
+export async function openClient(kind, url, body) {
   const waiting = new Map();
-  const heard = ([number, answer]) => {
+  const onMessage = ([number, answer]) => {
     const key = number.readUInt32LE();
     waiting.get(key)?.(answer);
     waiting.delete(key);
   };
-  const send = kind === "plain" ? await plainDealer(url, heard) : await packageDealer(url, heard);
+  const send = kind === "plain" ? await plainDealer(url, onMessage) : await packageDealer(url, onMessage);
   let numbers = 0;
   return () =>
     new Promise((resolve) => {

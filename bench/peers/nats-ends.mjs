@@ -5,7 +5,7 @@ import { connect } from "@nats-io/transport-node";
 const SUBJECT = "echo";
 
 /** `quick` leaves out the stack trace that nats.js takes at every request. */
-export async function asker(port, quick, body) {
+export async function openClient(port, quick, body) {
   const connection = await connect({ servers: `127.0.0.1:${port}`, noAsyncTraces: quick });
   return async () => (await connection.request(SUBJECT, body, { timeout: 30_000 })).data;
 }

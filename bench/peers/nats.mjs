@@ -17,9 +17,9 @@ export const nats = {
     const echoes = Array.from({ length: workers }, () => startModule(ENDS, [String(port)]));
     await Promise.all(echoes.map((echo) => echo.says(/ready/)));
     const variant = async (who, quick) => {
-      const asker = startModule(REQUESTER, ["nats", String(port), quick]);
-      await asker.ask({ inFlight: 64, count: 5_000 });
-      return { who, measure: (drive) => asker.ask(drive), stop: () => asker.stop() };
+      const requester = startModule(REQUESTER, ["nats", String(port), quick]);
+      await requester.ask({ inFlight: 64, count: 5_000 });
+      return { who, measure: (drive) => requester.ask(drive), stop: () => requester.stop() };
     };
     const plain = await variant("NATS, nats.js", "plain");
     const quick = await variant("NATS, nats.js noAsyncTraces", "quick");

@@ -10,14 +10,14 @@ export const tcpEcho = {
   async start() {
     const echo = startModule(ECHO);
     const { port } = await echo.ask({});
-    const asker = startModule(REQUESTER, ["tcp", String(port)]);
-    await asker.ask({ inFlight: 64, count: 5_000 });
+    const requester = startModule(REQUESTER, ["tcp", String(port)]);
+    await requester.ask({ inFlight: 64, count: 5_000 });
     return [
       {
         who: "TCP echo, no broker",
-        measure: (drive) => asker.ask(drive),
+        measure: (drive) => requester.ask(drive),
         stop: async () => {
-          await asker.stop();
+          await requester.stop();
           await echo.stop();
         },
       },

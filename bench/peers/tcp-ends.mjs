@@ -2,7 +2,7 @@
 import { connect, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 
-export async function asker(port, body) {
+export async function openClient(port, body) {
   const socket = connect(Number(port), "127.0.0.1");
   await new Promise((resolve, reject) => socket.once("connect", resolve).once("error", reject));
   socket.setNoDelay(true);

@@ -21,7 +21,7 @@ export const durable = {
     { figure: "end to end/s", than: "graphile-worker, batched", least: 1 },
     { about: ONE, figure: "p50 ms", most: 2 },
   ],
-  async contestants({ scale, tell }) {
+  async contestants({ scale, progress }) {
     const count = scale(20_000);
     const about = `${count.toLocaleString("en")} jobs`;
     const list = [];
@@ -53,17 +53,17 @@ export const durable = {
       ]) {
         await start(who, kind, postgres.url);
       }
-    } else tell("no PostgreSQL, or no packages: without graphile-worker and pg-boss");
+    } else progress("no PostgreSQL, or no packages: without graphile-worker and pg-boss");
     if (redisInstalled() && installed("bullmq")) {
       const redis = await startRedis();
       stops.push(() => redis.stop());
       await start("BullMQ, fsync always", "bullmq", String(redis.port));
-    } else tell("no Redis, or no packages: without BullMQ");
+    } else progress("no Redis, or no packages: without BullMQ");
     if (beanstalkd.available()) {
       const server = await beanstalkd.start();
       stops.push(() => server.stop());
       await start("beanstalkd, fsync each", "beanstalkd", String(server.port));
-    } else tell("no beanstalkd");
+    } else progress("no beanstalkd");
     return {
       list,
       stop: async () => {

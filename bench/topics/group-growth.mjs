@@ -1,11 +1,11 @@
-/** What a million finished tasks do to a PostgreSQL: how much room they take, and whether anything gets slower with them. */
+/** A million finished tasks in PostgreSQL: their size on disk, and whether anything gets slower with their number. */
 import postgres from "postgres";
 import { median } from "../lib/figures.mjs";
 import { startLaboro } from "../lib/laboro.mjs";
 import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
 
 const STEPS = 10;
-const ASKED = 50;
+const QUERIES = 50;
 const NOOP = { kind: "noop" };
 const FIRST = "the first tenth";
 const LAST = "the last tenth";
@@ -15,7 +15,7 @@ SELECT relname AS name, pg_total_relation_size(relid)::float8 AS bytes FROM pg_s
 export const groupGrowth = {
   name: "group-growth",
   title: "A million no-op tasks on PostgreSQL",
-  note: "Ten jobs of a hundred thousand, one after the other. Times of questions are medians, asked through the client after the first job and after the last.",
+  note: "Ten jobs of a hundred thousand, one after the other. Times of queries are medians, measured through the client after the first job and after the last.",
   targets: ["tasks/s", "a job ms", "results ms", "list ms"].map((figure) =>
     figure === "tasks/s"
       ? { about: LAST, figure, beside: FIRST, least: 0.8 }
@@ -71,17 +71,19 @@ async function step(laboro, count) {
   await laboro.verify(job, count);
   return {
     "tasks/s": count / seconds,
-    "a job ms": await asked(() => job.info()),
-    "results ms": await asked((i) => laboro.client.ask("tasks", { job: job.id, from: (i * 997) % count, limit: 100 })),
-    "list ms": await asked(() => laboro.client.ask("jobs", { limit: 1 })),
+    "a job ms": await queryMs(() => job.info()),
+    "results ms": await queryMs((i) =>
+      laboro.client.ask("tasks", { job: job.id, from: (i * 997) % count, limit: 100 }),
+    ),
+    "list ms": await queryMs(() => laboro.client.ask("jobs", { limit: 1 })),
   };
 }
 
-async function asked(question) {
+async function queryMs(query) {
   const taken = [];
-  for (let i = 0; i < ASKED; i++) {
+  for (let i = 0; i < QUERIES; i++) {
     const begin = performance.now();
-    await question(i);
+    await query(i);
     taken.push(performance.now() - begin);
   }
   return median(taken);

@@ -19,7 +19,7 @@ export const group = {
   title: "Brokers on one PostgreSQL, 20,000 durable jobs, concurrency 64",
   note: "All of them on one server with its default settings, one after the other. With two brokers each has a worker, and all jobs are given to the first. Jobs are added in batches, then worked off; end to end counts both. All call a function for each job, save laboro's no-op recipe.",
   targets: PEERS.map(([than]) => ({ figure: "end to end/s", than, least: 1 })),
-  async contestants({ scale, tell }) {
+  async contestants({ scale, progress }) {
     if (postgresBinaries() === undefined) throw new Error("no PostgreSQL is installed");
     const postgres = await startPostgres();
     const stops = [() => postgres.stop()];
@@ -44,7 +44,7 @@ export const group = {
         stops.push(() => peer.stop());
         await enter(who, (size) => peer.ask({ batch: size }));
       }
-    } else tell("no packages: without graphile-worker and pg-boss");
+    } else progress("no packages: without graphile-worker and pg-boss");
     return {
       list,
       stop: async () => {

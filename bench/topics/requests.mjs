@@ -16,7 +16,7 @@ const CASES = [
 export const requests = {
   name: "requests",
   title: "Requests and answers, 64 B",
-  note: "Asker, broker and each worker are processes of their own. laboro's workers offer 64 slots.",
+  note: "Client, broker and each worker are processes of their own. laboro's workers offer 64 slots.",
   targets: ["NATS, nats.js", "NATS, nats.js noAsyncTraces"].map((than) => ({ figure: "req/s", than, least: 1 })),
   async contestants({ scale }) {
     const list = [];
@@ -47,19 +47,19 @@ async function echoes(workers) {
   const laboro = await startLaboro();
   let echo;
   for (let i = 0; i < workers; i++) echo = await laboro.echoWorker(64);
-  const asker = startModule(REQUESTER, ["laboro", laboro.url, laboro.token]);
-  await asker.ask({ inFlight: 64, count: 5_000 });
+  const requester = startModule(REQUESTER, ["laboro", laboro.url, laboro.token]);
+  await requester.ask({ inFlight: 64, count: 5_000 });
   return {
     measure: async (drive) => {
       let figures;
-      const { cpu } = await metered({ broker: laboro.broker, worker: echo, asker }, async () => {
-        figures = await asker.ask(drive);
+      const { cpu } = await metered({ broker: laboro.broker, worker: echo, client: requester }, async () => {
+        figures = await requester.ask(drive);
       });
-      const each = Object.fromEntries(["broker", "asker"].map((name) => [`${name} CPU µs`, cpu[name] / drive.count]));
+      const each = Object.fromEntries(["broker", "client"].map((name) => [`${name} CPU µs`, cpu[name] / drive.count]));
       return { ...figures, ...each, "worker CPU µs": (cpu.worker * workers) / drive.count };
     },
     stop: async () => {
-      await asker.stop();
+      await requester.stop();
       await laboro.stop();
     },
   };

@@ -1,4 +1,4 @@
-/** Requests through the round-robin door, beside our own link and NATS. */
+/** Requests by the round-robin protocol, beside laboro's own link and NATS. */
 import { fileURLToPath } from "node:url";
 import { startModule } from "../lib/children.mjs";
 import { startLaboro } from "../lib/laboro.mjs";
@@ -19,8 +19,8 @@ const FIVE_TIMES = 11_500;
 
 export const roundRobin = {
   name: "round-robin",
-  title: "Requests through the round-robin door, 64 B",
-  note: "`laboro` is the door with our own worker and client. Peers of the zeromq package are ROUTER sockets in Node, as the original programs have them in C. Asker, broker and each worker are processes of their own.",
+  title: "Requests by the round-robin protocol, 64 B",
+  note: "`laboro` is the round-robin listener with laboro's worker and client of this protocol. Peers of the zeromq package are ROUTER sockets in Node, as the original programs have them in C. Client, broker and each worker are processes of their own.",
   targets: CASES.filter(({ inFlight }) => inFlight > 1).map(({ about }) => ({
     figure: "req/s",
     about,
@@ -35,9 +35,9 @@ export const roundRobin = {
         stops.push(contestant.stop);
         list.push({ about, who, measure: () => contestant.measure(drive) });
       };
-      add("laboro", await door("plain", workers, 64));
-      add("the door, TRACKEXEC PING", await door("plain", workers, 0));
-      add("the door, zeromq package", await door("zeromq", workers, 64));
+      add("laboro", await listener("plain", workers, 64));
+      add("the listener, TRACKEXEC PING", await listener("plain", workers, 0));
+      add("the listener, zeromq package", await listener("zeromq", workers, 64));
       add("laboro's own link", await ownLink(workers));
       if (!nats.available()) continue;
       for (const variant of await nats.start(workers)) add(variant.who, variant);
@@ -51,9 +51,9 @@ export const roundRobin = {
   },
 };
 
-async function door(kind, workers, bytes) {
-  const laboro = await startLaboro(["--door", "round-robin=127.0.0.1:0"]);
-  const [, url] = await laboro.broker.says(/door round-robin is open at (\S+)/);
+async function listener(kind, workers, bytes) {
+  const laboro = await startLaboro(["--protocol", "round-robin=127.0.0.1:0"]);
+  const [, url] = await laboro.broker.says(/round-robin listens on (\S+)/);
   const ends = Array.from({ length: workers }, () => startModule(ENDS, [kind, url, String(SLOTS)]));
   await laboro.joined(workers);
   return measured(laboro, startModule(REQUESTER, ["round-robin", kind, url, String(bytes)]), ends);
@@ -65,18 +65,18 @@ async function ownLink(workers) {
   return measured(laboro, startModule(REQUESTER, ["laboro", laboro.url, laboro.token]), []);
 }
 
-async function measured(laboro, asker, ends) {
-  await asker.ask({ inFlight: 64, count: 5_000 });
+async function measured(laboro, requester, ends) {
+  await requester.ask({ inFlight: 64, count: 5_000 });
   return {
     measure: async (drive) => {
       let figures;
       const { cpu } = await metered({ broker: laboro.broker }, async () => {
-        figures = await asker.ask(drive);
+        figures = await requester.ask(drive);
       });
       return { ...figures, "broker CPU µs": cpu.broker / drive.count };
     },
     stop: async () => {
-      await asker.stop();
+      await requester.stop();
       await Promise.all(ends.map((end) => end.stop()));
       await laboro.stop();
     },

@@ -18,10 +18,10 @@ export const zeromq = {
       for (const peer of ["plain", "zeromq"]) {
         const router = startModule(END, ["router", server]);
         const [, url] = await router.says(/listening on (\S+)/);
-        const asker = startModule(REQUESTER, ["zeromq", peer, url]);
-        await asker.ask({ inFlight: 64, count: 5_000 });
+        const requester = startModule(REQUESTER, ["zeromq", peer, url]);
+        await requester.ask({ inFlight: 64, count: 5_000 });
         stops.push(
-          () => asker.stop(),
+          () => requester.stop(),
           () => router.stop(),
         );
         list.push({
@@ -31,7 +31,7 @@ export const zeromq = {
             const count = scale(100_000);
             let figures;
             const { cpu } = await metered({ router }, async () => {
-              figures = await asker.ask({ inFlight: 64, count });
+              figures = await requester.ask({ inFlight: 64, count });
             });
             return { "req/s": figures["req/s"], "router CPU µs": cpu.router / count };
           },

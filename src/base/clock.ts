@@ -1,2 +1,2 @@
-/** Milliseconds since 1970, with fractions, and never backwards while this process lives. */
+/** Milliseconds since 1970, with fractions. Never goes backwards within one process. */
 export const now = (): number => performance.timeOrigin + performance.now();

@@ -1,5 +1,5 @@
-/** What workers are told, as a value: names with texts, numbers, flags, lists and more names in them. The same in every format. */
-import { LaboroError } from "./errors.js";
+/** The config pushed to workers, as a value: names with texts, numbers, flags, lists and nested names. The same in every format. */
+import { badInput, type LaboroError } from "./errors.js";
 
 export type ConfigValue = null | boolean | number | string | readonly ConfigValue[] | Config;
 export interface Config {
@@ -8,7 +8,7 @@ export interface Config {
 
 /** Bytes of a config in any of its formats. */
 export const CONFIG_BYTES = 256 * 1024;
-/** How deep names may lie in names. */
+/** How deep names may be nested. */
 export const CONFIG_DEPTH = 32;
 /** Names and items in all. */
 export const CONFIG_VALUES = 10_000;
@@ -17,9 +17,9 @@ export const isConfig = (value: ConfigValue | undefined): value is Config =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 export const badConfig = (why: string, cause?: unknown): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `config: ${why}`, cause === undefined ? undefined : { cause });
+  badInput(`config: ${why}`, cause);
 
-/** Throws LABORO_BAD_INPUT with the place of what is no config. */
+/** Throws LABORO_BAD_INPUT with the place of the first value that is not allowed. */
 export function readConfig(value: unknown): Config {
   const config = read(value, "", 0, { values: 0 });
   if (!isConfig(config)) throw badConfig("expected names and their values");

@@ -17,12 +17,12 @@ export const ERROR_CODES = {
   LABORO_DATA_NETWORK_FS: "the data directory lies on a network filesystem",
   LABORO_DATA_UNUSABLE: "the data directory cannot be read or written",
   LABORO_DEADLINE: "no answer came before the deadline",
-  LABORO_DISK_FULL: "the disk is full: nothing new is taken until there is room",
+  LABORO_DISK_FULL: "the disk is full: nothing new is accepted until disk space is free",
   LABORO_FORBIDDEN: "the token's role does not allow this",
   LABORO_INTERNAL: "a fault in laboro itself",
   LABORO_JOB_ENDED: "the job has ended, this change comes too late",
   LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
-  LABORO_LEASE_LOST: "the other brokers of the group took this one for dead; it opens anew",
+  LABORO_LEASE_LOST: "the other brokers of the group marked this one dead; it has to open the store again",
   LABORO_NO_SUCH_JOB: "no job has this id",
   LABORO_NO_SUCH_TASK: "the job has no task with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
@@ -30,7 +30,7 @@ export const ERROR_CODES = {
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",
   LABORO_STORE_UNAVAILABLE: "the database that the brokers share does not answer",
-  LABORO_TOO_MANY_PEERS: "as many peers are connected to this door as it takes",
+  LABORO_TOO_MANY_PEERS: "as many peers are connected to this listener as it accepts",
   LABORO_VERSION: "the two ends speak different versions of the link",
   LABORO_WORKER_LOST: "the worker that had the request is gone",
 } as const;
@@ -47,7 +47,17 @@ export class LaboroError extends Error {
   }
 }
 
-/** The coded error for anything that was thrown: a fault without a code is ours. */
+/** A value that a caller gave does not have the expected form. */
+export function badInput(message: string, cause?: unknown): LaboroError {
+  return new LaboroError("LABORO_BAD_INPUT", message, cause === undefined ? undefined : { cause });
+}
+
+/** A peer sent bytes that are not a message of its protocol. */
+export function badMessage(message: string, cause?: unknown): LaboroError {
+  return new LaboroError("LABORO_BAD_MESSAGE", message, cause === undefined ? undefined : { cause });
+}
+
+/** The coded error for anything that was thrown: an error without a code is a fault of laboro itself. */
 export function asLaboroError(cause: unknown): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);

@@ -1,4 +1,4 @@
-/** `https://TOKEN@HOST:PORT#CA-FINGERPRINT`: all that is needed to reach a broker and be let in, in one line. `client/find-broker.ts` reads it. */
+/** `https://TOKEN@HOST:PORT#CA-FINGERPRINT`: all that is needed to connect to a broker, in one line. `client/find-broker.ts` reads it. */
 
 export interface JoinInfo {
   /** Without token and fingerprint. */

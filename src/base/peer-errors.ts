@@ -1,6 +1,6 @@
 /**
- * Peers that misbehave, in the log: each address with each code once, and then only how often, once in a while. Ten thousand bad frames
- * are one line.
+ * Logs the protocol errors of peers: each address and code once, and then only the number of repetitions, once a minute. Ten thousand
+ * bad frames are one line.
  */
 
 import { now } from "./clock.js";
@@ -37,6 +37,6 @@ export class PeerErrors {
     this.#known.set(key, { since: now(), suppressed: 0 });
     const [oldest] = this.#known.keys();
     if (this.#known.size > MOST && oldest !== undefined) this.#known.delete(oldest);
-    this.#log.warn({ door: listener, peer, code, ...times }, why);
+    this.#log.warn({ listener, peer, code, ...times }, why);
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What is said on a connection, for who asks to see it. Recording is off until somebody does, and costs a look at one flag until then;
- * it ends by itself when nobody has looked for a while. Of each conversation the last messages are kept.
+ * Recorded messages of connections, for debugging. Recording is off until somebody reads the messages of a connection, and costs one
+ * comparison until then. It ends by itself when nobody has read them for a while. Of each connection the last messages are kept.
  */
 import { now } from "./clock.js";
 
@@ -19,13 +19,13 @@ export interface RecordedMessage extends TracedMessage {
   readonly from: "peer" | "broker";
 }
 
-const KEPT = 500;
-/** Conversations that ended while somebody looked: their last words are the ones that matter. */
-const ENDED_KEPT = 20;
-/** Nobody has looked for so long: what is said is nobody's business any more. */
-const FORGOTTEN_MS = 60_000;
+const MAX_MESSAGES = 500;
+/** Recorded connections that have ended: their last messages are the interesting ones. */
+const MAX_ENDED = 20;
+/** Recording ends when nobody has read the messages for this long. */
+const RECORDING_MS = 60_000;
 
-/** One connection; for a door of datagrams, one peer. */
+/** One connection; for a listener of datagrams, one peer. */
 export class TracedConnection {
   readonly opened = now();
   peer: string;
@@ -47,13 +47,13 @@ export class TracedConnection {
 
   get recording(): boolean {
     if (this.#lastReadAt === undefined) return false;
-    if (now() - this.#lastReadAt < FORGOTTEN_MS) return true;
+    if (now() - this.#lastReadAt < RECORDING_MS) return true;
     this.#lastReadAt = undefined;
     this.#messages = [];
     return false;
   }
 
-  /** `message` is made only where somebody looks. */
+  /** `message` is called only while recording. */
   received(message: () => TracedMessage): void {
     if (this.#lastReadAt !== undefined) this.#record("peer", message);
   }
@@ -62,7 +62,7 @@ export class TracedConnection {
     if (this.#lastReadAt !== undefined) this.#record("broker", message);
   }
 
-  /** The peer has said who it is. */
+  /** The peer has identified itself. */
   setPeer(peer: string): void {
     this.peer = peer;
   }
@@ -77,7 +77,7 @@ export class TracedConnection {
     return this.#closed;
   }
 
-  /** The messages after the one with this number; the first look begins the recording. */
+  /** The messages after the one with this number; the first call begins the recording. */
   messagesAfter(after: number): readonly RecordedMessage[] {
     this.#lastReadAt = now();
     return this.#messages.filter(({ number }) => number > after);
@@ -86,7 +86,7 @@ export class TracedConnection {
   #record(from: RecordedMessage["from"], message: () => TracedMessage): void {
     if (!this.recording) return;
     this.#messages.push({ ...message(), number: ++this.#numbers, at: now(), from });
-    if (this.#messages.length > KEPT) this.#messages.splice(0, this.#messages.length - KEPT);
+    if (this.#messages.length > MAX_MESSAGES) this.#messages.splice(0, this.#messages.length - MAX_MESSAGES);
   }
 }
 
@@ -97,17 +97,17 @@ export class TracedConnections {
 
   open(protocol: string, address: string): TracedConnection {
     const id = ++this.#numbers;
-    const conversation = new TracedConnection(id, protocol, address, () => this.#end(conversation));
-    this.#open.set(id, conversation);
-    return conversation;
+    const connection = new TracedConnection(id, protocol, address, () => this.#end(connection));
+    this.#open.set(id, connection);
+    return connection;
   }
 
-  #end(conversation: TracedConnection): void {
-    this.#open.delete(conversation.id);
-    if (!conversation.recording) return;
-    this.#ended.set(conversation.id, conversation);
+  #end(connection: TracedConnection): void {
+    this.#open.delete(connection.id);
+    if (!connection.recording) return;
+    this.#ended.set(connection.id, connection);
     const [oldest] = this.#ended.keys();
-    if (this.#ended.size > ENDED_KEPT && oldest !== undefined) this.#ended.delete(oldest);
+    if (this.#ended.size > MAX_ENDED && oldest !== undefined) this.#ended.delete(oldest);
   }
 
   get(id: number): TracedConnection | undefined {

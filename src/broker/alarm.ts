@@ -1,18 +1,18 @@
-/** One timer for whatever falls due first. */
+/** One timer for whatever is due first. */
 import { now } from "../base/clock.js";
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export class Alarm {
-  readonly #ring: () => void;
+  readonly #fire: () => void;
   #timer: NodeJS.Timeout | undefined;
   #at = Number.POSITIVE_INFINITY;
 
-  constructor(ring: () => void) {
-    this.#ring = ring;
+  constructor(fire: () => void) {
+    this.#fire = fire;
   }
 
-  /** Rings at this time, unless it is to ring sooner already. */
+  /** Fires at this time, unless an earlier time is set already. */
   set(at: number): void {
     if (at >= this.#at) return;
     clearTimeout(this.#timer);
@@ -20,7 +20,7 @@ export class Alarm {
     const inMs = Math.min(Math.max(1, Math.ceil(at - now())), LONGEST_TIMER_MS);
     this.#timer = setTimeout(() => {
       this.#at = Number.POSITIVE_INFINITY;
-      this.#ring();
+      this.#fire();
     }, inMs);
   }
 

@@ -1,40 +1,40 @@
-/** The events that follow from a commit: what was decided has happened once it is on disk, and not before. */
+/** The events of a commit: they are published once it is durable, not before. */
 import type { JobId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { TaskEnd } from "../model/outcome.js";
 import { type Ranges, rangesOf } from "../model/ranges.js";
-import type { WriteResult, Write } from "../model/store.js";
+import type { Write, WriteResult } from "../model/store.js";
 import type { EventBody } from "./events.js";
 
-/** Stretches listed in one event; beyond that only the counters tell. */
+/** Ranges listed in one event; beyond that only the counters are complete. */
 const MAX_LISTED_RANGES = 256;
 
-/** All ends of tasks of one job in one commit: one event, however many they are. */
+/** The tasks of one job that ended in one commit: one event, however many they are. */
 interface JobProgress {
   readonly indices: Readonly<Record<TaskEnd, number[]>>;
   counters: Counters | undefined;
   ended: JobEnd | undefined;
-  /** The counters have moved: progress is told of writes that only move tasks about, too. */
+  /** False for writes that only move tasks, which report progress too. */
   countersChanged: boolean;
 }
 
-export function eventsOf(writes: readonly Write[], answers: readonly WriteResult[]): EventBody[] {
+export function eventsOf(writes: readonly Write[], results: readonly WriteResult[]): EventBody[] {
   const events: EventBody[] = [];
   const ends = new Map<JobId, JobProgress>();
-  answers.forEach((answer, i) => {
+  results.forEach((result, i) => {
     const write = writes[i];
     if (write === undefined) return;
-    const event = plainEvent(write, answer);
+    const event = plainEvent(write, result);
     if (event !== undefined) events.push(event);
-    collectEnds(ends, write, answer);
+    collectEnds(ends, write, result);
   });
-  for (const [job, gathered] of ends) events.push(...endEvents(job, gathered));
+  for (const [job, progress] of ends) events.push(...endEvents(job, progress));
   return events;
 }
 
-function plainEvent(write: Write, answer: WriteResult): EventBody | undefined {
-  if (answer.op === "submit") {
-    const { id, name, count } = answer.job;
+function plainEvent(write: Write, result: WriteResult): EventBody | undefined {
+  if (result.op === "submit") {
+    const { id, name, count } = result.job;
     return { kind: "job-added", job: id, name, count };
   }
   if (write.op === "hold") return { kind: write.held ? "job-held" : "job-released", job: write.job };
@@ -47,36 +47,36 @@ function plainEvent(write: Write, answer: WriteResult): EventBody | undefined {
       ...(write.reason === undefined ? {} : { reason: write.reason }),
     };
   }
-  if (write.op === "remove" && answer.op === "remove" && answer.removed) return { kind: "job-removed", job: write.job };
-  if (write.op === "rerun" && answer.op === "rerun" && answer.count > 0) {
-    return { kind: "job-rerun", job: write.job, count: answer.count };
+  if (write.op === "remove" && result.op === "remove" && result.removed) return { kind: "job-removed", job: write.job };
+  if (write.op === "rerun" && result.op === "rerun" && result.count > 0) {
+    return { kind: "job-rerun", job: write.job, count: result.count };
   }
   return undefined;
 }
 
-function collectEnds(ends: Map<JobId, JobProgress>, write: Write, answer: WriteResult): void {
+function collectEnds(ends: Map<JobId, JobProgress>, write: Write, result: WriteResult): void {
   const job =
-    answer.op === "release" ? answer.job : "job" in write && typeof write.job === "number" ? write.job : undefined;
-  if (job === undefined || !("progress" in answer) || answer.progress === undefined) return;
-  let gathered = ends.get(job);
-  if (gathered === undefined) {
-    gathered = {
+    result.op === "release" ? result.job : "job" in write && typeof write.job === "number" ? write.job : undefined;
+  if (job === undefined || !("progress" in result) || result.progress === undefined) return;
+  let progress = ends.get(job);
+  if (progress === undefined) {
+    progress = {
       indices: { succeeded: [], failed: [], cancelled: [] },
       counters: undefined,
       ended: undefined,
       countersChanged: false,
     };
-    ends.set(job, gathered);
+    ends.set(job, progress);
   }
-  gathered.counters = answer.progress.counters;
-  gathered.ended = answer.progress.ended ?? gathered.ended;
-  gathered.countersChanged ||= write.op !== "replace" || write.cancelled > 0;
-  if (write.op !== "settle" || (answer.op === "settle" && answer.lost)) return;
-  for (const { index, state } of write.results) gathered.indices[state].push(index);
+  progress.counters = result.progress.counters;
+  progress.ended = result.progress.ended ?? progress.ended;
+  progress.countersChanged ||= write.op !== "replace" || write.cancelled > 0;
+  if (write.op !== "settle" || (result.op === "settle" && result.lost)) return;
+  for (const { index, state } of write.results) progress.indices[state].push(index);
 }
 
-function endEvents(job: JobId, { indices, counters, ended, countersChanged: moved }: JobProgress): EventBody[] {
-  if (counters === undefined || !(moved || ended !== undefined)) return [];
+function endEvents(job: JobId, { indices, counters, ended, countersChanged }: JobProgress): EventBody[] {
+  if (counters === undefined || !(countersChanged || ended !== undefined)) return [];
   const events: EventBody[] = [];
   let left = MAX_LISTED_RANGES;
   let truncated = false;

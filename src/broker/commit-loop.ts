@@ -1,53 +1,52 @@
 /**
- * Group commit without a timer: while one commit runs, what is decided gathers; when it ends, all of that is the next one.
- * What is to be sent goes when the writes it rests on are durable, in the order it was decided. Where the store allows it, results that
- * nothing is sent for gather for a while before they are a commit.
+ * Group commit without a timer: while one commit runs, new decisions are collected; they are the next commit.
+ * A message is sent when the writes it depends on are durable, in the order of the decisions. Where the store allows it, results
+ * without a message are collected for a while before they are committed.
  *
- *   idle        nothing to write; sends go at once
- *   gathering   there is nothing but results, which may wait
- *   committing  one batch is at the store, the next gathers
- *   waiting     the disk is full or the store cannot be reached: the same batch is tried again. Dispatch is halted, what can be
- *               refused was refused, everything else is kept. A store out of reach is mostly back in a moment, so for a
- *               moment nobody is refused
- *   failed      the store is broken, or this broker's lease on it has ended; the broker has been told
+ *   idle        nothing to write; messages are sent at once
+ *   gathering   only results, which may wait
+ *   committing  one batch is at the store, the next is collected
+ *   waiting     the disk is full or the store cannot be reached: the same batch is tried again. Dispatch is halted. Writes with a
+ *               caller are refused, all others are kept. A store is usually back in a moment, so nobody is refused at first
+ *   failed      the store is broken, or this broker's lease on it has ended; `failed` was called
  */
 
 import { now } from "../base/clock.js";
 import { asLaboroError, type LaboroError } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";
 import type { TaskRangeId } from "../model/ids.js";
-import type { WriteResult, Store, Write } from "../model/store.js";
+import type { Store, Write, WriteResult } from "../model/store.js";
 
 const RETRY_MS = 1_000;
-/** A store out of reach is asked again after this time at first, and those who wait are refused after the other. */
+/** The first retry of a store that cannot be reached, and the time after which callers are refused. */
 const FIRST_RETRY_MS = 50;
 const REFUSE_AFTER_MS = 3_000;
 
 export interface CommitHandlers {
-  /** Dispatch learns what the store said; its new decisions come back through `add`. Returns the parcels that were lost. */
-  readonly committed: (writes: readonly Write[], answers: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
-  readonly deliver: (send: Send, answer: WriteResult | undefined) => void;
+  /** Passes the store's results to dispatch; its new decisions come back through `add`. Returns the task ranges that were lost. */
+  readonly committed: (writes: readonly Write[], results: readonly WriteResult[]) => ReadonlySet<TaskRangeId>;
+  readonly deliver: (send: Send, result: WriteResult | undefined) => void;
   readonly halted: (cause: LaboroError) => void;
-  /** Something was written again; or nothing is left to write, so that only new work can tell whether it can be. */
+  /** Called with true when a write has succeeded, with false when nothing is left to write and the store is untested. */
   readonly resumed: (written: boolean) => void;
   readonly failed: (cause: LaboroError) => void;
 }
 
-type Waiter = { readonly resolve: (answer: WriteResult) => void; readonly reject: (cause: LaboroError) => void };
+type Waiter = { readonly resolve: (result: WriteResult) => void; readonly reject: (cause: LaboroError) => void };
 
 class CommitBatch {
   writes: Write[] = [];
   readonly sends: Send[] = [];
   readonly after: (() => void)[] = [];
   readonly waiters = new Map<Write, Waiter>();
-  /** There is something in it that is waited for. */
+  /** Something in it must be committed without delay. */
   urgent = false;
 
   get empty(): boolean {
     return this.writes.length === 0 && this.sends.length === 0 && this.after.length === 0;
   }
 
-  /** What somebody waits for can be refused; the rest is ours to keep. */
+  /** Refuses the writes with a caller; keeps all others. */
   refuse(cause: LaboroError): void {
     for (const settle of this.waiters.values()) settle.reject(cause);
     this.writes = this.writes.filter((write) => !this.waiters.has(write));
@@ -57,30 +56,30 @@ class CommitBatch {
 
 export class CommitLoop {
   readonly #store: Store;
-  readonly #ports: CommitHandlers;
+  readonly #handlers: CommitHandlers;
   #next = new CommitBatch();
   #running = false;
   #scheduled = false;
   #gathering: NodeJS.Timeout | undefined;
   #unavailable: LaboroError | undefined;
-  /** Tries in vain since the last commit, and when the first of them was. */
+  /** Failed tries since the last commit, and the time of the first. */
   #failedTries = { tries: 0, since: 0 };
   #failed: LaboroError | undefined;
-  /** How long a commit takes, of late. */
+  /** Moving average of the duration of a commit. */
   averageMs = 0;
   #idleWaiters: (() => void)[] = [];
 
-  constructor(store: Store, ports: CommitHandlers) {
+  constructor(store: Store, handlers: CommitHandlers) {
     this.#store = store;
-    this.#ports = ports;
+    this.#handlers = handlers;
   }
 
-  /** The disk is full, or the store has been out of reach for a while: nothing new can be taken. */
+  /** The disk is full, or the store cannot be reached: nothing new is accepted. */
   get refusing(): LaboroError | undefined {
     return this.#failed ?? this.#unavailable;
   }
 
-  /** Store and send what was decided; `after` is called when it is durable. */
+  /** Commits and sends decisions; `after` is called when they are durable. */
   add(decisions: Decisions, after?: () => void): void {
     const batch = this.#next;
     for (const write of decisions.writes) batch.writes.push(write);
@@ -90,7 +89,7 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** Store bytes or the like; `after` is called when they are durable. */
+  /** Commits one write; `after` is called when it is durable. */
   write(write: Write, after: () => void): void {
     this.#next.writes.push(write);
     this.#next.after.push(after);
@@ -98,7 +97,7 @@ export class CommitLoop {
     this.#schedule();
   }
 
-  /** A write whose answer somebody waits for, and which may therefore be refused. */
+  /** Commits a write for a caller that waits for the result, and may be refused. */
   commit(write: Write): Promise<WriteResult> {
     const refusing = this.refusing;
     if (refusing !== undefined) return Promise.reject(refusing);
@@ -133,7 +132,7 @@ export class CommitLoop {
       return;
     }
     this.#scheduled = true;
-    // All that this turn of the event loop decides goes in one batch.
+    // All decisions of this turn of the event loop go into one batch.
     queueMicrotask(() => {
       this.#scheduled = false;
       this.#start();
@@ -160,11 +159,11 @@ export class CommitLoop {
   }
 
   async #commitBatch(batch: CommitBatch): Promise<void> {
-    let answers: readonly WriteResult[] = [];
+    let results: readonly WriteResult[] = [];
     while (batch.writes.length > 0) {
       const begun = now();
       try {
-        answers = await this.#store.commit(batch.writes, begun);
+        results = await this.#store.commit(batch.writes, begun);
         this.averageMs += (now() - begun - this.averageMs) / 8;
         break;
       } catch (cause) {
@@ -174,44 +173,44 @@ export class CommitLoop {
     this.#failedTries = { tries: 0, since: 0 };
     if (this.#unavailable !== undefined) {
       this.#unavailable = undefined;
-      this.#ports.resumed(batch.writes.length > 0);
+      this.#handlers.resumed(batch.writes.length > 0);
     }
-    this.#finish(batch, answers);
+    this.#finish(batch, results);
   }
 
   async #mayTryAgain(batch: CommitBatch, cause: LaboroError): Promise<boolean> {
-    const away = cause.code === "LABORO_STORE_UNAVAILABLE";
+    const unreachable = cause.code === "LABORO_STORE_UNAVAILABLE";
     const { tries, since } = this.#failedTries;
     this.#failedTries = { tries: tries + 1, since: tries === 0 ? now() : since };
-    if (!away || now() - this.#failedTries.since > REFUSE_AFTER_MS) {
+    if (!unreachable || now() - this.#failedTries.since > REFUSE_AFTER_MS) {
       batch.refuse(cause);
       this.#next.refuse(cause);
-      if (!away && cause.code !== "LABORO_DISK_FULL") {
+      if (!unreachable && cause.code !== "LABORO_DISK_FULL") {
         this.#failed = cause;
-        this.#ports.failed(cause);
+        this.#handlers.failed(cause);
         return false;
       }
-      if (this.#unavailable === undefined) this.#ports.halted(cause);
+      if (this.#unavailable === undefined) this.#handlers.halted(cause);
       this.#unavailable = cause;
     }
-    // Nothing tells when a disk has room again, or a server is back.
-    const pause = away ? Math.min(RETRY_MS, FIRST_RETRY_MS * 2 ** tries) : RETRY_MS;
+    // No event says that a disk has space again, or that a server is back.
+    const pause = unreachable ? Math.min(RETRY_MS, FIRST_RETRY_MS * 2 ** tries) : RETRY_MS;
     await new Promise((resolve) => setTimeout(resolve, pause).unref());
     return true;
   }
 
-  #finish(batch: CommitBatch, answers: readonly WriteResult[]): void {
-    const lost = this.#ports.committed(batch.writes, answers);
+  #finish(batch: CommitBatch, results: readonly WriteResult[]): void {
+    const lost = this.#handlers.committed(batch.writes, results);
     const claims = new Map<TaskRangeId, WriteResult>();
     batch.writes.forEach((write, i) => {
-      const answer = answers[i];
-      if (answer === undefined) return;
-      if (write.op === "claim") claims.set(write.rangeId, answer);
-      batch.waiters.get(write)?.resolve(answer);
+      const result = results[i];
+      if (result === undefined) return;
+      if (write.op === "claim") claims.set(write.rangeId, result);
+      batch.waiters.get(write)?.resolve(result);
     });
     for (const send of batch.sends) {
-      if (send.kind !== "tasks") this.#ports.deliver(send, undefined);
-      else if (!lost.has(send.rangeId)) this.#ports.deliver(send, claims.get(send.rangeId));
+      if (send.kind !== "tasks") this.#handlers.deliver(send, undefined);
+      else if (!lost.has(send.rangeId)) this.#handlers.deliver(send, claims.get(send.rangeId));
     }
     for (const after of batch.after) after();
   }

@@ -1,17 +1,17 @@
 /**
- * The broker without its doors: dispatch, store and the sessions' side of both. Sessions call in with what their peers said and
- * are called back through their port; none of them sees the store, dispatch, or another session.
+ * The broker without its listeners: it connects dispatch, store and sessions. Sessions report what their peers sent, and are called
+ * back through their port. A session never sees the store, dispatch, or another session.
  */
 
 import { now } from "../base/clock.js";
 import { type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import {
+  type AttemptRange,
   createState,
   Decisions,
   type Done,
-  type Holding,
-  nextAlarm,
+  nextTimerAt,
   onCommitted,
   onDone,
   onDrain,
@@ -24,21 +24,21 @@ import {
   onResume,
   onRetracted,
   onStarted,
-  onTime,
+  onTimer,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
+  type ReportedTasks,
   restoreClaim,
   type Settings,
-  STANDING_AREA,
+  STANDING_BUCKET,
   type State,
-  type TasksOf,
   type WorkerProfile,
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
 import { type Attempt, type JobId, type RequestId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import { rangesOf } from "../model/ranges.js";
-import type { WriteResult, ClaimedRange, OutputChunk, TaskRange, Store, Write } from "../model/store.js";
+import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
 import { eventsOf } from "./commit-events.js";
 import { CommitLoop } from "./commit-loop.js";
@@ -47,22 +47,22 @@ import { WorkerConfig } from "./config/worker-config.js";
 import { storedDependencyEnds } from "./dependencies.js";
 import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
-import type { WorkerMoves } from "./group/worker-moves.js";
 import type { Peers } from "./group/peers.js";
-import { OpenJobs } from "./open-jobs.js";
+import type { WorkerMoves } from "./group/worker-moves.js";
 import { Maintenance } from "./maintenance.js";
-import { type ServiceRequest, type Decide, type Reply, PendingRequests } from "./pending-requests.js";
+import { OpenJobs } from "./open-jobs.js";
+import { type Decide, PendingRequests, type Reply, type ServiceRequest } from "./pending-requests.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
-import { History } from "./stats/history.js";
 import { BrokerCounters } from "./stats/counters.js";
+import { History } from "./stats/history.js";
 import { Watchers } from "./watchers.js";
 
-export type { JoinResult as Welcomed, WorkerPort } from "./sessions/worker-port.js";
+export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 
-/** The disk is full or the store out of reach; the lease on it is about to end; the broker is drained; it stops. */
+/** Commits fail; the lease on the store is about to end; the broker is drained; it stops. */
 export type HaltReason = "commits" | "lease" | "maintenance" | "stop";
 
-type Keeping = Extract<WriteResult, { op: "keep" }>;
+type PutResult = Extract<WriteResult, { op: "put" }>;
 
 export class Core {
   readonly store: Store;
@@ -75,24 +75,24 @@ export class Core {
   readonly started = now();
   stopping = false;
   readonly counters = new BrokerCounters();
-  /** What workers are told. */
+  /** The config pushed to workers. */
   readonly config: WorkerConfig;
   readonly maintenance = new Maintenance();
   /** The brokers that share the store, where there are others. */
   group: BrokerGroup | undefined;
   membership: Membership | undefined;
-  /** Those others, to ask them something. */
+  /** The other brokers, to send them operations. */
   peers: Peers | undefined;
   moves: WorkerMoves | undefined;
-  /** Makes dispatch know these jobs, where another broker has taken them in and they are open. */
+  /** Adds these jobs to dispatch, if another broker accepted them and they are open. */
   loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
   readonly history: History;
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #knownWorkers = new Map<WorkerId, string>();
-  readonly #alarm = new Alarm(() => this.decide((out) => onTime(this.state, out, now())));
-  /** Why nothing is handed out, where that is so. */
+  readonly #alarm = new Alarm(() => this.decide((out) => onTimer(this.state, out, now())));
+  /** Why no tasks are assigned, if so. */
   readonly #halts = new Map<HaltReason, LaboroError | undefined>();
   #takingOver: Promise<void> = Promise.resolve();
 
@@ -108,22 +108,22 @@ export class Core {
     this.jobs = new OpenJobs(state, decide);
     this.requests = new PendingRequests(state, decide, (worker) => this.#ports.get(worker), this.counters);
     this.#commits = new CommitLoop(store, {
-      committed: (writes, answers) => this.#committed(writes, answers),
-      deliver: (send, answer) => {
+      committed: (writes, results) => this.#committed(writes, results),
+      deliver: (send, result) => {
         const port = this.#ports.get(send.worker);
         if (port === undefined) return;
         if (send.kind === "retract") port.retract(send.tasks);
         else if (send.kind === "cancel") port.cancel(send.tasks);
-        else this.#sendTasks(port, send, answer);
+        else this.#sendTasks(port, send, result);
       },
       halted: (cause) => {
-        log.error({ code: cause.code }, `nothing is handed out or taken until it passes: ${cause.message}`);
+        log.error({ code: cause.code }, `no work is assigned or accepted for now: ${cause.message}`);
         this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
         this.halt("commits");
       },
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
-        if (written) log.info({}, "it can be written again: work goes on");
+        if (written) log.info({}, "the store can be written again: dispatch resumes");
         this.resume("commits");
       },
       failed,
@@ -138,7 +138,8 @@ export class Core {
     const held = await store.open(now());
     const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await storedDependencyEnds(store, held.jobs);
-    for (const { key, value } of await store.keyValues(STANDING_AREA)) core.state.standings.set(key, JSON.parse(value));
+    for (const { key, value } of await store.keyValues(STANDING_BUCKET))
+      core.state.standings.set(key, JSON.parse(value));
     await core.config.open();
     core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
@@ -146,7 +147,7 @@ export class Core {
     return core;
   }
 
-  /** Let dispatch decide, and see to what it wants. `after` runs when its writes are durable. */
+  /** Runs a step of dispatch and executes its decisions. `after` is called when its writes are durable. */
   decide<T>(step: (out: Decisions) => T, after?: () => void): T {
     const out = new Decisions();
     const result = step(out);
@@ -159,7 +160,7 @@ export class Core {
 
   // Workers
 
-  async workerJoins(profile: WorkerProfile, held: readonly Holding[], port: WorkerPort): Promise<JoinResult> {
+  async workerJoins(profile: WorkerProfile, held: readonly ReportedTasks[], port: WorkerPort): Promise<JoinResult> {
     if (this.stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
     if (this.store.shared) await this.#adopt(profile.id);
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
@@ -173,27 +174,27 @@ export class Core {
   }
 
   async #adopt(worker: WorkerId): Promise<void> {
-    // What is being taken over is this broker's in the store already, and not known here yet.
+    // Claims that are being taken over belong to this broker in the store, but dispatch does not know them yet.
     await this.#takingOver;
-    const answer = await this.#commits.commit({ op: "adopt", worker });
-    if (answer.op !== "adopt") return;
-    await this.loadJobs(answer.taskRanges.map(({ taskRange: parcel }) => parcel.job));
-    for (const held of answer.taskRanges) restoreClaim(this.state, held, now());
+    const result = await this.#commits.commit({ op: "adopt", worker });
+    if (result.op !== "adopt") return;
+    await this.loadJobs(result.taskRanges.map(({ taskRange }) => taskRange.job));
+    for (const held of result.taskRanges) restoreClaim(this.state, held, now());
   }
 
   /** Claims of a broker that is dead become this one's. */
   takeOver(take: () => Promise<readonly ClaimedRange[]>): Promise<void> {
     const taking = this.#takingOver.then(async () => {
       const orphans = await take();
-      await this.loadJobs(orphans.map(({ taskRange: parcel }) => parcel.job));
+      await this.loadJobs(orphans.map(({ taskRange }) => taskRange.job));
       this.decide((out) => onOrphans(this.state, out, orphans, now()));
     });
     this.#takingOver = taking.catch(() => {});
     return taking;
   }
 
-  /** What is down as this worker's, for a protocol whose messages carry no attempt: asked before it joins. */
-  async claimedBy(id: WorkerId): Promise<readonly TasksOf[]> {
+  /** The tasks that this worker has claimed, for a protocol whose messages carry no attempt. Called before it joins. */
+  async claimedBy(id: WorkerId): Promise<readonly AttemptRange[]> {
     if (this.store.shared) await this.#adopt(id);
     const worker = this.state.workers.get(id);
     if (worker === undefined) return [];
@@ -204,7 +205,7 @@ export class Core {
     );
   }
 
-  /** The worker says that it has this task: its attempt, where it is this worker's now; undefined where it is not to be. */
+  /** The worker reports that it has this task. Returns its attempt if the worker may keep it. */
   reclaim(id: WorkerId, job: JobId, index: TaskIndex): Attempt | undefined {
     return this.decide((out) => onReclaim(this.state, out, id, job, index, now()));
   }
@@ -217,17 +218,17 @@ export class Core {
     onStarted(this.state, id, tasks, now());
   }
 
-  /** `recorded` is called when the results are durable, or known to be nobody's. */
+  /** `recorded` is called when the results are durable, or were dropped as stale. */
   workerDone(id: WorkerId, done: readonly Done[], recorded: () => void): void {
     const stale = this.decide((out) => onDone(this.state, out, id, done, now()), recorded);
     if (stale > 0) this.#log.info({ worker: id, stale }, "results came for tasks that are no longer this worker's");
   }
 
-  workerRetracted(id: WorkerId, tasks: readonly TasksOf[]): void {
+  workerRetracted(id: WorkerId, tasks: readonly AttemptRange[]): void {
     this.decide((out) => onRetracted(this.state, out, id, tasks, now()));
   }
 
-  /** Bytes of output. False where the task is not this worker's, and nothing will come of it. */
+  /** Bytes of output. Returns false if the task is not this worker's; then the bytes are dropped. */
   workerOutput(id: WorkerId, chunk: OutputChunk, stored: () => void): boolean {
     const worker = this.state.workers.get(id);
     const claim = worker === undefined ? undefined : claimOf(worker, chunk.job, chunk.index);
@@ -255,7 +256,7 @@ export class Core {
     this.decide((out) => onDrain(this.state, out, id));
   }
 
-  /** The session behind `port` is over; `orderly` where the worker has said that it stops. */
+  /** The session behind `port` has ended; `orderly` if the worker announced that it stops. */
   workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean): void {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
@@ -264,22 +265,23 @@ export class Core {
     this.decide((out) =>
       orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
     );
-    const away = this.state.workers.get(id);
-    if (away !== undefined) this.moves?.disconnected(id);
-    if (away !== undefined) this.events.add({ kind: "worker-away", worker: id, name: away.profile.name });
+    const missing = this.state.workers.get(id);
+    if (missing === undefined) return;
+    this.moves?.disconnected(id);
+    this.events.add({ kind: "worker-disconnected", worker: id, name: missing.profile.name });
   }
 
-  /** A worker that is away works for another broker, which has taken over what it has. */
+  /** A disconnected worker has joined another broker, which took over its tasks. */
   workerMoved(id: WorkerId): void {
     if (!this.#ports.has(id)) this.decide((out) => onWorkerLeft(this.state, out, id, now()));
   }
 
-  /** Dispatch has given workers up, or has taken up what one held before this broker was started. */
+  /** Dispatch has dropped workers, or has added one with claims from before this broker's start. */
   #updateKnownWorkers(): void {
     for (const [worker, name] of [...this.#knownWorkers]) {
       if (this.state.workers.has(worker)) continue;
       this.#knownWorkers.delete(worker);
-      this.events.add({ kind: "worker-gone", worker, name });
+      this.events.add({ kind: "worker-left", worker, name });
     }
     for (const [worker, { profile }] of this.state.workers) {
       if (!this.#knownWorkers.has(worker)) this.#knownWorkers.set(worker, profile.name);
@@ -292,8 +294,8 @@ export class Core {
 
   // Requests
 
-  request(asking: ServiceRequest, reply: Reply): RequestId {
-    return this.requests.add(asking, reply);
+  request(request: ServiceRequest, reply: Reply): RequestId {
+    return this.requests.add(request, reply);
   }
 
   cancelRequest(id: RequestId): void {
@@ -302,20 +304,20 @@ export class Core {
 
   // Jobs
 
-  /** A write of the operator's or a client's, with its answer. */
+  /** Commits a write for an operator or a client. */
   commit(write: Write): Promise<WriteResult> {
     if (this.stopping) return Promise.reject(new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping"));
     return this.#commits.commit(write);
   }
 
-  /** Keeps a small text; see the store's contract. */
-  async keep(area: string, key: string, value: string | null, version?: number): Promise<Omit<Keeping, "op">> {
-    const answer = await this.commit({ op: "keep", bucket: area, key, value, ...(version === undefined ? {} : { version }) });
-    if (answer.op !== "keep") throw new LaboroError("LABORO_INTERNAL", `the store answered ${answer.op} to keep`);
-    return { stored: answer.stored, version: answer.version };
+  /** Stores a small text; see `put` in model/store.ts. */
+  async put(bucket: string, key: string, value: string | null, version?: number): Promise<Omit<PutResult, "op">> {
+    const result = await this.commit({ op: "put", bucket, key, value, ...(version === undefined ? {} : { version }) });
+    if (result.op !== "put") throw new LaboroError("LABORO_INTERNAL", `the store answered ${result.op} to put`);
+    return { stored: result.stored, version: result.version };
   }
 
-  /** Nothing of what workers of this name did counts any more. */
+  /** Resets the standing of workers of this name. */
   async forgive(name: string): Promise<boolean> {
     return new Promise((resolve) => {
       const known: boolean = this.decide(
@@ -325,28 +327,28 @@ export class Core {
     });
   }
 
-  /** Why nothing new is taken, if so. */
+  /** Why nothing new is accepted, if so. */
   get refusing(): LaboroError | undefined {
     return this.#commits.refusing ?? this.#halts.get("lease");
   }
 
-  /** How long a commit takes, of late. */
+  /** Moving average of the duration of a commit. */
   get commitMs(): number {
     return this.#commits.averageMs;
   }
 
-  /** Nothing is handed out from now on; requests go on. */
-  halt(why: HaltReason, cause?: LaboroError): void {
-    this.#halts.set(why, cause);
+  /** Stops assigning tasks; requests are still served. */
+  halt(reason: HaltReason, cause?: LaboroError): void {
+    this.#halts.set(reason, cause);
     onHalt(this.state);
   }
 
-  /** One reason less; with the last of them, work goes on. */
-  resume(why: HaltReason): void {
-    if (this.#halts.delete(why) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+  /** Removes one reason; dispatch resumes with the last of them. */
+  resume(reason: HaltReason): void {
+    if (this.#halts.delete(reason) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
   }
 
-  /** What has happened to jobs, here or at another broker. */
+  /** Events of jobs, here or at another broker. */
   publish(events: readonly EventBody[]): void {
     for (const event of events) {
       this.events.add(event);
@@ -354,7 +356,7 @@ export class Core {
     }
   }
 
-  /** No more hand-outs; what is on its way to the disk arrives. The store stays open. */
+  /** Assigns nothing more and waits for pending commits. The store stays open. */
   async stop(): Promise<void> {
     this.stopping = true;
     this.halt("stop");
@@ -366,10 +368,10 @@ export class Core {
     if (this.#commits.refusing === undefined) await this.#commits.flush();
   }
 
-  #committed(writes: readonly Write[], answers: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
-    const lost = this.decide((out) => onCommitted(this.state, out, writes, answers, now()));
-    this.counters.committed(writes, answers);
-    this.publish(eventsOf(writes, answers));
+  #committed(writes: readonly Write[], results: readonly WriteResult[]): ReadonlySet<TaskRange["id"]> {
+    const lost = this.decide((out) => onCommitted(this.state, out, writes, results, now()));
+    this.counters.committed(writes, results);
+    this.publish(eventsOf(writes, results));
     if (this.taskUpdates.size > 0) this.#notifyTaskWatchers(writes);
     return lost;
   }
@@ -382,20 +384,20 @@ export class Core {
     }
   }
 
-  #sendTasks(port: WorkerPort, tasks: TasksOf & { worker: WorkerId }, answer: WriteResult | undefined): void {
+  #sendTasks(port: WorkerPort, tasks: AttemptRange & { worker: WorkerId }, claimed: WriteResult | undefined): void {
     const job = this.state.jobs.get(tasks.job);
     const claims = this.state.workers.get(tasks.worker)?.claims.get(tasks.job) ?? [];
-    // A worker that joined again during the commit has said that it does not have them: they went back to the line.
+    // A worker that joined again during the commit reported that it does not have them: they went back to the queue.
     const wanted = claims.some(
       ({ attempt, first, last }) => attempt === tasks.attempt && first <= tasks.last && last >= tasks.first,
     );
     if (job === undefined || !wanted) return;
     this.counters.tasksAssigned(job.job, tasks.last - tasks.first + 1, now());
-    port.assign(job.job, tasks, answer?.op === "claim" ? answer.entries : undefined);
+    port.assign(job.job, tasks, claimed?.op === "claim" ? claimed.entries : undefined);
   }
 
   #setAlarm(): void {
-    const at = nextAlarm(this.state);
+    const at = nextTimerAt(this.state);
     if (at !== undefined && !this.stopping) this.#alarm.set(at);
   }
 }

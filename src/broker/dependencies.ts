@@ -1,6 +1,6 @@
 /**
- * How the jobs ended that a job waits for. Dispatch knows the open ones, and those that ended lately; the store knows all. Between a
- * question to the store and its answer a job may end, so the two are asked until every job is either open here or its end is known.
+ * How the jobs ended that a job depends on. Dispatch knows the open jobs and those that ended recently; the store knows all. A job may
+ * end while the store is read, so both are read until each job is either open in dispatch or its end is known.
  */
 
 import { LaboroError } from "../base/errors.js";
@@ -11,7 +11,7 @@ import type { Store } from "../model/store.js";
 
 const ROUNDS = 100;
 
-/** What the core has for this. */
+/** The part of the core that is needed here. */
 export interface JobLookup {
   readonly store: Store;
   readonly state: State;
@@ -19,10 +19,13 @@ export interface JobLookup {
 }
 
 /**
- * The ends of those of these jobs that have ended. When it resolves, each of the others is open in dispatch, and stays so until
- * the caller's next await. Rejects with LABORO_NO_SUCH_JOB.
+ * The ends of those jobs that have ended. When it resolves, each other job is open in dispatch, and stays open until the caller's
+ * next await. Rejects with LABORO_NO_SUCH_JOB.
  */
-export async function endsOf({ store, state, loadJobs: learn }: JobLookup, jobs: readonly JobId[]): Promise<Map<JobId, JobEnd>> {
+export async function endsOf(
+  { store, state, loadJobs }: JobLookup,
+  jobs: readonly JobId[],
+): Promise<Map<JobId, JobEnd>> {
   const ends = new Map<JobId, JobEnd>();
   for (let round = 0; ; round++) {
     const unknown = jobs.filter((job) => !state.jobs.has(job) && !ends.has(job));
@@ -33,11 +36,11 @@ export async function endsOf({ store, state, loadJobs: learn }: JobLookup, jobs:
     }
     if (round === ROUNDS)
       throw new LaboroError("LABORO_INTERNAL", `jobs ${unknown.join(", ")}: neither open nor ended`);
-    // One that is stored and not yet in dispatch is on its way there, or was given to another broker.
-    await learn(unknown.filter((job) => !ends.has(job)));
+    // A job that is stored and not in dispatch is being added, or was submitted to another broker.
+    await loadJobs(unknown.filter((job) => !ends.has(job)));
     await new Promise((resolve) => setTimeout(resolve, round));
   }
-  // One that had ended may have been let run again meanwhile.
+  // A job that had ended may have been rerun meanwhile.
   for (const job of jobs) if (state.jobs.has(job)) ends.delete(job);
   return ends;
 }
@@ -48,7 +51,7 @@ async function existing(store: Store, id: JobId): Promise<Job> {
   return job;
 }
 
-/** What is known of the jobs that these wait for and that are not among them: for the opening of the doors. */
+/** At the start: the ends of the jobs that these depend on and that are no longer open. */
 export async function storedDependencyEnds(store: Store, jobs: readonly Job[]): Promise<Map<JobId, JobEnd>> {
   const open = new Set(jobs.map(({ id }) => id));
   const others = new Set(jobs.flatMap(({ after }) => after.map(({ job }) => job)).filter((id) => !open.has(id)));
@@ -60,7 +63,7 @@ export async function storedDependencyEnds(store: Store, jobs: readonly Job[]): 
   return ends;
 }
 
-/** Throws LABORO_JOB_ENDED where one of these jobs has not ended as is wanted of it. */
+/** Throws LABORO_JOB_ENDED if one of these jobs has ended without success, and success is required. */
 export function refuseFailedDependencies(after: readonly Dependency[], ends: ReadonlyMap<JobId, JobEnd>): void {
   for (const { job, any } of after) {
     const end = ends.get(job);

@@ -1,8 +1,8 @@
 /**
- * What has happened lately, for who wants to follow. A ring in memory: a follower says which event it saw last, and gets what
- * came after; where the ring has lost that already, it is told so and looks for itself.
+ * Recent events, for clients that follow. A ring buffer in memory: a follower gives the last event that it has seen and gets those after
+ * it. If the ring no longer has them, the follower gets `missed` and must read the state again.
  *
- * An event's number rises for ever: the broker's epoch, then a counter.
+ * An event's number always rises: the broker's epoch, then a counter.
  */
 
 import { now } from "../base/clock.js";
@@ -16,7 +16,7 @@ export type EventBody =
   | { readonly kind: "job-cancelled"; readonly job: JobId; readonly tasks: Ranges; readonly reason?: string }
   | { readonly kind: "job-rerun"; readonly job: JobId; readonly count: number }
   | { readonly kind: "job-ended"; readonly job: JobId; readonly state: JobEnd; readonly counters: Counters }
-  /** `partly`: they were too scattered to be listed; the counters tell. */
+  /** `truncated`: too many ranges to list all; the counters are complete. */
   | {
       readonly kind: "tasks-ended";
       readonly job: JobId;
@@ -27,7 +27,7 @@ export type EventBody =
       readonly counters: Counters;
     }
   | {
-      readonly kind: "worker-joined" | "worker-away" | "worker-gone" | "worker-draining";
+      readonly kind: "worker-joined" | "worker-disconnected" | "worker-left" | "worker-draining";
       readonly worker: WorkerId;
       readonly name: string;
     }
@@ -38,14 +38,14 @@ export type BrokerEvent = EventBody & { readonly id: number; readonly at: number
 
 export interface EventPage {
   readonly events: readonly BrokerEvent[];
-  /** Give this as `after` for what comes next. */
+  /** Give this as `after` for the next page. */
   readonly last: number;
-  /** Between `after` and the first of these there were others, which are lost. */
+  /** Events between `after` and the first of these are lost. */
   readonly missed: boolean;
 }
 
 export const EVENTS_KEPT = 10_000;
-/** Stretches of tasks, in all events together. */
+/** Ranges of tasks, in all events together. */
 const MAX_RANGES = 200_000;
 const PER_EPOCH = 2 ** 32;
 
@@ -57,7 +57,7 @@ export class Events {
   #lastDropped: number;
   #last: number;
   #rangeCount = 0;
-  /** Where the ring begins in the array: it is cut now and then, not at each event. */
+  /** Where the ring begins in the array, which is cut now and then, not at each event. */
   #start = 0;
 
   constructor(epoch: number, most = EVENTS_KEPT) {
@@ -75,15 +75,15 @@ export class Events {
     this.#events.push(event);
     this.#rangeCount += rangeCountOf(event);
     while (this.#events.length - this.#start > this.#most || this.#rangeCount > MAX_RANGES) this.#dropFirst();
-    for (const told of [...this.#listeners]) told(event);
+    for (const listener of [...this.#listeners]) listener(event);
   }
 
-  onAdded(told: (event: BrokerEvent) => void): () => void {
-    this.#listeners.add(told);
-    return () => this.#listeners.delete(told);
+  onAdded(listener: (event: BrokerEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
-  /** What came after this event, as far as it is kept; 0 for all that is. */
+  /** The events after this one, as far as they are kept; 0 for all. */
   after(after: number, limit: number, job?: number): EventPage {
     const known = after === 0 || (after >= this.#lastDropped && after <= this.#last);
     let at = this.#start + (known && after !== 0 ? after - this.#lastDropped : 0);

@@ -1,4 +1,4 @@
-/** Whether this broker is about to be taken down: then it hands out nothing new, and doors that know other brokers send their peers there. */
+/** Whether this broker is being drained. Then it assigns nothing new, and listeners that know other brokers send their peers there. */
 export class Maintenance {
   readonly #listeners = new Set<(draining: boolean) => void>();
   #draining = false;
@@ -7,16 +7,16 @@ export class Maintenance {
     return this.#draining;
   }
 
-  /** Tells those who listen, where it is a change. */
+  /** Notifies the listeners if it is a change. */
   set(draining: boolean): void {
     if (this.#draining === draining) return;
     this.#draining = draining;
-    for (const tell of [...this.#listeners]) tell(draining);
+    for (const listener of [...this.#listeners]) listener(draining);
   }
 
-  /** Until the function that it returns is called. */
-  onChanged(tell: (draining: boolean) => void): () => void {
-    this.#listeners.add(tell);
-    return () => this.#listeners.delete(tell);
+  /** Returns the function that removes the listener. */
+  onChanged(listener: (draining: boolean) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 }

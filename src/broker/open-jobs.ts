@@ -1,4 +1,4 @@
-/** Open jobs, beyond what dispatch knows: how far they are, who waits for their end, and which are on their way from the store to dispatch. */
+/** Open jobs, beyond what dispatch knows: their counters, the callers that wait for their end, and a lock for changes between store and dispatch. */
 
 import { now } from "../base/clock.js";
 import { type Decisions, onJobAdded, onJobRefused, type State } from "../dispatch/index.js";
@@ -14,7 +14,7 @@ export class OpenJobs {
   readonly endWatchers = new Watchers<JobId, JobEnd>();
   readonly #state: State;
   readonly #decide: Decide;
-  /** As the store last said. */
+  /** From the last commit or read. */
   readonly #counters = new Map<JobId, Counters>();
   #nextJob: JobId | undefined;
   readonly #locks = new Map<JobId, Promise<void>>();
@@ -26,7 +26,7 @@ export class OpenJobs {
     this.#decide = decide;
   }
 
-  /** How far an open job is. */
+  /** The counters of an open job. */
   countersOf(job: JobId): Counters | undefined {
     return this.#counters.get(job);
   }
@@ -36,32 +36,32 @@ export class OpenJobs {
     this.#nextJob = nextJob;
   }
 
-  /** A number for a new job, where this broker gives them. */
+  /** A number for a new job, if this broker assigns them. */
   nextNumber(): JobId | undefined {
     const id = this.#nextJob;
     if (id !== undefined) this.#nextJob = JobId(id + 1);
     return id;
   }
 
-  /** The store would not take a job that dispatch knows already. */
+  /** The store refused a job that dispatch knows already. */
   submitRefused(job: JobId): void {
     this.#counters.delete(job);
     this.#decide((out) => onJobRefused(this.#state, out, job, now()));
   }
 
-  /** A job was stored; `ends` are those of the jobs that it waits for. */
-  stored(job: Job, parcel: TaskRange | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
+  /** A job was stored; `ends` are the ends of the jobs that it depends on. */
+  stored(job: Job, taskRange: TaskRange | undefined, ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
-    this.#decideKnowing(ends, (out, finished) => onJobAdded(this.#state, out, job, parcel, finished, now()));
+    this.#decideKnowing(ends, (out, finished) => onJobAdded(this.#state, out, job, taskRange, finished, now()));
   }
 
   /** Tasks of a job wait again. */
-  rerun(job: Job, parcels: readonly TaskRange[], ends: ReadonlyMap<JobId, JobEnd>): void {
+  rerun(job: Job, taskRanges: readonly TaskRange[], ends: ReadonlyMap<JobId, JobEnd>): void {
     this.#counters.set(job.id, job.counters);
-    this.#decideKnowing(ends, (out, finished) => onRerun(this.#state, out, job, parcels, finished, now()));
+    this.#decideKnowing(ends, (out, finished) => onRerun(this.#state, out, job, taskRanges, finished, now()));
   }
 
-  /** Another number after each change here: what the store said of the job before that may be out of date. */
+  /** Changes with each change here: what was read from the store before may be out of date. */
   revisionOf(job: JobId): number {
     return this.#revisions.get(job) ?? 0;
   }
@@ -77,7 +77,7 @@ export class OpenJobs {
     this.endWatchers.notify(event.job, event.state);
   }
 
-  /** Nobody else changes this job until `act` is over: dispatch does not know yet what the store knows. */
+  /** Nobody else changes this job until `act` has ended: dispatch and store may differ until then. */
   withLock<T>(job: JobId, act: () => Promise<T>): Promise<T> {
     const acting = (this.#locks.get(job) ?? Promise.resolve()).then(act);
     const over = acting.then(
@@ -91,18 +91,18 @@ export class OpenJobs {
     return acting;
   }
 
-  /** Resolves when what the store knows of this job is known to dispatch too. */
+  /** Resolves when dispatch and store agree on this job. */
   async unlocked(job: JobId): Promise<void> {
-    for (let entering = this.#locks.get(job); entering !== undefined; entering = this.#locks.get(job)) {
-      await entering;
+    for (let lock = this.#locks.get(job); lock !== undefined; lock = this.#locks.get(job)) {
+      await lock;
     }
   }
 
-  /** Let dispatch know these ends while it decides: it remembers the latest only. */
+  /** Adds these ends to dispatch while it decides: it remembers only recent ones. */
   #decideKnowing(ends: ReadonlyMap<JobId, JobEnd>, step: (out: Decisions, finished: ReadonlySet<JobId>) => void): void {
-    const told = [...ends].filter(([job]) => !this.#state.recentEnds.has(job));
-    for (const [job, end] of told) this.#state.recentEnds.set(job, end);
+    const added = [...ends].filter(([job]) => !this.#state.recentEnds.has(job));
+    for (const [job, end] of added) this.#state.recentEnds.set(job, end);
     this.#decide((out) => step(out, new Set(ends.keys())));
-    for (const [job] of told) this.#state.recentEnds.delete(job);
+    for (const [job] of added) this.#state.recentEnds.delete(job);
   }
 }

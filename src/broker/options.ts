@@ -7,7 +7,7 @@ import type { Role } from "./access/roles.js";
 import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
 import type { ListenerSettings } from "./listeners/listener.js";
-import type { ListenerRequest, OpenListener } from "./listeners/requested.js";
+import type { ListenerRequest, OpenListener } from "./listeners/listener-requests.js";
 import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
@@ -21,32 +21,32 @@ export interface BrokerOptions {
   readonly port?: number;
   /** Names and addresses under which other machines reach this one; the first goes into the join URL. */
   readonly advertise?: readonly string[];
-  /** `auto`: on loopback a certificate is made when somebody speaks TLS, elsewhere at once. `off` goes with loopback only. */
+  /** `auto`: on loopback a certificate is made at the first TLS connection, elsewhere at the start. `off` is for loopback only. */
   readonly tls?: "auto" | "on" | "off";
   /** The admin's. */
   readonly token?: string;
   readonly heartbeatMs?: number;
   readonly settings?: Partial<Settings>;
-  /** Doors for the old protocols; none if absent. */
-  readonly doors?: readonly ListenerRequest[];
-  /** Doors without authentication may be opened to other machines. */
+  /** Listeners for the old protocols; none if absent. */
+  readonly listeners?: readonly ListenerRequest[];
+  /** Listeners without authentication may be opened to other machines. */
   readonly insecure?: boolean;
-  readonly doorSettings?: ListenerSettings;
-  /** How long and how much of what has ended is kept; all of it if absent. */
+  readonly listenerSettings?: ListenerSettings;
+  /** How long ended jobs are kept, and how much of them; all if absent. */
   readonly retention?: Retention;
   readonly allowNetworkFilesystem?: boolean;
   /** For several brokers: the URL of a PostgreSQL database. In the data directory if absent. */
   readonly store?: string;
-  /** How long the others wait for a sign of this broker before they take it for dead; 10 s if absent. */
+  /** Without a heartbeat for this long, the other brokers take this one for dead; 10 s if absent. */
   readonly leaseMs?: number;
-  /** Open the doors only while no other broker is there. */
+  /** Open the listeners only while no other broker is there. */
   readonly fallback?: boolean;
-  /** The doors are open: at first, and each time that this broker opens anew. */
+  /** The listeners are open: after the start, and each time that this broker reopens. */
   readonly onOpened?: () => void;
-  /** A fallback stands by: at first, and each time that it steps back. */
+  /** A fallback stands by: after the start, and each time that it steps back. */
   readonly onStandby?: () => void;
   readonly log?: Log;
-  /** The store has failed for good, or the like: the broker can only be stopped. */
+  /** The broker cannot go on, for example because the store has failed for good: it can only be stopped. */
   readonly onFailed?: (cause: LaboroError) => void;
 }
 
@@ -56,16 +56,16 @@ export interface Broker {
   readonly token: string;
   /** SHA-256 of the CA's certificate, where the URL is https. */
   readonly ca?: string | undefined;
-  /** The default port was taken, and this one was used instead. */
-  readonly moved: boolean;
+  /** The default port was taken, and another one is used. */
+  readonly portChanged: boolean;
   /** Those beside the main one. */
-  readonly doors: readonly OpenListener[];
+  readonly listeners: readonly OpenListener[];
   tokenOf(role: Role): string | undefined;
-  /** All that somebody of this role needs to come in, in one line; a worker if absent. */
+  /** Address, token and fingerprint for this role, in one URL; `worker` if absent. */
   joinUrl(role?: Role): string;
-  /** A link that lets a browser in once. */
-  newEntry(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
-  /** In order: doors closed, decisions on disk, store closed. Workers keep their tasks for the next start. */
+  /** A link that logs a browser in once. */
+  newLoginLink(role?: Role): { readonly code: string; readonly url: string; readonly expires: number };
+  /** Closes the listeners, writes what was decided, closes the store. Workers keep their tasks for the next start. */
   stop(): Promise<void>;
 }
 
@@ -82,8 +82,8 @@ export interface RunningBroker extends Broker {
   readonly core: Core;
 }
 
-/** What makes a broker one of several, or the only one. */
-export interface House {
+/** What differs between a broker with a store of its own and one of a group. */
+export interface BrokerHost {
   openStore(): Store | Promise<Store>;
   /** The store has failed, or this broker's lease on it has ended. */
   failed(cause: LaboroError): void;

@@ -1,14 +1,22 @@
-/** Requests under way: what was asked, by whom, and where its answer goes. Dispatch knows them by number only. */
+/** Requests to services that have no answer yet: their content, and where the answer goes. Dispatch knows only their numbers. */
 
 import { now } from "../base/clock.js";
 import type { ErrorCode } from "../base/errors.js";
-import { type Call, type Decisions, isServed, onForget, onReply, onRequest, type State } from "../dispatch/index.js";
+import {
+  type Call,
+  type Decisions,
+  isServiceOffered,
+  onReply,
+  onRequest,
+  onRequestCancelled,
+  type State,
+} from "../dispatch/index.js";
 import { RequestId, type WorkerId } from "../model/ids.js";
 import type { WorkerPort } from "./core.js";
-import { ServiceStats } from "./stats/service-stats.js";
 import type { BrokerCounters } from "./stats/counters.js";
+import { ServiceStats } from "./stats/service-stats.js";
 
-/** `attachment` is what a worker of the asker's own protocol has for it. */
+/** `attachment` comes from a worker of the client's own protocol. */
 export type Reply = (body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown) => void;
 
 export type Decide = <T>(step: (out: Decisions) => T) => T;
@@ -19,18 +27,18 @@ export interface ServiceRequest {
   readonly body: Uint8Array;
   readonly timeoutMs: number;
   readonly retry: boolean;
-  /** For a worker of the same protocol, which gets it beside the body; no other can make anything of it. */
+  /** For a worker of the same protocol, which gets it beside the body; others ignore it. */
   readonly attachment?: unknown;
-  /** It comes from another broker, which has nobody for it: it is not sent on. */
+  /** It comes from another broker, so it is not forwarded again. */
   readonly forwarded?: boolean;
 }
 
 /** Workers of other brokers. */
 export interface RequestForwarder {
-  /** Whether any of them offers this. */
+  /** Whether any of them offers the service. */
   canServe(service: string, pool: string): boolean;
-  /** The answer comes later, once; the function takes the question back. */
-  forward(asking: ServiceRequest, reply: Reply): () => void;
+  /** `reply` is called once. Returns the function that cancels the request. */
+  forward(request: ServiceRequest, reply: Reply): () => void;
 }
 
 interface PendingRequest {
@@ -48,13 +56,18 @@ export class PendingRequests {
   readonly #portOf: (worker: WorkerId) => WorkerPort | undefined;
   readonly #counters: BrokerCounters;
   readonly #pending = new Map<RequestId, PendingRequest>();
-  /** Where the brokers are several. */
+  /** Only in a group. */
   forwarder: RequestForwarder | undefined;
-  /** Requests at other brokers, and how to take them back. */
+  /** Requests at other brokers, with the function that cancels each. */
   readonly #forwarded = new Map<RequestId, () => void>();
   #numbers = 0;
 
-  constructor(state: State, decide: Decide, portOf: (worker: WorkerId) => WorkerPort | undefined, counters: BrokerCounters) {
+  constructor(
+    state: State,
+    decide: Decide,
+    portOf: (worker: WorkerId) => WorkerPort | undefined,
+    counters: BrokerCounters,
+  ) {
     this.#state = state;
     this.#decide = decide;
     this.#portOf = portOf;
@@ -63,92 +76,94 @@ export class PendingRequests {
 
   add(request: ServiceRequest, reply: Reply): RequestId {
     const id = RequestId(++this.#numbers);
-    const asked = { asking: request, since: now(), reply };
-    this.#pending.set(id, asked);
-    if (this.#shouldForward(request)) this.#forward(id, asked);
-    else this.#enqueue(id, asked);
+    const pending = { request, receivedAt: now(), reply };
+    this.#pending.set(id, pending);
+    if (this.#shouldForward(request)) this.#forward(id, pending);
+    else this.#enqueue(id, pending);
     return id;
   }
 
   cancel(id: RequestId): void {
     this.#forwarded.get(id)?.();
     this.#forwarded.delete(id);
-    this.#decide((out) => onForget(this.#state, out, id));
+    this.#decide((out) => onRequestCancelled(this.#state, out, id));
     this.#pending.delete(id);
   }
 
-  /** Others may have workers now for what waits here in vain. */
+  /** Forwards requests that no worker here serves, if another broker can serve them now. */
   forwardUnserved(): void {
-    for (const [id, asked] of this.#pending) {
+    for (const [id, pending] of this.#pending) {
       const waiting = this.#state.requests.get(id);
-      if (waiting === undefined || waiting.worker !== undefined || !this.#shouldForward(asked.request)) continue;
-      this.#decide((out) => onForget(this.#state, out, id));
-      this.#forward(id, asked);
+      if (waiting === undefined || waiting.worker !== undefined || !this.#shouldForward(pending.request)) continue;
+      this.#decide((out) => onRequestCancelled(this.#state, out, id));
+      this.#forward(id, pending);
     }
   }
 
-  #enqueue(id: RequestId, { request: asking, receivedAt: since }: PendingRequest): void {
-    const { service, pool, timeoutMs, retry } = asking;
-    this.#decide((out) => onRequest(this.#state, out, { id, service, pool, deadline: since + timeoutMs, retry }));
+  #enqueue(id: RequestId, { request, receivedAt }: PendingRequest): void {
+    const { service, pool, timeoutMs, retry } = request;
+    this.#decide((out) => onRequest(this.#state, out, { id, service, pool, deadline: receivedAt + timeoutMs, retry }));
   }
 
-  #shouldForward({ service, pool, forwarded: sentOn }: ServiceRequest): boolean {
-    if (this.forwarder === undefined || sentOn === true || isServed(this.#state, service, pool)) return false;
+  #shouldForward({ service, pool, forwarded }: ServiceRequest): boolean {
+    if (this.forwarder === undefined || forwarded === true || isServiceOffered(this.#state, service, pool))
+      return false;
     return this.forwarder.canServe(service, pool);
   }
 
-  #forward(id: RequestId, asked: PendingRequest): void {
-    const { request: asking, receivedAt: since } = asked;
-    const timeoutMs = Math.max(1, since + asking.timeoutMs - now());
-    const back = this.forwarder?.forward({ ...asking, timeoutMs }, (body, error) => {
+  #forward(id: RequestId, pending: PendingRequest): void {
+    const { request, receivedAt } = pending;
+    const deadline = receivedAt + request.timeoutMs;
+    const timeoutMs = Math.max(1, deadline - now());
+    const cancel = this.forwarder?.forward({ ...request, timeoutMs }, (body, error) => {
       if (!this.#forwarded.delete(id)) return;
-      if (error === "LABORO_BROKER_GONE" && asking.retry && now() < since + asking.timeoutMs) {
-        this.#enqueue(id, asked);
+      if (error === "LABORO_BROKER_GONE" && request.retry && now() < deadline) {
+        this.#enqueue(id, pending);
       } else {
         this.#answer(id, body, error === "LABORO_BROKER_GONE" ? "LABORO_WORKER_LOST" : error);
       }
     });
-    if (back !== undefined) this.#forwarded.set(id, back);
+    if (cancel !== undefined) this.#forwarded.set(id, cancel);
   }
 
   replied(worker: WorkerId, id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
     const wanted = this.#decide((out) => onReply(this.#state, out, worker, id, now()));
     if (wanted) this.#answer(id, body, error, attachment);
-    // From one that lost it: another may be at it, and its asker waits.
+    // From a worker that lost the request: another may have it, and its client waits.
     else if (!this.#state.requests.has(id)) this.#pending.delete(id);
   }
 
-  /** What dispatch wants done about a request. */
+  /** Executes a decision of dispatch about a request. */
   execute(call: Call): void {
     if (call.kind === "refuse") {
       this.#answer(call.request, new TextEncoder().encode(call.why), call.code);
       return;
     }
     const port = this.#portOf(call.worker);
-    const asked = this.#pending.get(call.request);
+    const pending = this.#pending.get(call.request);
     if (port === undefined) return;
-    if (call.kind === "uncall") {
+    if (call.kind === "cancelCall") {
       port.cancelCall(call.request);
-    } else if (asked !== undefined) {
-      const { service, body, timeoutMs, attachment } = asked.request;
-      port.call(call.request, service, body, Math.max(1, asked.receivedAt + timeoutMs - now()), attachment);
+    } else if (pending !== undefined) {
+      const { service, body, timeoutMs, attachment } = pending.request;
+      port.call(call.request, service, body, Math.max(1, pending.receivedAt + timeoutMs - now()), attachment);
     }
   }
 
   stop(): void {
-    for (const back of this.#forwarded.values()) back();
+    for (const cancel of this.#forwarded.values()) cancel();
     this.#forwarded.clear();
     for (const id of [...this.#pending.keys()]) this.#answer(id, EMPTY, "LABORO_BROKER_STOPPING");
   }
 
   #answer(id: RequestId, body: Uint8Array, error: ErrorCode | undefined, attachment?: unknown): void {
-    const asked = this.#pending.get(id);
-    if (asked === undefined) return;
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
     this.#pending.delete(id);
-    const { request: asking, receivedAt: since, reply } = asked;
+    const { request, receivedAt, reply } = pending;
     const ended = now();
-    this.serviceStats.add(asking.service, asking.pool, ended, ended - since, error !== undefined);
-    this.#counters.requestCompleted(ended - since, error !== undefined);
+    this.serviceStats.add(request.service, request.pool, ended, ended - receivedAt, error !== undefined);
+    this.#counters.requestCompleted(ended - receivedAt, error !== undefined);
     reply(body, error, attachment);
   }
 }

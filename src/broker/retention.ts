@@ -1,23 +1,23 @@
-/** Jobs that have ended are forgotten after a while, or when they take too much room: the oldest first. Open ones are never touched. */
+/** Removes ended jobs after a time, or when they take too much space: the oldest first. Open jobs are never removed. */
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Core } from "./core.js";
 import { endedJobs, removeJobs } from "./operations/job-list.js";
 
 export interface Retention {
-  /** Since they ended. */
+  /** Since the job ended. */
   readonly keepForMs?: number;
-  /** All that is stored, in bytes. */
+  /** The size of the store, in bytes. */
   readonly keepBytes?: number;
   readonly everyMs?: number;
 }
 
 const EVERY_MS = 60_000;
-/** So many go before the room is looked at again. */
+/** Jobs removed before the size is measured again. */
 const AT_ONCE = 20;
 const ALL_ENDS = ["succeeded", "failed", "cancelled"] as const;
 
-/** Returns what ends it. */
+/** Returns the function that stops it. */
 export function startRetention(core: Core, retention: Retention, log: Log): () => void {
   const { everyMs = EVERY_MS } = retention;
   let sweeping = false;
@@ -25,10 +25,10 @@ export function startRetention(core: Core, retention: Retention, log: Log): () =
     if (sweeping || core.refusing !== undefined) return;
     sweeping = true;
     try {
-      const forgotten = (await forgetOld(core, retention)) + (await removeOverSize(core, retention));
-      if (forgotten > 0) log.info({ jobs: forgotten }, "jobs that ended long ago are forgotten");
+      const removed = (await removeOld(core, retention)) + (await removeOverSize(core, retention));
+      if (removed > 0) log.info({ jobs: removed }, "removed ended jobs");
     } catch (cause) {
-      log.warn({ code: asLaboroError(cause).code }, `what ended long ago could not be forgotten: ${String(cause)}`);
+      log.warn({ code: asLaboroError(cause).code }, `cannot remove ended jobs: ${String(cause)}`);
     } finally {
       sweeping = false;
     }
@@ -38,7 +38,7 @@ export function startRetention(core: Core, retention: Retention, log: Log): () =
   return () => clearInterval(timer);
 }
 
-async function forgetOld(core: Core, { keepForMs }: Retention): Promise<number> {
+async function removeOld(core: Core, { keepForMs }: Retention): Promise<number> {
   if (keepForMs === undefined) return 0;
   const old = await endedJobs(core, { olderThanMs: keepForMs, states: [...ALL_ENDS], keep: 0 });
   return (await removeJobs(core, old)).length;
@@ -47,9 +47,9 @@ async function forgetOld(core: Core, { keepForMs }: Retention): Promise<number> 
 async function removeOverSize(core: Core, { keepBytes }: Retention): Promise<number> {
   if (keepBytes === undefined || (await core.store.bytesUsed()) <= keepBytes) return 0;
   const ended = await endedJobs(core, { states: [...ALL_ENDS], keep: 0 });
-  let forgotten = 0;
+  let removed = 0;
   while (ended.length > 0 && (await core.store.bytesUsed()) > keepBytes) {
-    forgotten += (await removeJobs(core, ended.splice(-AT_ONCE))).length;
+    removed += (await removeJobs(core, ended.splice(-AT_ONCE))).length;
   }
-  return forgotten;
+  return removed;
 }

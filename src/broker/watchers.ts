@@ -1,48 +1,48 @@
-/** Who wants to be told of something that happens to one thing: the end of a job, output of a task. */
+/** Callbacks for updates of one thing: the end of a job, output of a task. */
 export class Watchers<Key, Value> {
-  readonly #told = new Map<Key, Set<(news: Value) => void>>();
+  readonly #listeners = new Map<Key, Set<(update: Value) => void>>();
 
   get size(): number {
-    return this.#told.size;
+    return this.#listeners.size;
   }
 
-  /** What is being watched. */
+  /** The things that are watched. */
   keys(): Key[] {
-    return [...this.#told.keys()];
+    return [...this.#listeners.keys()];
   }
 
-  /** Called at every news of it, until the function that is returned here is called. */
-  watch(key: Key, told: (news: Value) => void): () => void {
-    const watchers = this.#told.get(key) ?? new Set();
-    this.#told.set(key, watchers);
-    watchers.add(told);
+  /** Calls `listener` at every update. Returns the function that removes it. */
+  watch(key: Key, listener: (update: Value) => void): () => void {
+    const watchers = this.#listeners.get(key) ?? new Set();
+    this.#listeners.set(key, watchers);
+    watchers.add(listener);
     return () => {
-      watchers.delete(told);
-      if (watchers.size === 0 && this.#told.get(key) === watchers) this.#told.delete(key);
+      watchers.delete(listener);
+      if (watchers.size === 0 && this.#listeners.get(key) === watchers) this.#listeners.delete(key);
     };
   }
 
-  notify(key: Key, news: Value): void {
-    for (const told of [...(this.#told.get(key) ?? [])]) told(news);
+  notify(key: Key, update: Value): void {
+    for (const listener of [...(this.#listeners.get(key) ?? [])]) listener(update);
   }
 }
 
-/** Resolves with the first news, or with undefined when the time is up or nobody waits any more. */
+/** Resolves with the first update, or with undefined after the timeout or when `signal` aborts. */
 export function waitForNext<Value>(
-  subscribe: (told: (news: Value) => void) => () => void,
+  subscribe: (listener: (update: Value) => void) => () => void,
   timeoutMs: number | undefined,
   signal: AbortSignal,
 ): Promise<Value | undefined> {
   return new Promise((resolve) => {
-    const end = (news?: Value): void => {
-      forget();
+    const end = (update?: Value): void => {
+      unsubscribe();
       clearTimeout(timer);
       signal.removeEventListener("abort", stop);
-      resolve(news);
+      resolve(update);
     };
     const stop = (): void => end();
     const timer = timeoutMs === undefined ? undefined : setTimeout(stop, timeoutMs);
-    const forget = subscribe(end);
+    const unsubscribe = subscribe(end);
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
   });

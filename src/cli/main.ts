@@ -1,4 +1,4 @@
-/** `laboro`: finds the verb, loads it, and turns whatever it throws into a line and an exit code. */
+/** `laboro`: finds the verb, loads it, and reports what it throws with a message and an exit code. */
 import { CommanderError } from "commander";
 import { EXIT, exitCodeOfUsage, isVerbose, reportFailure } from "./lib/failures.js";
 import { makeProgram } from "./lib/program.js";

@@ -1,4 +1,4 @@
-/** What a program asks a broker: jobs, their results and output, and services. */
+/** The client API: jobs, their results and output, and services. */
 
 import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
@@ -82,7 +82,7 @@ export class Client {
     await this.ask("stop", { worker });
   }
 
-  /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's words where it could not do it. */
+  /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */
   async request(service: string, body: Uint8Array | string = "", options: RequestOptions = {}): Promise<Uint8Array> {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, pool = DEFAULT_POOL, retry = false, signal } = options;
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
@@ -94,10 +94,10 @@ export class Client {
   ask<Name extends OperationName>(operation: Name, input: OperationInput<Name>): Promise<OperationOutput<Name>>;
   ask(operation: string, input: unknown): Promise<unknown>;
   ask(operation: string, input: unknown): Promise<unknown> {
-    return this.#link.sendAndWait((id) => ({ type: "ASK", id, operation, input }));
+    return this.#link.sendAndWait((id) => ({ type: "OPERATION", id, operation, input }));
   }
 
-  /** By `close`, or because the broker would not have it: nothing more is answered. */
+  /** True after `close`, or when the broker has refused the client: nothing more is answered. */
   get closed(): boolean {
     return this.#link.closed;
   }
@@ -123,7 +123,7 @@ export class JobHandle {
         const { state } = await this.#client.ask("wait", { job: this.id });
         if (state !== undefined) return state;
       } catch (cause) {
-        // Waiting changes nothing, so it may be asked again.
+        // Waiting changes nothing, so it may be repeated.
         const code = cause instanceof LaboroError ? cause.code : undefined;
         const passes = code === "LABORO_BROKER_GONE" || code === "LABORO_BROKER_STOPPING";
         if (!passes || this.#client.closed) throw cause;
@@ -175,13 +175,13 @@ export class JobHandle {
     await this.#client.ask("release", { job: this.id });
   }
 
-  /** Durable when it resolves: these tasks, or all, end cancelled whatever arrives. */
+  /** Durable when it resolves: these tasks, or all, end as cancelled, even if a result arrives later. */
   async cancel(tasks?: readonly Range[], reason?: string): Promise<void> {
     await this.#client.ask("cancel", { job: this.id, ...(tasks && { tasks }), ...(reason && { reason }) });
   }
 
-  /** Run finished tasks again: those that failed or were cancelled, unless other ends are named. Gives how many. */
-  async rerun(options: { ends?: readonly JobEnd[]; tasks?: readonly Range[] } = {}): Promise<number> {
+  /** Run finished tasks again: those that failed or were cancelled, unless other states are named. Returns how many. */
+  async rerun(options: { states?: readonly JobEnd[]; tasks?: readonly Range[] } = {}): Promise<number> {
     return (await this.#client.ask("rerun", { job: this.id, ...options })).count;
   }
 }

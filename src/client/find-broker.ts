@@ -1,16 +1,17 @@
 /**
- * Where the broker is, and what lets us in. The first of these that is there:
- *   1. what was given in so many words: a join URL, or `@FILE`, a file that holds one
+ * The address of the broker and the token. The first of these that exists:
+ *   1. what was given explicitly: a join URL, or `@FILE`, a file that holds one
  *   2. LABORO_BROKER in the environment, in the same two forms
  *   3. `access.json` in the data directory, which a broker on this machine writes
  *
- * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several, of brokers of one group, stand
- * with commas or spaces between them.
+ * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several join URLs, of brokers
+ * of one group, are separated by commas or spaces.
  */
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../base/errors.js";
+import { isLoopback } from "../base/addresses.js";
+import { badInput, errnoOf, LaboroError } from "../base/errors.js";
 import { normalizeFingerprint } from "../protocols/laboro/dial-tls.js";
 
 export interface BrokerAccess {
@@ -19,14 +20,14 @@ export interface BrokerAccess {
   readonly token: string;
   /** SHA-256 of the CA's certificate in lower-case hexadecimal digits. */
   readonly caFingerprint?: string;
-  /** Words for a person: where this was found. */
+  /** Where this was found, for messages. */
   readonly source: string;
 }
 
 export interface FindBrokerOptions {
-  /** What `--broker` or `--join` said. */
+  /** The value of `--broker` or `--join`. */
   readonly broker?: string | undefined;
-  /** What `--data` said. */
+  /** The value of `--data`. */
   readonly data?: string | undefined;
   readonly env?: NodeJS.ProcessEnv;
 }
@@ -34,7 +35,7 @@ export interface FindBrokerOptions {
 export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
   data ?? (env.LABORO_DATA || join(homedir(), ".local", "share", "laboro"));
 
-/** Throws LABORO_BAD_INPUT for what is there and cannot be used, LABORO_BROKER_UNREACHABLE where there is nothing. */
+/** Throws LABORO_BAD_INPUT for an address that cannot be used, LABORO_BROKER_UNREACHABLE if there is none. */
 export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
   const { broker, env = process.env } = options;
   if (broker !== undefined && broker !== "") return fromText(broker, "--broker");
@@ -42,18 +43,18 @@ export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
   return fromAccessFile(join(dataDirectory(options), "access.json"));
 }
 
-/** Throws LABORO_BAD_INPUT. The token never stands in the message: messages end up in logs. */
+/** Throws LABORO_BAD_INPUT. The message never contains the token: messages end up in logs. */
 export function parseJoinUrls(text: string, source: string): BrokerAccess {
   const all = text.split(/[\s,]+/).filter((part) => part !== "");
   const found = all.map((part) => parseOne(part, source));
   const [first] = found;
-  if (first === undefined) throw badInput(source, `is empty, expected ${JOIN_URL_FORMAT}`);
+  if (first === undefined) throw badAccess(source, `is empty, expected ${JOIN_URL_FORMAT}`);
   for (const { token, caFingerprint } of found) {
     if (token !== first.token || caFingerprint !== first.caFingerprint) {
-      throw badInput(source, "names brokers with different tokens or fingerprints: those of one group have the same");
+      throw badAccess(source, "names brokers with different tokens or fingerprints: those of one group have the same");
     }
   }
-  if (first.token === "") throw badInput(source, `has no token, expected ${JOIN_URL_FORMAT}`);
+  if (first.token === "") throw badAccess(source, `has no token, expected ${JOIN_URL_FORMAT}`);
   return { ...first, urls: found.flatMap(({ urls }) => urls) };
 }
 
@@ -62,10 +63,13 @@ const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve
 function parseOne(text: string, source: string): BrokerAccess {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw badInput(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
+    throw badAccess(source, `is no join URL, expected ${JOIN_URL_FORMAT}`);
   }
   if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw badInput(source, `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`);
+    throw badAccess(
+      source,
+      `would send the token to ${url.host} in the clear: http:// is for this machine, use https://`,
+    );
   }
   const token = decoded(url.username) ?? decoded(url.password) ?? "";
   const urls = [`${url.protocol}//${url.host}`];
@@ -73,7 +77,7 @@ function parseOne(text: string, source: string): BrokerAccess {
   if (given === "") return { urls, token, source };
   const caFingerprint = normalizeFingerprint(decoded(given) ?? "");
   if (caFingerprint === undefined) {
-    throw badInput(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
+    throw badAccess(source, `has ${given.length} characters behind #, expected the 64 digits of a SHA-256 fingerprint`);
   }
   return { urls, token, caFingerprint, source };
 }
@@ -85,7 +89,7 @@ function fromText(text: string, source: string): BrokerAccess {
     return parseJoinUrls(readFileSync(file, "utf8"), `${source}: ${file}`);
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
-    throw badInput(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badAccess(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
   }
 }
 
@@ -107,8 +111,8 @@ function fromAccessFile(file: string): BrokerAccess {
   const parsed = parseOne(url, file);
   if (ca === undefined) return { ...parsed, token };
   const caFingerprint = typeof ca === "string" ? normalizeFingerprint(ca) : undefined;
-  // Without it any CA of the system would do: that is not what the broker wrote.
-  if (caFingerprint === undefined) throw badInput(file, "has a ca that is no SHA-256 fingerprint");
+  // Without it any CA of the system would be accepted: that is not what the broker wrote.
+  if (caFingerprint === undefined) throw badAccess(file, "has a ca that is no SHA-256 fingerprint");
   return { ...parsed, token, caFingerprint };
 }
 
@@ -129,10 +133,7 @@ function decoded(text: string): string | undefined {
   }
 }
 
-const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|\[::1\])$/.test(host);
-
-const badInput = (source: string, text: string, cause?: unknown): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`, { cause });
+const badAccess = (source: string, text: string, cause?: unknown): LaboroError => badInput(`${source} ${text}`, cause);
 
 const unreachable = (text: string, cause?: unknown): LaboroError =>
   new LaboroError("LABORO_BROKER_UNREACHABLE", text, { cause });

@@ -1,12 +1,12 @@
 /**
- * A client's end of the link: questions out, answers in, in any order.
+ * A client's end of the link. Replies may arrive in any order.
  *
- *   connecting  questions wait for GREET
- *   open        questions go at once
- *   closed      by close(), by a refusal, or because the broker could not be reached: every question is refused
+ *   connecting  messages wait for HELLO_ACK
+ *   open        messages are sent at once
+ *   closed      by close(), by a refusal, or because the broker could not be reached: every message is rejected
  *
- * When an open link goes down, the questions under way are refused with LABORO_BROKER_GONE: whether the broker heard them is
- * not known here, so asking again is the asker's decision. The link itself comes back.
+ * When an open link is lost, messages without a reply are rejected with LABORO_BROKER_GONE. Whether the broker received them is not known,
+ * so the caller decides whether to repeat them. The link reconnects by itself.
  */
 import { LaboroError } from "../base/errors.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
@@ -37,7 +37,7 @@ export class ClientLink {
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
   #lastId = 0;
-  /** The group as it was last told of: one that is not in it any more may be back. */
+  /** The brokers of the group, as last received. They stay candidates: one that left the group may come back. */
   #groupUrls: readonly string[] = [];
   #readyWaiters: (() => void)[] = [];
   #deadline: NodeJS.Timeout | undefined;
@@ -61,7 +61,7 @@ export class ClientLink {
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
         this.#lastError = error;
-        // Somebody else is there; trying again would not change that.
+        // Another server has this address: retrying does not help.
         if (error.code === "LABORO_BAD_CERTIFICATE") this.close(error);
       },
     });
@@ -81,7 +81,7 @@ export class ClientLink {
     return this.#closed !== undefined;
   }
 
-  /** Resolves when the broker has greeted; rejects where it refuses us or cannot be reached in time. */
+  /** Resolves at HELLO_ACK; rejects if the broker refuses the client or cannot be reached in time. */
   ready(): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#link !== undefined) return Promise.resolve();
@@ -90,12 +90,12 @@ export class ClientLink {
     });
   }
 
-  /** Send a question under a number of its own. `signal` takes it back. */
+  /** Sends a message with a new id and waits for its reply. `signal` cancels it. */
   sendAndWait(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     const id = ++this.#lastId;
     const cancel = (): void => this.#cancel(id);
-    const answer = new Promise((resolve, reject) => {
+    const reply = new Promise((resolve, reject) => {
       const message = make(id);
       this.#pendingReplies.set(id, { message, resolve, reject });
       try {
@@ -105,9 +105,9 @@ export class ClientLink {
         reject(cause);
       }
     });
-    if (signal === undefined) return answer;
+    if (signal === undefined) return reply;
     signal.addEventListener("abort", cancel);
-    return answer.finally(() => signal.removeEventListener("abort", cancel));
+    return reply.finally(() => signal.removeEventListener("abort", cancel));
   }
 
   close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {
@@ -116,44 +116,44 @@ export class ClientLink {
     clearTimeout(this.#deadline);
     this.#dial.stop(1000, "");
     this.#rejectAll(why);
-    for (const tell of this.#readyWaiters.splice(0)) tell();
+    for (const wake of this.#readyWaiters.splice(0)) wake();
   }
 
   #cancel(id: number): void {
-    const question = this.#pendingReplies.get(id);
-    if (question === undefined) return;
+    const pending = this.#pendingReplies.get(id);
+    if (pending === undefined) return;
     this.#pendingReplies.delete(id);
-    if (question.message.type === "REQUEST") this.#link?.send({ type: "FORGET", id });
-    question.reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
+    if (pending.message.type === "REQUEST") this.#link?.send({ type: "CANCEL_REQUEST", id });
+    pending.reject(new LaboroError("LABORO_DEADLINE", "the caller no longer waits"));
   }
 
   #rejectAll(error: LaboroError): void {
-    const questions = [...this.#pendingReplies.values()];
+    const pending = [...this.#pendingReplies.values()];
     this.#pendingReplies.clear();
-    for (const { reject } of questions) reject(error);
+    for (const { reject } of pending) reject(error);
   }
 
   #receive(message: ToClient, link: LinkOf<"client">): void {
-    if (message.type === "BEAT") return;
+    if (message.type === "HEARTBEAT") return;
     if (message.type === "BROKERS") {
       if (this.#options.pinned !== true) this.#dial.setUrls(message.urls, [...this.#options.urls, ...this.#groupUrls]);
       this.#groupUrls = message.urls;
       return;
     }
-    if (message.type === "GREET") {
+    if (message.type === "HELLO_ACK") {
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);
-      for (const { message: waiting } of this.#pendingReplies.values()) link.send(waiting);
-      for (const tell of this.#readyWaiters.splice(0)) tell();
+      for (const pending of this.#pendingReplies.values()) link.send(pending.message);
+      for (const wake of this.#readyWaiters.splice(0)) wake();
       return;
     }
-    const question = this.#pendingReplies.get(message.id);
-    if (question === undefined) return;
+    const pending = this.#pendingReplies.get(message.id);
+    if (pending === undefined) return;
     this.#pendingReplies.delete(message.id);
-    if (message.type === "ANSWER") question.resolve(message.value);
-    else if (message.type === "REFUSE") question.reject(new LaboroError(message.code, message.message));
-    else if (message.error === undefined) question.resolve(message.body);
-    else question.reject(new LaboroError(message.error, Buffer.from(message.body).toString() || message.error));
+    if (message.type === "RESULT") pending.resolve(message.value);
+    else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
+    else if (message.error === undefined) pending.resolve(message.body);
+    else pending.reject(new LaboroError(message.error, Buffer.from(message.body).toString() || message.error));
   }
 }

@@ -22,7 +22,7 @@ export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: 
   dropCancelled(state, out, job);
   reindexJob(state, job);
   for (const worker of workersOf(job)) cancelAt(state, out, worker, id);
-  // A worker that was kept for it is free for others.
+  // A worker that was reserved for it is free for others.
   placeWork(state, out, state.now);
 }
 
@@ -41,7 +41,7 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
       job: job.id,
     }));
     out.writes.push({ op: "replace", job: job.id, rangeId: waiting.rangeId, replacements: pieces, earlierAttempts: [], cancelled });
-    return pieces.map(({ id, first, last }) => ({ parcel: id, first, last, ...history }));
+    return pieces.map(({ id, first, last }) => ({ rangeId: id, first, last, ...history }));
   };
   replaceWaiting(
     job,
@@ -58,7 +58,7 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
   }
 }
 
-/** Tell a worker to stop those of a job's tasks that were cancelled. */
+/** Sends a worker the cancel for those of its tasks that were cancelled. */
 export function cancelAt(state: State, out: Decisions, worker: WorkerState, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined || job.cancels.length === 0 || !worker.connected) return;

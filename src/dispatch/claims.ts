@@ -1,13 +1,12 @@
 /** Claims: tasks at workers. Making them, finding them, and giving tasks back from them. */
 import type { TaskResult } from "../model/outcome.js";
-import { type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
+import { firstEndingAtOrAfter, type Range, type Ranges, rangesOf, sizeOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, reindexJob } from "./job-queue.js";
 import { fitCount, occupy } from "./signature.js";
 import {
   type Claim,
-  firstEndingAtOrAfter,
   GONE,
   type JobState,
   newTaskRangeId,
@@ -18,12 +17,12 @@ import {
   type WorkerState,
 } from "./state.js";
 
-/** So many tasks of a claim are few. */
+/** Up to this many tasks a plain list is cheaper than a typed array. */
 const FEW = 16;
 
-type ClaimShape = Pick<Claim, "parcel" | "first" | "last" | "attempt" | "failures" | "crashes">;
+type ClaimShape = Pick<Claim, "rangeId" | "first" | "last" | "attempt" | "failures" | "crashes">;
 
-/** Enter a claim into the tables, holding no room yet: all of it is stock until `place`d. */
+/** Adds a claim. It occupies no slots yet: all of its tasks are prefetched until `placePrefetched` places them. */
 export function addClaim(
   state: State,
   worker: WorkerState,
@@ -35,7 +34,7 @@ export function addClaim(
   const states = tasks ?? (size > FEW ? new Uint8Array(size) : new Array<number>(size).fill(UNSTARTED));
   let open = size;
   if (tasks !== undefined) for (const task of tasks) if (task === GONE) open--;
-  // Written out: this is made for every hand-out, and a spread takes several times as long.
+  // Field by field: this is made for every hand-out, and object spread takes several times as long.
   const claim: Claim = {
     rangeId: shape.rangeId,
     job,
@@ -65,23 +64,23 @@ export function addClaim(
   return claim;
 }
 
-/** Move as many tasks as fit, and no more than `most`, from stock into the worker's room. */
-export function placePrefetched(state: State, claim: Claim, most = claim.prefetched): void {
-  const count = Math.min(most, claim.prefetched, fitCount(claim.worker, claim.job.signature));
+/** Places as many prefetched tasks as fit into the worker's free slots, at most `max`. */
+export function placePrefetched(state: State, claim: Claim, max = claim.prefetched): void {
+  const count = Math.min(max, claim.prefetched, fitCount(claim.worker, claim.job.signature));
   if (count <= 0) return;
   occupy(claim.worker, claim.job.job.requirement.needs, count);
   claim.placed += count;
   addPrefetched(state, claim, -count);
 }
 
-/** All of the claim counts as stock; its room is not given back, the caller reckons that anew. */
+/** All tasks of the claim count as prefetched. The slots they occupied are not freed: the caller recomputes these. */
 export function unplaceAll(state: State, claim: Claim): void {
   const { placed } = claim;
   claim.placed = 0;
   addPrefetched(state, claim, placed);
 }
 
-/** After room came free: the stock handed out first takes it first. */
+/** Slots became free: the prefetched tasks that were handed out first get them first. */
 export function placeAllPrefetched(state: State, worker: WorkerState): void {
   for (const claim of worker.prefetchedClaims) {
     if ((worker.free.slots ?? 0) <= worker.profile.reserveRequests) return;
@@ -99,7 +98,7 @@ function addPrefetched(state: State, claim: Claim, count: number): void {
   else state.workersWithPrefetched.delete(worker);
 }
 
-/** One task leaves its claim. Which of the tasks hold room is the worker's affair: we only count. */
+/** One task leaves its claim. Which of the tasks occupy slots is decided by the worker; only their number is known here. */
 export function removeFromClaim(state: State, claim: Claim, index: number): void {
   claim.tasks[index - claim.first] = GONE;
   claim.startedAt?.delete(index);
@@ -115,7 +114,7 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
   if (claim.open === 0) dropClaim(state, claim);
 }
 
-/** Take a claim out of the tables with whatever is still in it. */
+/** Removes a claim with all tasks that are still in it. */
 export function dropClaim(state: State, claim: Claim): void {
   const { worker, job } = claim;
   if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed);
@@ -141,7 +140,7 @@ export function openTasks(claim: Claim, state?: typeof STARTED | typeof UNSTARTE
   return found;
 }
 
-/** Tasks on their way back to the line, with what this hand-out has cost them. */
+/** A task that returns to the queue, with its failures and crashes after this hand-out. */
 export interface ReturnedTask {
   readonly index: number;
   readonly failures: number;
@@ -159,7 +158,7 @@ export interface TaskReturn {
   readonly avoid?: boolean;
 }
 
-/** Take tasks out of a claim and let them wait again. What stays with the worker gets parcels of its own. */
+/** Takes tasks out of a claim and lets them wait again. Tasks that stay with the worker get task ranges of their own. */
 export function returnToQueue(state: State, out: Decisions, claim: Claim, back: TaskReturn, now: number): void {
   const { job, worker } = claim;
   const cancelled = back.cancelled ?? [];
@@ -239,6 +238,6 @@ function groupByHistory(returned: readonly ReturnedTask[]): (Omit<ReturnedTask, 
   }));
 }
 
-/** The open, unstarted or started, tasks of a claim as stretches to speak of to its worker. */
+/** The open tasks of a claim as ranges: all of them, or only the unstarted or the started ones. */
 export const openRanges = (claim: Claim, state?: typeof STARTED | typeof UNSTARTED): readonly Range[] =>
   rangesOf(openTasks(claim, state));

@@ -1,6 +1,6 @@
 /**
- * What the heart wants done. `writes` go to the store in order; `sends` follow when those writes are durable, and only
- * where the parcel they speak of was not lost; `calls` need no disk and go at once.
+ * What dispatch wants done. `writes` go to the store in order. `sends` follow when those writes are durable, and only where their
+ * task range was not lost. `calls` need no disk and go at once.
  */
 import type { ErrorCode } from "../base/errors.js";
 import type { Attempt, JobId, TaskRangeId, RequestId, WorkerId } from "../model/ids.js";
@@ -22,8 +22,8 @@ export type Send =
 
 export type Call =
   | { readonly kind: "call"; readonly worker: WorkerId; readonly request: RequestId }
-  /** The asker no longer waits. */
-  | { readonly kind: "uncall"; readonly worker: WorkerId; readonly request: RequestId }
+  /** The caller no longer waits. */
+  | { readonly kind: "cancelCall"; readonly worker: WorkerId; readonly request: RequestId }
   /** The request is over without a worker's answer. */
   | { readonly kind: "refuse"; readonly request: RequestId; readonly code: ErrorCode; readonly why: string };
 

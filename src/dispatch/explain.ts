@@ -1,4 +1,4 @@
-/** Why a task is not running, in words for a person. Looks only at what dispatch itself decides by. */
+/** Why a task is not running, as text for people. Uses only the state by which dispatch decides. */
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
@@ -16,7 +16,7 @@ export function explain(state: State, id: JobId, index: TaskIndex, now: number):
     const { name } = worker.profile;
     if (!worker.connected) return `worker ${name} has it and is away; it is kept for it during the grace period`;
     if (contains(job.cancels, index)) return `it was cancelled; worker ${name} has not yet said that it is gone`;
-    return claim.tasks[index - claim.first] === STARTED ? `it runs on ${name}` : `it is next in the stock of ${name}`;
+    return claim.tasks[index - claim.first] === STARTED ? `it runs on ${name}` : `it is prefetched by ${name}`;
   }
   if (contains(job.cancels, index)) return "it was cancelled";
   return whyWaiting(state, job, index, now);
@@ -31,27 +31,27 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
   }
   if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
-  if (maxRunning !== undefined && job.assigned >= maxRunning) return `its job may have ${maxRunning} tasks out, and has`;
+  if (maxRunning !== undefined && job.assigned >= maxRunning) return `its job may have ${maxRunning} tasks assigned at once, and has`;
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
-    return `it needs more room than any worker has free; ${signature.reservation.profile.name} is kept for it`;
+    return `it needs more than any worker has free; ${signature.reservation.profile.name} is reserved for it`;
   }
-  const [fitting] = signature.available;
-  if (fitting !== undefined && !hasTimeFor(fitting, job, now))
-    return `${fitting.profile.name} has room, but ends before the time limit of this task would be over`;
-  if (fitting?.standing === "suspended" && fitting.assigned > 0)
-    return `${fitting.profile.name} has room, but has failed too often and gets one task at a time`;
-  if (fitting !== undefined && !mayUse(state, fitting, job))
-    return `${fitting.profile.name} has room, but keeps it for a wider task`;
-  if (fitting !== undefined) return "it is about to be handed out";
+  const [available] = signature.available;
+  if (available !== undefined && !hasTimeFor(available, job, now))
+    return `${available.profile.name} has free slots, but ends before the time limit of this task`;
+  if (available?.standing === "suspended" && available.assigned > 0)
+    return `${available.profile.name} has free slots, but has failed too often and gets one task at a time`;
+  if (available !== undefined && !mayUse(state, available, job))
+    return `${available.profile.name} has free slots, but is reserved for a wider task`;
+  if (available !== undefined) return "it is about to be handed out";
   const { size } = signature.capable;
   const able = size === 1 ? "1 worker can take it, and is busy" : `${size} workers can take it, all are busy`;
   const ready = job.ready === 1 ? "1 task of its job is ready" : `${job.ready} tasks of its job are ready`;
   return [able, ready, ...remarks(signature.capable)].join("; ");
 }
 
-/** What there is to say of workers that could take it; of a few. */
+/** The remarks of workers that could take it; of the first few. */
 function remarks(workers: Iterable<WorkerState>): string[] {
   const found: string[] = [];
   for (const { profile } of workers) {

@@ -1,8 +1,8 @@
 /**
  * Jobs of equal priority share slots. Each job carries the sum of the slots it was given, and the smallest sum goes first: the
- * order of deficit round robin without its rounds. A job that begins to wait is owed nothing for the time before, so it
- * begins at the level of the one served last by a worker that could have served it. Levels are kept per signature, because the
- * sums of jobs that never meet at a worker say nothing about each other.
+ * order of deficit round robin without its rounds. A job that begins to wait has no claim to the slots of the time before, so it
+ * begins at the level of the job served last by a worker that could have served it. Levels are kept per signature, because the
+ * sums of jobs that never share a worker cannot be compared.
  */
 import type { JobState, Signature, WorkerState } from "./state.js";
 
@@ -11,7 +11,7 @@ export function raiseToShareLevel(job: JobState): void {
   job.served = Math.max(job.served, job.signature.shareLevels.get(job.job.priority) ?? 0);
 }
 
-/** The job was given room for `count` tasks at this worker. */
+/** `count` tasks of the job were assigned to this worker. */
 export function charge(job: JobState, worker: WorkerState, count: number): void {
   const { priority, requirement } = job.job;
   job.served += count * requirement.needs.slots;

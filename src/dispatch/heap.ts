@@ -27,7 +27,7 @@ export class IndexedHeap<T> {
     return right !== undefined && this.#before(right, left as T) ? right : left;
   }
 
-  /** Put an item in, or to its right place after what orders it has changed. */
+  /** Adds an item, or moves it to its place after its order has changed. */
   upsert(item: T): void {
     const at = this.#positions.get(item);
     if (at === undefined) {

@@ -1,6 +1,6 @@
 /**
- * Every invariant of the heart. Runs after each step of each test of it; throws with the first thing that is wrong.
- * Slow on purpose: it believes no counter and no index.
+ * Every invariant of dispatch. Runs after each step of each of its tests; throws at the first violation. Slow on purpose: it trusts
+ * no counter and no index.
  */
 import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
@@ -18,7 +18,7 @@ export function checkInvariants(state: State): void {
       const fits = capable && fitCount(worker, signature) > 0;
       assertSame(`${where}: ${worker.profile.name} capable`, signature.capable.has(worker), capable);
       assertSame(`${where}: ${worker.profile.name} in capableOf`, worker.capableOf.has(signature), capable);
-      assertSame(`${where}: ${worker.profile.name} fitting`, signature.available.has(worker), fits);
+      assertSame(`${where}: ${worker.profile.name} available`, signature.available.has(worker), fits);
     }
     const oldest = Math.min(...[...signature.available].map((worker) => worker.lastUse));
     if (signature.available.size > 0)
@@ -40,10 +40,10 @@ function checkReservation(state: State, signature: Signature): void {
   assertSame(`signature ${key}: reservation`, reservation.reservedFor, signature);
   assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
   assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
-  if (!state.halted) assertSame(`signature ${key}: the reserved worker has no room yet`, fitCount(reservation, signature), 0);
+  if (!state.halted) assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(reservation, signature), 0);
 }
 
-/** Work conservation: nothing waits beside a worker that has room for it, unless that is kept for something wider. */
+/** Work conservation: nothing waits while a worker has free slots for it, unless the worker is reserved for a wider task. */
 function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
@@ -51,7 +51,7 @@ function checkWorkConservation(state: State, signature: Signature): void {
   if (state.halted || next === undefined) return;
   for (const worker of signature.available) {
     if (mayUse(state, worker, next))
-      throw new Error(`job ${next.id} waits although ${worker.profile.name} has room for it`);
+      throw new Error(`job ${next.id} waits although ${worker.profile.name} has free slots for it`);
   }
 }
 
@@ -79,15 +79,15 @@ function checkJob(state: State, job: JobState): void {
     assertSame(`${where}: claim known to its worker`, claim.worker.claims.get(job.id)?.includes(claim), true);
   }
   assertSame(`${where}: ready`, job.ready, ready);
-  assertSame(`${where}: out`, job.assigned, assigned);
+  assertSame(`${where}: assigned`, job.assigned, assigned);
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
   const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
-  assertSame(`${where}: hungry`, job.signature.needsLease.has(job), needsLease);
-  assertSame(`${where}: a hungry signature`, state.needsLease.has(job.signature), job.signature.needsLease.size > 0);
+  assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
+  assertSame(`${where}: a signature that needs a lease`, state.needsLease.has(job.signature), job.signature.needsLease.size > 0);
   const { maxRunning } = job.job.limits;
-  // Brokers of a group keep to it each for itself, and may adopt what another handed out.
+  // In a group each broker keeps the limit for itself, and may adopt tasks that another handed out.
   if (!state.shared && maxRunning !== undefined && assigned > maxRunning)
-    throw new Error(`${where}: ${assigned} out, ${maxRunning} allowed`);
+    throw new Error(`${where}: ${assigned} assigned, ${maxRunning} allowed`);
   assertSame(`${where}: known`, state.jobs.get(job.id), job);
 }
 
@@ -109,9 +109,9 @@ function checkWorker(state: State, worker: WorkerState): void {
     }
   }
   used.slots = (used.slots ?? 0) + worker.requests.size;
-  assertSame(`${where}: stock`, worker.prefetched, prefetched);
-  assertSame(`${where}: out`, worker.assigned, assigned);
-  assertSame(`${where}: has stock`, state.workersWithPrefetched.has(worker), prefetched > 0);
+  assertSame(`${where}: prefetched`, worker.prefetched, prefetched);
+  assertSame(`${where}: assigned`, worker.assigned, assigned);
+  assertSame(`${where}: has prefetched tasks`, state.workersWithPrefetched.has(worker), prefetched > 0);
   assertSame(`${where}: reserved`, worker.reservedFor?.reservation ?? worker, worker);
   assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);
   if (!worker.connected) return;

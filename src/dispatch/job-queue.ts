@@ -1,4 +1,4 @@
-/** A job's own line: what waits, what waits for its time, and whether the job stands in its signature's order. */
+/** The queue of a job: tasks that wait, tasks in backoff, and whether the job is in its signature's order. */
 import { type Range, sizeOf, intersection, difference } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
@@ -15,13 +15,13 @@ export function mayRun(job: JobState): boolean {
   return !job.held && job.blockedBy.size === 0 && (maxRunning === undefined || job.assigned < maxRunning);
 }
 
-/** Put the job into its signature's order, or out of it, after anything that `isReady` looks at has changed. */
+/** Adds the job to its signature's order or removes it, after anything that `isReady` depends on has changed. */
 export function reindexJob(state: State, job: JobState): void {
   const { signature } = job;
   if (isReady(job)) {
     if (!signature.jobs.has(job)) {
       raiseToShareLevel(job);
-      // What made it ready may be a worker that takes other work; another may have room for it.
+      // The worker whose event made it ready may take other work; another may have free slots for it.
       state.needsPlacement = true;
     }
     signature.jobs.upsert(job);
@@ -32,7 +32,7 @@ export function reindexJob(state: State, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
 }
 
-/** Tasks granted or given back to this broker begin to wait. What was cancelled meanwhile leaves at once. */
+/** Tasks granted or returned to this broker begin to wait. Tasks cancelled meanwhile leave at once. */
 export function addWaiting(state: State, out: Decisions, job: JobState, taskRange: TaskRange, now: number): void {
   const cancelled = intersection(taskRange, job.cancels);
   if (cancelled.length === 0) {
@@ -47,7 +47,7 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
 
-function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "parcel"> {
+function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
   const { first, last, attempt, failures, crashes, notBefore, avoid } = taskRange;
   return { first, last, attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
 }
@@ -71,7 +71,7 @@ export function endBackoff(state: State, job: JobState, waiting: WaitingRange): 
   reindexJob(state, job);
 }
 
-/** Up to `most` tasks for this worker, all of one parcel. `any`: even what has failed there, for want of others. */
+/** Up to `max` tasks for this worker, all of one task range. `includeAvoided`: also tasks that failed there, where there are no others. */
 export function takeWaiting(
   job: JobState,
   worker: WorkerState,
@@ -88,22 +88,22 @@ export function takeWaiting(
   return { first, last, waiting };
 }
 
-/** Put other stretches in the place of all that waits. */
-export function replaceWaiting(job: JobState, kept: Iterable<WaitingRange>): void {
+/** Replaces all waiting ranges. */
+export function replaceWaiting(job: JobState, ranges: Iterable<WaitingRange>): void {
   job.waiting.clear();
   job.ready = 0;
-  for (const waiting of kept) {
+  for (const waiting of ranges) {
     job.waiting.add(waiting);
     job.ready += sizeOf(waiting);
   }
 }
 
-/** Ask for more before the line runs dry. */
+/** Leases more tasks before the queue is empty. */
 export function leaseMore(state: State, out: Decisions, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
   if (!job.mayLease || job.leasing || state.halted || job.blockedBy.size > 0) return;
   if (state.shared) {
-    // What nobody here can do is left to others: leasing it would only be giving it back again.
+    // Tasks that no worker here can run are left to other brokers: they would only be released again.
     if (job.ready > 0 && job.signature.capable.size > 0) leaseWhenLow(state, out, job);
     else leaseForFreeSlots(state, out);
     return;
@@ -113,23 +113,23 @@ export function leaseMore(state: State, out: Decisions, job: JobState): void {
   out.writes.push({ op: "lease", job: job.id, max: state.settings.maxLeaseTasks, rangeId: newTaskRangeId(state) });
 }
 
-/** Whatever waits is for other brokers: this one hands out nothing for a while. */
+/** Releases all waiting tasks: this broker hands out nothing for a while. */
 export function releaseAllWaiting(state: State, out: Decisions): void {
   for (const job of state.jobs.values()) releaseWaiting(state, out, job);
 }
 
-/** Others have workers with nothing to do: what is stuck here is for them. */
+/** Other brokers have idle workers: tasks that are stuck here are released for them. */
 export function onRemoteIdle(state: State, out: Decisions): void {
   if (state.halted) return;
   for (const job of stuckJobs(state)) releaseWaiting(state, out, job);
 }
 
-/** No worker here can do any of this job: give back what waits, so that other brokers may lease it. */
+/** Releases the waiting tasks of a job that no worker here can run, so that other brokers may lease them. */
 export function releaseIfNoWorker(state: State, out: Decisions, job: JobState): void {
   if (state.shared && job.signature.capable.size === 0) releaseWaiting(state, out, job);
 }
 
-/** Whatever waits of this job can be leased by any broker. */
+/** Releases all waiting tasks of this job, for any broker to lease. */
 export function releaseWaiting(state: State, out: Decisions, job: JobState): void {
   const waiting = [...job.waiting, ...job.inBackoff];
   if (waiting.length === 0) return;

@@ -1,4 +1,4 @@
-/** The life of a job: added, granted more of its tasks, held, cancelled, ended. */
+/** Events of a job: added, more tasks granted, held, cancelled, ended. */
 import type { JobId, TaskRangeId } from "../model/ids.js";
 import type { Dependency, Job, JobEnd } from "../model/job.js";
 import { countOf } from "../model/ranges.js";
@@ -29,8 +29,8 @@ export const signatureOfJob = (state: State, job: Demands): Signature =>
 const MAX_RECENT_ENDS = 10_000;
 
 /**
- * Take up what the store has kept. Workers that hold tasks have the grace period, from now, to come back. `ends` says how the
- * jobs ended that others wait for: the broker may have died before it drew the consequence.
+ * Restores the state from the store. Workers that hold tasks have the grace period, from now, to come back. `ends` says how jobs
+ * ended that others wait for: the broker may have died before it applied these ends.
  */
 export function onOpened(
   state: State,
@@ -141,7 +141,7 @@ export function onGranted(
   releaseIfNoWorker(state, out, job);
 }
 
-/** A hint that the store may have more of a job to grant: another broker died or gave back. */
+/** A hint that the store may have more tasks of a job to grant: another broker died or released some. */
 export function onMayLease(state: State, out: Decisions, id: JobId): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
@@ -184,7 +184,7 @@ export function onProgress(state: State, out: Decisions, id: JobId, progress: Pr
   onCancel(state, out, id, all, `more than ${maxFails} tasks failed`);
 }
 
-/** A job that was entered while it was on its way to the store, which would not take it: as if it had never been. */
+/** A job was added while it was being stored, and the store refused it: it is removed again. */
 export function onJobRefused(state: State, out: Decisions, id: JobId, now: number): void {
   const job = state.jobs.get(id);
   if (job !== undefined) endJob(state, out, job, "cancelled", now);
@@ -237,7 +237,7 @@ function cancelDependant(state: State, out: Decisions, job: JobState, other: Job
   onCancel(state, out, job.id, all, why);
 }
 
-/** The store says that these parcels are another broker's now: forget them without a word. */
+/** These task ranges belong to another broker now: drop them without telling anyone. */
 export function onTaskRangesLost(state: State, out: Decisions, lost: ReadonlySet<TaskRangeId>, now: number): void {
   const freed = new Set<WorkerState>();
   for (const job of state.jobs.values()) {

@@ -1,14 +1,14 @@
 /**
- * How much a broker takes from a store that it shares. What it has leased waits for its workers alone, so it leases what they will
- * soon use and no more, or those of another broker would stand idle beside it:
+ * How many tasks a broker leases from a store that it shares. Leased tasks wait for this broker's workers alone, so it leases what
+ * they will soon use and no more; otherwise workers of other brokers would be idle meanwhile:
  *
- * - of a job whose tasks are short, half a second's work of the workers here, before what waits runs dry;
- * - of any other job, and of one of which none has ended yet, what fits into the room there is now. Where there is no room the job is
- *   hungry, and is looked at again when room comes;
- * - a few, although there is no room, of a job that must compete here: others of no higher priority wait, or a wide task needs a worker
- *   kept for it. A job of which nothing waits is in nobody's order, and would never have its turn.
+ * - of a job with short tasks, half a second of work for the workers here, before its queue is empty;
+ * - of any other job, and of one of which no task has ended yet, as many as fit into the free slots now. Without free slots the
+ *   job is marked as `needsLease` and considered again when slots become free;
+ * - a few, even without free slots, of a job that has to compete here: other jobs of no higher priority wait, or a wide task needs a
+ *   reserved worker. A job without waiting tasks is in no order and would never get its turn.
  *
- * One lease at a time is under way for hungry jobs of a signature: what it brings may fill the room.
+ * At most one lease per signature is under way for jobs that need one: its tasks may fill the free slots.
  */
 import type { Job } from "../model/job.js";
 import type { Decisions } from "./decisions.js";
@@ -18,7 +18,7 @@ import { type JobState, newTaskRangeId, type Signature, type State } from "./sta
 const LEASED_WORK_MS = 500;
 const MIN_TASK_MS = 0.02;
 
-/** Put the job among the hungry ones of its signature, or out of them, after anything that this looks at has changed. */
+/** Adds the job to those of its signature that need a lease, or removes it, after anything that this depends on has changed. */
 export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): void {
   const { signature } = job;
   if (state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun) {
@@ -30,18 +30,18 @@ export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): 
   }
 }
 
-/** Room may have come, or the order may have changed: lease for the hungry job that goes next. */
+/** Slots may have become free, or the order may have changed: lease for the next job that needs it. */
 export function leaseForFreeSlots(state: State, out: Decisions): void {
   if (state.halted) return;
   for (const signature of [...state.needsLease]) {
     const job = signature.needsLease.peek();
     if (job === undefined || signature.lastLeasedJob?.leasing === true) continue;
-    const most = leaseSize(state, job);
-    if (most > 0) lease(state, out, job, most);
+    const count = leaseSize(state, job);
+    if (count > 0) lease(state, out, job, count);
   }
 }
 
-/** Of a job that has something waiting: ask for more before it runs dry. */
+/** Of a job that has waiting tasks: lease more before the last of them is handed out. */
 export function leaseWhenLow(state: State, out: Decisions, job: JobState): void {
   const byRate = leaseSizeByRate(state, job);
   if (byRate !== undefined && job.ready <= byRate / 2) lease(state, out, job, byRate);
@@ -57,7 +57,7 @@ export function firstLease(state: State, signature: Signature, job: NewJobFields
 
 type NewJobFields = Pick<Job, "after" | "limits" | "priority" | "held">;
 
-/** Jobs of which tasks wait here although no worker here has room, and would for a while: workers of other brokers may have. */
+/** Jobs whose tasks wait here without a free slot, and would for a while: workers of other brokers may have free slots. */
 export function stuckJobs(state: State): JobState[] {
   return [...state.jobs.values()].filter((job) => {
     const { signature, ready } = job;
@@ -68,12 +68,12 @@ export function stuckJobs(state: State): JobState[] {
 function leaseSize(state: State, job: JobState): number {
   const { signature } = job;
   if (signature.capable.size === 0) return 0;
-  const most = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority);
+  const count = leaseSizeByRate(state, job) ?? leaseSizeByFreeSlots(state, signature, job.job.priority);
   const { maxRunning } = job.job.limits;
-  return maxRunning === undefined ? most : Math.min(most, maxRunning - job.assigned);
+  return maxRunning === undefined ? count : Math.min(count, maxRunning - job.assigned);
 }
 
-/** What the workers here do of a job with short tasks in a moment; undefined for any other. */
+/** Half a second of work of the workers here, for a job with short tasks; undefined for any other. */
 function leaseSizeByRate(state: State, { meanMs, signature }: JobState): number | undefined {
   const { maxPrefetchTaskMs, maxLeaseTasks } = state.settings;
   if (meanMs === undefined || meanMs > maxPrefetchTaskMs) return undefined;
@@ -93,7 +93,7 @@ function leaseSizeByFreeSlots(state: State, signature: Signature, priority: numb
   return isContested(state, signature, priority) ? Math.min(maxLeaseTasks, capacityOf(signature)) : 0;
 }
 
-/** Whether jobs wait here that a job of this priority would go before, or share with. */
+/** Whether jobs wait here that a job of this priority would precede or share slots with. */
 function isContested(state: State, signature: Signature, priority: number): boolean {
   for (const other of state.active) {
     const next = other.jobs.peek();
@@ -103,7 +103,7 @@ function isContested(state: State, signature: Signature, priority: number): bool
   return false;
 }
 
-/** How many tasks the workers here could have at once. */
+/** How many tasks the workers here can run at once. */
 function capacityOf(signature: Signature): number {
   if (signature.capacity === undefined) {
     let capacity = 0;
@@ -113,10 +113,10 @@ function capacityOf(signature: Signature): number {
   return signature.capacity;
 }
 
-function lease(state: State, out: Decisions, job: JobState, most: number): void {
+function lease(state: State, out: Decisions, job: JobState, count: number): void {
   const { signature } = job;
   job.leasing = true;
   updateNeedsLease(state, job, false);
   signature.lastLeasedJob = job;
-  out.writes.push({ op: "lease", job: job.id, max: most, rangeId: newTaskRangeId(state) });
+  out.writes.push({ op: "lease", job: job.id, max: count, rangeId: newTaskRangeId(state) });
 }

@@ -1,7 +1,7 @@
 /**
- * Who gets what. Two questions meet here: work has come, which worker takes it (`placeWork`), and room has come, which work
- * takes it (`fillWorker`). Both ask for the best job by priority, share and age, and for the least recently used worker.
- * After either, no worker has room for work that waits, unless it is kept for a wider task.
+ * Assigns work to workers. `placeWork`: work has come, which worker takes it? `fillWorker`: a worker has free slots, which work
+ * does it take? Both choose the best job by priority, share and age, and the least recently used worker. After either, no worker
+ * has free slots for work that waits, unless it is reserved for a wider task.
  */
 
 import { addClaim, placePrefetched, placeAllPrefetched } from "./claims.js";
@@ -15,7 +15,7 @@ import { fitCount, goesBefore, reindexWorker } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
 import { startRateWindow, retractForJob, retractForIdle, prefetchAllowance } from "./prefetch.js";
 
-/** Work has begun to wait, or workers have changed: hand it to whoever has room. */
+/** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {
   state.now = now;
   placeRequests(state, out);
@@ -33,7 +33,7 @@ export function placeWork(state: State, out: Decisions, now: number): void {
       continue;
     }
     assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
-    // A worker that was kept for a wide task may be what the blocked ones waited for.
+    // A worker whose reservation ended may be what the blocked signatures waited for.
     if (state.needsPlacement) blocked.clear();
     state.needsPlacement = false;
   }
@@ -51,7 +51,7 @@ function nextJob(state: State, blocked: ReadonlySet<Signature>): JobState | unde
   return best;
 }
 
-/** The worker used longest ago that has room for a task of this job and is not kept for a wider one. */
+/** The least recently used worker with free slots for a task of this job that is not reserved for a wider one. */
 function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined {
   const { available } = job.signature;
   const avoid = job.waiting.front?.avoid;
@@ -71,11 +71,11 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
     available.remove(worker);
   }
   for (const worker of passed) available.upsert(worker);
-  // Where it failed before is better than nowhere.
+  // The worker where it failed before is better than none.
   return found ?? avoided;
 }
 
-/** Room may have come free at a worker: waiting requests first, then its stock, then waiting tasks, then new stock. */
+/** A worker may have free slots: they go to waiting requests, then to its prefetched tasks, then to waiting tasks; then it prefetches. */
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
@@ -91,7 +91,7 @@ export function fillWorker(state: State, out: Decisions, worker: WorkerState, no
   else if (state.needsLease.size > 0) leaseForFreeSlots(state, out);
 }
 
-/** What the worker's room goes to before any new task: waiting requests, then the stock that it has. */
+/** Uses the worker's free slots before any new task is assigned: for waiting requests, then for its prefetched tasks. */
 export function useFreeSlots(state: State, out: Decisions, worker: WorkerState): void {
   reindexWorker(worker);
   assignRequestsTo(state, out, worker);
@@ -99,7 +99,7 @@ export function useFreeSlots(state: State, out: Decisions, worker: WorkerState):
   reindexWorker(worker);
 }
 
-/** The job that goes next among those with a task for which this worker has room now. */
+/** The job that goes next among those with a task that fits into this worker's free slots. */
 function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
   let best: JobState | undefined;
   for (const signature of state.active) {
@@ -128,7 +128,7 @@ function hasCompetingJob(state: State, job: JobState, worker: WorkerState): bool
   return false;
 }
 
-/** How many tasks to hand over in one piece: this worker's even share, so that the next one gets as many. */
+/** How many tasks to assign at once: this worker's even share, so that the next one gets as many. */
 function evenShare(state: State, job: JobState, worker: WorkerState): number {
   if (worker.standing === "suspended" || hasCompetingJob(state, job, worker)) return 1;
   const { maxRunning } = job.job.limits;
@@ -152,7 +152,7 @@ function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: n
   }
 }
 
-/** Hand up to `most` tasks of a job to a worker: a claim, durable before it leaves. */
+/** Assigns up to `max` tasks of a job to a worker: a claim, which is durable before it is sent. */
 function assignTasks(state: State, out: Decisions, job: JobState, worker: WorkerState, max: number, now: number): void {
   const { maxRunning } = job.job.limits;
   let left = Math.min(max, maxRunning === undefined ? max : maxRunning - job.assigned);

@@ -1,6 +1,6 @@
 /**
- * Stock: tasks a worker holds beyond its room, so that the next one starts without a round trip. About 50 ms of the rate
- * measured at that worker, none of a job whose tasks are wide, long or not yet known. Stock can be asked back: for an idle
+ * Prefetched tasks: tasks that a worker holds beyond its free slots, so that the next one starts without a round trip. About 50 ms
+ * of the worker's measured rate; none of a job whose tasks are wide, long or of unknown length. They can be retracted: for an idle
  * worker, for a higher priority, for a hold, a cancel or a drain.
  */
 import { rangesOf } from "../model/ranges.js";
@@ -9,38 +9,38 @@ import type { Decisions, AttemptRange } from "./decisions.js";
 import { fitCount } from "./signature.js";
 import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } from "./state.js";
 
-/** How many stocked workers are looked at for one piece of work that found no room. */
+/** How many workers with prefetched tasks are considered for one job or idle worker. */
 const MAX_CANDIDATES = 8;
-/** Stock that its holder gets to within this time is not worth moving. */
+/** Prefetched tasks that their worker starts within this time are not worth moving. */
 const NOT_WORTH_MOVING_MS = 5;
-/** So many tasks may be in stock whatever the rate, as far as their length allows: with a thousand workers each has a small share. */
+/** This many tasks may be prefetched whatever the rate, as far as their length allows: with a thousand workers each has a small share. */
 const MIN_PREFETCH_LIMIT = 64;
 
-/** How many more tasks of this job the worker may hold beyond its room. */
+/** How many more tasks of this job the worker may prefetch. */
 export function prefetchAllowance(state: State, worker: WorkerState, job: JobState): number {
   const { prefetchMs, maxPrefetchTaskMs, maxPrefetch } = state.settings;
   const { meanMs } = job;
   if (!worker.profile.canPrefetch || meanMs === undefined || meanMs > maxPrefetchTaskMs || worker.rate === 0) return 0;
-  // A wide task in stock would see each slot that frees taken by a narrow one, and no reservation would help it.
+  // Each slot that becomes free would go to a narrow task before a prefetched wide one, and no reservation would help it.
   if (job.signature.wide) return 0;
   const atOnce = Math.max(1, worker.profile.total.slots / job.job.requirement.needs.slots);
   const byLength = (prefetchMs * atOnce) / Math.max(meanMs, 0.001);
-  // A worker that was given little has shown little of its rate; tasks that are over at once need not wait for it to be known.
+  // The rate of a worker that had few tasks is measured too low. Short tasks need not wait for a better measurement.
   const byRate = Math.max(prefetchMs * worker.rate, MIN_PREFETCH_LIMIT);
-  // What is in stock runs, though the rest is cancelled: near the failures that are too many there is none.
+  // Prefetched tasks may run although the rest of the job is cancelled: none is prefetched beyond the failures that are still allowed.
   const mayFail = Math.max(0, (job.job.limits.maxFails ?? Number.POSITIVE_INFINITY) - job.failed);
   const aim = Math.min(Math.ceil(Math.min(byRate, byLength)), maxPrefetch, mayFail);
-  // Filled up when half of it is gone: one by one, each task would be a claim of its own.
+  // Refilled when half of it is gone: one by one, each task would be a claim of its own.
   return worker.prefetched > aim / 2 ? 0 : aim - worker.prefetched;
 }
 
-/** The worker begins to be busy: its rate is measured from here. */
+/** The worker becomes busy: its rate is measured from now on. */
 export function startRateWindow(worker: WorkerState, now: number): void {
   worker.rateWindowStart = now;
   worker.rateWindowCount = 0;
 }
 
-/** Learn how fast the worker is while it is busy. */
+/** Updates the worker's rate while it is busy. */
 export function measureRate(worker: WorkerState, count: number, now: number): void {
   if (worker.rateWindowStart < 0) startRateWindow(worker, now);
   worker.rateWindowCount += count;
@@ -52,19 +52,19 @@ export function measureRate(worker: WorkerState, count: number, now: number): vo
   }
 }
 
-/** Lengths come from a worker's clock, which may have been set back. */
+/** Durations come from a worker's clock, which may have been set back. */
 export function updateMeanDuration(job: JobState, reportedMs: number): void {
   if (!Number.isFinite(reportedMs)) return;
   const meanMs = Math.max(0, reportedMs);
   job.meanMs = job.meanMs === undefined ? meanMs : job.meanMs * 0.8 + meanMs * 0.2;
 }
 
-/** A job found no room: stock of lower priority makes way for it. */
+/** A job found no free slot: prefetched tasks of lower priority are retracted. */
 export function retractForJob(state: State, out: Decisions, job: JobState): void {
   if (state.workersWithPrefetched.size === 0 || !hasLowerPriority(state, job)) return;
-  let looked = 0;
+  let considered = 0;
   for (const worker of state.workersWithPrefetched) {
-    if (++looked > MAX_CANDIDATES) return;
+    if (++considered > MAX_CANDIDATES) return;
     if (!worker.capableOf.has(job.signature)) continue;
     retractClaims(
       out,
@@ -74,14 +74,14 @@ export function retractForJob(state: State, out: Decisions, job: JobState): void
   }
 }
 
-/** A worker has room and nothing waits for it: it gets half of what another has in stock. */
+/** A worker has free slots and nothing waits for it: half of another worker's prefetched tasks are retracted for it. */
 export function retractForIdle(state: State, out: Decisions, idle: WorkerState): void {
   if (state.workersWithPrefetched.size === 0 || idle.reservedFor !== undefined) return;
   if ((idle.free.slots ?? 0) <= idle.profile.reserveRequests) return;
-  let looked = 0;
+  let considered = 0;
   let donor: WorkerState | undefined;
   for (const worker of state.workersWithPrefetched) {
-    if (++looked > MAX_CANDIDATES) break;
+    if (++considered > MAX_CANDIDATES) break;
     if (worker === idle || worker.prefetched <= (donor?.prefetched ?? 0)) continue;
     if (worker.prefetched >= worker.rate * NOT_WORTH_MOVING_MS && hasPrefetchedFor(worker, idle)) donor = worker;
   }
@@ -102,19 +102,19 @@ export function retractForIdle(state: State, out: Decisions, idle: WorkerState):
 const fits = (worker: WorkerState, { job }: Claim): boolean =>
   worker.capableOf.has(job.signature) && !job.held && fitCount(worker, job.signature) > 0;
 
-/** Whether the first of a worker's stock is of use to another; nothing while some of it is on its way back already. */
+/** Whether the idle worker could run one of the first prefetched tasks. False while some of them are being retracted already. */
 function hasPrefetchedFor(worker: WorkerState, idle: WorkerState): boolean {
-  let looked = 0;
+  let considered = 0;
   let found = false;
   for (const claim of worker.prefetchedClaims) {
     if (claim.retracting) return false;
     found ||= fits(idle, claim);
-    if (++looked === MAX_CANDIDATES) break;
+    if (++considered === MAX_CANDIDATES) break;
   }
   return found;
 }
 
-/** Ask for all the stock of these claims back. */
+/** Retracts all prefetched tasks of these claims. */
 export function retractClaims(out: Decisions, worker: WorkerState, claims: Iterable<Claim>): void {
   retract(
     out,
@@ -123,7 +123,7 @@ export function retractClaims(out: Decisions, worker: WorkerState, claims: Itera
   );
 }
 
-/** Ask for the last so many unstarted tasks of each claim back. */
+/** Retracts the last unstarted tasks of each claim, as many as named. */
 function retract(out: Decisions, worker: WorkerState, requested: readonly [Claim, number][]): void {
   if (!worker.connected) return;
   const tasks: AttemptRange[] = [];
@@ -131,7 +131,7 @@ function retract(out: Decisions, worker: WorkerState, requested: readonly [Claim
     const count = Math.min(claim.prefetched, most);
     if (claim.retracting || count === 0) continue;
     const back = rangesOf(openTasks(claim, UNSTARTED).slice(-count));
-    // All of it may have been started already; then there is nothing to ask for, and no answer to wait for.
+    // All of them may have been started already; then there is nothing to retract and no answer to wait for.
     claim.retracting = back.length > 0;
     for (const range of back) tasks.push({ job: claim.job.id, attempt: claim.attempt, ...range });
   }

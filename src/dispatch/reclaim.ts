@@ -1,6 +1,6 @@
 /**
- * A worker says that it has a task which nobody was known to have any more: it was cut off, its tasks went back to the line, and nobody
- * else has taken this one yet. Then it stays with that worker, rather than being run twice.
+ * A worker reports a task that is no longer assigned to it: its connection broke, its tasks returned to the queue, and no other
+ * worker has this one yet. The task is assigned to the worker again instead of being run twice.
  */
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
@@ -11,7 +11,7 @@ import { addWaiting, replaceWaiting, reindexJob } from "./job-queue.js";
 import { reindexWorker } from "./signature.js";
 import { claimOf, type JobState, newTaskRangeId, STARTED, type State, type WaitingRange } from "./state.js";
 
-/** The attempt under which the task is now this worker's; undefined where it is another's, over, was never handed out, or would be one too many of its job. */
+/** The attempt of the task as it is now assigned; undefined where another worker has it, it has ended, was never handed out, or maxRunning is reached. */
 export function onReclaim(
   state: State,
   out: Decisions,
@@ -32,7 +32,7 @@ export function onReclaim(
   const attempt = found.attempt + 1;
   const rangeId = newTaskRangeId(state);
   const { failures } = found;
-  // Its worker was not lost after all; what the cut had counted is taken back.
+  // Its worker was not lost after all: the crash that was counted is taken back.
   const crashes = Math.max(0, found.crashes - 1);
   const from = extractTask(state, out, job, found, { index, crashes }, now);
   out.writes.push({ op: "claim", from, rangeId, first: index, last: index, attempt, worker: id });
@@ -51,7 +51,7 @@ function waitingAt(job: JobState, index: TaskIndex): WaitingRange | undefined {
   return undefined;
 }
 
-/** Takes one task out of the line. The parcel that is left of it holds that task alone, and is no longer known to wait. */
+/** Takes one task out of the queue. Returns the task range that holds this task alone and is no longer in the queue. */
 function extractTask(
   state: State,
   out: Decisions,

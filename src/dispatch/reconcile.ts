@@ -1,4 +1,4 @@
-/** What a worker that joins says it holds, put right with what it is known to have. */
+/** Compares the tasks that a joining worker lists with the tasks assigned to it. */
 import type { Attempt, JobId } from "../model/ids.js";
 import { type Range, rangesOf, difference } from "../model/ranges.js";
 import type { Decisions, AttemptRange } from "./decisions.js";
@@ -8,7 +8,7 @@ import { type Claim, claimsOf, claimsWithin, GONE, STARTED, type State, UNSTARTE
 export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
-  readonly state: "stock" | "running" | "finished";
+  readonly state: "prefetched" | "running" | "finished";
 }
 
 export interface Reconciled {
@@ -18,7 +18,7 @@ export interface Reconciled {
   readonly drop: readonly AttemptRange[];
 }
 
-/** What it lists and does not have is to be dropped; what it has and does not list goes back to the line. */
+/** Tasks that it lists but that are not assigned to it are to be dropped. Assigned tasks that it does not list return to the queue. */
 export function reconcile(
   state: State,
   out: Decisions,
@@ -40,8 +40,8 @@ export function reconcile(
         if (claim.tasks[index - claim.first] === GONE) continue;
         known.push(index);
         listed.add(index);
-        claim.tasks[index - claim.first] = what === "stock" ? UNSTARTED : STARTED;
-        if (what !== "stock") keep.push({ job, index, attempt });
+        claim.tasks[index - claim.first] = what === "prefetched" ? UNSTARTED : STARTED;
+        if (what !== "prefetched") keep.push({ job, index, attempt });
       }
     }
     for (const range of difference({ first, last }, rangesOf(known))) drop.push({ job, attempt, ...range });
@@ -49,7 +49,7 @@ export function reconcile(
   for (const claim of claimsOf(worker)) {
     const listed = has.get(claim);
     if (listed?.size === claim.open) continue;
-    // In the same life it never arrived; in a new one, what had been started died with the old one.
+    // In the same session they never arrived. In a new session, started tasks were lost with the old process.
     loseClaim(
       state,
       out,

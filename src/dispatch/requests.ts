@@ -1,6 +1,6 @@
 /**
  * Requests: messages for a service, answered now, never stored. One goes to the least recently used worker with a free slot, or
- * waits in a bounded line. A request that is over for its asker (deadline, asker gone) keeps its slot until the worker says
+ * waits in a bounded queue. A request that has ended for its caller (deadline, caller gone) keeps its slot until the worker says
  * that it is done with it, because until then the slot is not free.
  */
 
@@ -45,11 +45,11 @@ export function onRequest(state: State, out: Decisions, incoming: Request): void
 const signatureOf = (state: State, service: string, pool: string = DEFAULT_POOL): Signature =>
   signatureFor(state, { pool, tags: [], service, needs: ONE_SLOT });
 
-/** Whether any worker here could answer, be it busy. */
+/** Whether any worker here offers the service, free or busy. */
 export const isServiceOffered = (state: State, service: string, pool: string): boolean =>
   signatureOf(state, service, pool).capable.size > 0;
 
-/** The worker is done with a request. True where its asker still waits for the answer. */
+/** The worker is done with a request. True where its caller still waits for the answer. */
 export function onReply(state: State, out: Decisions, id: WorkerId, requestId: RequestId, now: number): boolean {
   const request = state.requests.get(requestId);
   const worker = state.workers.get(id);
@@ -61,7 +61,7 @@ export function onReply(state: State, out: Decisions, id: WorkerId, requestId: R
   return wanted;
 }
 
-/** The asker no longer waits. */
+/** The caller no longer waits. */
 export function onRequestCancelled(state: State, out: Decisions, requestId: RequestId): void {
   const request = state.requests.get(requestId);
   if (request !== undefined && !request.ended) endRequest(state, out, request);
@@ -80,7 +80,7 @@ function deadlineReason({ worker, signature }: RequestState): string {
   return signature.capable.size === 0 ? "no worker offered it" : "no worker was free";
 }
 
-/** A worker, which is in no index any more, is gone with the requests it had. */
+/** The worker is gone with its requests. It is in no index any more. */
 export function loseRequests(state: State, out: Decisions, worker: WorkerState): void {
   for (const request of [...worker.requests]) {
     freeSlot(request, worker);
@@ -99,7 +99,7 @@ export function loseRequests(state: State, out: Decisions, worker: WorkerState):
   }
 }
 
-/** Waiting requests for which this worker has room, oldest first. */
+/** Gives the worker waiting requests while it has free slots, oldest first. */
 export function assignRequestsTo(state: State, out: Decisions, worker: WorkerState): void {
   for (;;) {
     let oldest: RequestState | undefined;
@@ -115,7 +115,7 @@ export function assignRequestsTo(state: State, out: Decisions, worker: WorkerSta
   }
 }
 
-/** Waiting requests for which any worker has room: after more has changed than one worker's room. */
+/** Gives waiting requests to any worker with free slots: after more has changed than the slots of one worker. */
 export function placeRequests(state: State, out: Decisions): void {
   for (const signature of state.active) {
     for (let request = signature.requests.peek(); request !== undefined; request = signature.requests.peek()) {
@@ -157,7 +157,7 @@ function endRequest(state: State, out: Decisions, request: RequestState): void {
   request.ended = true;
   if (request.timer !== undefined) state.timers.remove(request.timer);
   if (request.worker !== undefined) {
-    out.calls.push({ kind: "uncall", worker: request.worker.profile.id, request: request.id });
+    out.calls.push({ kind: "cancelCall", worker: request.worker.profile.id, request: request.id });
     return;
   }
   dequeue(state, request);

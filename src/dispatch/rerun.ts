@@ -9,7 +9,7 @@ import { placeWork } from "./placement.js";
 import { addWaiting, releaseWaiting, leaseMore, releaseIfNoWorker, reindexJob } from "./job-queue.js";
 import { newTaskRangeId, type State } from "./state.js";
 
-/** The first of so many names for parcels, all of them free for the store to use. */
+/** Reserves task range ids for the store to use. Returns the first of them. */
 export function reserveTaskRangeIds(state: State, idCount: number): TaskRangeId {
   const first = newTaskRangeId(state);
   state.nextTaskRangeId += idCount - 1;
@@ -26,7 +26,7 @@ export function onRerun(
   now: number,
 ): void {
   state.now = now;
-  // Who waits for it from now on waits for its new end.
+  // Jobs that depend on it wait for its new end from now on.
   state.recentEnds.delete(job.id);
   if (!state.jobs.has(job.id)) onJobAdded(state, out, job, undefined, finished, now);
   const open = state.jobs.get(job.id);
@@ -37,7 +37,7 @@ export function onRerun(
   open.failed = job.counters.failed;
   for (const taskRange of taskRanges) addWaiting(state, out, open, taskRange, now);
   reindexJob(state, open);
-  // Others have workers too: this broker leases what its own can use.
+  // Other brokers have workers too: this broker leases only what its own can use.
   if (state.shared) releaseWaiting(state, out, open);
   leaseMore(state, out, open);
   placeWork(state, out, now);

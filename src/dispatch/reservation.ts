@@ -1,10 +1,10 @@
 /**
- * A wide task would wait for ever while narrow ones take each slot as it frees. So a signature whose next task fits nowhere
- * keeps one worker back: of those that could ever hold it, the one with most free slots takes no work of equal or lower
- * priority until the task fits. One reservation a signature; a task wider than every worker reserves nothing.
+ * A wide task would wait for ever while narrow ones take each slot that becomes free. So a signature whose next task fits nowhere
+ * reserves one worker: of the capable ones, the one with most free slots. It takes no work of equal or lower priority until the
+ * task fits. One reservation per signature; a task wider than every worker reserves nothing.
  *
- * It is made when the wide job's turn has come, that is when no job of equal priority that could use the worker has had fewer
- * slots; otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
+ * The reservation is made when it is the wide job's turn: no job of equal priority that could use the worker has had fewer slots.
+ * Otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
  * signature waits any more (placed elsewhere, held, cancelled, ended), or when the worker leaves.
  */
 import type { JobState, Signature, State, WorkerState } from "./state.js";
@@ -18,11 +18,11 @@ export function reserveWorker(state: State, job: JobState): void {
   worker.reservedFor = signature;
 }
 
-/** The capable worker with most free slots that is not kept for another signature, nor on probation. */
+/** The capable worker with most free slots that is not reserved for another signature, nor on probation. */
 function mostFreeWorker({ byFreeSlots }: Signature): WorkerState | undefined {
   const passed: WorkerState[] = [];
   let worker = byFreeSlots.peek();
-  // At most one worker a signature is kept back, so few are passed over here.
+  // At most one worker is reserved per signature, so few are skipped here.
   while (worker !== undefined && (worker.reservedFor !== undefined || worker.standing !== "good")) {
     passed.push(worker);
     byFreeSlots.remove(worker);
@@ -42,7 +42,7 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/** Whether a worker with room can take a task of this job: it lives long enough, is not kept for a wider one, and not on probation. */
+/** Whether a worker with free slots may take a task of this job: it has time for it, is not reserved for a wider task and not on probation. */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
   if (worker.standing === "suspended" && worker.assigned > 0) return false;
   if (!hasTimeFor(worker, job, state.now)) return false;
@@ -57,7 +57,7 @@ export function hasTimeFor({ profile }: WorkerState, { signature }: JobState, no
   return profile.leavesAt === undefined || now + (signature.timeLimitMs ?? 0) <= profile.leavesAt;
 }
 
-/** The worker is anyone's again; the next `placeWork` looks at it. */
+/** Ends the reservation; the next `placeWork` considers the worker again. */
 export function unreserve(state: State, signature: Signature): void {
   if (signature.reservation === undefined) return;
   delete signature.reservation.reservedFor;

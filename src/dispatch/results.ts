@@ -28,7 +28,7 @@ export interface Done extends Outcome {
   readonly attempt: Attempt;
 }
 
-/** What one claim's share of a report comes to. */
+/** The results of one report that belong to one claim. */
 interface ClaimResults {
   readonly results: TaskResult[];
   readonly returned: ReturnedTask[];
@@ -49,7 +49,7 @@ export function onStarted(
   if (worker === undefined) return;
   for (const { job, index, attempt } of tasks) {
     const claim = claimOf(worker, job, index);
-    // One that runs already was started earlier, whether or not we know when.
+    // One that runs already was started earlier, whether or not the time is known.
     if (claim?.attempt !== attempt || claim.tasks[index - claim.first] === STARTED) continue;
     claim.tasks[index - claim.first] = STARTED;
     claim.startedAt ??= new Map();
@@ -143,7 +143,7 @@ function recordResults(state: State, out: Decisions, resultsByClaim: ReadonlyMap
   }
 }
 
-/** Tasks come back unstarted: asked for, refused, or left behind at an orderly stop. They have cost nothing. */
+/** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
 export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly AttemptRange[], now: number): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
@@ -159,7 +159,7 @@ export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: r
     returnToQueue(state, out, claim, { returned, cancelled }, now);
   }
   useFreeSlots(state, out, worker);
-  // Not `fillWorker`: it would take into stock again what was asked back for another worker.
+  // Not `fillWorker`: the worker would prefetch again what was retracted for another one.
   placeWork(state, out, now);
   if (worker.assigned === 0) worker.rateWindowStart = -1;
 }
@@ -181,12 +181,12 @@ function byClaim(worker: WorkerState, tasks: readonly AttemptRange[]): Map<Claim
   return found;
 }
 
-/** The worker that had these tasks is lost. `crashed`: what had been started counts against the crash limit. */
+/** The worker is lost with all its tasks. `crashed`: started tasks count against the crash limit. */
 export function loseClaims(state: State, out: Decisions, worker: WorkerState, crashed: boolean, now: number): void {
   for (const claim of claimsOf(worker)) loseClaim(state, out, claim, () => crashed, now);
 }
 
-/** Tasks of a claim are lost with their worker; `crashed` tells of which the loss counts. */
+/** Tasks of a claim are lost with their worker; `crashed` says for which tasks this counts as a crash. */
 export function loseClaim(
   state: State,
   out: Decisions,

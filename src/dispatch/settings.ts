@@ -6,7 +6,7 @@ export interface Settings {
   readonly maxWaitingRequests: number;
   /** Tasks granted to this broker at a time. */
   readonly maxLeaseTasks: number;
-  /** The stock of a worker: so much of its measured rate… */
+  /** What a worker may prefetch: this much of its measured rate… */
   readonly prefetchMs: number;
   /** …but never more tasks than this, … */
   readonly maxPrefetch: number;

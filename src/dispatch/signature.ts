@@ -1,5 +1,5 @@
 /**
- * The index of who can take what. Work is grouped by signature; each signature keeps the workers that could ever take it and,
+ * The index of which worker can take which work. Work is grouped by signature; each signature keeps the workers that could ever take it and,
  * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
@@ -12,7 +12,7 @@ import type { JobState, Signature, State, WorkerState } from "./state.js";
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
 
-/** What a job's tasks are, and their time limit, which decides which workers live long enough. A request has neither. */
+/** The kind of a job's tasks, and their time limit, which decides which workers have enough time left. A request has neither. */
 export interface TaskTraits {
   readonly kind: TaskKind;
   readonly timeLimitMs?: number;
@@ -68,7 +68,7 @@ export function goesBefore(a: JobState, b: JobState): boolean {
 
 const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
 
-/** Meets the demands with its whole room, and takes work at all. */
+/** Whether the worker takes work at all and its total resources meet the requirement. */
 export function isCapable(worker: WorkerState, signature: Signature): boolean {
   const { profile } = worker;
   const { pool, tags, service, needs } = signature.requirement;
@@ -88,10 +88,10 @@ export function isCapable(worker: WorkerState, signature: Signature): boolean {
 export const canRun = ({ taskKinds }: WorkerState["profile"], kind: TaskKind): boolean =>
   taskKinds === undefined || taskKinds.includes(kind) || (kind === "numbered" && taskKinds.includes("command"));
 
-/** How many pieces of this kind fit into the worker's free room. */
+/** How many tasks or requests of this signature fit into the worker's free resources. */
 export const fitCount = (worker: WorkerState, signature: Signature): number => countIn(worker.free, worker, signature);
 
-/** How many fit where the worker has nothing else. */
+/** How many fit when the worker has no other work. */
 export const maxFitCount = (worker: WorkerState, signature: Signature): number =>
   countIn(worker.profile.total, worker, signature);
 
@@ -117,7 +117,7 @@ export function occupy(worker: WorkerState, needs: Resources, times: number): vo
   }
 }
 
-/** After its free room, its last use or its connection changed: put the worker in the right places. */
+/** Updates the indexes after the worker's free resources, last use or connection changed. */
 export function reindexWorker(worker: WorkerState): void {
   for (const signature of worker.capableOf) reindexWorkerIn(worker, signature);
 }
@@ -128,7 +128,7 @@ function reindexWorkerIn(worker: WorkerState, signature: Signature): void {
   if (signature.wide) signature.byFreeSlots.upsert(worker);
 }
 
-/** After what the worker offers changed: find its signatures anew. */
+/** Updates the worker's signatures after its profile changed. */
 export function updateSignatures(state: State, worker: WorkerState): void {
   for (const signature of state.signatures.values()) {
     if (isCapable(worker, signature)) joinSignature(worker, signature);

@@ -21,14 +21,14 @@ const MAX_RECENT_FAILURES = 2;
 const MIN_SUCCESS_RATE = 0.6;
 const PROBES_TO_PASS = 2;
 
-/** Where standings are kept in the store. */
+/** The bucket of the store in which standings are kept. */
 export const STANDING_BUCKET = "standing";
 
 const NO_RESULTS: StandingRecord = { results: 0, succeeded: 0, recent: "", probes: 0, standing: "good" };
 
 export const standingRecordOf = (state: State, name: string): StandingRecord => state.standings.get(name) ?? NO_RESULTS;
 
-/** One more result of a worker that stands so: `+` in `recent` is a success, `-` a failure, the latest last. */
+/** The record after one more result: `+` in `recent` is a success, `-` a failure, the latest last. */
 export function afterResult(record: StandingRecord, good: boolean): StandingRecord {
   const results = record.results + 1;
   const succeeded = record.succeeded + (good ? 1 : 0);
@@ -56,7 +56,7 @@ export function countResults(state: State, out: Decisions, worker: WorkerState, 
   if (record.standing !== before.standing) setStanding(state, out, name, record.standing);
 }
 
-/** All of a report at once: where nothing follows from it, it should cost next to nothing. */
+/** Counts a whole report at once: without the setting `standing` it should cost almost nothing. */
 function countOnly(record: StandingRecord, successes: readonly boolean[]): StandingRecord {
   let succeeded = record.succeeded;
   for (const good of successes) if (good) succeeded++;
@@ -68,7 +68,7 @@ function countOnly(record: StandingRecord, successes: readonly boolean[]): Stand
 function saveRecord(state: State, out: Decisions, name: string, record: StandingRecord): void {
   state.standings.set(name, record);
   if (state.settings.standing) {
-    out.writes.push({ op: "keep", bucket: STANDING_BUCKET, key: name, value: JSON.stringify(record) });
+    out.writes.push({ op: "put", bucket: STANDING_BUCKET, key: name, value: JSON.stringify(record) });
   }
 }
 
@@ -85,10 +85,10 @@ function setStanding(state: State, out: Decisions, name: string, standing: Stand
   }
 }
 
-/** Nothing of what these workers did counts any more. False where nothing was known of that name. */
+/** Clears the record of the workers with this name. False where there was none. */
 export function onForgive(state: State, out: Decisions, name: string, now: number): boolean {
   const known = state.standings.delete(name);
-  out.writes.push({ op: "keep", bucket: STANDING_BUCKET, key: name, value: null });
+  out.writes.push({ op: "put", bucket: STANDING_BUCKET, key: name, value: null });
   setStanding(state, out, name, "good");
   for (const worker of state.workers.values()) {
     if (worker.profile.name === name && worker.connected) fillWorker(state, out, worker, now);

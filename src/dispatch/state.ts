@@ -1,10 +1,10 @@
 /**
- * All that the heart knows, and nothing that it does. The functions of this folder change it; none of them reads a clock,
- * draws a random number or touches a socket.
+ * The state of dispatch, without behaviour. The functions of this folder change it; none of them reads a clock, draws a random
+ * number or touches a socket.
  */
 import type { Attempt, JobId, TaskRangeId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
-import type { Range, Ranges } from "../model/ranges.js";
+import { firstEndingAtOrAfter, type Range, type Ranges } from "../model/ranges.js";
 import type { Resources, Requirement, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../model/store.js";
 import { IndexedHeap } from "./heap.js";
@@ -32,15 +32,15 @@ export interface JobState {
   /** Ready to be handed out. */
   readonly waiting: TaskQueue;
   ready: number;
-  /** In backoff. */
+  /** Waiting for the end of their backoff. */
   readonly inBackoff: Set<WaitingRange>;
-  /** At workers, running or in stock. */
+  /** Tasks at workers, running or prefetched. */
   assigned: number;
   readonly claims: Set<Claim>;
   /** The store may have more tasks of it to grant. */
   mayLease: boolean;
   leasing: boolean;
-  /** Slots given to this job so far, on the scale that its rivals of equal priority share (share.ts). */
+  /** Slots given to this job so far, on the scale that its rivals of equal priority share (fair-share.ts). */
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
@@ -53,10 +53,10 @@ export const UNSTARTED = 0;
 export const STARTED = 1;
 export const GONE = 2;
 
-/** A plain list where there are few: a typed array costs more to make than to use. */
+/** A plain list where there are few: a typed array costs more to create. */
 export type TaskStates = Uint8Array | number[];
 
-/** Tasks handed to one worker in one piece: a parcel of the store. */
+/** Tasks assigned to one worker at once: a task range of the store. */
 export interface Claim {
   readonly rangeId: TaskRangeId;
   readonly job: JobState;
@@ -68,21 +68,21 @@ export interface Claim {
   readonly crashes: number;
   /** One of the three states above for each task, from `first` on. */
   readonly tasks: TaskStates;
-  /** Tasks not gone; = placed + stock. */
+  /** Tasks not gone; = placed + prefetched. */
   open: number;
-  /** Those that hold their share of the worker's room. */
+  /** Those that occupy the worker's resources. */
   placed: number;
-  /** Those beyond it. */
+  /** Those that do not yet. */
   prefetched: number;
   /** RETRACT was sent and not yet answered. */
   retracting: boolean;
-  /** When tasks of it were started, by index, as far as it was heard; made when the first one is. */
+  /** When tasks were started, by index, as far as reported; created with the first report. */
   startedAt: Map<number, number> | undefined;
 }
 
 export type Standing = "good" | "suspended" | "banned";
 
-/** What a worker has done, and how it stands for it (standing.ts). */
+/** A worker's results and its standing (standing.ts). */
 export interface StandingRecord {
   readonly results: number;
   readonly succeeded: number;
@@ -115,14 +115,14 @@ export interface WorkerProfile {
   readonly graceMs?: number;
   /** Where it connects from. */
   readonly address?: string;
-  /** Why it takes less than it has, for who asks why work waits. */
+  /** Why it takes less than it has, for `explain`. */
   readonly remark?: string;
 }
 
 export interface WorkerState {
   profile: WorkerProfile;
   connected: boolean;
-  /** Gets nothing new; an operator's wish, or its own before it leaves. */
+  /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
   draining: boolean;
   standing: Standing;
   readonly free: Record<string, number>;
@@ -132,13 +132,13 @@ export interface WorkerState {
   readonly shareLevels: Map<number, number>;
   /** Sorted by job and first index, disjoint within a job. */
   readonly claims: Map<JobId, Claim[]>;
-  /** Claims with stock, in the order they were handed out. */
+  /** Claims with prefetched tasks, in the order of their hand-out. */
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
-  /** A wide task waits for this worker to have room. */
+  /** A wide task waits for this worker to have enough free slots. */
   reservedFor?: Signature;
   /** Tasks per millisecond while it was busy. */
   rate: number;
@@ -156,25 +156,25 @@ export interface Signature {
   readonly kind?: TaskKind;
   /** A worker that ends sooner than this from now takes none of it. */
   readonly timeLimitMs?: number;
-  /** Needs more than one plain slot, so that room for it may have to be kept. */
+  /** Needs more than one plain slot, so that a worker may have to be reserved for it. */
   readonly wide: boolean;
   /** Jobs with something to hand out, the next one on top. */
   readonly jobs: IndexedHeap<JobState>;
   /** Requests that wait, oldest on top. */
   readonly requests: IndexedHeap<RequestState>;
-  /** Workers whose whole room suffices. */
+  /** Workers whose total resources suffice. */
   readonly capable: Set<WorkerState>;
-  /** Those with room for one now, least recently used on top. */
+  /** Those with enough free for one now, least recently used on top. */
   readonly available: IndexedHeap<WorkerState>;
   /** The capable ones, most free slots on top; kept for wide signatures only. */
   readonly byFreeSlots: IndexedHeap<WorkerState>;
-  /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (forage.ts). */
+  /** Where brokers share the store: jobs that could be handed out if some of them were leased, the next one on top (leasing.ts). */
   readonly needsLease: IndexedHeap<JobState>;
-  /** The one for which some were asked last. */
+  /** The job for which the last lease was written. */
   lastLeasedJob?: JobState;
   /** Tasks that the capable ones could have at once; absent until it is asked for. */
   capacity?: number | undefined;
-  /** The worker that is kept for the next task. */
+  /** The worker that is reserved for the next task. */
   reservation?: WorkerState;
   /** Where a job that begins to wait begins in the order, by priority. */
   readonly shareLevels: Map<number, number>;
@@ -189,7 +189,7 @@ export interface RequestState {
   retry: boolean;
   worker?: WorkerState;
   timer?: Timer;
-  /** Its asker has an answer or no longer wants one; the worker is still at it. */
+  /** Its caller has an answer or no longer wants one; the worker has not finished it. */
   ended: boolean;
 }
 
@@ -202,22 +202,22 @@ export type Timer =
 export interface State {
   readonly settings: Settings;
   readonly epoch: Epoch;
-  /** Other brokers work on the same store: what nobody here can do is left to them. */
+  /** Other brokers work on the same store: tasks that no worker here can run are left to them. */
   readonly shared: boolean;
   readonly jobs: Map<JobId, JobState>;
   readonly workers: Map<WorkerId, WorkerState>;
   readonly signatures: Map<string, Signature>;
   /** Signatures with jobs or requests that wait, and a worker that could take them. */
   readonly active: Set<Signature>;
-  /** Signatures with hungry jobs. */
+  /** Signatures with jobs that need a lease. */
   readonly needsLease: Set<Signature>;
-  /** Workers that hold stock. */
+  /** Workers with prefetched tasks. */
   readonly workersWithPrefetched: Set<WorkerState>;
   readonly requests: Map<RequestId, RequestState>;
   readonly timers: IndexedHeap<Timer>;
   /** Jobs that wait for a job, by the one they wait for. */
   readonly waitingFor: Map<JobId, Set<JobState>>;
-  /** How jobs ended that ended lately: one may be named by a job that is only now being stored. */
+  /** How recent jobs ended: a job that is being stored now may depend on one of them. */
   readonly recentEnds: Map<JobId, JobEnd>;
   /** What workers have done, by their names. */
   readonly standings: Map<string, StandingRecord>;
@@ -225,7 +225,7 @@ export interface State {
   readonly priorities: Map<number, number>;
   uses: number;
   joins: number;
-  /** The latest time that was told. */
+  /** The time of the latest event. */
   now: number;
   /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
   needsPlacement: boolean;
@@ -234,7 +234,7 @@ export interface State {
   halted: boolean;
 }
 
-/** Parcels are named by the broker that makes them; this many names belong to one epoch. */
+/** The broker that makes a task range chooses its id; this many ids belong to one epoch. */
 const TASK_RANGES_PER_EPOCH = 2 ** 36;
 
 export function createState(settings: Settings, epoch: Epoch, shared: boolean): State {
@@ -265,18 +265,6 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
 
 export function newTaskRangeId(state: State): TaskRangeId {
   return state.nextTaskRangeId++ as TaskRangeId;
-}
-
-/** The position of the first of these claims, sorted and disjoint, that ends at `index` or later. */
-export function firstEndingAtOrAfter(claims: readonly Claim[], index: TaskIndex): number {
-  let low = 0;
-  let high = claims.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((claims[middle] as Claim).last < index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** Which of a worker's claims has this task, if the worker still has it. */

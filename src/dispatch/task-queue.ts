@@ -1,12 +1,12 @@
 /**
- * A job's tasks that may be handed out now. What has been out before goes first, so that a batch does not end with its oldest
- * tasks; within each of the two lists, first come, first served. Every step costs O(1), however many parcels wait.
+ * The tasks of a job that may be handed out now. Tasks that were handed out before go first, so that a batch does not end with
+ * its oldest tasks. Within each of the two lists the order is first in, first out. Every step costs O(1), however many ranges wait.
  */
 import type { WorkerId } from "../model/ids.js";
 import { Fifo } from "./fifo.js";
 import type { WaitingRange } from "./state.js";
 
-/** How many parcels are passed over to find one that did not fail at this very worker. */
+/** How many ranges are skipped to find one that did not fail at this worker. */
 const MAX_SKIPPED = 8;
 
 export class TaskQueue implements Iterable<WaitingRange> {
@@ -26,10 +26,10 @@ export class TaskQueue implements Iterable<WaitingRange> {
     else this.#fresh.add(waiting);
   }
 
-  /** The next that another worker is not better for. */
+  /** The next range for this worker. Skips tasks that failed here and should be retried elsewhere. */
   frontFor(worker: WorkerId): WaitingRange | undefined {
-    const looks = Math.min(MAX_SKIPPED, this.#retried.length);
-    for (let looked = 0; looked < looks; looked++) {
+    const tries = Math.min(MAX_SKIPPED, this.#retried.length);
+    for (let tried = 0; tried < tries; tried++) {
       const waiting = this.#retried.front;
       if (waiting?.avoid !== worker) return waiting;
       this.#retried.rotate();
@@ -37,7 +37,7 @@ export class TaskQueue implements Iterable<WaitingRange> {
     return this.#fresh.front;
   }
 
-  /** Nothing is left of one that stood in front. */
+  /** Removes the front range, of which no task is left. */
   dropFront(waiting: WaitingRange): void {
     if (this.#retried.front === waiting) this.#retried.shift();
     else if (this.#fresh.front === waiting) this.#fresh.shift();

@@ -1,4 +1,4 @@
-/** What falls due by the clock: ends of backoff, of deadlines and of grace. The caller sets one alarm, for the first of them. */
+/** Timers: ends of backoff, deadlines and ends of grace. The caller sets one system timer, for the first of them. */
 import type { Decisions } from "./decisions.js";
 import { placeWork } from "./placement.js";
 import { endBackoff, leaseMore } from "./job-queue.js";

@@ -1,9 +1,9 @@
 /**
- * The life of a worker, as the heart sees it:
+ * The states of a worker:
  *   connected   takes work; from joining until its connection ends
- *   away        its connection is gone, its tasks are kept for the grace period, if its protocol can resume
+ *   away        its connection is gone; if its protocol can resume, its tasks are kept for the grace period
  *   gone        forgotten; its tasks wait for others
- * A worker that joins says what it holds. What it should have and does not have went nowhere, and returns to the line.
+ * A worker that joins lists the tasks that it holds. Tasks assigned to it that are missing from its list return to the queue.
  */
 import type { WorkerId } from "../model/ids.js";
 import { contains, sizeOf } from "../model/ranges.js";
@@ -38,7 +38,7 @@ export function onWorkerJoined(
   loseRequests(state, out, worker);
   worker.profile = profile;
   worker.standing = state.settings.standing ? standingRecordOf(state, profile.name).standing : "good";
-  // The operator's wish outlives a cut of the line, not the process that it was about.
+  // A drain outlives a broken connection, but not the worker process.
   if (!sameSession) worker.draining = false;
   const reconciled = reconcile(state, out, worker, reported, sameSession, now);
   worker.connected = true;
@@ -52,7 +52,7 @@ export function onWorkerJoined(
   return reconciled;
 }
 
-/** The workers have changed: lease what can be done now, leave to others what cannot. */
+/** The workers have changed: lease what they can run, release what no worker here can run. */
 function rebalanceLeases(state: State, out: Decisions): void {
   if (!state.shared) return;
   for (const job of state.jobs.values()) {
@@ -61,7 +61,7 @@ function rebalanceLeases(state: State, out: Decisions): void {
   }
 }
 
-/** What the worker has may have changed: reckon its room anew. What runs takes it first, then stock in the order it was given. */
+/** Recomputes the worker's free resources. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
 function recomputeFree(state: State, worker: WorkerState): void {
   for (const name of Object.keys(worker.free)) delete worker.free[name];
   Object.assign(worker.free, worker.profile.total);
@@ -82,7 +82,7 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
     removeWorker(state, out, worker, true, now);
     return;
   }
-  // A wish to drain it is kept for as long as its tasks would be.
+  // A drain is remembered for as long as its tasks would be.
   if (worker.assigned === 0 && !worker.draining) {
     removeWorker(state, out, worker, true, now);
     return;
@@ -95,7 +95,7 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
   rebalanceLeases(state, out);
 }
 
-/** The worker has said that it stops and has handed everything back: what is left of it has cost nothing. */
+/** The worker stops and has handed its tasks back: what is still assigned to it counts as no crash. */
 export function onWorkerLeft(state: State, out: Decisions, id: WorkerId, now: number): void {
   const worker = state.workers.get(id);
   if (worker !== undefined) removeWorker(state, out, worker, false, now);
@@ -117,14 +117,14 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   rebalanceLeases(state, out);
 }
 
-/** Nothing new for this worker; its stock comes back. */
+/** The worker gets nothing new; its prefetched tasks are retracted. */
 export function onDrain(state: State, out: Decisions, id: WorkerId): void {
   const worker = state.workers.get(id);
   if (worker === undefined || worker.draining) return;
   worker.draining = true;
   leaveSignatures(state, worker);
   retractClaims(out, worker, worker.prefetchedClaims);
-  // A wide task may have waited for this worker and must look for another.
+  // A wide task may have waited for this worker and needs another one.
   placeWork(state, out, state.now);
   rebalanceLeases(state, out);
 }
@@ -147,21 +147,21 @@ export function restoreClaim(state: State, claimed: ClaimedRange, now: number): 
   const job = state.jobs.get(taskRange.job);
   if (job === undefined || taskRange.worker === undefined) return;
   const worker = state.workers.get(taskRange.worker) ?? addWorker(state, absentProfile(taskRange.worker));
-  // A task is in one parcel: what was known of it here is what this broker had before another adopted the worker.
+  // A task is in one task range only: an older claim here is from before another broker adopted the worker.
   for (const stale of claimsWithin(worker, taskRange.job, taskRange)) dropClaim(state, stale);
   reindexWorker(worker);
   const tasks = new Uint8Array(sizeOf(taskRange));
   for (let i = 0; i < tasks.length; i++) if (contains(settled, taskRange.first + i)) tasks[i] = GONE;
   addClaim(state, worker, job, { ...taskRange, rangeId: taskRange.id }, tasks);
-  // It may have as many tasks out now as it may have.
+  // The job may have reached its maxRunning.
   reindexJob(state, job);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
 }
 
 /**
- * Claims of a broker that died, taken over. A worker that is connected here holds none of them: what it had when it came was
- * adopted then, and what the dead broker handed it later never arrived. So those tasks wait again at once; those of a worker that is
- * away are kept for it during the grace period.
+ * Claims taken over from a dead broker. A worker that is connected here holds none of them: what it had when it joined was adopted
+ * then, and what the dead broker handed out later never arrived. So those tasks wait again at once. Tasks of a worker that is away
+ * are kept for it during the grace period.
  */
 export function onOrphans(state: State, out: Decisions, orphans: readonly ClaimedRange[], now: number): void {
   for (const claimed of orphans) {

@@ -1,4 +1,4 @@
-/** A number or string that means one thing; a plain one has to be named to become it. */
+/** A number or string of one meaning; a plain one has to be converted explicitly. */
 type Branded<Base, Name extends string> = Base & { readonly __is: Name };
 
 export type JobId = Branded<number, "job">;
@@ -8,11 +8,11 @@ export type TaskIndex = number;
 export type Attempt = number;
 /** The lasting identity of a worker, kept in its data directory. */
 export type WorkerId = Branded<string, "worker">;
-/** One life of a worker process. */
+/** One run of a worker process. */
 export type SessionId = Branded<string, "session">;
 export type BrokerId = Branded<string, "broker">;
-/** A stretch of tasks that is in one place: waiting at a broker, or claimed by a worker. */
-export type TaskRangeId = Branded<number, "parcel">;
+/** A range of tasks in one place: waiting at a broker, or claimed by a worker. */
+export type TaskRangeId = Branded<number, "task range">;
 /** A request that waits for its answer, as the broker counts them. */
 export type RequestId = Branded<number, "request">;
 
@@ -23,5 +23,5 @@ export const BrokerId = (id: string): BrokerId => id as BrokerId;
 export const TaskRangeId = (id: number): TaskRangeId => id as TaskRangeId;
 export const RequestId = (id: number): RequestId => id as RequestId;
 
-/** A task by job and index, as one word. */
+/** A task's job and index as one string. */
 export const taskKey = (job: JobId, index: TaskIndex): string => `${job}.${index}`;

@@ -1,11 +1,11 @@
-/** Reading values that somebody else wrote. Each throws LABORO_BAD_INPUT with what was expected and what came. */
-import { LaboroError } from "../base/errors.js";
+/** Readers of foreign values. Each throws LABORO_BAD_INPUT with the expected form and the value. */
+import { badInput, type LaboroError } from "../base/errors.js";
 import type { Bytes } from "./recipe.js";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-export function badInput(what: string, expected: string, value: unknown): LaboroError {
-  return new LaboroError("LABORO_BAD_INPUT", `${what}: expected ${expected}, got ${describe(value)}`);
+export function unexpectedValue(what: string, expected: string, value: unknown): LaboroError {
+  return badInput(`${what}: expected ${expected}, got ${describe(value)}`);
 }
 
 function describe(value: unknown): string {
@@ -14,54 +14,54 @@ function describe(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** An object of somebody else's may have a `toString` that throws, or none. */
+/** A foreign object may have a `toString` that throws, or none. */
 const asText = (value: unknown): string => (typeof value === "object" && value !== null ? "an object" : String(value));
 
 export function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) {
-    throw badInput(what, "an object", value);
+    throw unexpectedValue(what, "an object", value);
   }
   return value as Fields;
 }
 
 export function refuseUnknown(object: Fields, known: readonly string[], what: string): void {
   for (const name of Object.keys(object)) {
-    if (!known.includes(name)) throw badInput(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
+    if (!known.includes(name)) throw unexpectedValue(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
   }
 }
 
 export function integer(value: unknown, what: string, min: number, max: number): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
-  throw badInput(what, `a whole number from ${min} to ${max}`, value);
+  throw unexpectedValue(what, `a whole number from ${min} to ${max}`, value);
 }
 
 export function positive(value: unknown, what: string): number {
   if (typeof value === "number" && Number.isFinite(value) && value > 0) return value;
-  throw badInput(what, "a number above 0", value);
+  throw unexpectedValue(what, "a number above 0", value);
 }
 
 export function number(value: unknown, what: string): number {
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw badInput(what, "a number", value);
+  throw unexpectedValue(what, "a number", value);
 }
 
 export function text(value: unknown, what: string, maxLength = 1024): string {
   if (typeof value === "string" && value.length > 0 && value.length <= maxLength && !value.includes("\0")) return value;
-  throw badInput(what, `text of 1 to ${maxLength} characters without NUL`, value);
+  throw unexpectedValue(what, `text of 1 to ${maxLength} characters without NUL`, value);
 }
 
 export function flag(value: unknown, what: string): boolean {
   if (typeof value === "boolean") return value;
-  throw badInput(what, "true or false", value);
+  throw unexpectedValue(what, "true or false", value);
 }
 
-/** Bytes, text, or an object with base64: what has no bytes of its own, as JSON, writes the last. */
+/** Bytes, text, or an object with base64, for formats without bytes such as JSON. */
 export function bytes(value: unknown, what: string): Uint8Array {
   if (value instanceof Uint8Array) return value;
   if (typeof value === "string") return Buffer.from(value);
   const decoded = fromBase64(value);
   if (decoded !== undefined) return decoded;
-  throw badInput(what, "text, bytes or {base64}", value);
+  throw unexpectedValue(what, "text, bytes or {base64}", value);
 }
 
 /** For the command line of a process: no NUL. */
@@ -69,7 +69,7 @@ export function argument(value: unknown, what: string): Bytes {
   if (typeof value === "string" && !value.includes("\0")) return value;
   const given = value instanceof Uint8Array ? value : fromBase64(value);
   if (given !== undefined && !given.includes(0)) return given;
-  throw badInput(what, "text or bytes without NUL", value);
+  throw unexpectedValue(what, "text or bytes without NUL", value);
 }
 
 function fromBase64(value: unknown): Uint8Array | undefined {
@@ -77,19 +77,19 @@ function fromBase64(value: unknown): Uint8Array | undefined {
   const { base64, ...rest } = value;
   if (typeof base64 !== "string" || Object.keys(rest).length > 0) return undefined;
   const decoded = Buffer.from(base64, "base64");
-  // Buffer skips what it does not know; what it skipped is missing in the way back.
+  // Buffer skips characters that are not base64: then the bytes do not encode to the same text again.
   const given = base64.replace(/=+$/, "").replaceAll("-", "+").replaceAll("_", "/");
   return decoded.toString("base64").replace(/=+$/, "") === given ? decoded : undefined;
 }
 
 export function list<T>(value: unknown, what: string, max: number, read: (item: unknown, what: string) => T): T[] {
-  if (!Array.isArray(value)) throw badInput(what, "a list", value);
-  if (value.length > max) throw badInput(what, `at most ${max} items`, value.length);
+  if (!Array.isArray(value)) throw unexpectedValue(what, "a list", value);
+  if (value.length > max) throw unexpectedValue(what, `at most ${max} items`, value.length);
   return value.map((item: unknown, i) => {
     try {
       return read(item, what);
     } catch {
-      // Only what is wrong needs a name of its own: lists of millions are read here.
+      // Only for the error message is the item named by its index: lists of millions are read here.
       return read(item, `${what}[${i}]`);
     }
   });
@@ -99,7 +99,7 @@ export function optional<T>(value: unknown, what: string, read: (value: unknown,
   return value === undefined || value === null ? undefined : read(value, what);
 }
 
-/** The properties that are not undefined: what exactOptionalPropertyTypes wants. */
+/** The properties that are not undefined, as exactOptionalPropertyTypes requires. */
 export function definedOnly<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const defined: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(object)) if (value !== undefined) defined[name] = value;

@@ -1,6 +1,6 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
 import { JobId } from "./ids.js";
-import { badInput, integer, positive, text as readText } from "./input.js";
+import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
 import { type Dependency, DEFAULT_LIMITS, type Entries, type JobSpec, type Limits } from "./job.js";
 import { type Resources, type Bytes, DEFAULT_POOL, type Recipe, strideLength } from "./recipe.js";
 import * as s from "./schema.js";
@@ -13,7 +13,7 @@ const MAX_STRIDES = 10_000;
 
 const environment = s.mapped(s.record(s.argument()), (given, what) => {
   for (const name of Object.keys(given)) {
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw badInput(what, "names of letters, digits and _", name);
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw unexpectedValue(what, "names of letters, digits and _", name);
   }
   return given;
 });
@@ -25,7 +25,7 @@ const stride = s.mapped(
     step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
   }),
   (given, what) => {
-    if (given.last < given.first) throw badInput(what, "first to be at most last", `${given.first} and ${given.last}`);
+    if (given.last < given.first) throw unexpectedValue(what, "first to be at most last", `${given.first} and ${given.last}`);
     return given;
   },
 );
@@ -63,14 +63,33 @@ const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optio
 
 const noop = s.object({ kind: s.choice("noop") });
 
-const recipe = s.mapped(s.unionByKind({ command, script, call, noop }), (given, what): Recipe => {
+const recipeKinds = { command, script, call, noop };
+
+const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
   if (given.kind !== "command") return given;
-  if (given.argv.length === 0 || given.argv[0]?.length === 0) throw badInput(`${what}.argv`, "a command", "nothing");
+  if (given.argv.length === 0 || given.argv[0]?.length === 0) throw unexpectedValue(`${what}.argv`, "a command", "nothing");
   if (given.shell === true && given.argv.length !== 1) {
-    throw badInput(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
+    throw unexpectedValue(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
   }
   return given;
 });
+
+/** The recipe in a message of the link. Members that a newer version has added are ignored. */
+export function readLinkRecipe(value: unknown, what: string): Recipe {
+  const given = fields(value, what);
+  const kind = Object.entries(recipeKinds).find(([name]) => name === given.kind)?.[1];
+  return recipe.read(kind === undefined ? given : s.knownMembers<s.Shape>(kind, given), what);
+}
+
+const timeLimitMs = s.positive();
+const outputCap = s.integer(0, 2 ** 40);
+
+/** Of a job's limits, those that its workers apply. */
+const taskLimits = s.object({ timeLimitMs: s.optional(timeLimitMs), outputCap });
+
+/** The limits in a message of the link. Members that a newer version has added are ignored. */
+export const readLinkLimits = (value: unknown, what: string): s.ReadType<typeof taskLimits> =>
+  taskLimits.read(s.knownMembers(taskLimits, fields(value, what)), what);
 
 const after = s.object({
   job: s.integer(1, Number.MAX_SAFE_INTEGER),
@@ -96,8 +115,8 @@ export const submission = s.object({
   crashLimit: optionalInteger(0, 1_000),
   maxFails: optionalInteger(0, MAX_TASKS),
   maxRunning: optionalInteger(1, MAX_TASKS),
-  timeLimitMs: s.optional(s.positive()),
-  outputCap: optionalInteger(0, 2 ** 40),
+  timeLimitMs: s.optional(timeLimitMs),
+  outputCap: s.optional(outputCap),
   after: s.optional(s.list(after, 1000)),
   held: s.optional(s.flag()),
   /** What makes it the same batch as another. */
@@ -134,11 +153,11 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
 
 function taskCount({ count, entries, recipe }: s.ReadType<typeof submission>): number {
   const array = "array" in recipe ? recipe.array : undefined;
-  if (array !== undefined && entries !== undefined) throw badInput("entries", "none beside an array", "some");
-  if (entries?.length === 0) throw badInput("entries", "at least one entry", "none");
+  if (array !== undefined && entries !== undefined) throw unexpectedValue("entries", "none beside an array", "some");
+  if (entries?.length === 0) throw unexpectedValue("entries", "at least one entry", "none");
   const length = array === undefined ? entries?.length : integer(lengthOf(array), "recipe.array", 1, MAX_TASKS);
   if (length === undefined) return count ?? 1;
-  if (count !== undefined && count !== length) throw badInput("count", `${length}, the number of entries`, count);
+  if (count !== undefined && count !== length) throw unexpectedValue("count", `${length}, the number of entries`, count);
   return length;
 }
 

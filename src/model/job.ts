@@ -2,7 +2,7 @@ import type { JobId } from "./ids.js";
 import { NO_RANGES, type Ranges } from "./ranges.js";
 import type { Bytes, Recipe, Requirement } from "./recipe.js";
 
-/** What uses up the patience with a task, and what bounds the job as a whole. */
+/** Limits of a task's attempts, and of the job as a whole. */
 export interface Limits {
   /** How often a task that failed (non-zero exit, time limit) is tried again. */
   readonly retries: number;
@@ -10,7 +10,7 @@ export interface Limits {
   readonly crashLimit: number;
   /** The rest of the job is cancelled once more tasks than this have failed. */
   readonly maxFails?: number;
-  /** At most this many tasks of the job are out at workers at one time. */
+  /** At most this many tasks of the job are assigned to workers at a time. */
   readonly maxRunning?: number;
   readonly timeLimitMs?: number;
   /** Output kept per attempt, in bytes; head and tail stay, the middle goes. */
@@ -64,13 +64,13 @@ export interface Job extends JobSpec {
   readonly cursor: number;
   /** What was asked to be cancelled: a task in here ends cancelled, whatever arrives. */
   readonly cancels: Ranges;
-  /** Why the rest was cancelled, where it was not a person's wish. */
+  /** Why the rest was cancelled, where nobody asked for it. */
   readonly reason?: string;
   readonly counters: Counters;
   readonly ended?: { readonly at: number; readonly state: JobEnd };
 }
 
-/** A job as it is when it has just been taken; `cursor` tasks are granted already. */
+/** A job just after its submission; `cursor` tasks are granted already. */
 export function newJob(spec: JobSpec, id: JobId, hasEntries: boolean, cursor: number, now: number): Job {
   return {
     ...spec,

@@ -1,6 +1,6 @@
 /**
- * Stretches of task indices, both ends included. A list of them is kept sorted, disjoint and merged,
- * so that a million tasks which share a fate cost one pair.
+ * Ranges of task indices, both ends included. Lists of them are sorted, disjoint and merged, so that a million neighbouring tasks
+ * cost one pair.
  */
 export interface Range {
   readonly first: number;
@@ -75,8 +75,8 @@ export function rangesOf(sortedIndices: Iterable<number>): Ranges {
   return found;
 }
 
-/** The position of the first range that ends at `index` or later. */
-function firstEndingAtOrAfter(ranges: Ranges, index: number): number {
+/** The position of the first of these sorted, disjoint ranges that ends at `index` or later. */
+export function firstEndingAtOrAfter(ranges: Ranges, index: number): number {
   let low = 0;
   let high = ranges.length;
   while (low < high) {

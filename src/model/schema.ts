@@ -1,6 +1,6 @@
 /**
- * A schema says once what a value must look like: it reads what somebody wrote, in words when it is wrong; it has a static type;
- * and it can be published as JSON Schema. `Read` is what the reader gives, `Written` what a caller may write.
+ * A schema defines the form of a value in one place: it reads foreign input, with a clear error where that is wrong; it has a static
+ * type; and it can be published as JSON Schema. `Read` is the type that the reader returns, `Written` the one that a caller may write.
  */
 import type { Fields } from "./input.js";
 import * as input from "./input.js";
@@ -71,6 +71,10 @@ export function object<S extends Shape>(shape: S): ObjectSchema<S> {
   };
 }
 
+/** The members that an object schema names: for input of a newer peer, which may have others. */
+export const knownMembers = <S extends Shape>({ shape }: ObjectSchema<S>, given: Fields): Fields =>
+  Object.fromEntries(Object.entries(given).filter(([name]) => Object.hasOwn(shape, name)));
+
 function readMembers(shape: Shape, given: Fields, what: string): Record<string, unknown> {
   const read: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(shape)) {
@@ -99,7 +103,7 @@ export function withDefault<R, W>(schema: Schema<R, W>, value: R): Defaulted<R, 
   };
 }
 
-/** With a sentence for who reads the published schema. */
+/** With a sentence for readers of the published schema. */
 export function described<S extends Schema<unknown, unknown>>(schema: S, description: string): S {
   return { ...schema, json: () => ({ ...schema.json(), description }) };
 }
@@ -151,7 +155,7 @@ export function choice<const T extends string>(...values: readonly T[]): Schema<
   return {
     read: (value, what) => {
       const found = values.find((one) => one === value);
-      if (found === undefined) throw input.badInput(what, listed, value);
+      if (found === undefined) throw input.unexpectedValue(what, listed, value);
       return found;
     },
     json: () => ({ type: "string", enum: values }),

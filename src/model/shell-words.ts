@@ -1,9 +1,9 @@
 /** Bytes as words of shell text. */
-import { LaboroError } from "../base/errors.js";
+import { badInput } from "../base/errors.js";
 import type { Bytes } from "./recipe.js";
 
-/** Names that some shell keeps for itself (read-only, or with a life of their own): `env` sets these. */
-export const SHELL_OWNS =
+/** Variables that some shell reserves (read-only, or changed by the shell itself): `env` sets these. */
+export const SHELL_RESERVED =
   /^(_|UID|EUID|PPID|GROUPS|IFS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|SHLVL|SHELLOPTS|BASH.*|DIRSTACK|EPOCH.*|FUNCNAME|HISTCMD)$/;
 
 const PLAIN = /^[ -~\n\t]*$/;
@@ -18,6 +18,6 @@ export function latin1(bytes: Bytes, what: string): string {
   const text = (
     typeof bytes === "string" ? Buffer.from(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
   ).toString("latin1");
-  if (text.includes("\0")) throw new LaboroError("LABORO_BAD_INPUT", `the ${what} contains a NUL byte`);
+  if (text.includes("\0")) throw badInput(`the ${what} contains a NUL byte`);
   return text;
 }

@@ -1,16 +1,14 @@
 /**
- * What must survive, and how a broker changes it. Both engines implement this; nothing of a connection or
- * transaction type comes through.
+ * The durable state, and how a broker changes it. Both engines implement this; no type of a connection or transaction is visible.
  *
  * A task of a job is in exactly one place:
- * - beyond the job's cursor: never granted to anyone;
- * - in one parcel and without a result: waiting at the broker that owns the parcel (no worker), or claimed by a worker;
- * - recorded: it has a result row, or it lies in the job's `cancels` and in no parcel.
+ * - beyond the job's cursor: never granted to any broker;
+ * - in one task range and without a result: waiting at the broker that owns the range (no worker), or claimed by a worker;
+ * - recorded: it has a result row, or it lies in the job's `cancels` and in no task range.
  *
- * A broker is known by its epoch, a number that rises with every start of a broker on this store. A parcel belongs to one
- * epoch, and every change to a parcel is conditional on (parcel, epoch): where that finds nothing the answer is
- * `lost`, and the broker drops what it thought it had. Adoption gives a worker's parcels to another epoch, which is what
- * makes the former owner's writes miss.
+ * A broker is identified by its epoch, a number that rises with every start of a broker on this store. A task range belongs to one
+ * epoch, and every change to it is conditional on (task range, epoch). Where that finds no row the result is `lost`, and the broker
+ * drops the range. Adoption gives a worker's task ranges to another epoch, so that the writes of the former owner are lost.
  *
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
@@ -19,7 +17,7 @@ import type { Counters, Entries, Job, JobEnd, JobSpec } from "./job.js";
 import type { OutputStream, TaskEnd, TaskResult } from "./outcome.js";
 import type { Range, Ranges } from "./ranges.js";
 
-/** A stretch of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
+/** A range of tasks of one job with one history. Its id is chosen by the broker and never used twice on one store. */
 export interface TaskRange extends Range {
   readonly id: TaskRangeId;
   readonly job: JobId;
@@ -31,9 +29,9 @@ export interface TaskRange extends Range {
   readonly crashes: number;
   /** Not to be handed out before this time (ms since 1970): backoff. 0 for at once. */
   readonly notBefore: number;
-  /** The worker at which they last failed: another is better, where there is one. */
+  /** The worker where they last failed: another is preferred, where there is one. */
   readonly avoid?: WorkerId;
-  /** Who has them; absent while they wait. */
+  /** The worker that has them; absent while they wait. */
   readonly worker?: WorkerId;
 }
 
@@ -50,10 +48,10 @@ export interface OutputChunk {
 }
 
 export type Write =
-  /** A new job; the first `lease` tasks are granted to the submitting broker as `parcel`. */
+  /** A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. */
   | {
       readonly op: "submit";
-      /** A number that this broker may give, see `Held.nextJob`; without one the store gives the next. */
+      /** A number that this broker may give, see `RecoveredState.nextJob`; without one the store gives the next. */
       readonly id?: JobId;
       readonly job: JobSpec;
       readonly entries?: Entries;
@@ -61,13 +59,13 @@ export type Write =
       readonly rangeId: TaskRangeId;
     }
   /**
-   * Grant up to `most` tasks of a job: given-back parcels that are due first, in task order and with their ids; then from
-   * the cursor, as `parcel`. Of a given-back parcel that is too large the first part is granted as `parcel`.
+   * Grant up to `max` tasks of a job: first released ranges that are due, in task order and with their ids; then from the cursor,
+   * as `rangeId`. Of a released range that is too large the first part is granted as `rangeId`.
    */
   | { readonly op: "lease"; readonly job: JobId; readonly max: number; readonly rangeId: TaskRangeId }
   /**
-   * Hand [first, last], at either end of the waiting parcel `from` or all of it, to a worker as the new parcel `parcel`,
-   * which has the history of `from`. What is left stays `from`.
+   * Hand [first, last], at either end of the waiting range `from` or all of it, to a worker as the new range `rangeId`, which has
+   * the history of `from`. What is left stays `from`.
    */
   | {
       readonly op: "claim";
@@ -79,8 +77,8 @@ export type Write =
       readonly worker: WorkerId;
     }
   /**
-   * Record results of tasks in `parcel`; `empty` says that none is left in it, and it goes. A task among the job's
-   * cancels is recorded as cancelled, whatever its result says: the broker may not have heard of the cancel.
+   * Record results of tasks in `rangeId`; `empty` says that no task is left in it, and it is deleted. A task among the job's
+   * cancels is recorded as cancelled, whatever its result says: the broker may not know of the cancel yet.
    */
   | {
       readonly op: "settle";
@@ -90,9 +88,9 @@ export type Write =
       readonly empty: boolean;
     }
   /**
-   * Put `pieces` in the place of `parcel`: tasks that go back to wait, tasks that stay with the worker. `earlier` are the ends
-   * of attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a cancel.
-   * The tasks of `parcel` that are in no piece must have a result or be among `cancelled`.
+   * Replace `rangeId` by `replacements`: tasks that wait again, tasks that stay with the worker. `earlierAttempts` are the results of
+   * attempts that are not the task's last; `cancelled` counts the tasks that leave unrun because of a cancel. The tasks of `rangeId`
+   * that are in no replacement must have a result or be among `cancelled`.
    */
   | {
       readonly op: "replace";
@@ -102,23 +100,23 @@ export type Write =
       readonly earlierAttempts: readonly TaskResult[];
       readonly cancelled: number;
     }
-  /** Give a waiting parcel back for any broker to lease. Cancelled tasks at its ends leave, and are counted. */
+  /** Release a waiting range for any broker to lease. Cancelled tasks at its ends leave it, and are counted. */
   | { readonly op: "release"; readonly rangeId: TaskRangeId }
   /** Take over whatever a worker has claimed through other brokers. */
   | { readonly op: "adopt"; readonly worker: WorkerId }
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
   /**
    * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
-   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of parcels that nobody owns.
+   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges.
    */
   | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
   /**
-   * Let finished tasks run again: their results become earlier attempts, the counters go back, and a job that had ended is
-   * open. `ends` names the ends that count, within `ranges` or the whole job; what never ran because it was cancelled counts
-   * as cancelled. They are no longer among the cancels (with the last of these goes the reason), and wait as parcels of this broker:
-   * one a run of neighbours with the same attempt, which is the last of which anything is kept, or 0; no failures and no
-   * crashes. `parcel` names the first, the numbers after it are free for the others. A task whose parcel still holds others
-   * that run is left as it is: its worker may yet send its result again.
+   * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had ended is open.
+   * `ends` names the ends that count, within `ranges` or the whole job; tasks that never ran because they were cancelled count as
+   * cancelled. They are no longer among the cancels (the reason is removed with the last of these). They wait as task ranges of this
+   * broker, without failures and crashes: one range for each run of neighbours with the same attempt, which is the last of which
+   * anything is stored, or 0. `rangeId` is the id of the first range; the others get the ids after it. A task whose range still
+   * holds running tasks is left as it is: its worker may send its result again.
    */
   | {
       readonly op: "rerun";
@@ -126,17 +124,17 @@ export type Write =
       readonly ends: readonly TaskEnd[];
       readonly ranges?: Ranges;
       readonly rangeId: TaskRangeId;
-      /** How many parcel names are free from `parcel` on; more pieces than that are refused. */
+      /** How many ids are free from `rangeId` on; a rerun that needs more ranges is refused. */
       readonly idCount: number;
     }
   /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
   | { readonly op: "remove"; readonly job: JobId }
   /**
-   * Keep a small text under a key, for things that are no work: what workers are told, how they have behaved, who was let in. `null`
-   * forgets it. With `version` only where that is the version there is now, 0 for none; each change raises it by one.
+   * Store a small text under a key: the config pushed to workers, their standing, browser logins. `null` deletes it. With `version`
+   * only where that is the current version, 0 for none; each change raises it by one.
    */
   | {
-      readonly op: "keep";
+      readonly op: "put";
       readonly bucket: string;
       readonly key: string;
       readonly value: string | null;
@@ -152,8 +150,8 @@ export interface Progress {
 }
 
 /**
- * One a write, in order. `lost`: the parcel is no longer this epoch's; nothing was changed. `more`: another lease of this
- * job would grant something now.
+ * One per write, in order. `lost`: the task range does not belong to this epoch any more; nothing was changed. `mayLease`: another
+ * lease of this job would grant something now.
  */
 export type WriteResult =
   | { readonly op: "submit"; readonly job: Job; readonly taskRange?: TaskRange }
@@ -167,8 +165,8 @@ export type WriteResult =
   | { readonly op: "hold"; readonly found: boolean }
   | { readonly op: "cancel"; readonly progress?: Progress }
   /**
-   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: a matter for
-   * the one who asked (LABORO_BAD_INPUT), and no reason to undo the batch, which has others' writes in it.
+   * `job` as it is now; absent where there is none. `count` tasks run again. `refused` says why nothing was changed: an error for
+   * the caller (LABORO_BAD_INPUT). The batch is not rolled back for it, because it contains other writes.
    */
   | {
       readonly op: "rerun";
@@ -178,22 +176,22 @@ export type WriteResult =
       readonly refused?: string;
     }
   | { readonly op: "remove"; readonly removed: boolean }
-  /** `version` is the one there is now: the new one where it was kept, 0 where there is none. */
-  | { readonly op: "keep"; readonly stored: boolean; readonly version: number }
+  /** `version` is the current one: the new one where the text was stored, 0 where there is none. */
+  | { readonly op: "put"; readonly stored: boolean; readonly version: number }
   | { readonly op: "output" };
 
-/** A parcel with the tasks in it that have a result already. */
+/** A task range with those of its tasks that have a result already. */
 export interface ClaimedRange {
   readonly taskRange: TaskRange;
   readonly settled: Ranges;
 }
 
-/** What a broker needs to know when it opens its doors. */
+/** What a broker recovers when it opens the store. */
 export interface RecoveredState {
   readonly epoch: Epoch;
   /**
-   * Where one broker has the store to itself: it may number jobs from here on. Then what is decided about a new job can stand in
-   * the same batch as its submission.
+   * Only where one broker has the store to itself: it may number new jobs from here on. Then decisions about a new job can be in the
+   * same batch as its submission.
    */
   readonly nextJob?: JobId;
   /** Every job that has not ended. */
@@ -210,6 +208,16 @@ export interface ResultPage {
 export interface JobPage {
   readonly jobs: readonly Job[];
   readonly next?: JobId;
+}
+
+/** Which output to read. */
+export interface OutputOptions {
+  /** The latest attempt with any output if absent. */
+  readonly attempt?: Attempt;
+  readonly from: number;
+  /** At most this many bytes of output. */
+  readonly limit: number;
+  readonly stream?: OutputStream;
 }
 
 export interface OutputPiece {
@@ -265,18 +273,18 @@ export interface ResultFilter {
 /** A broker of the group, as the others see it. Times are the store's. */
 export interface Member {
   readonly epoch: Epoch;
-  /** What it says of itself: JSON. */
+  /** Its description of itself: JSON. */
   readonly info: string;
   readonly started: number;
   readonly lastHeartbeat: number;
-  /** Its lease runs: what it owns is its own. */
+  /** Its lease lasts: no other broker takes its task ranges. */
   readonly alive: boolean;
 }
 
-/** An open job at a glance, for who wants to know whether there is anything new about it. */
+/** The state of an open job in short, to find out whether it has changed. */
 export interface JobSummary {
   readonly job: JobId;
-  /** Another text whenever its hold, its cancels or its end have changed; perhaps also where they have not. */
+  /** Differs whenever its hold, its cancels or its end have changed; may also differ where they have not. */
   readonly changeMark: string;
   readonly counters: Counters;
   /** A lease would grant something now. */
@@ -284,33 +292,33 @@ export interface JobSummary {
 }
 
 /**
- * What a store that brokers share knows of them. A broker's lease is renewed by its heartbeat; while it runs, nobody takes what the
- * broker owns. Once it has ended and was noticed (`reap`), every write of that epoch is refused with LABORO_LEASE_LOST, and the broker
- * opens anew. A store that cannot be reached rejects everything with LABORO_STORE_UNAVAILABLE.
+ * The brokers that share a store. A broker's lease is renewed by its heartbeat; while it lasts, no other broker takes its task
+ * ranges. Once it has ended and another broker has noticed (`reap`), every write of that epoch is refused with LABORO_LEASE_LOST, and
+ * the broker has to open the store again. A store that cannot be reached rejects everything with LABORO_STORE_UNAVAILABLE.
  */
 export interface Group {
   /**
-   * Renews the lease for `leaseMs` from now, by the store's clock; one that has ended too, as long as nobody has noticed. Rejects with
-   * LABORO_LEASE_LOST where somebody has. Does not wait behind commits: the lease of a busy broker must not end for that.
+   * Renews the lease for `leaseMs` from now, by the store's clock; also a lease that has ended, as long as no broker has noticed.
+   * Rejects with LABORO_LEASE_LOST where one has. Does not wait behind commits: the lease of a busy broker must not end for that.
    */
   heartbeat(info: string, leaseMs: number): Promise<void>;
-  /** Living ones, and dead ones whose workers still hold claims. In order of the epochs. */
+  /** Live brokers, and dead ones whose workers still hold claims. In order of the epochs. */
   members(): Promise<readonly Member[]>;
   /**
-   * Ends brokers whose lease has run out: what waited there can be leased by anyone from now on. Gives every dead epoch of which workers
-   * still hold claims, whoever noticed its death first and how ever often it is asked: the broker that asked may die itself.
+   * Marks brokers dead whose lease has run out: their waiting tasks can be leased by any broker from now on. Returns every dead epoch
+   * of which workers still hold claims, also if another broker marked it and however often it is called: the caller may die too.
    */
   reap(now: number): Promise<readonly Epoch[]>;
-  /** What workers still hold of a dead broker is this broker's now. Each parcel is given to one broker only. */
+  /** Takes over the claims of a dead broker's workers. Each task range is given to one broker only. */
   takeOverClaims(dead: Epoch): Promise<readonly ClaimedRange[]>;
   /** Every open job, in order of their numbers. Cheap: asked every second or so. */
   jobSummaries(): Promise<readonly JobSummary[]>;
   /**
-   * Told what others changed: a job was added, held, cancelled, run again, given back, ended, removed; or a text was kept. Only a hint: some
-   * are missed, and one's own may come back.
+   * Calls back when other brokers change something: a job was added, held, cancelled, run again, released, ended, removed; or a text was
+   * stored. Only a hint: some changes are missed, and a broker's own changes may be reported too.
    */
   listen(onHint: (hint: { readonly job?: JobId; readonly bucket?: string }) => void): void;
-  /** This broker goes: its lease ends now, and what waits here is anybody's. Nothing is written afterwards. */
+  /** This broker leaves: its lease ends now, and its waiting tasks are released. Nothing is written afterwards. */
   leave(): Promise<void>;
 }
 
@@ -319,15 +327,15 @@ export interface Store {
   readonly group?: Group;
   /** True where other brokers may work on the same store: then workers' claims are adopted on JOIN. */
   readonly shared: boolean;
-  /** So many milliseconds results that nobody waits for may gather, to be one commit; none if absent. */
+  /** For this many milliseconds results that no caller waits for may be collected into one commit; 0 if absent. */
   readonly commitDelayMs?: number;
-  /** Begin: take a new epoch, own what this broker left behind, and say what there is. Called once. */
+  /** Takes a new epoch, owns what this broker left behind, and returns the open state. Called once. */
   open(now: number): Promise<RecoveredState>;
   /**
    * One transaction, one fsync. Batches given while one is under way follow in order. Where it rejects it has changed nothing: with
-   * LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is a batch that no right broker
-   * gives, such as a parcel id twice. LABORO_LEASE_LOST is the end of this epoch: also where the connection broke under a batch and
-   * whether it was committed can no longer be found out.
+   * LABORO_DISK_FULL and LABORO_STORE_UNAVAILABLE the same batch can be given again; LABORO_INTERNAL is an invalid batch, such as one
+   * with the same task range id twice. LABORO_LEASE_LOST is the end of this epoch: also where the connection broke during a batch and
+   * it can no longer be found out whether it was committed.
    */
   commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]>;
   job(id: JobId): Promise<Job | undefined>;
@@ -337,7 +345,7 @@ export interface Store {
     job: JobId,
     options: { readonly from: TaskIndex; readonly limit: number; readonly filter?: ResultFilter },
   ): Promise<ResultPage>;
-  /** How many of these tasks have which result, in cells of `per` neighbours; cells without any are left out. In order. */
+  /** How many of these tasks have which result, in cells of `cellSize` neighbours; cells without any are left out. In order. */
   endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]>;
   /** The attempts of a task that were not its last. */
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]>;
@@ -347,18 +355,13 @@ export interface Store {
   output(
     job: JobId,
     index: TaskIndex,
-    options: {
-      readonly attempt?: Attempt;
-      readonly from: number;
-      readonly limit: number;
-      readonly stream?: OutputStream;
-    },
+    options: OutputOptions,
   ): Promise<OutputPage>;
   /** How much output is stored of attempts that have not ended. */
   storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
-  /** All that is kept in an area, in order of the keys' bytes. */
+  /** All texts of a bucket, in order of the keys' bytes. */
   keyValues(bucket: string): Promise<readonly KeyValue[]>;
-  /** About how much room all of it takes. */
+  /** About how many bytes the store uses. */
   bytesUsed(): Promise<number>;
   close(): Promise<void>;
 }

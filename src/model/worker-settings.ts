@@ -9,7 +9,7 @@ import * as input from "./input.js";
 /** A broker that a worker may go to, as an operator or the group writes it. */
 export interface BrokerAddress {
   readonly identity: string;
-  /** The main door, for laboro's own workers. */
+  /** The main listener, for laboro's own workers. */
   readonly url?: string;
   readonly worker_uri?: string;
   readonly client_uri?: string;
@@ -26,7 +26,7 @@ export interface Settings {
   /** What a Scale0 worker serves that says nothing itself. */
   readonly services?: readonly string[];
   readonly brokers?: readonly BrokerAddress[];
-  /** A Scale0 worker that fell back on this broker is sent home when its own is there again. */
+  /** A Scale0 worker that fell back to this broker is sent back when its own broker is there again. */
   readonly switchBack?: boolean;
   /** How far a Scale0 peer's clock may be off, in milliseconds. */
   readonly clockTolerance?: number;
@@ -81,10 +81,10 @@ const listed = (value: unknown): unknown => (Array.isArray(value) ? value : [val
 
 function readEnvironment(value: unknown, what: string): Record<string, string> {
   const members = Object.entries(input.fields(value, what)).map(([name, one]) => {
-    if (!/^[A-Za-z_]\w*$/.test(name)) throw input.badInput(what, "names of variables", name);
+    if (!/^[A-Za-z_]\w*$/.test(name)) throw input.unexpectedValue(what, "names of variables", name);
     if (typeof one === "number" || typeof one === "boolean") return [name, String(one)];
     if (typeof one === "string" && !one.includes("\0")) return [name, one];
-    throw input.badInput(`${what}.${name}`, "text without NUL", one);
+    throw input.unexpectedValue(`${what}.${name}`, "text without NUL", one);
   });
   return Object.fromEntries(members) as Record<string, string>;
 }

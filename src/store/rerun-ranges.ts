@@ -1,4 +1,4 @@
-/** How tasks that run again are divided into parcels; the same for every engine. */
+/** How tasks that run again are divided into task ranges; the same for both engines. */
 import { type Attempt, type JobId, TaskRangeId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
@@ -8,7 +8,7 @@ export interface AttemptRun extends Range {
   readonly attempt: Attempt;
 }
 
-/** Disjoint runs in any order, made as few and as long as they can be, in task order. */
+/** Joins neighbouring runs. Takes disjoint runs in any order and returns them in task order. */
 export function joinRuns(runs: readonly AttemptRun[]): AttemptRun[] {
   const joined: AttemptRun[] = [];
   for (const run of runs.toSorted((a, b) => a.first - b.first)) {
@@ -20,9 +20,9 @@ export function joinRuns(runs: readonly AttemptRun[]): AttemptRun[] {
   return joined;
 }
 
-/** Waiting, with nothing held against them, under the names from `first` on. */
+/** Waiting, without failures and crashes, with the ids from `first` on. */
 export const taskRangesFromRuns = (runs: readonly AttemptRun[], job: JobId, first: TaskRangeId): TaskRange[] =>
   runs.map((run, at) => ({ ...run, id: TaskRangeId(first + at), job, failures: 0, crashes: 0, notBefore: 0 }));
 
 export const tooManyRanges = (count: number, max: number): string =>
-  `the tasks that would run again lie in ${count} separate stretches, which is more than the ${max} that one request may have: give fewer ranges`;
+  `the tasks that would run again lie in ${count} separate ranges, which is more than the ${max} that one request may have: give fewer ranges`;

@@ -1,9 +1,9 @@
 /**
- * A worker of ours on its link to a broker.
+ * laboro's own worker on its link to a broker.
  *
- *   down      no link, or one that has not said WELCOME: tasks go on, results and output are kept
- *   joined    WELCOME has come: tasks, calls, results and output flow
- *   leaving   LEAVING was sent: stock was given back, what runs is stopped or awaited, then the link is closed
+ *   down      no link, or a link without WELCOME yet: tasks go on, results and output are kept
+ *   joined    WELCOME was received: tasks, calls, results and output flow
+ *   leaving   LEAVING was sent: prefetched tasks were returned, running ones are stopped or awaited, then the link is closed
  *   ended     nothing runs, nothing is kept open
  */
 import type { LaboroError } from "../base/errors.js";
@@ -12,11 +12,11 @@ import type { CloseReason } from "../protocols/laboro/connection.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
-import { WorkerTasks, type WorkerDependencies } from "./worker-tasks.js";
 import { KnownBrokers } from "./known-brokers.js";
 import { IdleWatch } from "./lifetime.js";
-import type { UnacknowledgedResult } from "./spool/result-spool.js";
 import { readPushedConfig } from "./pushed-config.js";
+import type { UnacknowledgedResult } from "./spool/result-spool.js";
+import { type WorkerDependencies, WorkerTasks } from "./worker-tasks.js";
 
 export interface AgentOptions {
   readonly urls: readonly string[];
@@ -29,30 +29,30 @@ export interface AgentOptions {
   readonly reserveRequests: number;
   /** How long a cancelled task has between SIGTERM and SIGKILL. */
   readonly cancelGraceMs: number;
-  /** Nothing to do for so long, and `onIdle` is called. */
+  /** `onIdle` is called after the worker was idle for this time. */
   readonly idleTimeoutMs?: number;
-  /** It is to have so many slots, maybe more than it began with. */
+  /** The number of slots has changed. It may be more than the worker started with. */
   readonly onSlots?: (count: number) => void;
   readonly onIdle: () => void;
   readonly onJoined: () => void;
   readonly onRefused: (error: LaboroError) => void;
-  /** No broker answers, for the n-th time in a row. */
+  /** All brokers were tried without an answer, `rounds` times in a row. */
   readonly onUnreachable: (error: LaboroError, rounds: number) => void;
   /** The broker asks the worker to stop. */
   readonly onStop: () => void;
 }
 
 export interface LeaveOptions {
-  /** Let what runs end by itself. */
+  /** Let running tasks end by themselves. */
   readonly finish: boolean;
   readonly graceMs: number;
-  /** How long to wait for the broker to take what is done. */
+  /** How long to wait for the broker to acknowledge the results. */
   readonly deliveryTimeoutMs: number;
 }
 
 type Link = LinkOf<"worker">;
 
-/** How long the answer of a call that was aborted is waited for: a handler need not heed it. */
+/** How long to wait for the answer of an aborted call: a handler may ignore its signal. */
 const ABORT_GRACE_MS = 1_000;
 
 export class Agent {
@@ -63,7 +63,7 @@ export class Agent {
   readonly #dial: Dial;
   readonly #brokers: KnownBrokers;
   readonly #idle: IdleWatch | undefined;
-  /** What it was started with, whatever it is told meanwhile. */
+  /** The number it was started with, which applies where the pushed config has none. */
   readonly #initialSlots: number;
   #tags: readonly string[];
   #everJoined = false;
@@ -96,7 +96,7 @@ export class Agent {
       },
       onDisconnected: (reason) => this.#down(reason),
       onRefused: options.onRefused,
-      // One that it has only heard of may be somebody else's by now.
+      // A broker known only from the group's list may belong to somebody else by now.
       ignoreRefusal: (url) => !this.#brokers.isExplicit(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
     });
@@ -106,7 +106,7 @@ export class Agent {
     return this.#link !== undefined;
   }
 
-  /** Start what waits, should there be room for it now. */
+  /** Starts prefetched tasks if they fit now. */
   startPending(): void {
     this.#tasks.pump();
   }
@@ -117,38 +117,38 @@ export class Agent {
     this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
   }
 
-  /** Tell the broker what is offered now. */
+  /** Announces the current services to the broker. */
   servicesChanged(): void {
     this.#link?.send({ type: "SERVICES", services: this.#deps.services.names });
   }
 
   /**
-   * Orderly stop: give the stock back, stop what runs or await it, deliver what is done, close. A result that cannot be
-   * delivered in time stays in the spool for the next start.
+   * Orderly stop: return prefetched tasks, stop running tasks or await them, deliver results, close. A result that cannot
+   * be delivered in time stays in the spool for the next start.
    */
-  async leave({ finish, graceMs, deliveryTimeoutMs: patienceMs }: LeaveOptions): Promise<void> {
+  async leave({ finish, graceMs, deliveryTimeoutMs }: LeaveOptions): Promise<void> {
     this.#leaving = true;
     this.#idle?.stop();
     this.#link?.send({ type: "LEAVING" });
     this.#tasks.beginClosing();
     if (!finish) this.#tasks.returnRunning(graceMs);
-    // Somebody waits for each answer, so what is under way may end by itself, within the grace of an urgent stop.
+    // A client waits for each answer, so calls may end by themselves; in an urgent stop only within the grace.
     await this.#calls.whenIdle(finish ? undefined : graceMs);
     this.#calls.abortAll();
     await this.#tasks.waitUntil(() => this.#tasks.runningCount === 0);
     await this.#calls.whenIdle(Math.min(graceMs, ABORT_GRACE_MS));
-    let patience = true;
+    let timedOut = false;
     const timer = setTimeout(() => {
-      patience = false;
+      timedOut = true;
       this.#tasks.pause();
-    }, patienceMs);
-    await this.#tasks.waitUntil(() => this.#tasks.idle || this.#link === undefined || !patience);
+    }, deliveryTimeoutMs);
+    await this.#tasks.waitUntil(() => this.#tasks.idle || this.#link === undefined || timedOut);
     clearTimeout(timer);
     this.#dial.stop(1000, "the worker stops");
     this.#tasks.close();
   }
 
-  /** What `leave` lets end by itself gets no more than this. */
+  /** Gives the tasks and calls that `leave` awaits at most this long. */
   shortenGrace(graceMs: number): void {
     this.#tasks.returnRunning(graceMs);
     void this.#calls.whenIdle(graceMs).then(() => this.#calls.abortAll());
@@ -156,14 +156,14 @@ export class Agent {
 
   #join(link: Link): void {
     const { name, session, pool, reserveRequests } = this.#options;
-    const { directory, services, capacity: room, lifetime } = this.#deps;
+    const { directory, services, capacity, lifetime } = this.#deps;
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
       worker: directory.id,
       session,
       name,
-      total: room.total,
+      total: capacity.total,
       tags: this.#tags,
       pool,
       services: services.names,
@@ -184,31 +184,31 @@ export class Agent {
     this.#options.onJoined();
   }
 
-  /** What the operator has for this worker. Its tags and slots are announced where they are others now. */
+  /** Applies the config that the broker pushes. Tags and slots are announced if they have changed. */
   #applyConfig(config: Welcome["config"], link: Link): void {
-    const { capacity: room, slots, files, services, log } = this.#deps;
+    const { capacity, slots, files, services, log } = this.#deps;
     try {
       const { version, heartbeatMs, settings } = readPushedConfig(config);
-      const before = JSON.stringify([room.total.slots, this.#tags]);
+      const before = JSON.stringify([capacity.total.slots, this.#tags]);
       const count = settings.slots ?? this.#initialSlots;
       slots.grow(count);
       this.#options.onSlots?.(count);
-      room.setSlots(count);
+      capacity.setSlots(count);
       this.#tags = [...new Set([...this.#options.tags, ...(settings.tags ?? [])])];
       files.setEnvironment(settings.environment ?? {});
       if (heartbeatMs !== undefined) link.startHeartbeat(heartbeatMs);
       const urls = (settings.brokers ?? []).flatMap(({ url }) => (url === undefined ? [] : [url]));
       this.#brokers.setConfigured(urls);
       this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
-      if (version > 0) log.info({ version }, "told by the broker's config");
+      if (version > 0) log.info({ version }, "config applied");
       if (JSON.stringify([count, this.#tags]) === before) return;
-      link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: room.total });
+      link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: capacity.total });
     } catch (cause) {
       log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }
   }
 
-  /** With a wrong certificate at the first try it is the join URL that is wrong; later, something passing. */
+  /** A wrong certificate before the first join means a wrong join URL. Later it is treated as temporary. */
   #unreachable(error: LaboroError, rounds: number): void {
     if (error.code === "LABORO_BAD_CERTIFICATE" && !this.#everJoined) {
       this.#dial.stop();
@@ -249,7 +249,7 @@ export class Agent {
       case "CALL":
         this.#calls.handle(message, (reply) => link.send(reply));
         break;
-      case "UNCALL":
+      case "CANCEL_CALL":
         this.#calls.abort(message.id);
         break;
       case "BROKERS":
@@ -263,7 +263,7 @@ export class Agent {
         this.#applyConfig(message.config, link);
         break;
       case "DRAIN":
-      case "BEAT":
+      case "HEARTBEAT":
         break;
     }
   }

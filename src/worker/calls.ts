@@ -1,4 +1,4 @@
-/** Requests that this worker is answering. They belong to one connection: when it ends, nobody waits for them. */
+/** Requests that this worker is answering. They belong to one connection: when it ends, no client waits for them. */
 import type { ErrorCode } from "../base/errors.js";
 import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
@@ -15,7 +15,7 @@ export class Calls {
   readonly #onReply: () => void;
   #waiting: (() => void)[] = [];
 
-  /** `replied` is called after each reply. */
+  /** `onReply` is called after each reply. */
   constructor(services: Services, onReply: () => void = () => {}) {
     this.#services = services;
     this.#onReply = onReply;
@@ -30,7 +30,7 @@ export class Calls {
     const call = new AbortableCall();
     this.#active.set(id, call);
     const reply = (served: { body: Uint8Array; error?: ErrorCode }): void => {
-      // A connection later the same number may be another's.
+      // On a later connection another call may have the same id.
       if (this.#active.get(id) !== call) return;
       this.#active.delete(id);
       send({ type: "REPLY", id, ...(served.body.length > REPLY_LIMIT ? tooLarge(served.body.length) : served) });
@@ -45,19 +45,19 @@ export class Calls {
     this.#active.get(id)?.abort();
   }
 
-  /** Tell every handler that nobody waits; their replies still come. */
+  /** Aborts the signal of every handler. Their replies still follow. */
   abortAll(): void {
     for (const call of this.#active.values()) call.abort();
   }
 
-  /** The connection is gone, and with it whoever waited. */
+  /** The connection is gone: nobody waits for the replies. */
   forgetAll(): void {
     this.abortAll();
     this.#active.clear();
     this.#callEnded();
   }
 
-  /** When nothing is under way any more, or after `ms`. */
+  /** Resolves when no call is active, or after `ms`. */
   whenIdle(ms = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#active.size === 0) return Promise.resolve();
     return new Promise((resolve) => {

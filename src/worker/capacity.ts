@@ -1,11 +1,11 @@
-/** What a worker has, what is in use of it, and which of its slots and devices are taken. */
+/** The slots, resources and devices of a worker, and which of them are in use. */
 import type { Resources } from "../model/recipe.js";
-import { type Devices, devicesOf, millionths, type DeviceShare, envVariableOf } from "./devices.js";
+import { type DeviceShare, type Devices, devicesOf, envVariableOf, millionths } from "./devices.js";
 
-/** Where a task runs. */
+/** The slot in which a task runs. */
 export interface AcquiredSlot {
   readonly slot: number;
-  /** For its environment: which devices are its own. */
+  /** Variables for its environment that name its devices. */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -16,7 +16,7 @@ interface AcquiredResources extends AcquiredSlot {
 
 export class Capacity {
   #total: Resources;
-  /** In the environment of tasks that have no device of their own: they do not see those of others. */
+  /** For the environment of tasks without a device of their own: it hides the devices of other tasks. */
   readonly hiddenDevicesEnv: Readonly<Record<string, string>>;
   readonly #free: Record<string, number> = {};
   readonly #devices: ReadonlyMap<string, Devices>;
@@ -37,7 +37,7 @@ export class Capacity {
     return this.#total;
   }
 
-  /** What runs in a slot that there is no more goes on there to its end. */
+  /** A task in a slot that no longer exists runs there to its end. */
   setSlots(count: number): void {
     const before = this.#total.slots;
     this.#total = { ...this.#total, slots: count };
@@ -53,7 +53,7 @@ export class Capacity {
     for (const name in needs) {
       const need = needs[name] ?? 0;
       if (millionths(need) > (this.#free[name] ?? 0)) return false;
-      // Enough in all need not be enough in one piece: two halves of two devices are no whole one.
+      // A sufficient sum is not always a sufficient device: two halves of two devices are no whole one.
       if (this.#devices.get(name)?.find(need) === undefined && this.#devices.has(name)) return false;
     }
     return true;

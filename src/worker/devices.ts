@@ -1,6 +1,6 @@
 /**
- * The single devices behind a resource: `gpu=2` is two of them, and a task that needs one is told which. A need below 1 is
- * a share of one device, which others may share; of a need such as 1.5 the whole part is whole devices.
+ * The single devices behind a resource: `gpu=2` is two of them, and the environment of a task names those it may use. A need
+ * below 1 is a share of one device, whose rest other tasks may use. Of a need such as 1.5 the whole part is whole devices.
  */
 import { LaboroError } from "../base/errors.js";
 import type { Resources } from "../model/recipe.js";
@@ -9,25 +9,25 @@ import type { Resources } from "../model/recipe.js";
 export const MILLIONTHS = 1_000_000;
 export const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
 
-/** A resource with more is no set of devices but an amount, as megabytes are. */
+/** A resource with more is an amount, such as megabytes, and not a set of devices. */
 const MOST_DEVICES = 1024;
 
-/** What was taken: device numbers, each with how much of it. */
+/** How much is taken of each device, by device number, in millionths. */
 export type DeviceShare = ReadonlyMap<number, number>;
 
 export class Devices {
-  /** What the tasks are told: `0`, `1`, or the names that this worker was given itself. */
+  /** As the environment of tasks names them: `0`, `1`, or the names in this worker's own CUDA_VISIBLE_DEVICES. */
   readonly names: readonly string[];
   readonly #free: number[];
 
-  /** `total` devices, the last perhaps a part of one. */
+  /** `total` devices; the last may be a part of one. */
   constructor(total: number, names?: readonly string[]) {
     const count = Math.ceil(total);
     this.names = (names ?? Array.from({ length: count }, (_, i) => String(i))).slice(0, count);
     this.#free = this.names.map((_, i) => Math.min(MILLIONTHS, millionths(total) - i * MILLIONTHS));
   }
 
-  /** What would be taken for this need; undefined where it does not fit now. */
+  /** The shares that would be taken for this need; undefined if it does not fit now. */
   find(need: number): DeviceShare | undefined {
     const share = new Map<number, number>();
     for (let whole = Math.floor(millionths(need) / MILLIONTHS); whole > 0; whole--) {
@@ -41,7 +41,7 @@ export class Devices {
     return at === undefined ? undefined : share.set(at, part);
   }
 
-  /** The device with the least room that suffices, so that whole ones stay whole. */
+  /** The device with the smallest free part that suffices, so that whole devices stay whole. */
   #bestFit(part: number, taken: DeviceShare): number | undefined {
     let best: number | undefined;
     for (const [at, free] of this.#free.entries()) {

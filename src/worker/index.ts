@@ -1,4 +1,4 @@
-/** Start a worker: its directory, its slots, its link. */
+/** Starts a worker: its directory, its slots, its link. */
 import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
@@ -9,16 +9,16 @@ import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import { Agent } from "./agent.js";
+import { Capacity } from "./capacity.js";
 import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
 import { MemoryWatch } from "./memory.js";
 import { openSlots } from "./processes/index.js";
 import { openPrograms, type ServiceProgram } from "./programs/index.js";
-import { Capacity } from "./capacity.js";
 import { type Handler, Services } from "./services.js";
-import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
 import { indexPath, spooledOutputs } from "./spool/output-index.js";
 import { type LoadedSpool, ResultSpool } from "./spool/result-spool.js";
+import { openWorkerDirectory, type WorkerDirectory } from "./spool/worker-directory.js";
 
 export { SERVICE_MODES, type ServiceMode, type ServiceProgram } from "./programs/index.js";
 export type { CallContext, Handler } from "./services.js";
@@ -45,29 +45,29 @@ export interface WorkerOptions {
   readonly minMemory?: number;
   /** Where the kernel says what is available; /proc/meminfo if absent. */
   readonly memoryFile?: string;
-  /** It stops in order after this time, and begins no task whose time limit is longer than what is left. */
+  /** The worker stops in order after this time. It starts no task whose time limit is longer than the time left. */
   readonly lifetimeMs?: number;
-  /** It stops in order when it had nothing to do for so long. */
+  /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
   readonly cancelGraceMs?: number;
   readonly log?: Log;
   readonly onJoined?: () => void;
-  /** The broker will not have this worker. */
+  /** The broker refuses this worker. */
   readonly onRefused?: (error: LaboroError) => void;
-  /** No broker answers, for the n-th time in a row; it is tried again. */
+  /** All brokers were tried without an answer, `rounds` times in a row. The worker keeps trying. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
-  /** It has stopped, and not because `stop` was called. */
-  readonly onStopped?: (why: StopReason) => void;
+  /** The worker has stopped, and not because `stop` was called. */
+  readonly onStopped?: (reason: StopReason) => void;
 }
 
 /** The broker asked for it, its lifetime is over, or it was idle for too long. */
 export type StopReason = "broker" | "lifetime" | "idle";
 
 export interface StopOptions {
-  /** Let what runs end by itself. Otherwise it is stopped and goes back to the queue, at no cost to it. */
+  /** Let running tasks end by themselves. Otherwise they are stopped and return to the queue; no failure is counted. */
   readonly finish?: boolean;
   readonly graceMs?: number;
-  /** How long to wait for the broker to take what is done. */
+  /** How long to wait for the broker to acknowledge the results. */
   readonly deliveryTimeoutMs?: number;
 }
 
@@ -78,7 +78,7 @@ export interface Worker {
   serve(service: string, handler: Handler): void;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
-  /** Called again without `finish`, it waits no longer for what runs. */
+  /** A second call without `finish` stops the tasks that still run. */
   stop(options?: StopOptions): Promise<void>;
 }
 
@@ -89,7 +89,7 @@ const DELIVERY_TIMEOUT_MS = 5_000;
 
 export function startWorker(options: WorkerOptions): Worker {
   const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS, slots: count = 1 } = options;
-  // Refuses what contradicts itself before anything is opened.
+  // Throws for contradictory options before anything is opened.
   const capacity = new Capacity({ ...options.resources, slots: count }, process.env);
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const directory = openWorkerDirectory(dir);
@@ -143,9 +143,9 @@ export function startWorker(options: WorkerOptions): Worker {
   const stop = (how: StopOptions): Promise<void> => {
     if (stopping !== undefined && how.finish !== true) agent.shortenGrace(how.graceMs ?? cancelGraceMs);
     stopping ??= (async () => {
-      const { finish = false, graceMs = cancelGraceMs, deliveryTimeoutMs: patienceMs = DELIVERY_TIMEOUT_MS } = how;
+      const { finish = false, graceMs = cancelGraceMs, deliveryTimeoutMs = DELIVERY_TIMEOUT_MS } = how;
       memory?.stop();
-      await agent.leave({ finish, graceMs, deliveryTimeoutMs: patienceMs });
+      await agent.leave({ finish, graceMs, deliveryTimeoutMs });
       lifetime?.stop();
       await programs.close();
       await slots.close();
@@ -156,12 +156,12 @@ export function startWorker(options: WorkerOptions): Worker {
     })();
     return stopping;
   };
-  const leave = (why: StopReason): void => {
+  const leave = (reason: StopReason): void => {
     const first = stopping === undefined;
-    if (first) log.info({ why }, "the worker stops");
+    if (first) log.info({ reason }, "the worker stops");
     // At the end of its lifetime there is no time left for tasks to end by themselves.
-    const stopped = stop({ finish: why !== "lifetime" });
-    if (first) void stopped.then(() => options.onStopped?.(why));
+    const stopped = stop({ finish: reason !== "lifetime" });
+    if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   return {
     id: directory.id,
@@ -190,25 +190,29 @@ function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spo
 }
 
 function memoryWatch(options: WorkerOptions, log: Log, retry: () => void): MemoryWatch | undefined {
-  const { minMemory: least, memoryFile: file } = options;
-  if (least === undefined) return undefined;
-  const changed = (enough: boolean, available: number): void => {
-    const fields = { available, least };
+  const { minMemory, memoryFile } = options;
+  if (minMemory === undefined) return undefined;
+  const onChange = (enough: boolean, available: number): void => {
+    const fields = { availableBytes: available, minBytes: minMemory };
     if (enough) log.info(fields, "there is memory again: tasks start");
-    else log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(least)}`);
+    else
+      log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(minMemory)}`);
   };
-  return new MemoryWatch({ minBytes: least, onChange: changed, retry, ...(file === undefined ? {} : { file }) });
+  return new MemoryWatch({
+    ...{ minBytes: minMemory, onChange, retry },
+    ...(memoryFile === undefined ? {} : { file: memoryFile }),
+  });
 }
 
 const megabytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;
 
-/** The worker's own, but for the token: what a task prints of its environment ends up in its output. */
+/** The worker's own without the tokens: a task that prints its environment would store them in its output. */
 function environmentOfTasks(): NodeJS.ProcessEnv {
   const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, ...env } = process.env;
   return env;
 }
 
-/** Output of tasks that died with an earlier process, or whose result was acknowledged just before it ended. */
+/** Removes output of tasks that died with an earlier process, or whose result was acknowledged just before it ended. */
 function removeStrayOutputs(dir: string, wanted: ReadonlySet<string>): void {
   for (const name of spooledOutputs(dir)) {
     if (wanted.has(name)) continue;

@@ -1,13 +1,13 @@
-/** The process that a task of a recipe is. Scripts and inputs are written to files once a job. */
+/** The command of a task, and the files it needs: scripts and inputs are written once a job. */
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expandLine, expandWords } from "../model/placeholders.js";
 import type { JobId } from "../model/ids.js";
+import { expandLine, expandWords } from "../model/placeholders.js";
 import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
-import type { PrefetchedTask } from "./task-tracker.js";
+import type { AcquiredSlot } from "./capacity.js";
 import { matlabLine } from "./matlab.js";
 import type { CommandSpec } from "./processes/index.js";
-import type { AcquiredSlot } from "./capacity.js";
+import type { PrefetchedTask } from "./task-tracker.js";
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
@@ -15,19 +15,19 @@ export class JobFiles {
   readonly #dir: string;
   readonly #baseEnv: Readonly<Record<string, string>>;
   #pushedEnv: Readonly<Record<string, string>> = {};
-  /** Files that are there, and whose they are. */
+  /** The job of each file that exists. */
   readonly #written = new Map<string, JobId>();
 
-  /** `baseEnv` is for every task, unless its recipe says otherwise. */
+  /** `baseEnv` is for every task; its recipe may override it. */
   constructor(dir: string, baseEnv: Readonly<Record<string, string>> = {}) {
     this.#dir = dir;
     this.#baseEnv = baseEnv;
-    // What an earlier process left is of jobs that nobody remembers here.
+    // Files of an earlier process belong to jobs that this one does not know.
     rmSync(dir, { recursive: true, force: true });
     mkdirSync(dir, { recursive: true, mode: 0o700 });
   }
 
-  /** For every task from now on, as the operator has it. */
+  /** For every task from now on, from the pushed config. */
   setEnvironment(env: Readonly<Record<string, string>>): void {
     this.#pushedEnv = env;
   }
@@ -99,7 +99,7 @@ function taskEnvironment(task: PrefetchedTask, { slot, env }: AcquiredSlot): Rec
   };
 }
 
-/** A script with a #! line says itself what runs it. */
+/** Whether a #! line names the interpreter. */
 const hasShebang = (content: Uint8Array): boolean => content[0] === 0x23 && content[1] === 0x21;
 
 const isMatlab = ({ content, type }: Extract<Recipe, { kind: "script" }>): boolean =>

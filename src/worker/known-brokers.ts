@@ -1,13 +1,14 @@
 /**
- * Where a worker finds a broker: where it was told to go at its start, what the operator's config says, and the group that a broker has told it
- * of. The last is kept in the worker's directory, so that it finds the others even where the one it was started with is gone for good.
+ * The brokers that a worker may connect to: those named at its start, those in the pushed config, and the group that a broker
+ * announces (BROKERS). The group is kept in the worker's directory, so that the worker finds the others even if the broker
+ * named at its start is gone for good.
  */
 import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { writeFileAtomically } from "../base/files/durable.js";
 
 const MAX_URLS = 1_000;
-/** Brokers that were told of once and are not any more. */
+/** Former members of the group that are kept. */
 const MOST_EARLIER = 32;
 
 export interface BrokerCredentials {
@@ -21,10 +22,10 @@ export class KnownBrokers {
   #explicit: readonly string[];
   #configured: readonly string[] = [];
   #group: readonly string[];
-  /** Not among the group when it was last told of: dead, drained, or only just started again. */
+  /** Former members of the group: dead, drained, or just being restarted. */
   #earlier: readonly string[];
 
-  /** `path` is the file; what is in it counts only for the same token and CA: others' brokers would only refuse it. */
+  /** `path` is the file. It is used only with the same token and CA; other brokers would refuse the worker. */
   constructor(path: string, explicit: readonly string[], { token, caFingerprint = "" }: BrokerCredentials) {
     this.#path = path;
     this.#credentialHash = createHash("sha256").update(`${token} ${caFingerprint}`).digest("hex").slice(0, 16);
@@ -32,17 +33,17 @@ export class KnownBrokers {
     ({ urls: this.#group, earlier: this.#earlier } = readGroup(path, this.#credentialHash));
   }
 
-  /** At the start, those that were named come first. */
+  /** At the start: those named explicitly come first. */
   get initialUrls(): readonly string[] {
     return [...new Set([...this.#explicit, ...this.#group, ...this.#earlier])];
   }
 
-  /** Later a broker that has told of its group, or an operator, knows better. */
+  /** Later: those of the pushed config and of the group, which are more recent. */
   get currentUrls(): readonly string[] {
     return [...new Set([...this.#configured, ...this.#group])];
   }
 
-  /** Where none of those answers. */
+  /** To be tried if none of the current ones answers. */
   get fallbackUrls(): readonly string[] {
     return [...this.#explicit, ...this.#earlier];
   }
@@ -60,33 +61,33 @@ export class KnownBrokers {
   }
 
   setGroup(urls: readonly string[]): void {
-    const some = urls.slice(0, MAX_URLS);
-    if (some.join() === this.#group.join()) return;
-    const before = [...this.#group, ...this.#earlier].filter((url) => !some.includes(url));
+    const group = urls.slice(0, MAX_URLS);
+    if (group.join() === this.#group.join()) return;
+    const before = [...this.#group, ...this.#earlier].filter((url) => !group.includes(url));
     this.#earlier = [...new Set(before)].slice(0, MOST_EARLIER);
-    this.#group = some;
-    const kept: BrokersFile = { credentialHash: this.#credentialHash, urls: some, earlier: this.#earlier };
+    this.#group = group;
+    const file: BrokersFile = { credentialHash: this.#credentialHash, urls: group, earlier: this.#earlier };
     try {
-      writeFileAtomically(this.#path, `${JSON.stringify(kept)}\n`);
+      writeFileAtomically(this.#path, `${JSON.stringify(file)}\n`);
     } catch {
-      // It is known in this life; the next one asks the broker that it is started with.
+      // This process knows the group. The next one asks the broker that it is started with.
     }
   }
 }
 
 interface BrokersFile {
-  /** Whose they are. */
+  /** Of the token and CA that these brokers accept. */
   readonly credentialHash: string;
   readonly urls: readonly string[];
   readonly earlier: readonly string[];
 }
 
-function readGroup(path: string, key: string): Omit<BrokersFile, "for"> {
+function readGroup(path: string, credentialHash: string): Omit<BrokersFile, "credentialHash"> {
   try {
-    const kept = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Record<keyof BrokersFile, unknown>>;
-    if (kept.for === key) return { urls: urlsIn(kept.urls), earlier: urlsIn(kept.earlier) };
+    const file = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Record<keyof BrokersFile, unknown>>;
+    if (file.credentialHash === credentialHash) return { urls: urlsIn(file.urls), earlier: urlsIn(file.earlier) };
   } catch {
-    // There is none yet, or it is damaged: a broker will tell.
+    // It does not exist yet or is damaged: a broker will announce its group.
   }
   return { urls: [], earlier: [] };
 }

@@ -1,6 +1,6 @@
 /**
- * Tasks whose time limit is longer than the worker will be there are given back unstarted. A broker that does not mind our
- * time hands them out again, perhaps to us: so they go back at most once a second, and wait here meanwhile.
+ * Returns tasks unstarted whose time limit is longer than the worker's remaining lifetime. A broker that ignores the lifetime
+ * may assign them to this worker again: so they are returned at most once a second, and wait here meanwhile.
  */
 import type { JobId } from "../model/ids.js";
 import type { AttemptRange } from "../protocols/laboro/messages.js";
@@ -11,7 +11,7 @@ const RETURN_INTERVAL_MS = 1_000;
 export interface LifetimeFilterOptions {
   readonly lifetime: Lifetime;
   readonly timeLimitOf: (job: JobId) => number | undefined;
-  /** Takes the tasks of such jobs out of the stock. */
+  /** Removes the prefetched tasks of these jobs and returns them. */
   readonly takeTasks: (ofJob: (job: JobId) => boolean) => readonly AttemptRange[];
   readonly returnTasks: (tasks: readonly AttemptRange[]) => void;
 }

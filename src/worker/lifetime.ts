@@ -1,8 +1,8 @@
 /**
- * How long a worker is there: until a fixed time, as under a batch system, and only as long as it has something to do.
+ * When a worker stops by itself: after a fixed time, as under a batch system, and after an idle time.
  */
 
-/** Node takes a longer one for 1 ms. */
+/** Node treats a longer timeout as 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export class Lifetime {
@@ -38,7 +38,7 @@ export class Lifetime {
   }
 }
 
-/** Calls `tooLong` once there was nothing to do for `ms` at a stretch. */
+/** Calls `onTimeout` once the worker was idle for `ms` without a break. */
 export class IdleWatch {
   readonly #ms: number;
   readonly #busy: () => boolean;
@@ -52,7 +52,7 @@ export class IdleWatch {
     this.#onTimeout = onTimeout;
   }
 
-  /** Something has come or gone. */
+  /** To be called when work has come or ended. */
   check(): void {
     if (this.#stopped) return;
     if (this.#busy()) {
@@ -63,7 +63,7 @@ export class IdleWatch {
     }
   }
 
-  /** There was something, even if it is over already: the time counts anew. */
+  /** There was work, even if it has ended already: the time starts again. */
   restart(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

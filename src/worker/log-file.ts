@@ -4,25 +4,25 @@ import { errnoOf, LaboroError } from "../base/errors.js";
 import { writeFully } from "../base/files/durable.js";
 import type { Bytes } from "../model/recipe.js";
 
-/** Earlier logs of the same task that are stepped over. */
+/** The highest number that is tried. */
 const MOST_EARLIER = 10_000;
 
 export class LogFile {
-  readonly #onFailure: (why: string) => void;
+  readonly #onFailure: (message: string) => void;
   #fd: number | undefined;
   #length = 0;
 
-  private constructor(fd: number, onFailure: (why: string) => void) {
+  private constructor(fd: number, onFailure: (message: string) => void) {
     this.#fd = fd;
     this.#onFailure = onFailure;
   }
 
   /**
-   * `job_3.log`, or `job_3-1.log` where that is there already, and so on. A relative path begins at the task's directory. Throws
-   * LABORO_BAD_INPUT where no file can be made: a task whose log would go astray is not run. `lost` is called if later on the file
-   * takes no more.
+   * `job_3.log`, or `job_3-1.log` if that exists already, and so on. A relative path begins at the task's directory. Throws
+   * LABORO_BAD_INPUT if the file cannot be created: a task whose log would be lost is not run. `onFailure` is called if a later
+   * write fails.
    */
-  static open(path: Bytes, dir: Bytes | undefined, onFailure: (why: string) => void): LogFile {
+  static open(path: Bytes, dir: Bytes | undefined, onFailure: (message: string) => void): LogFile {
     const whole = within(dir, latin(path));
     for (let earlier = 0; earlier <= MOST_EARLIER; earlier++) {
       const name = Buffer.from(earlier === 0 ? whole : numbered(whole, earlier), "latin1");

@@ -3,7 +3,7 @@ import { basename, dirname } from "node:path";
 import { quote } from "../model/shell-words.js";
 import { DEFAULT_PATH, findCommand } from "./processes/lookup.js";
 
-/** Shell text. `file` is called as MATLAB calls a script: letters, digits and `_` before the `.m`. `exit` is what it ends with after an error; 0 if absent. */
+/** Shell text. The name of `file` is one that MATLAB accepts for a script: letters, digits and `_` before the `.m`. `exit` is the exit code after an error; 0 if absent. */
 export function matlabLine(file: string, exit = 0, path: string = process.env.PATH ?? DEFAULT_PATH): string {
   const name = basename(file).replace(/\.m$/, "");
   const folder = dirname(file).replaceAll("'", "''");
@@ -17,6 +17,6 @@ function interpreter(path: string): string {
   if (findCommand("matlab", path) === undefined && findCommand("octave", path) !== undefined) {
     return "octave --no-gui --quiet --eval";
   }
-  // Where there is neither, the shell says so, and the script has failed.
+  // If neither exists the shell reports it, and the script has failed.
   return "matlab -nodisplay -nosplash -nodesktop -singleCompThread -r";
 }

@@ -1,17 +1,17 @@
 /**
- * Starts wait while the machine is short of memory. It is looked at before each start, so again whenever a task has ended,
- * and every second while something waits for it.
+ * No task starts while the machine is short of memory. The available memory is read before each start, so also whenever a
+ * task has ended, and every second while a task waits for it.
  */
 import { readFileSync } from "node:fs";
 
 export interface MemoryOptions {
   /** Bytes that must be available for a task to start. */
   readonly minBytes: number;
-  /** From now on there is not enough, or there is again. */
+  /** Memory has become too low, or is sufficient again. */
   readonly onChange: (enough: boolean, available: number) => void;
-  /** Something may be able to start now. */
+  /** Called every second while memory is low: a task may fit now. */
   readonly retry: () => void;
-  /** Where the kernel says what is available. */
+  /** The file in which the kernel reports it; /proc/meminfo if absent. */
   readonly file?: string;
 }
 
@@ -26,19 +26,19 @@ export class MemoryWatch {
     this.#options = options;
   }
 
-  /** Asked before a start. While the answer is no, `lookAgain` follows. */
+  /** To be called before each start. After a negative answer `retry` is called later. */
   hasEnough(): boolean {
-    const { minBytes: least, onChange: changed, retry: lookAgain } = this.#options;
+    const { minBytes, onChange, retry } = this.#options;
     const available = this.#available();
-    const enough = available >= least;
+    const enough = available >= minBytes;
     if (enough !== !this.#low) {
       this.#low = !enough;
-      changed(enough, available);
+      onChange(enough, available);
     }
     if (!enough && this.#timer === undefined) {
       this.#timer = setTimeout(() => {
         this.#timer = undefined;
-        lookAgain();
+        retry();
       }, RETRY_MS);
     }
     return enough;
@@ -48,7 +48,7 @@ export class MemoryWatch {
     clearTimeout(this.#timer);
   }
 
-  /** Without bound where the system does not say; then nothing waits. */
+  /** Infinite if the system does not report it: then no task waits. */
   #available(): number {
     let text: string;
     try {

@@ -1,6 +1,6 @@
 /**
- * Output on its way to the broker. Each attempt that has written anything has a TaskOutput; what is under way is bounded by the
- * window that WELCOME gave, and CREDIT says, in the order of sending, how much of it is stored.
+ * Output on its way to the broker. Each attempt that has written anything has an OutputBuffer. The bytes in flight are bounded
+ * by the window of WELCOME; CREDIT gives the number of those that are stored, in the order of sending.
  */
 import { join } from "node:path";
 import type { OutputStream } from "../model/outcome.js";
@@ -12,7 +12,7 @@ export const attemptKey = ({ job, index, attempt }: TaskRef): string => `${job}.
 interface PendingOutput {
   readonly task: TaskRef;
   readonly output: OutputBuffer;
-  /** All of its output was given to the link. */
+  /** Called once all of its output was passed to the link. */
   readonly sent: () => void;
 }
 
@@ -21,13 +21,13 @@ export class OutputSender {
   readonly #onLost: NonNullable<OutputBufferSettings["onLost"]>;
   readonly #onReady: () => void;
   readonly #all = new Map<string, PendingOutput>();
-  /** Those with something to send, in turn. */
+  /** Outputs with something to send, in order of their turn. */
   readonly #ready = new Set<PendingOutput>();
-  readonly #inFlight: { readonly delivery: PendingOutput; readonly end: number; bytes: number }[] = [];
+  readonly #inFlight: { readonly pending: PendingOutput; readonly end: number; bytes: number }[] = [];
   #send: ((message: FromWorker) => void) | undefined;
   #window = 0;
 
-  /** `onEager` is called when there is something to send; the owner decides when to `pump`. */
+  /** `onReady` is called when there is something to send; the owner decides when to `pump`. */
   constructor(dir: string, onLost: NonNullable<OutputBufferSettings["onLost"]>, onReady: () => void) {
     this.#onReady = onReady;
     this.#dir = dir;
@@ -39,11 +39,11 @@ export class OutputSender {
     return { path, onLost: this.#onLost, ...(cap === undefined ? {} : { cap }) };
   }
 
-  /** `sent` is called once the output has ended and all of it was given to the link. */
+  /** `sent` is called once the output has ended and all of it was passed to the link. */
   add(task: TaskRef, output: OutputBuffer, sent: () => void): void {
-    const delivery = { task, output, sent };
-    this.#all.set(attemptKey(task), delivery);
-    this.#ready.add(delivery);
+    const pending = { task, output, sent };
+    this.#all.set(attemptKey(task), pending);
+    this.#ready.add(pending);
   }
 
   outputOf(task: TaskRef): OutputBuffer | undefined {
@@ -51,28 +51,28 @@ export class OutputSender {
   }
 
   write(task: TaskRef, stream: OutputStream, bytes: Uint8Array): void {
-    const delivery = this.#all.get(attemptKey(task));
-    if (delivery === undefined) return;
-    delivery.output.write(stream, bytes);
-    this.#ready.add(delivery);
+    const pending = this.#all.get(attemptKey(task));
+    if (pending === undefined) return;
+    pending.output.write(stream, bytes);
+    this.#ready.add(pending);
     this.#onReady();
   }
 
   /** The task has ended; its tail may go now. */
   ended(task: TaskRef): void {
-    const delivery = this.#all.get(attemptKey(task));
-    if (delivery === undefined) return;
-    this.#ready.add(delivery);
+    const pending = this.#all.get(attemptKey(task));
+    if (pending === undefined) return;
+    this.#ready.add(pending);
     this.#onReady();
   }
 
   discard(task: TaskRef): void {
     const key = attemptKey(task);
-    const delivery = this.#all.get(key);
-    if (delivery === undefined) return;
+    const pending = this.#all.get(key);
+    if (pending === undefined) return;
     this.#all.delete(key);
-    this.#ready.delete(delivery);
-    delivery.output.discard();
+    this.#ready.delete(pending);
+    pending.output.discard();
   }
 
   /** A new connection: sending restarts at what the broker has stored. */
@@ -80,11 +80,11 @@ export class OutputSender {
     this.#inFlight.length = 0;
     this.#window = window;
     this.#send = send;
-    for (const kept of keep) {
-      const delivery = this.#all.get(attemptKey(kept));
-      if (delivery === undefined) continue;
-      delivery.output.rewind(kept.outputStored);
-      this.#ready.add(delivery);
+    for (const task of keep) {
+      const pending = this.#all.get(attemptKey(task));
+      if (pending === undefined) continue;
+      pending.output.rewind(task.outputStored);
+      this.#ready.add(pending);
     }
     this.pump();
   }
@@ -103,7 +103,7 @@ export class OutputSender {
       left -= part;
       first.bytes -= part;
       if (first.bytes > 0) break;
-      first.delivery.output.markStored(first.end);
+      first.pending.output.markStored(first.end);
       this.#inFlight.shift();
     }
     this.pump();
@@ -113,20 +113,20 @@ export class OutputSender {
   pump(): void {
     const send = this.#send;
     if (send === undefined) return;
-    for (const delivery of this.#ready) {
+    for (const pending of this.#ready) {
       if (this.#window <= 0) return;
-      const { output, task } = delivery;
+      const { output, task } = pending;
       const chunk = output.next(this.#window);
-      this.#ready.delete(delivery);
+      this.#ready.delete(pending);
       if (chunk !== undefined) {
         this.#window -= chunk.bytes.length;
         const { stream, offset, bytes } = chunk;
-        this.#inFlight.push({ delivery, end: offset + bytes.length, bytes: bytes.length });
+        this.#inFlight.push({ pending, end: offset + bytes.length, bytes: bytes.length });
         send({ type: "OUTPUT", job: task.job, index: task.index, attempt: task.attempt, stream, offset, bytes });
-        // To the end of the line: the loop comes to it again.
-        this.#ready.add(delivery);
+        // Added again at the end of the set, so that the loop reaches it once more.
+        this.#ready.add(pending);
       } else if (output.sentAll) {
-        delivery.sent();
+        pending.sent();
       }
     }
   }

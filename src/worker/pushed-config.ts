@@ -1,4 +1,4 @@
-/** What the operator has the broker tell this worker, under a version number: it comes on top of what the worker was started with. */
+/** The config that the operator keeps for this worker. The broker pushes it, with a version number; it is added to the options of the worker's start. */
 
 import { readConfig } from "../base/config-value.js";
 import { readSettings, type Settings } from "../model/worker-settings.js";
@@ -9,7 +9,7 @@ export interface PushedConfig {
   readonly settings: Settings;
 }
 
-/** Throws LABORO_BAD_INPUT for what no broker of ours says. A broker that knows nothing of this says nothing. */
+/** Throws LABORO_BAD_INPUT for a config that laboro's broker does not send. Absent fields are allowed. */
 export function readPushedConfig({ version, settings, heartbeatMs }: Readonly<Record<string, unknown>>): PushedConfig {
   return {
     version: typeof version === "number" ? version : 0,

@@ -1,17 +1,17 @@
 /**
- * Results from the end of a task to the acknowledgement: spooled when the task ends, sent when its output is, forgotten when the
- * broker has them. Those of an earlier life of this worker come in half-way.
+ * Results from the end of a task to the acknowledgement: spooled when the task ends, sent when its output is sent, removed when
+ * the broker has acknowledged them. Spooled results of an earlier process of this worker are sent again.
  */
 
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { DoneTask, TaskRef } from "../protocols/laboro/messages.js";
 import { attemptKey, type OutputSender } from "./output-sender.js";
-import type { TaskTracker } from "./task-tracker.js";
+import { OutputBuffer } from "./spool/output-buffer.js";
 import { decodeResult, encodeResult } from "./spool/result-codec.js";
 import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
-import { OutputBuffer } from "./spool/output-buffer.js";
 import type { RunEnd } from "./task-runner.js";
+import type { TaskTracker } from "./task-tracker.js";
 
 export class ResultReporter {
   readonly #deps: { readonly spool: ResultSpool; readonly log: Log };
@@ -19,7 +19,7 @@ export class ResultReporter {
   readonly #outputSender: OutputSender;
   readonly #onReady: () => void;
 
-  /** `finished` is called when there is something to send: output that has ended, or the DONE that follows it. */
+  /** `onReady` is called when there is something to send: the last output of a task, or the DONE that follows it. */
   constructor(
     deps: { readonly spool: ResultSpool; readonly log: Log },
     tracker: TaskTracker,
@@ -32,7 +32,7 @@ export class ResultReporter {
     this.#onReady = onReady;
   }
 
-  /** Spool the result; DONE goes when the task's output has gone. */
+  /** Spools the result. DONE is sent after the task's output. */
   report(task: TaskRef, end: RunEnd): void {
     const output = this.#outputSender.outputOf(task);
     const done: DoneTask = { ...end, ...task, outputBytes: output?.end() ?? 0 };
@@ -41,11 +41,11 @@ export class ResultReporter {
     else this.#deliverThenFinish(done, output);
   }
 
-  /** A result that an earlier life of this worker could not deliver. */
+  /** A result that an earlier process of this worker could not deliver. */
   resume(spooled: UnacknowledgedResult): void {
     const entry = decodeResult(spooled.payload);
     if (entry === undefined) {
-      this.#deps.log.warn({ key: spooled.key }, "a spooled result cannot be read and is given up");
+      this.#deps.log.warn({ key: spooled.key }, "a spooled result cannot be read and is dropped");
       this.#deps.spool.acknowledge(spooled.key);
       return;
     }
@@ -56,7 +56,7 @@ export class ResultReporter {
     else this.#deliverThenFinish(done, output);
   }
 
-  /** The broker has it, or nobody wants it. */
+  /** The result is acknowledged, or was dropped. */
   acknowledge(task: TaskRef): void {
     this.#deps.spool.acknowledge(attemptKey(task));
     this.#outputSender.discard(task);

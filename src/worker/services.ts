@@ -2,11 +2,11 @@
 import { asLaboroError, type ErrorCode, LaboroError } from "../base/errors.js";
 
 export interface CallContext {
-  /** Aborted when the asker no longer waits. */
+  /** Aborted when the client no longer waits. */
   readonly signal: AbortSignal;
 }
 
-/** A call that can be taken back. A signal is costly to make, and most handlers never look at it. */
+/** A call that can be aborted. A signal is costly to create, and most handlers never read it. */
 export class AbortableCall implements CallContext {
   #controller: AbortController | undefined;
   #aborted = false;
@@ -52,7 +52,7 @@ export class Services {
     this.#handlers.delete(name);
   }
 
-  /** Never throws: what goes wrong is the answer. Answers at once where the handler does. */
+  /** Never throws: an error becomes the reply. Returns no promise if the handler returns none. */
   call(service: string, body: Uint8Array, context: CallContext): ServiceReply | Promise<ServiceReply> {
     const handler = this.#handlers.get(service);
     if (handler === undefined) return failure(`this worker does not offer ${service}`);

@@ -1,18 +1,18 @@
-/** Runs one task of any recipe and says how it went. */
+/** Runs one task of any recipe and reports its outcome. */
 
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Outcome, OutputStream } from "../model/outcome.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
+import type { AcquiredSlot } from "./capacity.js";
 import type { JobFiles } from "./job-files.js";
-import type { PrefetchedTask } from "./task-tracker.js";
 import { LogFile } from "./log-file.js";
 import type { Slots } from "./processes/index.js";
-import type { AcquiredSlot } from "./capacity.js";
 import { AbortableCall, type Services } from "./services.js";
+import type { PrefetchedTask } from "./task-tracker.js";
 
-/** How it went, but for the length of its output, which the receiver of the output knows. */
-export type RunEnd = Omit<Outcome, "outputEnd">;
+/** The outcome without the length of the output, which the receiver of the output knows. */
+export type RunEnd = Omit<Outcome, "outputBytes">;
 
 export interface RunSink {
   output(stream: OutputStream, bytes: Uint8Array): void;
@@ -103,7 +103,7 @@ export class TaskRunner {
   #logFile({ job, index }: PrefetchedTask, recipe: JobRecipe["recipe"]): LogFile | undefined {
     if (recipe.kind !== "command" || recipe.log === undefined) return undefined;
     const path = recipe.log.replaceAll("{#}", String(index + 1));
-    return LogFile.open(path, recipe.dir, (why) => this.#log.warn({ job, index }, why));
+    return LogFile.open(path, recipe.dir, (message) => this.#log.warn({ job, index }, message));
   }
 
   /** The answer of the service is the task's standard output. */

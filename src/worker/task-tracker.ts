@@ -1,15 +1,15 @@
 /**
- * What a worker has, without the running of it. A task is in one of three lists, and moves only forward:
- *   stock      received, not started
- *   running    started
- *   finished   ended, its DONE not yet acknowledged
- * The lists are what JOIN announces; WELCOME may strike tasks from any of them. DONEs are numbered, kept and sent again after a
+ * The states of a worker's tasks; running them is the subject of worker-tasks.ts. A task moves only forward:
+ *   prefetched   received, not started
+ *   running      started
+ *   finished     ended, its DONE not yet acknowledged
+ * JOIN announces the tasks of all three states; WELCOME may drop any of them. DONEs are numbered, kept and sent again after a
  * reconnect until an ACK covers them, so a result is delivered however often the link is cut.
  */
 import { type JobId, taskKey } from "../model/ids.js";
-import { contains, normalize, type Ranges, rangesOf, difference } from "../model/ranges.js";
+import { contains, difference, normalize, type Ranges, rangesOf } from "../model/ranges.js";
 import type { Bytes } from "../model/recipe.js";
-import type { DoneTask, HeldTasks, AttemptRange, TaskRef } from "../protocols/laboro/messages.js";
+import type { AttemptRange, DoneTask, HeldTasks, TaskRef } from "../protocols/laboro/messages.js";
 
 export interface PrefetchedTask extends TaskRef {
   readonly entry?: Bytes;
@@ -60,7 +60,7 @@ export class TaskTracker {
     return this.#unacknowledged.reduce((sum, batch) => sum + batch.tasks.length, this.#finished.length);
   }
 
-  /** The jobs of what is in stock or runs. */
+  /** The jobs of prefetched and running tasks. */
   jobs(): Set<JobId> {
     const jobs = new Set(this.#prefetched.map((range) => range.job));
     for (const { job } of this.#running.values()) jobs.add(job);
@@ -73,14 +73,14 @@ export class TaskTracker {
     this.#prefetchedCount += last - first + 1;
   }
 
-  /** The oldest stocked task that may start, now running. Jobs that do not fit are passed over. */
+  /** The oldest prefetched task that may start; it is running from now on. Jobs that do not fit are skipped. */
   startNext(fits: (job: JobId) => boolean): PrefetchedTask | undefined {
-    const passed = new Set<JobId>();
+    const skipped = new Set<JobId>();
     for (let at = 0; at < this.#prefetched.length; at++) {
       const range = this.#prefetched[at];
-      if (range === undefined || passed.has(range.job)) continue;
+      if (range === undefined || skipped.has(range.job)) continue;
       if (!fits(range.job)) {
-        passed.add(range.job);
+        skipped.add(range.job);
         continue;
       }
       const index = range.first++;
@@ -94,7 +94,7 @@ export class TaskTracker {
     return undefined;
   }
 
-  /** Whole stretches of jobs that need no room and no running, straight from stock. */
+  /** Removes the prefetched tasks of these jobs, as whole ranges. */
   takeRanges(ofJob: (job: JobId) => boolean): AttemptRange[] {
     const taken: AttemptRange[] = [];
     this.#prefetched = this.#prefetched.filter((range) => {
@@ -106,12 +106,12 @@ export class TaskTracker {
     return taken;
   }
 
-  /** Ended in a former life of this worker, its output still to be delivered. */
+  /** A task that ended in an earlier process of this worker, whose output is still to be delivered. */
   resume({ job, index, attempt }: TaskRef): void {
     this.#running.set(taskKey(job, index), { job, index, attempt });
   }
 
-  /** False where the task was struck meanwhile: its end interests nobody. */
+  /** False if the task was dropped meanwhile: its result is not needed. */
   finish(task: DoneTask): boolean {
     const key = taskKey(task.job, task.index);
     if (this.#running.get(key)?.attempt !== task.attempt) return false;
@@ -120,12 +120,12 @@ export class TaskTracker {
     return true;
   }
 
-  /** Ends of tasks that were never started here: noops. */
+  /** Results of tasks that were never started here: no-ops. */
   addFinished(tasks: readonly DoneTask[]): void {
     for (const task of tasks) this.#finished.push(task);
   }
 
-  /** The ends that have come since the last batch, as the next DONE. */
+  /** The results since the last batch, as the next DONE. */
   nextBatch(): DoneBatch | undefined {
     if (this.#finished.length === 0) return undefined;
     const batch = { seq: ++this.#seq, tasks: this.#finished };
@@ -134,20 +134,21 @@ export class TaskTracker {
     return batch;
   }
 
-  /** Returns what is now known to be recorded. */
+  /** Returns the batches that this ACK covers. */
   acknowledge(seq: number): readonly DoneBatch[] {
     const count = this.#unacknowledged.findIndex((batch) => batch.seq > seq);
     return this.#unacknowledged.splice(0, count < 0 ? this.#unacknowledged.length : count);
   }
 
-  /** What has to be sent again on a new connection. */
+  /** The batches to send again on a new connection. */
   unacknowledged(): readonly DoneBatch[] {
     return this.#unacknowledged;
   }
 
   held(): HeldTasks[] {
     const held: HeldTasks[] = [];
-    for (const { job, first, last, attempt } of this.#prefetched) held.push({ job, first, last, attempt, state: "stock" });
+    for (const { job, first, last, attempt } of this.#prefetched)
+      held.push({ job, first, last, attempt, state: "prefetched" });
     for (const { job, index, attempt } of this.#running.values()) {
       held.push({ job, first: index, last: index, attempt, state: "running" });
     }
@@ -170,7 +171,7 @@ export class TaskTracker {
     yield* this.#finished;
   }
 
-  /** These are no longer ours, in whatever list. Returns those that run and must be stopped. */
+  /** Removes tasks that the broker dropped, in any state. Returns the running ones, which must be stopped. */
   drop(tasks: readonly AttemptRange[]): TaskRef[] {
     const dropped = new Map<string, Ranges>();
     for (const { job, attempt, first, last } of tasks) {
@@ -189,24 +190,24 @@ export class TaskTracker {
     return running;
   }
 
-  /** Take these out of stock, as far as they are in it: retracted, or cancelled before their start. */
+  /** Removes those of these tasks that are prefetched, and returns them: retracted, or cancelled before their start. */
   removePrefetched(tasks: readonly AttemptRange[]): AttemptRange[] {
     const taken: AttemptRange[] = [];
-    for (const asked of tasks) {
+    for (const wanted of tasks) {
       const left: PrefetchedRange[] = [];
       for (const range of this.#prefetched) {
         if (
-          range.job !== asked.job ||
-          range.attempt !== asked.attempt ||
-          range.last < asked.first ||
-          range.first > asked.last
+          range.job !== wanted.job ||
+          range.attempt !== wanted.attempt ||
+          range.last < wanted.first ||
+          range.first > wanted.last
         ) {
           left.push(range);
           continue;
         }
-        const first = Math.max(range.first, asked.first);
-        const last = Math.min(range.last, asked.last);
-        taken.push({ job: asked.job, attempt: asked.attempt, first, last });
+        const first = Math.max(range.first, wanted.first);
+        const last = Math.min(range.last, wanted.last);
+        taken.push({ job: wanted.job, attempt: wanted.attempt, first, last });
         this.#prefetchedCount -= last - first + 1;
         for (const rest of difference(range, [{ first, last }])) left.push({ ...range, ...rest });
       }
@@ -215,12 +216,14 @@ export class TaskTracker {
     return taken;
   }
 
-  /** All of the stock, to be given back before an orderly stop. */
+  /** Removes all prefetched tasks, to be returned before an orderly stop. */
   removeAllPrefetched(): AttemptRange[] {
-    return this.removePrefetched(this.#prefetched.map(({ job, attempt, first, last }) => ({ job, attempt, first, last })));
+    return this.removePrefetched(
+      this.#prefetched.map(({ job, attempt, first, last }) => ({ job, attempt, first, last })),
+    );
   }
 
-  /** Still ours: running, or ended and not acknowledged. */
+  /** Running, or finished and not acknowledged. */
   has(task: TaskRef): boolean {
     if (this.isRunning(task)) return true;
     for (const { job, index, attempt } of this.#allFinished()) {

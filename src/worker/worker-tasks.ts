@@ -1,36 +1,36 @@
 /**
  * The tasks of a worker, from their arrival to the acknowledgement of their results, whatever the link does meanwhile.
  *
- * A task passes through the ledger (stock, running, finished). Between the end of its process and its DONE stands its output:
- * DONE follows the last OUTPUT, so until that is sent the task counts as running.
+ * The tracker knows the state of each task (prefetched, running, finished). DONE follows the last OUTPUT of its task: a task
+ * whose process has ended counts as running until all of its output is sent.
  */
 import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import {
+  type AttemptRange,
   type DoneTask,
   type FromWorker,
   type HeldTasks,
   type JobRecipe,
   RECIPES_REMEMBERED,
-  type AttemptRange,
   type TaskRef,
   type ToWorker,
   type Welcome,
 } from "../protocols/laboro/messages.js";
-import type { JobFiles } from "./job-files.js";
-import { attemptKey, OutputSender } from "./output-sender.js";
-import { ResultReporter } from "./result-reporter.js";
-import { TaskTracker, type PrefetchedTask } from "./task-tracker.js";
-import type { Lifetime } from "./lifetime.js";
-import type { MemoryWatch } from "./memory.js";
-import type { Slots } from "./processes/index.js";
 import type { AcquiredSlot, Capacity } from "./capacity.js";
-import type { Services } from "./services.js";
-import type { WorkerDirectory } from "./spool/worker-directory.js";
-import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
-import { OutputBuffer } from "./spool/output-buffer.js";
-import { type RunHandle, type RunEnd, TaskRunner } from "./task-runner.js";
+import type { JobFiles } from "./job-files.js";
+import type { Lifetime } from "./lifetime.js";
 import { LifetimeFilter } from "./lifetime-filter.js";
+import type { MemoryWatch } from "./memory.js";
+import { attemptKey, OutputSender } from "./output-sender.js";
+import type { Slots } from "./processes/index.js";
+import { ResultReporter } from "./result-reporter.js";
+import type { Services } from "./services.js";
+import { OutputBuffer } from "./spool/output-buffer.js";
+import type { ResultSpool, UnacknowledgedResult } from "./spool/result-spool.js";
+import type { WorkerDirectory } from "./spool/worker-directory.js";
+import { type RunEnd, type RunHandle, TaskRunner } from "./task-runner.js";
+import { type PrefetchedTask, TaskTracker } from "./task-tracker.js";
 
 export interface WorkerDependencies {
   readonly directory: WorkerDirectory;
@@ -39,9 +39,9 @@ export interface WorkerDependencies {
   readonly files: JobFiles;
   readonly services: Services;
   readonly capacity: Capacity;
-  /** Tasks start only while it has enough. */
+  /** Tasks start only while enough memory is available. */
   readonly memory?: MemoryWatch;
-  /** When the worker leaves: what may run longer is not begun. */
+  /** When the worker stops. Tasks that may run longer are not started. */
   readonly lifetime?: Lifetime;
   readonly log: Log;
   readonly now: () => number;
@@ -51,16 +51,16 @@ interface RunningAttempt {
   readonly task: TaskRef;
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
-  /** Its end is reported, is of no interest (struck), or is told as given back (the worker leaves). */
+  /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";
 }
 
 type Send = (message: FromWorker) => void;
 
-/** Jobs whose recipe is remembered: twice what the broker counts on. */
+/** Recipes kept: twice the number that the broker relies on. */
 const MAX_RECIPES = 2 * RECIPES_REMEMBERED;
 
-/** How long ends may wait for others while there is stock, and how many. */
+/** How long results are batched while there are prefetched tasks, and how many at most. */
 const BATCH_DELAY_MS = 10;
 const MAX_BATCHED_RESULTS = 64;
 
@@ -82,7 +82,7 @@ export class WorkerTasks {
   readonly #onChange: () => void;
   readonly #lifetimeFilter: LifetimeFilter | undefined;
 
-  /** `changed` is called when a task has ended, was delivered, or the link went down. */
+  /** `onChange` is called when a task has ended, was delivered, or the link went down. */
   constructor(
     deps: WorkerDependencies,
     cancelGraceMs: number,
@@ -95,7 +95,7 @@ export class WorkerTasks {
     this.#runner = new TaskRunner(deps.slots, deps.files, deps.services, deps.log, deps.now);
     this.#outputSender = new OutputSender(
       deps.directory.outputDirectory,
-      ({ error }) => deps.log.warn({ code: error.code }, `output is lost here: ${error.message}`),
+      ({ error }) => deps.log.warn({ code: error.code }, `output was lost: ${error.message}`),
       () => this.#scheduleFlush(),
     );
     const { lifetime } = deps;
@@ -123,9 +123,9 @@ export class WorkerTasks {
     return this.#tracker.held();
   }
 
-  // What the broker says
+  // Messages of the broker
 
-  /** A broker has welcomed this worker: what it struck goes, what it does not have is sent again. */
+  /** WELCOME was received: dropped tasks are stopped, results that the broker does not have are sent again. */
   resume(welcome: Welcome, send: Send): void {
     this.#send = send;
     for (const task of this.#tracker.drop(welcome.drop)) this.#drop(task);
@@ -143,7 +143,7 @@ export class WorkerTasks {
     this.#notifyWatchers();
   }
 
-  /** The broker repeats a recipe that is not among the last it sent, so old ones may go when nothing here is of them. */
+  /** The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed. */
   addRecipe(recipe: JobRecipe): void {
     this.#recipes.delete(recipe.job);
     this.#recipes.set(recipe.job, recipe);
@@ -173,7 +173,7 @@ export class WorkerTasks {
     this.#send?.({ type: "RETRACTED", tasks: this.#tracker.removePrefetched(tasks) });
   }
 
-  /** Stocked ones go at once; of those that run the end follows, as DONE. */
+  /** Prefetched tasks are cancelled at once. Running ones are stopped; their DONE follows. */
   cancel(tasks: readonly AttemptRange[]): void {
     const unstarted = this.#tracker.removePrefetched(tasks);
     if (unstarted.length > 0) this.#send?.({ type: "CANCELLED", tasks: unstarted });
@@ -186,9 +186,9 @@ export class WorkerTasks {
     }
   }
 
-  /** Start what fits, and send what there is to tell. */
+  /** Starts the tasks that fit, and schedules the messages about them. */
   pump(): void {
-    // Some may have been under way when this worker said that it leaves.
+    // Some may have been on their way when LEAVING was sent.
     if (this.#closing) this.returnPrefetched();
     if (!this.#closing) {
       this.#finishNoops();
@@ -201,7 +201,8 @@ export class WorkerTasks {
         memoryLow = this.#deps.memory?.hasEnough() === false;
         return !memoryLow;
       };
-      for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits)) this.#start(task);
+      for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits))
+        this.#start(task);
     }
     this.#scheduleFlush();
   }
@@ -218,7 +219,7 @@ export class WorkerTasks {
     if (this.#send !== undefined) this.#returnTasks(this.#tracker.removeAllPrefetched());
   }
 
-  /** What runs is stopped and goes back to the queue. */
+  /** Stops running tasks and returns them to the queue. */
   returnRunning(graceMs: number): void {
     for (const running of this.#running.values()) {
       running.endAction = "return";
@@ -226,7 +227,7 @@ export class WorkerTasks {
     }
   }
 
-  /** Resolves when `reached` holds; it is looked at whenever a task ends, is acknowledged, or the link goes down. */
+  /** Resolves when `reached` holds. It is checked whenever a task ends, is acknowledged, or the link goes down. */
   async waitUntil(reached: () => boolean): Promise<void> {
     while (!reached()) await new Promise<void>((resolve) => this.#watchers.push(resolve));
   }
@@ -243,9 +244,9 @@ export class WorkerTasks {
     this.#onChange();
   }
 
-  // The life of a task
+  // One task
 
-  /** Nothing to run: they are done when they arrive. */
+  /** No-op tasks run nothing: they are done when they arrive. */
   #finishNoops(): void {
     const ranges = this.#tracker.takeRanges((job) => this.#recipes.get(job)?.recipe.kind === "noop");
     const at = this.#deps.now();
@@ -293,13 +294,13 @@ export class WorkerTasks {
     this.#notifyWatchers();
   }
 
-  /** The broker has it, or nobody wants it. */
+  /** The result is acknowledged, or was dropped. */
   #delivered(task: TaskRef): void {
     this.#resultReporter.acknowledge(task);
     if (this.#tracker.idle) this.#notifyWatchers();
   }
 
-  /** It is another's now. */
+  /** The broker has assigned the task to another worker. */
   #drop(task: TaskRef): void {
     const running = this.#running.get(attemptKey(task));
     if (running === undefined) return;
@@ -311,7 +312,7 @@ export class WorkerTasks {
     if (tasks.length > 0) this.#send?.({ type: "RETRACTED", tasks });
   }
 
-  // Telling
+  // Sending
 
   /** At the end of this turn: one STARTED and one DONE for all that happened in it. */
   #scheduleFlush(): void {
@@ -324,13 +325,13 @@ export class WorkerTasks {
   }
 
   /**
-   * While there is stock the broker need not hear of each short task: a few ends together cost it one commit instead of many. Stock is
-   * there only where tasks are known to be short, so what a start or an end waits here is short as well.
+   * While there are prefetched tasks, results are batched: a few together cost the broker one commit instead of many. Tasks are
+   * prefetched only where they are known to be short, so this delay is short as well.
    */
   #flush(): void {
     if (this.#send === undefined) return;
-    const { prefetchedCount: stockCount, finishedCount: endedCount } = this.#tracker;
-    if (stockCount > 0 && endedCount < MAX_BATCHED_RESULTS && !this.#closing) {
+    const { prefetchedCount, finishedCount } = this.#tracker;
+    if (prefetchedCount > 0 && finishedCount < MAX_BATCHED_RESULTS && !this.#closing) {
       this.#batchTimer ??= setTimeout(() => this.#sendBatch(), BATCH_DELAY_MS);
       return;
     }

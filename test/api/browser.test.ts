@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { COOKIE_MS, BrowserLogin } from "../../src/broker/access/browser-login.js";
+import { BrowserLogin, COOKIE_MS } from "../../src/broker/access/browser-login.js";
 import { apiOf, ask, openDoor, post } from "./kit.js";
 
 describe("a browser", () => {
   it("is let in by a link that works once, with the role of who made it", async () => {
     const { broker } = await openDoor();
     const api = apiOf(broker);
-    const { json } = await api("/entry", { ...post(), token: broker.tokenOf("read") });
+    const { json } = await api("/login-link", { ...post(), token: broker.tokenOf("read") });
     const { url } = json as { url: string };
     const entered = await ask(url);
     expect([entered.status, entered.headers.location]).toEqual([303, "/"]);
@@ -17,8 +17,8 @@ describe("a browser", () => {
     expect((await ask(`${broker.url}/api/v1/jobs`, { headers: { cookie } })).status).toBe(200);
     expect((await ask(`${broker.url}/api/v1/clean`, { ...post(), headers: { cookie } })).status).toBe(403);
     expect((await ask(url)).status).toBe(401);
-    expect((await ask(`${broker.url}/enter?code=guess`)).status).toBe(401);
-    expect((await ask(`${broker.url}/enter`)).status).toBe(401);
+    expect((await ask(`${broker.url}/login?code=guess`)).status).toBe(401);
+    expect((await ask(`${broker.url}/login`)).status).toBe(401);
   });
 
   it("without a cookie is told how to get in", async () => {
@@ -31,7 +31,7 @@ describe("a browser", () => {
 
   it("is refused where a page from elsewhere makes it ask", async () => {
     const { broker } = await openDoor();
-    const [set = ""] = (await ask(broker.newEntry("admin").url)).headers["set-cookie"] ?? [];
+    const [set = ""] = (await ask(broker.newLoginLink("admin").url)).headers["set-cookie"] ?? [];
     const cookie = set.split(";", 1)[0] ?? "";
     const host = new URL(broker.url).host;
     const status = async (headers: Readonly<Record<string, string>>): Promise<number> =>

@@ -7,8 +7,8 @@ import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
 
-async function cookieOf(broker: { newEntry(role: "read"): { readonly url: string } }): Promise<string> {
-  const [set = ""] = (await ask(broker.newEntry("read").url)).headers["set-cookie"] ?? [];
+async function cookieOf(broker: { newLoginLink(role: "read"): { readonly url: string } }): Promise<string> {
+  const [set = ""] = (await ask(broker.newLoginLink("read").url)).headers["set-cookie"] ?? [];
   return set.split(";", 1)[0] ?? "";
 }
 
@@ -88,13 +88,17 @@ describe("the dashboard's files", () => {
 describe("the dashboard's table of addresses", () => {
   it("is the broker's", () => {
     for (const [name, [method, path]] of Object.entries(API_ROUTES)) {
-      expect([name, OPERATIONS_BY_NAME.get(name)?.method, OPERATIONS_BY_NAME.get(name)?.path]).toEqual([name, method, path]);
+      expect([name, OPERATIONS_BY_NAME.get(name)?.method, OPERATIONS_BY_NAME.get(name)?.path]).toEqual([
+        name,
+        method,
+        path,
+      ]);
     }
   });
 });
 
 describe("a look that is shared", () => {
-  const shared = { headers: { "laboro-look": "shared" } };
+  const shared = { headers: { "laboro-cache": "shared" } };
 
   it("is the same for all for a second, has a tag, and is nothing where nothing has changed", async () => {
     const { broker } = await openDoor();
@@ -168,38 +172,36 @@ describe("a look that is shared", () => {
   });
 });
 
-describe("conversations", () => {
+describe("connections", () => {
   it("are recorded from the first look on, end with their connection, and are an admin's to see", async () => {
     const { broker, client, worker } = await openShop();
     const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     await until(() => one.joined, "it has joined");
-    const { connections: conversations } = await client.ask("conversations", { find: "ONE" });
-    expect(conversations).toMatchObject([
-      { protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false },
-    ]);
-    const id = conversations[0]?.id ?? 0;
+    const { connections } = await client.ask("connections", { find: "ONE" });
+    expect(connections).toMatchObject([{ protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false }]);
+    const id = connections[0]?.id ?? 0;
     await client.request("shout", "unheard");
-    expect(await client.ask("conversation", { id })).toMatchObject({ messages: [], over: false, recording: true });
+    expect(await client.ask("connection", { id })).toMatchObject({ messages: [], closed: false, recording: true });
     await client.request("shout", "heard");
-    const { messages } = await client.ask("conversation", { id });
-    const told = messages.filter(({ name }) => name !== "BEAT");
+    const { messages } = await client.ask("connection", { id });
+    const told = messages.filter(({ name }) => name !== "HEARTBEAT");
     expect(told.map(({ name, from }) => [name, from])).toEqual([
       ["CALL", "broker"],
       ["REPLY", "peer"],
     ]);
     expect(told.map(({ fields }) => fields.body)).toEqual(["heard", "HEARD"]);
     const last = messages.at(-1)?.number ?? 0;
-    expect(
-      (await client.ask("conversation", { id, after: last })).messages.filter((one) => one.number <= last),
-    ).toEqual([]);
+    expect((await client.ask("connection", { id, after: last })).messages.filter((one) => one.number <= last)).toEqual(
+      [],
+    );
     const read = { token: broker.tokenOf("client") };
-    expect((await apiOf(broker)(`/conversations/${id}`, read)).status).toBe(403);
-    expect((await apiOf(broker)("/conversations", read)).status).toBe(200);
+    expect((await apiOf(broker)(`/connections/${id}`, read)).status).toBe(403);
+    expect((await apiOf(broker)("/connections", read)).status).toBe(200);
     await one.stop({ graceMs: 0 });
-    await until(async () => (await client.ask("conversation", { id })).closed, "it is over");
-    const { messages: lastWords } = await client.ask("conversation", { id, after: last });
+    await until(async () => (await client.ask("connection", { id })).closed, "it is over");
+    const { messages: lastWords } = await client.ask("connection", { id, after: last });
     expect(lastWords.map(({ name }) => name)).toContain("LEAVING");
-    expect((await client.ask("conversations", {})).connections.map(({ peer }) => peer)).not.toContain("one");
-    expect((await apiOf(broker)("/conversations/4711")).status).toBe(400);
+    expect((await client.ask("connections", {})).connections.map(({ peer }) => peer)).not.toContain("one");
+    expect((await apiOf(broker)("/connections/4711")).status).toBe(400);
   });
 });

@@ -86,10 +86,10 @@ describe("events", () => {
     await until(() => broker.core.state.workers.get(one.id)?.assigned === 1, "it has the task");
     await api("/workers/one/drain", post());
     broker.core.portOf(one.id)?.close("cut by the test");
-    await until(async () => (await kinds()).includes("worker-away"), "it is away");
+    await until(async () => (await kinds()).includes("worker-disconnected"), "it is away");
     await until(async () => (await kinds()).filter((kind) => kind === "worker-joined").length === 2, "it is back");
     await one.stop({ graceMs: 0 });
-    await until(async () => (await kinds()).includes("worker-gone"), "it is gone");
+    await until(async () => (await kinds()).includes("worker-left"), "it is gone");
     expect(await kinds()).toContain("worker-draining");
   });
 

@@ -54,7 +54,7 @@ describe("input that is not what it should be", () => {
     ["a limit given twice", "/jobs?limit=1&limit=2", {}],
     ["the job in the path and in the body", "/jobs/1/hold", { method: "POST", body: { job: 2 } }],
     ["ranges upside down", "/jobs/1/cancel", { method: "POST", body: { tasks: [{ first: 3, last: 1 }] } }],
-    ["an end that is none", "/jobs/1/rerun", { method: "POST", body: { ends: ["odd"] } }],
+    ["an end that is none", "/jobs/1/rerun", { method: "POST", body: { states: ["odd"] } }],
     ["a wait for ever", "/events?waitMs=99999999", {}],
     ["an odd service time", "/services/x?timeoutMs=soon", { method: "POST", body: "x" }],
   ])("is refused, with what was expected: %s", async (_what, path, question) => {

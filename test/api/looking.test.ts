@@ -1,7 +1,7 @@
 /** Operations that are made for looking: the overview, its past, the picture of a job, pages of workers. */
 import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
-import { AREA, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
+import { BUCKET, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Client } from "../../src/entries/client.js";
 import { openShop, until } from "./kit.js";
 
@@ -10,13 +10,13 @@ const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c"
 describe("the picture of a job", () => {
   /** Each run as `state count`. */
   async function pictureOf(client: Client, input: { job: number; first?: number; last?: number; cells?: number }) {
-    const { runs, states, tasksPerCell: per } = await client.ask("taskMap", input);
+    const { runs, states, tasksPerCell } = await client.ask("taskMap", input);
     const shown: string[] = [];
     for (let at = 0; at < runs.length; at += 2) shown.push(`${states[runs[at] ?? 0]} ${runs[at + 1]}`);
-    return { shown, per };
+    return { shown, tasksPerCell };
   }
 
-  it("has each task where it stands: failed, running, next, waiting, cancelled, succeeded", async () => {
+  it("has each task where it stands: failed, running, prefetched, waiting, cancelled, succeeded", async () => {
     const { client, worker } = await openShop();
     worker({ slots: 2 });
     const line = 'case "$LABORO_TASK" in 0|1) exit 0;; 2) exit 1;; *) sleep 600;; esac';
@@ -30,7 +30,7 @@ describe("the picture of a job", () => {
     const { shown } = await pictureOf(client, { job: job.id });
     expect(shown.slice(0, 3)).toEqual(["succeeded 2", "failed 1", "running 2"]);
     expect(shown.at(-1)).toBe("cancelled 1");
-    expect(shown.slice(3, -1).join()).toMatch(running === 2 ? /^waiting 3$/ : /next \d/);
+    expect(shown.slice(3, -1).join()).toMatch(running === 2 ? /^waiting 3$/ : /prefetched \d/);
     expect((await pictureOf(client, { job: job.id, first: 1, last: 2 })).shown).toEqual(["succeeded 1", "failed 1"]);
     await job.cancel();
     await job.wait();
@@ -44,11 +44,15 @@ describe("the picture of a job", () => {
     await job.wait();
     expect(await pictureOf(client, { job: job.id, cells: 10 })).toEqual({
       shown: ["succeeded 3", "failed 1", "succeeded 6"],
-      per: 10,
+      tasksPerCell: 10,
     });
     const waiting = await client.submit({ recipe: { kind: "noop" }, count: 1_000_000_000, held: true });
-    const { runs, last, tasksPerCell: per, count } = await client.ask("taskMap", { job: waiting.id, first: 5, cells: 1_000 });
-    expect({ runs, last, per, count }).toEqual({ runs: [3, 1_000], last: 5 + 2 ** 20 - 1, per: 1_049, count: 1e9 });
+    const { runs, last, tasksPerCell, count } = await client.ask("taskMap", {
+      job: waiting.id,
+      first: 5,
+      cells: 1_000,
+    });
+    expect([runs, last, tasksPerCell, count]).toEqual([[3, 1_000], 5 + 2 ** 20 - 1, 1_049, 1e9]);
     await waiting.cancel();
     expect((await pictureOf(client, { job: waiting.id, cells: 50 })).shown).toEqual(["cancelled 50"]);
   });
@@ -73,7 +77,7 @@ describe("pages of workers", () => {
     expect(await names({ find: "TAG-B" })).toEqual(["bert"]);
     expect(await names({ state: "idle", order: "name" })).toEqual(["bert", "carl"]);
     await client.ask("drain", { worker: "bert" });
-    expect(await names({ order: "trouble", limit: 1 })).toEqual(["bert"]);
+    expect(await names({ order: "problems", limit: 1 })).toEqual(["bert"]);
     await until(
       async () => (await client.ask("workerPage", { find: "anna" })).workers[0]?.running[0]?.startedAt !== undefined,
       "its start was heard",
@@ -103,13 +107,13 @@ describe("the overview", () => {
     const problems = async () => (await client.ask("overview", {})).problems;
     await until(async () => (await problems()).some(({ kind }) => kind === "job-failing"), "it fails");
     const text = "failing: 1 of 1 tasks have failed so far";
-    expect(await problems()).toMatchObject([{ kind: "job-failing", grave: true, text, job: failing.id }]);
+    expect(await problems()).toMatchObject([{ kind: "job-failing", critical: true, text, job: failing.id }]);
     broker.core.portOf(one.id)?.close("gone");
-    await until(async () => (await problems()).some(({ kind }) => kind === "worker-away"), "it is away");
-    expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-away"]);
-    const { recentEvents: lately, status } = await client.ask("overview", {});
-    expect(lately.map(({ kind }) => kind)).toContain("worker-away");
-    expect(lately.map(({ kind }) => kind)).not.toContain("tasks-ended");
+    await until(async () => (await problems()).some(({ kind }) => kind === "worker-disconnected"), "it is away");
+    expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-disconnected"]);
+    const { recentEvents, status } = await client.ask("overview", {});
+    expect(recentEvents.map(({ kind }) => kind)).toContain("worker-disconnected");
+    expect(recentEvents.map(({ kind }) => kind)).not.toContain("tasks-ended");
     expect(status.tasks.running).toBe(1);
   });
 
@@ -121,10 +125,10 @@ describe("the overview", () => {
     );
     await Promise.all(jobs.map((job) => job.wait()));
     const { problems } = await client.ask("overview", {});
-    expect(problems.map(({ kind, critical: grave, text }) => [kind, grave, text])).toEqual(
+    expect(problems.map(({ kind, critical, text }) => [kind, critical, text])).toEqual(
       new Array(5).fill(["job-failed", false, "bad failed: 1 of 1 tasks"]),
     );
-    expect(problems.map(({ omitted: more }) => more)).toEqual([undefined, undefined, undefined, undefined, 2]);
+    expect(problems.map(({ omitted }) => omitted)).toEqual([undefined, undefined, undefined, undefined, 2]);
   });
 
   it("tells of a queue that is full", async () => {
@@ -132,7 +136,7 @@ describe("the overview", () => {
     const waiting = [1, 2].map(() => client.request("nobody", "x", { timeoutMs: 30_000 }).catch(() => undefined));
     await until(async () => (await client.ask("overview", {})).problems.length > 0, "the queue is full");
     expect((await client.ask("overview", {})).problems).toMatchObject([
-      { kind: "queue-full", grave: true, service: "nobody", text: "nobody: 2 requests wait, and more are refused" },
+      { kind: "queue-full", critical: true, service: "nobody", text: "nobody: 2 requests wait, new ones are refused" },
     ]);
     await broker.stop();
     await Promise.all(waiting);
@@ -158,7 +162,7 @@ describe("the history", () => {
     const day = await client.ask("history", { span: "day" });
     expect(day.stepMs).toBe(minute);
     expect([day.at.length, day.succeeded, day.failed]).toEqual([1, [3], [1]]);
-    const kept = await broker.core.store.keyValues(AREA);
+    const kept = await broker.core.store.keyValues(BUCKET);
     expect(kept).toHaveLength(1);
   });
 
@@ -166,16 +170,16 @@ describe("the history", () => {
     const { client, broker } = await openShop();
     const now = Math.floor(Date.now() / minute) * minute;
     const text = (at: number, succeeded: number, waitP50: number): string =>
-      JSON.stringify({ figures: ["succeeded", "waitP50"], rows: [[at, succeeded, waitP50]] });
-    await broker.core.keep(AREA, `${now}.71`, text(now, 5, 10));
-    await broker.core.keep(AREA, `${now}.72`, text(now, 7, 30));
-    await broker.core.keep(AREA, `${now - 2 * KEPT_MS}.70`, text(now - 2 * KEPT_MS, 9, 1));
-    await broker.core.keep(AREA, "spoiled", "no JSON");
+      JSON.stringify({ fields: ["succeeded", "waitP50"], rows: [[at, succeeded, waitP50]] });
+    await broker.core.put(BUCKET, `${now}.71`, text(now, 5, 10));
+    await broker.core.put(BUCKET, `${now}.72`, text(now, 7, 30));
+    await broker.core.put(BUCKET, `${now - 2 * KEPT_MS}.70`, text(now - 2 * KEPT_MS, 9, 1));
+    await broker.core.put(BUCKET, "spoiled", "no JSON");
     const day = await client.ask("history", { span: "day" });
     expect([day.at, day.succeeded, day.waitP50, day.failed]).toEqual([[now], [12], [30], [0]]);
     expect(Object.keys(day).sort()).toEqual(["at", "stepMs", ...HISTORY_FIELDS].sort());
     await broker.core.history.tick(Date.now() + minute);
-    const kept = (await broker.core.store.keyValues(AREA)).map(({ key }) => key);
+    const kept = (await broker.core.store.keyValues(BUCKET)).map(({ key }) => key);
     expect(kept).toHaveLength(3);
     expect(kept).not.toContain("spoiled");
   });
@@ -189,13 +193,13 @@ describe("the history", () => {
   });
 });
 
-describe("access", () => {
+describe("permissions", () => {
   it("tells each role what it may do", async () => {
     const { broker } = await openShop();
     const { connect } = await import("../../src/entries/client.js");
     const allowed = async (role: "read" | "client" | "worker" | "admin") => {
       const client = await connect({ broker: broker.url, token: broker.tokenOf(role) ?? broker.token });
-      const answer = await client.ask("access", {});
+      const answer = await client.ask("permissions", {});
       client.close();
       return answer;
     };
@@ -205,7 +209,7 @@ describe("access", () => {
     expect(read.operations).not.toContain("cancel");
     expect((await allowed("client")).operations).toContain("cancel");
     expect((await allowed("client")).operations).not.toContain("drain");
-    expect((await allowed("admin")).operations).toContain("conversation");
-    expect((await allowed("worker")).operations).toEqual(["status", "access"]);
+    expect((await allowed("admin")).operations).toContain("connection");
+    expect((await allowed("worker")).operations).toEqual(["status", "permissions"]);
   });
 });

@@ -30,13 +30,13 @@ describe("/metrics", () => {
     const found = series(answer.text);
     expect(found.get('laboro_tasks_ended_total{state="succeeded"}')).toBe(1);
     expect(found.get('laboro_tasks_ended_total{state="failed"}')).toBe(2);
-    expect(found.get("laboro_tasks_handed_out_total")).toBe(3);
+    expect(found.get("laboro_tasks_assigned_total")).toBe(3);
     expect(found.get('laboro_jobs{state="held"}')).toBe(1);
     expect(found.get('laboro_tasks{state="waiting"}')).toBe(5);
     expect(found.get('laboro_workers{state="connected"}')).toBe(1);
     expect(found.get('laboro_slots{state="free"}')).toBe(3);
-    expect(found.get('laboro_requests_answered_total{outcome="answer"}')).toBe(1);
-    expect(found.get('laboro_service_answered_total{service="shout",pool="default"}')).toBe(1);
+    expect(found.get('laboro_requests_completed_total{outcome="ok"}')).toBe(1);
+    expect(found.get('laboro_service_requests_completed_total{service="shout",pool="default"}')).toBe(1);
     expect(found.get("laboro_refusing")).toBe(0);
     expect(found.get("laboro_task_duration_seconds_count")).toBe(3);
     expect(found.get('laboro_task_duration_seconds_bucket{le="+Inf"}')).toBe(3);

@@ -119,17 +119,17 @@ describe.each([
     expect(await ask("workers")).toMatchObject({ workers: [{ name: "one", connected: true, total: { slots: 2 } }] });
     expect(await ask("request", { service: "shout", body: "hey", timeoutMs: 5000 })).toEqual({ body: "HEY" });
     expect(await ask("services")).toMatchObject({
-      services: [{ name: "shout", workers: 1, answered: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }],
+      services: [{ name: "shout", workers: 1, completed: 1, failed: 0, latencyMs: { p50: expect.any(Number) } }],
     });
 
-    expect(await ask("taskMap", { job })).toMatchObject({ count: 3, per: 1, runs: [5, 1, 0, 1, 5, 1] });
-    expect(await ask("workerPage")).toMatchObject({ total: 1, workers: [{ name: "one", place: 0, running: [] }] });
+    expect(await ask("taskMap", { job })).toMatchObject({ count: 3, tasksPerCell: 1, runs: [5, 1, 0, 1, 5, 1] });
+    expect(await ask("workerPage")).toMatchObject({ total: 1, workers: [{ name: "one", position: 0, running: [] }] });
     expect(await ask("overview")).toMatchObject({ status: { workers: { connected: 1 } }, problems: [{ job }] });
     expect(await ask("history")).toMatchObject({ stepMs: 5000 });
-    const { conversations } = await ask("conversations");
-    const [{ id }] = conversations as [{ id: number }];
-    expect(await ask("conversation", { id })).toMatchObject({ id, over: false });
-    expect(await ask("access")).toMatchObject({ role: "admin" });
+    const { connections } = await ask("connections");
+    const [{ id }] = connections as [{ id: number }];
+    expect(await ask("connection", { id })).toMatchObject({ id, closed: false });
+    expect(await ask("permissions")).toMatchObject({ role: "admin" });
 
     expect(await ask("rerun", { job })).toEqual({ count: 1 });
     expect(await ask("wait", { job })).toEqual({ ended: true, state: "failed" });
@@ -192,7 +192,7 @@ describe.each([
     asked.add("stepBack");
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
     expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
-    expect(await ask("entry")).toMatchObject({ url: expect.stringContaining("/enter?code=") });
+    expect(await ask("loginLink")).toMatchObject({ url: expect.stringContaining("/login?code=") });
     await ask("drainBroker", { draining: true });
     expect([...asked].sort()).toEqual(Object.keys(OPERATIONS).sort());
   });

@@ -68,13 +68,13 @@ describe("the figures of services", () => {
     const figures = new ServiceStats();
     const start = 1_000_000;
     for (let i = 0; i < 5_000; i++) figures.add("s", "p", start + i, i < 4_000 ? 999 : i % 100, false);
-    const { completed: answered, rate, latencyMs } = figures.of("s", "p", start + 5_000);
-    expect([answered, rate]).toEqual([5_000, 5_000 / 60]);
+    const { completed, rate, latencyMs } = figures.of("s", "p", start + 5_000);
+    expect([completed, rate]).toEqual([5_000, 5_000 / 60]);
     expect(latencyMs?.p50).toBeLessThan(60);
     expect(latencyMs?.p99).toBeGreaterThan(90);
     expect(figures.of("s", "p", start + 120_000).rate).toBe(0);
     for (let i = 0; i < 3_000; i++) figures.add(`s${i}`, "p", start, 1, true);
     expect(figures.names()).toHaveLength(1_000);
-    expect(figures.of("never", "p", start)).toEqual({ answered: 0, failed: 0, rate: 0 });
+    expect(figures.of("never", "p", start)).toEqual({ completed: 0, failed: 0, rate: 0 });
   });
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { CommitLoop } from "../../src/broker/commit-loop.js";
 import { Decisions } from "../../src/dispatch/index.js";
-import type { TaskRange, Store } from "../../src/model/store.js";
+import type { Store, TaskRange } from "../../src/model/store.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { Broker, result } from "../store/suite/kit.js";
 
@@ -34,7 +34,7 @@ async function scene(relaxed: boolean): Promise<Scene> {
   const parcel = await broker.claim(waiting, 0, 9);
   const commits: number[] = [];
   const counting: Store = Object.create(store, {
-    gatherMs: { value: store.commitDelayMs },
+    commitDelayMs: { value: store.commitDelayMs },
     commit: {
       value: (...args: Parameters<Store["commit"]>) => {
         commits.push(args[0].length);
@@ -83,8 +83,8 @@ describe("results of a store that lets them gather", () => {
     const { loop, settle, commits, recorded } = await scene(true);
     settle(0);
     settle(1);
-    const answer = await loop.commit({ op: "keep", bucket: "a", key: "k", value: "v", version: 0 });
-    expect([answer.op, commits, await recorded()]).toEqual(["keep", [3], 2]);
+    const answer = await loop.commit({ op: "put", bucket: "a", key: "k", value: "v", version: 0 });
+    expect([answer.op, commits, await recorded()]).toEqual(["put", [3], 2]);
     settle(2);
     await loop.flush();
     expect([commits, await recorded()]).toEqual([[3, 1], 3]);

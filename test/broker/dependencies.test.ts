@@ -91,7 +91,7 @@ describe("a job that waits for another", () => {
       started: 2,
       ended: 3,
       code: 1,
-      outputEnd: 0,
+      outputBytes: 0,
     } as const;
     await store.commit(
       [
@@ -149,7 +149,7 @@ describe("a job that is run again", () => {
     expect((await job.info()).counters).toEqual({ succeeded: 85, failed: 0, cancelled: 15, running: 0, waiting: 0 });
     expect(await job.rerun()).toBe(15);
     expect(await job.wait()).toBe("succeeded");
-    expect(await job.rerun({ ends: ["succeeded"] })).toBe(100);
+    expect(await job.rerun({ states: ["succeeded"] })).toBe(100);
     expect(await job.wait()).toBe("succeeded");
     expect((await job.info()).counters).toMatchObject({ succeeded: 100, cancelled: 0 });
     expect(await job.rerun()).toBe(0);

@@ -16,7 +16,7 @@ describe("a broker", () => {
       holder.once("error", () => resolve(false)).listen(DEFAULT_PORT, "127.0.0.1", () => resolve(true)),
     );
     const { broker, dir } = await openDoor({ port: undefined as unknown as number });
-    expect(broker.moved).toBe(true);
+    expect(broker.portChanged).toBe(true);
     expect(broker.url).not.toContain(`:${DEFAULT_PORT}`);
     expect((JSON.parse(readFileSync(join(dir, "access.json"), "utf8")) as { url: string }).url).toBe(broker.url);
     await expect(startBroker({ dir: join(dir, "other"), port: DEFAULT_PORT })).rejects.toMatchObject({

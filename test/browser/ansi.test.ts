@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { AnsiLines, type StyledLine, type Style, xtermColour } from "../../web/src/ansi.js";
+import { AnsiLines, type Style, type StyledLine, xtermColour } from "../../web/src/ansi.js";
 
 const ESC = "\u001b";
 

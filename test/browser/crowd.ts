@@ -49,7 +49,7 @@ export const quick = ({ broker }: Scene, name: string, { failEvery, until = Infi
       .filter(({ index }) => index < until)
       .map((task) => {
         const code = task.index % failEvery === failEvery - 1 ? 1 : 0;
-        return { ...task, code, started: 1, ended: 2, outputEnd: 0 };
+        return { ...task, code, started: 1, ended: 2, outputBytes: 0 };
       });
     setImmediate(() => {
       broker.core.workerStarted(id, all);

@@ -38,7 +38,7 @@ export class Visitor {
     page.setDefaultTimeout(PATIENCE_MS);
     const visitor = new Visitor(page, context, broker);
     visitor.#listen();
-    await page.goto(broker.newEntry(role).url);
+    await page.goto(broker.newLoginLink(role).url);
     await page.getByRole("heading", { name: "Overview" }).waitFor();
     return visitor;
   }

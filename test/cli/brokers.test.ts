@@ -8,7 +8,7 @@ describe("laboro brokers", () => {
     const { stdout } = await shop.laboro(["brokers"]);
     expect(stdout).toContain(`${new URL(shop.broker.url).host} *`);
     const { brokers } = JSON.parse((await shop.laboro(["brokers", "--json"])).stdout);
-    expect(brokers).toMatchObject([{ here: true, state: "open", fallback: false, workers: 0, lagMs: 0 }]);
+    expect(brokers).toMatchObject([{ self: true, state: "open", fallback: false, workers: 0, heartbeatAgeMs: 0 }]);
   });
 
   it("lists a group, and refuses to send back what is no fallback", async () => {

@@ -14,8 +14,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Aftermath } from "../../src/protocols/runexp/experiments/aftermath.js";
 import { findExperiments } from "../../src/protocols/runexp/experiments/folder.js";
-import { TempFilePool, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
 import { ProgressOutput, progressOptions } from "../../src/protocols/runexp/experiments/progress-output.js";
+import { ResFile, TempFilePool } from "../../src/protocols/runexp/experiments/result-file.js";
 
 let dir: string;
 beforeEach(() => {
@@ -113,7 +113,7 @@ describe("a result", () => {
   };
 
   it("appears whole, in a folder that is made for it, or not at all", async () => {
-    const place = { outputs: dir, drafts: drafts() };
+    const place = { outputs: dir, tempFiles: drafts() };
     const file = new ResFile("sub/a", place);
     file.write(Buffer.alloc(300_000, "a"));
     file.write(Buffer.from("end"));
@@ -142,7 +142,7 @@ describe("a result", () => {
   });
 
   it("that is empty is there too", async () => {
-    const place = { outputs: dir, drafts: drafts() };
+    const place = { outputs: dir, tempFiles: drafts() };
     const file = new ResFile("empty", place);
     await file.finish();
     expect(readFileSync(join(dir, "empty.res"), "latin1")).toBe("");
@@ -169,23 +169,23 @@ describe("the lines", () => {
   });
 
   it.each([
-    [{}, { progress: true, names: false, ends: "failure" }],
-    [{ progress: true }, { progress: true, names: false, ends: "none" }],
-    [{ shownames: true }, { progress: false, names: true, ends: "none" }],
+    [{}, { progress: true, assignments: false, ends: "failure" }],
+    [{ progress: true }, { progress: true, assignments: false, ends: "none" }],
+    [{ shownames: true }, { progress: false, assignments: true, ends: "none" }],
     [
       { shownames: true, failure: true },
-      { progress: false, names: true, ends: "failure" },
+      { progress: false, assignments: true, ends: "failure" },
     ],
-    [{ aftermath: true }, { progress: true, names: false, ends: "all" }],
-    [{ success: true }, { progress: true, names: false, ends: "success" }],
+    [{ aftermath: true }, { progress: true, assignments: false, ends: "all" }],
+    [{ success: true }, { progress: true, assignments: false, ends: "success" }],
     [
       { success: true, failure: true },
-      { progress: true, names: false, ends: "all" },
+      { progress: true, assignments: false, ends: "all" },
     ],
-    [{ quiet: true }, { progress: false, names: false, ends: "none" }],
+    [{ quiet: true }, { progress: false, assignments: false, ends: "none" }],
     [
       { quiet: true, aftermath: true },
-      { progress: false, names: false, ends: "all" },
+      { progress: false, assignments: false, ends: "all" },
     ],
   ])("of %j are %j", (given, expected) => {
     expect(progressOptions(given)).toEqual(expected);

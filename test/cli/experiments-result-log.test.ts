@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { thisProcess } from "../../src/base/files/process-identity.js";
 import { encodeRecords, scanRecords } from "../../src/base/files/records.js";
-import { TempFilePool, ResFile } from "../../src/protocols/runexp/experiments/result-file.js";
+import { ResFile, TempFilePool } from "../../src/protocols/runexp/experiments/result-file.js";
 import { ResultLog, recoverResults } from "../../src/protocols/runexp/experiments/result-log.js";
 
 let dir: string;

@@ -91,7 +91,10 @@ describe("laboro experiments", () => {
       expect(fs.existsSync(join(dir, "outputs", "b.res"))).toBe(false);
       fs.writeFileSync(go, "");
       await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual(["finished", "finished"]);
+      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual([
+        "finished",
+        "finished",
+      ]);
       expect(fs.readFileSync(join(dir, "outputs", "b.res"), "utf8")).toContain("[one] Running b");
       expect(fs.readdirSync(join(dir, "outputs")).filter((name) => name.endsWith(".res"))).toHaveLength(6);
       expect(said.filter((line) => line.endsWith("REDONI"))).toEqual(["one c REDONI"]);
@@ -124,7 +127,10 @@ describe("laboro experiments", () => {
       await until("it has asked again and again", () => told() > 3, LONG);
       fs.writeFileSync(go, "");
       await ended(manager, "the manager");
-      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual(["finished", "finished"]);
+      expect((await Promise.all([one.ended, two.ended])).map(({ status: how }) => how)).toEqual([
+        "finished",
+        "finished",
+      ]);
     },
     LONG,
   );

@@ -14,7 +14,7 @@ describe("laboro explain", () => {
     await job.wait();
     expect((await shop.laboro(["explain", "last"])).stdout).toBe("task 0 of job 1: it has succeeded on w1\n");
     expect(JSON.parse((await shop.laboro(["explain", "last.1", "--json"])).stdout)).toEqual({
-      why: "it has succeeded on w1",
+      reason: "it has succeeded on w1",
     });
   });
 });

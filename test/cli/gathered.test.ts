@@ -7,7 +7,7 @@ const MODULE = new URL("../../dist/cli/lib/buffered-stdout.js", import.meta.url)
 const inProcess = (code: string): readonly string[] => [
   "--input-type=module",
   "-e",
-  `import { Gathered } from ${JSON.stringify(MODULE)}; const out = new Gathered(); ${code}`,
+  `import { BufferedStdout } from ${JSON.stringify(MODULE)}; const out = new BufferedStdout(); ${code}`,
 ];
 
 it("writes the first text at once, and together what follows within a moment", async () => {
@@ -29,7 +29,7 @@ it("loses nothing at the end of the process, however that comes", () => {
   ]) {
     const said = execFileSync(
       process.execPath,
-      inProcess(`for (let i = 0; i < 5_000; i++) out.line(String(i)); ${end}`),
+      inProcess(`for (let i = 0; i < 5_000; i++) out.writeLine(String(i)); ${end}`),
       {
         encoding: "utf8",
       },
@@ -39,7 +39,7 @@ it("loses nothing at the end of the process, however that comes", () => {
 });
 
 it("does not keep a process from its end, and waits for a reader that is slow", async () => {
-  const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20));"), {
+  const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.writeLine('x'.repeat(20));"), {
     stdio: ["ignore", "pipe", "inherit"],
   });
   await new Promise((resolve) => setTimeout(resolve, 300));

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlin
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { lockDirectory, localDataDir } from "../../src/base/files/local-data.js";
+import { localDataDir, lockDirectory } from "../../src/base/files/local-data.js";
 
 let dir: string;
 beforeEach(() => {
@@ -20,7 +20,7 @@ describe("the data of a broker of one's own", () => {
   });
 
   it("lies on this machine where the directory is on a network filesystem: one place for each, and for its user alone", () => {
-    const options = { type: NFS, mountinfo: "", local: join(dir, "local") };
+    const options = { type: NFS, mountinfo: "", baseDir: join(dir, "local") };
     const [a, b] = [join(dir, "a", "study 1"), join(dir, "b", "study 1")];
     for (const made of [a, b]) mkdirSync(made, { recursive: true });
     const home = join(dir, "local", `laboro-${userInfo().uid}`);
@@ -40,7 +40,7 @@ describe("the data of a broker of one's own", () => {
   });
 
   it("is not put into a folder that others can write to, or that is a link of somebody's", () => {
-    const options = { type: NFS, mountinfo: "", local: dir };
+    const options = { type: NFS, mountinfo: "", baseDir: dir };
     const home = join(dir, `laboro-${userInfo().uid}`);
     mkdirSync(home);
     chmodSync(home, 0o777);

@@ -266,13 +266,13 @@ describe("a server that is told where to keep its workers", () => {
   });
 });
 
-describe("laboro serve --door round-robin", () => {
+describe("laboro serve --protocol round-robin", () => {
   it("lets laboro's verbs ask round-robin workers, now and in a batch", { timeout: 120_000 }, async () => {
     const port = await freePort();
     const at = `tcp://127.0.0.1:${port}`;
     const dir = folder();
     const env = { LABORO_DATA: join(dir, "data"), HOME: dir };
-    const args = ["serve", "--listen", "127.0.0.1:0", "--door", `round-robin=127.0.0.1:${port}`];
+    const args = ["serve", "--listen", "127.0.0.1:0", "--protocol", `round-robin=127.0.0.1:${port}`];
     const broker = spawn(process.execPath, [LABORO, ...args], { env: { ...process.env, ...env }, stdio: "ignore" });
     started.push(broker);
     expect((await laboro(["status", "--wait", "60s"], { env })).code).toBe(0);

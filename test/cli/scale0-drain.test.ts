@@ -3,14 +3,14 @@ import { startedWorker } from "../protocols/scale0/kit.js";
 import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
-const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
+const listeners = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
 
 describe("laboro drain --broker", () => {
   it("hands out nothing new and sends peers away, until it is taken back", async () => {
-    const shop = await openCliShop({ doors });
+    const shop = await openCliShop({ listeners });
     const brokers = '[{"identity":"west","worker_uri":"tcp://10.0.0.2:8081","client_uri":"tcp://10.0.0.2:8080"}]';
     expect((await shop.laboro(["config", "set", `brokers=${brokers}`])).code).toBe(0);
-    const worker = await startedWorker({ workers: shop.broker.doors[0]?.urls[1] ?? "" }, "w1");
+    const worker = await startedWorker({ workers: shop.broker.listeners[0]?.urls[1] ?? "" }, "w1");
     shop.worker({ name: "own" });
     await until("both are there", async () => (await shop.client.workers()).length === 2);
     expect(await shop.laboro(["drain", "--broker"])).toEqual({

@@ -17,8 +17,8 @@ interface Served {
 async function serve(site: Site, name: string, ...more: string[]): Promise<Served> {
   const [client, worker, publish] = [await freePort(), await freePort(), await freePort()];
   const data = site.path(name);
-  const door = `scale0=127.0.0.1:${client},${worker},${publish}`;
-  const args = [LABORO, "serve", "--data", data, "--listen", "127.0.0.1:0", "--door", door, ...more];
+  const protocol = `scale0=127.0.0.1:${client},${worker},${publish}`;
+  const args = [LABORO, "serve", "--data", data, "--listen", "127.0.0.1:0", "--protocol", protocol, ...more];
   const broker = site.launch(name, args);
   await broker.says("listening on", 60_000);
   return {
@@ -71,7 +71,7 @@ describe("laboro scale0", () => {
     expect([said.code, said.stderr]).toEqual([3, expect.stringContaining(`nobody answers at ${url}`)]);
     expect(said.stderr).toContain("--keep-trying");
     const asked = await scale0("request", "a", "x", "--broker", url);
-    expect([asked.code, asked.stderr]).toEqual([3, expect.stringContaining("laboro serve --door scale0")]);
+    expect([asked.code, asked.stderr]).toEqual([3, expect.stringContaining("laboro serve --protocol scale0")]);
     const worker = launchWorker(site, "--broker", url, "--service", "a=cat", "--keep-trying");
     await worker.says("it is tried again", 60_000);
     expect(worker.over).toBe(false);
@@ -100,7 +100,7 @@ describe("laboro scale0", () => {
     expect(set.stdout).toBe("config version 1\n");
     const memory = site.path("remembered.json");
     const start = (broker: string[]) =>
-      launchWorker(site, ...broker, "--name", "w1", "--service", "upper=tr a-z A-Z", "--remember", memory);
+      launchWorker(site, ...broker, "--name", "w1", "--service", "upper=tr a-z A-Z", "--config-cache", memory);
     const worker = start(["--broker", east.workers]);
     await worker.says(`registered with ${east.workers}`, 60_000);
     await until("it is remembered", () => existsSync(memory));

@@ -10,11 +10,11 @@ describe("laboro services", () => {
     const { code, stdout } = await shop.laboro(["services"]);
     expect(code).toBe(0);
     expect(steady(stdout).replace(/\d+\.\d+\/s/, "RATE")).toMatchInlineSnapshot(`
-      "SERVICE  WORKERS  FREE  ANSWERED  RATE  P50  P99
+      "SERVICE  WORKERS  FREE  COMPLETED  RATE  P50  P99
       echo  1  2/2  1  RATE  TIME  TIME"
     `);
     expect(JSON.parse((await shop.laboro(["services", "--json"])).stdout)).toMatchObject({
-      services: [{ name: "echo", workers: 1, answered: 1 }],
+      services: [{ name: "echo", workers: 1, completed: 1 }],
     });
   });
 });

@@ -28,7 +28,7 @@ describe("laboro status", () => {
     expect(steady(stdout, shop)).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 12_000 waiting
 
-      JOB  NAME  STATE  DONE  POOL  AGE  TOOK
+      JOB  NAME  STATE  DONE  POOL  AGE  ELAPSED
         9  later  held  0/12_000  big  TIME
         8  done-7  succeeded  1/1  TIME  TIME
         7  done-6  succeeded  1/1  TIME  TIME
@@ -94,7 +94,7 @@ describe("laboro status", () => {
 
       0 of 5 tasks done: 2 running, 3 waiting
 
-      TASK  WORKER  IS
+      TASK  WORKER  STATE
       1.0  w1  running TIME
       1.1  w1  running TIME"
     `);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { formatCount, shortDuration, formatSize } from "../../src/base/format.js";
+import { formatCount, formatSize, shortDuration } from "../../src/base/format.js";
 import { type Column, table } from "../../src/cli/lib/terminal/table.js";
 import { detectTerminal } from "../../src/cli/lib/terminal/terminal.js";
-import { escapeControls, displayWidth } from "../../src/cli/lib/terminal/text.js";
+import { displayWidth, escapeControls } from "../../src/cli/lib/terminal/text.js";
 
 const COLUMNS: readonly Column[] = [
   { title: "JOB", align: "right" },
@@ -57,7 +57,8 @@ describe("a table", () => {
       ]
     `);
     for (let width = 24; width < 80; width++) {
-      for (const line of table(COLUMNS, ROWS, { ...plain, width })) expect(displayWidth(line)).toBeLessThanOrEqual(width);
+      for (const line of table(COLUMNS, ROWS, { ...plain, width }))
+        expect(displayWidth(line)).toBeLessThanOrEqual(width);
     }
   });
 

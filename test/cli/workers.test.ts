@@ -13,7 +13,7 @@ describe("laboro workers", () => {
     await until(async () => (await shop.client.workers()).some(({ tasks }) => tasks === 1), "a task runs");
     const { stdout } = await shop.laboro(["workers"]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
-      "WORKER  STATE  SLOTS  POOL  HAS  TAGS
+      "WORKER  STATE  SLOTS  POOL  RESOURCES  TAGS
       w2  busy  1/1  night
       w10  ready  0/4  gpu=2/2  big,fast"
     `);

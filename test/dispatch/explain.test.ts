@@ -20,7 +20,7 @@ describe("explain", () => {
     broker.join("c", { slots: 3, pool: "blue", services: ["echo"], tags: ["fast"] });
     expect(why()).toBe("no single worker has all that it needs");
     broker.join("d", { slots: 3, room: { gpu: 2 }, pool: "blue", services: ["echo"], tags: ["fast"] });
-    expect(why()).toBe("it is next in the stock of d");
+    expect(why()).toBe("it is prefetched by d");
     broker.start("d", "1.0");
     expect(why()).toBe("it runs on d");
   });
@@ -29,7 +29,7 @@ describe("explain", () => {
     const broker = new Workbench({ retryBackoffMs: 2_500 });
     broker.join("a");
     broker.submit({ count: 5, retries: 1, maxRunning: 1 });
-    expect(broker.why("1.3")).toBe("its job may have 1 tasks out, and has");
+    expect(broker.why("1.3")).toBe("its job may have 1 tasks assigned at once, and has");
     broker.fail("a", "1.0");
     expect(broker.why("1.0")).toBe("it failed 1 times; the next try is in 3 s");
     broker.cancel(1, 1, 2);

@@ -1,13 +1,13 @@
 /** How much a broker leases where others share the store. */
 import { describe, expect, it } from "vitest";
 import {
-  check,
+  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
   onCommitted,
   onDone,
-  onIdleElsewhere,
+  onRemoteIdle,
   onJobAdded,
   onWorkerJoined,
   onWorkerLeft,
@@ -39,13 +39,13 @@ class Bench {
       const answers = this.world.apply(writes, this.epoch, this.now);
       out = new Decisions();
       onCommitted(this.state, out, writes, answers, this.now);
-      check(this.state);
+      checkInvariants(this.state);
     }
   }
 
   worker(name: string, slots: number): void {
     const profile = { name, protocol: "laboro", pool: "default", tags: [], services: [], reserveRequests: 0 };
-    const more = { id: WorkerId(name), session: SessionId(name), total: { slots }, resumable: true, stocks: true };
+    const more = { id: WorkerId(name), session: SessionId(name), total: { slots }, resumable: true, canPrefetch: true };
     this.act((out) => onWorkerJoined(this.state, out, { ...profile, ...more }, [], this.now));
   }
 
@@ -72,7 +72,7 @@ class Bench {
         [...states.keys()].filter((at) => states[at] !== 2).map((at) => ({ job: job.id, index: first + at, attempt })),
       );
     this.now += tookMs;
-    const ended = { code: 0, started: this.now - tookMs, ended: this.now, outputEnd: 0 };
+    const ended = { code: 0, started: this.now - tookMs, ended: this.now, outputBytes: 0 };
     this.act((out) =>
       onDone(
         this.state,
@@ -162,7 +162,7 @@ describe("a broker that shares its store", () => {
     const job = bench.job(4);
     bench.act((out) => onWorkerLeft(bench.state, out, WorkerId("x"), bench.now));
     expect([bench.out(job), bench.waiting(job)]).toEqual([2, 2]);
-    bench.act((out) => onIdleElsewhere(bench.state, out));
+    bench.act((out) => onRemoteIdle(bench.state, out));
     expect(bench.waiting(job)).toBe(0);
     const anybodys = [...bench.world.parcels.values()].filter(({ epoch }) => epoch === undefined);
     expect(anybodys.length).toBeGreaterThan(0);

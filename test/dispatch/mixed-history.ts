@@ -70,7 +70,7 @@ export class MixedHistory {
         // The same ends once more, from whoever.
         for (const [, task, attempt] of this.#lastEnds) {
           const [of, index] = task.split(".").map(Number);
-          const told = { job: of as never, index: index ?? 0, attempt, code: 0, started: 0, ended: 1, outputEnd: 0 };
+          const told = { job: of as never, index: index ?? 0, attempt, code: 0, started: 0, ended: 1, outputBytes: 0 };
           if (broker.at(name).includes(task) && broker.attempt(name, task) === attempt) continue;
           expect(broker.report(name, [told])).toBe(1);
         }

@@ -10,7 +10,7 @@ export const livelyWorkers = fc.array(
     reserveRequests: fc.nat(1),
     services: fc.subarray(SERVICES),
     resumable: fc.boolean(),
-    stocks: fc.boolean(),
+    canPrefetch: fc.boolean(),
   }),
   { minLength: 2, maxLength: 4 },
 );

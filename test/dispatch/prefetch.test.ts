@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Workbench } from "./workbench.js";
 
-const KNOWN = { stocks: true, slots: 2 };
+const KNOWN = { canPrefetch: true, slots: 2 };
 
 /** A worker that has done enough tasks of 5 ms for its rate to be known. */
 function warmedUp(count = 1_000): { broker: Workbench; job: number } {

@@ -58,7 +58,7 @@ describe("a request", () => {
     broker.join("a", ECHO);
     broker.request("echo", { deadline: broker.now + 10 });
     broker.pass(10);
-    expect(broker.calls.map((call) => call.kind)).toEqual(["call", "refuse", "uncall"]);
+    expect(broker.calls.map((call) => call.kind)).toEqual(["call", "refuse", "cancelCall"]);
     broker.request("echo");
     expect(broker.called).toEqual(["a 1", "1 LABORO_DEADLINE"]);
     expect(broker.reply("a", 1)).toBe(false);
@@ -73,7 +73,7 @@ describe("a request", () => {
     broker.forget(2);
     broker.forget(1);
     broker.forget(1);
-    expect(broker.calls.map((call) => call.kind)).toEqual(["call", "uncall"]);
+    expect(broker.calls.map((call) => call.kind)).toEqual(["call", "cancelCall"]);
     expect(broker.reply("a", 1)).toBe(false);
     expect(broker.state.requests.size).toBe(0);
     expect(broker.worker("a").free.slots).toBe(1);

@@ -33,7 +33,7 @@ describe("a task that fails", () => {
     const broker = new Workbench(SETTINGS);
     broker.join("a");
     const job = broker.submit({ retries: 1 });
-    const told = { job, index: 0, attempt: 1, code: 1, started: 0, ended: 5, outputEnd: 0 };
+    const told = { job, index: 0, attempt: 1, code: 1, started: 0, ended: 5, outputBytes: 0 };
     expect(broker.report("a", [told, told])).toBe(1);
     expect(broker.report("a", [told])).toBe(1);
     broker.pass(100);

@@ -5,26 +5,26 @@
  * invariant of every part is checked, and a plain book of what really ran is held against what was recorded.
  */
 import {
-  check,
+  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
-  newParcelId,
+  newTaskRangeId,
   onCancel,
-  onCancelHeard,
+  onRemoteCancel,
   onCommitted,
   onDone,
   onDrain,
   onHold,
-  onHoldHeard,
+  onRemoteHold,
   onJobAdded,
-  onMore,
+  onMayLease,
   onOpened,
   onOrphans,
   onProgress,
   onRetracted,
   onStarted,
-  onTime,
+  onTimer,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
@@ -144,7 +144,7 @@ export class Simulation {
 
   submit(broker: SimBroker, request: JobSpec): void {
     this.commit(broker);
-    const parcel = newParcelId(broker.state);
+    const parcel = newTaskRangeId(broker.state);
     const lease = this.#settings.maxLeaseTasks;
     const [answer] = this.world.apply([{ op: "submit", job: request, lease, rangeId: parcel }], broker.epoch, this.now);
     if (answer?.op !== "submit") throw new Error("a submission was not answered");
@@ -169,9 +169,9 @@ export class Simulation {
     });
     for (const write of writes) {
       if (write.op === "cancel")
-        this.#tell(broker, (other, out) => onCancelHeard(other.state, out, write.job, write.ranges));
+        this.#tell(broker, (other, out) => onRemoteCancel(other.state, out, write.job, write.ranges));
       if (write.op === "hold")
-        this.#tell(broker, (other, out) => onHoldHeard(other.state, out, write.job, write.held, this.now));
+        this.#tell(broker, (other, out) => onRemoteHold(other.state, out, write.job, write.held, this.now));
     }
     if (writes.some((write) => write.op === "release")) {
       this.#tell(broker, (other) => this.hint(other));
@@ -397,7 +397,7 @@ export class Simulation {
 
   /** Brokers are told that there may be something to lease. */
   hint(broker: SimBroker): void {
-    for (const job of [...broker.state.jobs.keys()]) this.decide(broker, (out) => onMore(broker.state, out, job));
+    for (const job of [...broker.state.jobs.keys()]) this.decide(broker, (out) => onMayLease(broker.state, out, job));
   }
 
   restartBroker(at: number): void {
@@ -410,7 +410,7 @@ export class Simulation {
   pass(ms: number): void {
     this.now += ms;
     for (const broker of this.brokers) {
-      if (broker !== undefined) this.decide(broker, (out) => onTime(broker.state, out, this.now));
+      if (broker !== undefined) this.decide(broker, (out) => onTimer(broker.state, out, this.now));
     }
     // The grace of a dead broker's workers is over: a living one takes what they had, with a grace of its own.
     const living = this.brokers.find((one) => one !== undefined);
@@ -447,7 +447,7 @@ export class Simulation {
   /** Everything that must hold, whatever happened. */
   verify(): void {
     this.world.check();
-    for (const broker of this.brokers) if (broker !== undefined) check(broker.state);
+    for (const broker of this.brokers) if (broker !== undefined) checkInvariants(broker.state);
     for (const [id, { results }] of this.world.jobs) {
       for (const result of results.values()) {
         const key = taskKey(id, result.index);

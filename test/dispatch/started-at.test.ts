@@ -3,7 +3,7 @@ import { claimOf, claimsOf } from "../../src/dispatch/state.js";
 import { JobId } from "../../src/model/ids.js";
 import { Workbench } from "./workbench.js";
 
-const WORKER = { stocks: true, slots: 8 };
+const WORKER = { canPrefetch: true, slots: 8 };
 
 /** When this task of job 1 was started, as far as dispatch knows. */
 const startedAt = (broker: Workbench, index: number): number | undefined =>
@@ -59,7 +59,7 @@ describe("the time at which a task was started", () => {
     broker.away("a");
     broker.pass(100);
     const running = { job: JobId(1), first: 0, last: 0, attempt: 1, state: "running" } as const;
-    broker.join("a", WORKER, [running, { ...running, first: 1, last: 1, state: "stock" }]);
+    broker.join("a", WORKER, [running, { ...running, first: 1, last: 1, state: "prefetched" }]);
     expect([startedAt(broker, 0), startedAt(broker, 1)]).toEqual([first, undefined]);
   });
 
@@ -68,7 +68,7 @@ describe("the time at which a task was started", () => {
     before.start("a", "1.0");
     const broker = before.reopened();
     const running = { job: JobId(1), first: 0, last: 0, attempt: 1, state: "running" } as const;
-    broker.join("a", WORKER, [running, { ...running, first: 1, last: 1, state: "stock" }]);
+    broker.join("a", WORKER, [running, { ...running, first: 1, last: 1, state: "prefetched" }]);
     broker.start("a", "1.0", "1.1");
     expect([startedAt(broker, 0), startedAt(broker, 1)]).toEqual([undefined, broker.now]);
   });

@@ -114,8 +114,8 @@ describe("a wide task", () => {
     const { broker, narrow } = busy();
     const wide = broker.submit({ slots: 4 });
     finishOne(broker, "a");
-    expect(broker.why(`${wide}.0`)).toBe("it needs more room than any worker has free; a is kept for it");
-    expect(broker.why(`${narrow}.100`)).toBe("a has room, but keeps it for a wider task");
+    expect(broker.why(`${wide}.0`)).toBe("it needs more than any worker has free; a is reserved for it");
+    expect(broker.why(`${narrow}.100`)).toBe("a has free slots, but is reserved for a wider task");
   });
 });
 

@@ -4,19 +4,19 @@
  */
 import {
   type Call,
-  check,
+  checkInvariants,
   createState,
   DEFAULT_SETTINGS,
   Decisions,
   type Done,
   explain,
-  type Holding,
-  newParcelId,
+  type ReportedTasks,
+  newTaskRangeId,
   onCancel,
   onCommitted,
   onDone,
   onDrain,
-  onForget,
+  onRequestCancelled,
   onForgive,
   onHalt,
   onHold,
@@ -28,7 +28,7 @@ import {
   onResume,
   onRetracted,
   onStarted,
-  onTime,
+  onTimer,
   onWorkerAway,
   onWorkerJoined,
   onWorkerLeft,
@@ -37,7 +37,7 @@ import {
   type Send,
   type Settings,
   type State,
-  type TasksOf,
+  type AttemptRange,
   type WorkerProfile,
   type WorkerState,
 } from "../../src/dispatch/index.js";
@@ -107,7 +107,7 @@ export class Workbench {
         throw new Error(`the store knows nothing of parcels ${[...lost].join(", ")}`);
       out = next;
     }
-    check(this.state);
+    checkInvariants(this.state);
     this.world.check();
     return result;
   }
@@ -122,7 +122,7 @@ export class Workbench {
 
   // Workers
 
-  join(name: string, wish: WorkerWish = {}, held: readonly Holding[] = []): Reconciled {
+  join(name: string, wish: WorkerWish = {}, held: readonly ReportedTasks[] = []): Reconciled {
     const { slots = 1, room = {}, ...rest } = wish;
     const profile: WorkerProfile = {
       id: WorkerId(name),
@@ -196,7 +196,7 @@ export class Workbench {
       held,
       ...limits
     } = wish;
-    const parcel = newParcelId(this.state);
+    const parcel = newTaskRangeId(this.state);
     const request = {
       name: "job",
       recipe: { kind: "noop" as const },
@@ -252,7 +252,7 @@ export class Workbench {
       tasks.map((task) => ({ ...parse(task), attempt: this.attempt(name, task) })),
       this.now,
     );
-    check(this.state);
+    checkInvariants(this.state);
   }
 
   /** Ends of tasks in one message; of all that the worker has if none is named. Returns how many no longer counted. */
@@ -282,7 +282,7 @@ export class Workbench {
 
   /** Give tasks back unstarted. */
   giveBack(name: string, ...tasks: string[]): void {
-    const back = tasks.map((task): TasksOf => {
+    const back = tasks.map((task): AttemptRange => {
       const { job, index } = parse(task);
       return { job, first: index, last: index, attempt: this.attempt(name, task) };
     });
@@ -313,7 +313,7 @@ export class Workbench {
   }
 
   forget(request: number): void {
-    this.step((out) => onForget(this.state, out, RequestId(request)));
+    this.step((out) => onRequestCancelled(this.state, out, RequestId(request)));
   }
 
   /** To whom requests went, or why they did not, in order: "a 1", "2 LABORO_DEADLINE". */
@@ -328,7 +328,7 @@ export class Workbench {
 
   pass(ms: number): void {
     this.now += ms;
-    this.step((out) => onTime(this.state, out, this.now));
+    this.step((out) => onTimer(this.state, out, this.now));
   }
 
   halt(): void {
@@ -345,7 +345,7 @@ export class Workbench {
   }
 }
 
-export const namesOf = ({ job, first, last }: TasksOf): string[] =>
+export const namesOf = ({ job, first, last }: AttemptRange): string[] =>
   Array.from({ length: last - first + 1 }, (_, i) => `${job}.${first + i}`);
 
 function parse(task: string): { job: JobId; index: number } {

@@ -64,8 +64,8 @@ describe("docs/architecture.md", () => {
   });
 
   it("tells of every folder of the source", () => {
-    const folders = readdirSync(join(REPOSITORY, "src"));
-    expect(folders.filter((folder) => !page.includes(`\`src/${folder}/`))).toEqual([]);
+    const names = readdirSync(join(REPOSITORY, "src"));
+    expect(names.filter((name) => !page.includes(`\`src/${name}`))).toEqual([]);
   });
 });
 

@@ -44,11 +44,11 @@ const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },
-    { type: "ASK", id: 1, operation: "results", input: { job: 1, from: 0 } },
+    { type: "OPERATION", id: 1, operation: "results", input: { job: 1, from: 0 } },
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },
-    { type: "ASK", id: 2, operation: "submit", input: { recipe: { kind: "noop" }, pool: "nobody" } },
+    { type: "OPERATION", id: 2, operation: "submit", input: { recipe: { kind: "noop" }, pool: "nobody" } },
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },

@@ -54,7 +54,7 @@ it(
       frozen.signal("SIGSTOP");
       await sleep(4_000);
       frozen.signal("SIGCONT");
-      await frozen.says("opens anew", DEADLINE_MS);
+      await frozen.says("this broker reopens", DEADLINE_MS);
     });
   },
   TEST_MS,

@@ -92,7 +92,7 @@ it(
       end = resolve;
     });
     const open = sql.begin("ISOLATION LEVEL REPEATABLE READ", async (held) => {
-      await held`SELECT count(*) FROM laboro.parcel`;
+      await held`SELECT count(*) FROM laboro.task_range`;
       await over;
     });
     try {

@@ -118,7 +118,7 @@ it("a batch does not notice what comes to the other ports, and the log names eac
   const site = newSite();
   const busy = await busySite(site, TASKS, { doors: DOORS });
   const { broker } = busy;
-  const doors = [...broker.said.matchAll(/^door (\S+) is open at (.+)$/gm)].flatMap(([, door = "", urls = ""]) =>
+  const doors = [...broker.said.matchAll(/^(\S+) listens on (.+)$/gm)].flatMap(([, door = "", urls = ""]) =>
     urls.split(", ").map((url) => ({ door, port: Number(url.split(":").at(-1)) })),
   );
   expect(doors).toHaveLength(7);
@@ -136,8 +136,8 @@ it("a batch does not notice what comes to the other ports, and the log names eac
   await expectUnharmed("a hostile day", busy, TASKS);
   expect(after - before).toBeLessThan(GROWTH);
   expect(lines).toBeLessThan(ports.length * 20);
-  const complaints = [...broker.said.matchAll(/"door":"([^"]+)","peer":"([^"]+)","code":"([^"]+)"(?!,"times")/g)].map(
-    ([line]) => line,
-  );
+  const complaints = [
+    ...broker.said.matchAll(/"listener":"([^"]+)","peer":"([^"]+)","code":"([^"]+)"(?!,"times")/g),
+  ].map(([line]) => line);
   expect(new Set(complaints).size).toBe(complaints.length);
 }, 600_000);

@@ -60,7 +60,7 @@ async function expectHeadAndTail(what: string, { job, log, grown }: Awaited<Retu
     `${what}: lost: ${1 - results.length}, run twice: ${log.count - 1}, kept ${kept} of ${results[0]?.outputBytes} bytes in ${stretches.length} stretches, ` +
       `worker grew ${grown.worker} MiB, broker ${grown.broker} MiB`,
   );
-  expect(results).toMatchObject([{ state: "succeeded", attempt: 1, outputEnd: WRITTEN }]);
+  expect(results).toMatchObject([{ state: "succeeded", attempt: 1, outputBytes: WRITTEN }]);
   expect(log.count).toBe(1);
   // Head and tail, half the cap each, with the gap between them visible in the offsets.
   expect(stretches).toHaveLength(2);

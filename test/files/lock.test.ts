@@ -121,5 +121,5 @@ function compiledLock(directory: string): string {
   execFileSync(join(root, "node_modules/.bin/tsc"), [...options, "--outDir", directory, "src/base/files/lock.ts"], {
     cwd: root,
   });
-  return join(directory, "files/lock.js");
+  return join(directory, "base/files/lock.js");
 }

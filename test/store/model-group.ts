@@ -5,9 +5,9 @@ import type { Epoch, Group, ClaimedRange, JobSummary, Member } from "../../src/m
 import type { ModelWorld } from "./model-store.js";
 
 interface Row {
-  readonly about: string;
+  readonly info: string;
   readonly started: number;
-  readonly lastBeat: number;
+  readonly lastHeartbeat: number;
   readonly leaseEnds: number;
   readonly dead: boolean;
 }
@@ -25,7 +25,7 @@ export class ModelBrokers {
 
   enter(epoch: Epoch): void {
     const now = Date.now();
-    this.rows.set(epoch, { about: "{}", started: now, lastBeat: now, leaseEnds: now + FIRST_LEASE_MS, dead: false });
+    this.rows.set(epoch, { info: "{}", started: now, lastHeartbeat: now, leaseEnds: now + FIRST_LEASE_MS, dead: false });
   }
 
   /** Throws where this broker may not write. */
@@ -64,17 +64,17 @@ export class ModelGroup implements Group {
     this.#epoch = epoch;
   }
 
-  async heartbeat(about: string, leaseMs: number): Promise<void> {
+  async heartbeat(info: string, leaseMs: number): Promise<void> {
     const { brokers } = this.#world;
     brokers.check(this.#epoch);
-    brokers.set(this.#epoch, { about, lastBeat: Date.now(), leaseEnds: Date.now() + leaseMs });
+    brokers.set(this.#epoch, { info, lastHeartbeat: Date.now(), leaseEnds: Date.now() + leaseMs });
   }
 
   async members(): Promise<readonly Member[]> {
     const { brokers } = this.#world;
     brokers.reach(this.#epoch);
-    return [...brokers.rows].map(([epoch, { about, started, lastBeat, leaseEnds, dead }]) => {
-      return { epoch, about, started, lastBeat, alive: !dead && leaseEnds > Date.now() };
+    return [...brokers.rows].map(([epoch, { info, started, lastHeartbeat, leaseEnds, dead }]) => {
+      return { epoch, info, started, lastHeartbeat, alive: !dead && leaseEnds > Date.now() };
     });
   }
 
@@ -100,9 +100,9 @@ export class ModelGroup implements Group {
     const open = [...this.#world.jobs.values()].filter(({ job }) => job.ended === undefined);
     return open.map(({ job }) => ({
       job: job.id,
-      mark: JSON.stringify([job.held, job.cancels]),
+      changeMark: JSON.stringify([job.held, job.cancels]),
       counters: job.counters,
-      more: job.cursor < job.count || this.#hasGivenBack(job.id),
+      mayLease: job.cursor < job.count || this.#hasGivenBack(job.id),
     }));
   }
 

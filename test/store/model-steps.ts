@@ -114,7 +114,7 @@ function submit({ size, pick, flag }: Step): Write {
     priority: pick,
     ...(pick % 3 === 0 ? { key: `key ${pick % 4}` } : {}),
   });
-  const write = { op: "submit", job, lease: pick % 50, parcel: newParcel() } as const;
+  const write = { op: "submit", job, lease: pick % 50, rangeId: newParcel() } as const;
   return flag ? { ...write, entries } : write;
 }
 
@@ -125,7 +125,7 @@ function rerun({ pick, size, flag, state }: Step, { job }: ModelJob): Write {
     { first: size - (pick % 7), last: size + 2 },
   ];
   const names = pick % 4 === 0 ? pick % 3 : 50;
-  const write = { op: "rerun", job: job.id, ends, parcel: newParcels(50), names } as const;
+  const write = { op: "rerun", job: job.id, ends, rangeId: newParcels(50), idCount: names } as const;
   return flag ? write : { ...write, ranges };
 }
 

@@ -65,7 +65,7 @@ export class ModelWorld {
   readonly jobs = new Map<JobId, ModelJob>();
   readonly parcels = new Map<TaskRangeId, OwnedParcel>();
   readonly output = new ModelOutput();
-  readonly keptTexts = new Map<string, KeyValue & { readonly area: string }>();
+  readonly keptTexts = new Map<string, KeyValue & { readonly bucket: string }>();
   readonly brokers = new ModelBrokers();
   #epoch = 0;
   #lastJob = 0;
@@ -108,7 +108,7 @@ export class ModelWorld {
     const epoch = ++this.#epoch;
     if (!this.shared) for (const [id, { parcel }] of this.parcels) this.parcels.set(id, { parcel, epoch });
     const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
-    const held = { epoch, jobs, parcels: this.#owned((owner) => owner === epoch) };
+    const held = { epoch, jobs, taskRanges: this.#owned((owner) => owner === epoch) };
     return this.shared ? held : { ...held, nextJob: JobId(this.#lastJob + 1) };
   }
 
@@ -147,7 +147,7 @@ export class ModelWorld {
         return this.#rerun(write, epoch);
       case "remove":
         return this.#remove(write);
-      case "keep":
+      case "put":
         return this.#keep(write, now);
       case "output":
         return { op: "output" };
@@ -267,22 +267,22 @@ export class ModelWorld {
     return { op, taskRanges: parcels };
   }
 
-  #keep({ op, bucket: area, key, value, version: expected }: Op<"keep">, now: number): AnswerTo<"keep"> {
-    const name = JSON.stringify([area, key]);
+  #keep({ op, bucket, key, value, version: expected }: Op<"put">, now: number): AnswerTo<"put"> {
+    const name = JSON.stringify([bucket, key]);
     const version = this.keptTexts.get(name)?.version ?? 0;
     if (expected !== undefined && expected !== version) return { op, stored: false, version };
     if (value === null) {
       this.keptTexts.delete(name);
       return { op, stored: true, version: 0 };
     }
-    this.keptTexts.set(name, { area, key, value, version: version + 1, updatedAt: now });
+    this.keptTexts.set(name, { bucket, key, value, version: version + 1, updatedAt: now });
     return { op, stored: true, version: version + 1 };
   }
 
-  kept(area: string): readonly KeyValue[] {
+  kept(bucket: string): readonly KeyValue[] {
     return [...this.keptTexts.values()]
-      .filter((one) => one.area === area)
-      .map(({ area: _, ...one }) => one)
+      .filter((one) => one.bucket === bucket)
+      .map(({ bucket: _, ...one }) => one)
       .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
   }
 
@@ -420,7 +420,7 @@ export class ModelWorld {
     const found = [...this.parcels.values()].filter(({ parcel, epoch }) => wanted(epoch, parcel));
     return found
       .sort((a, b) => a.parcel.id - b.parcel.id)
-      .map(({ parcel }) => ({ parcel, settled: this.#settledIn(parcel) }));
+      .map(({ parcel }) => ({ taskRange: parcel, settled: this.#settledIn(parcel) }));
   }
 
   #settledIn({ job, first, last }: TaskRange): readonly Range[] {
@@ -522,8 +522,8 @@ class ModelStore implements Store {
     });
   }
 
-  async keyValues(area: string): Promise<readonly KeyValue[]> {
-    return this.#world.kept(area);
+  async keyValues(bucket: string): Promise<readonly KeyValue[]> {
+    return this.#world.kept(bucket);
   }
 
   async bytesUsed(): Promise<number> {
@@ -536,8 +536,8 @@ class ModelStore implements Store {
 }
 
 /** What other brokers are told of a write. */
-function hintsOf(write: Write, answer: WriteResult | undefined): { readonly job?: JobId; readonly area?: string }[] {
-  if (write.op === "keep") return [{ area: write.bucket }];
+function hintsOf(write: Write, answer: WriteResult | undefined): { readonly job?: JobId; readonly bucket?: string }[] {
+  if (write.op === "put") return [{ bucket: write.bucket }];
   if (answer?.op === "submit") return [{ job: answer.job.id }];
   if (write.op === "hold" || write.op === "cancel" || write.op === "rerun" || write.op === "remove")
     return [{ job: write.job }];

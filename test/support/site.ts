@@ -18,7 +18,7 @@ export interface BrokerLaunch {
   readonly heartbeatMs?: number;
   readonly graceMs?: number;
   readonly openFiles?: number;
-  /** `--door`, one each. */
+  /** `--protocol`, one each. */
   readonly doors?: readonly string[];
   /** Any other option of `serve`. */
   readonly options?: readonly string[];
@@ -81,7 +81,7 @@ export class Site {
     this.#brokerLaunch = options;
     const { heartbeatMs = 500, graceMs = 30_000 } = options;
     const args = [LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
-    for (const door of options.doors ?? []) args.push("--door", door);
+    for (const door of options.doors ?? []) args.push("--protocol", door);
     args.push(...(options.options ?? []));
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
     this.#broker = this.launch("the broker", args, options.openFiles);

@@ -80,7 +80,7 @@ async function listen(chain: Chain): Promise<{ url: string; tokens: (string | un
     tokens.push(request.headers.authorization);
     sockets.handleUpgrade(request, socket, head, (opened) =>
       opened.once("message", () =>
-        opened.send(encodeFrame([{ type: "GREET", version: 1, broker: "b", heartbeatMs: 1_000 }])),
+        opened.send(encodeFrame([{ type: "HELLO_ACK", version: 1, broker: "b", heartbeatMs: 1_000 }])),
       ),
     );
   });

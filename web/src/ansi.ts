@@ -110,9 +110,9 @@ export class AnsiLines {
   #write(text: string, error: boolean, style: Style = this.#style): void {
     if (text === "") return;
     if (this.#sawReturn) this.#eraseLine();
-    const room = LONGEST_LINE - this.#length;
-    if (room <= 0) return;
-    const written = text.length > room ? `${text.slice(0, room)}…` : text;
+    const available = LONGEST_LINE - this.#length;
+    if (available <= 0) return;
+    const written = text.length > available ? `${text.slice(0, available)}…` : text;
     this.#length += written.length;
     const own: Style = error ? { ...style, error: true } : style;
     const line = this.lines.at(-1) ?? [];

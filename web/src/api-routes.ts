@@ -1,8 +1,8 @@
-/** Where the operations that the dashboard uses lie in the HTTP API. A test holds this to the table in the broker. */
+/** The routes of the operations that the dashboard uses. A test compares them with the broker's table. */
 import type { OperationName } from "../../src/broker/operations/index.js";
 
 export const API_ROUTES = {
-  access: ["GET", "/access"],
+  permissions: ["GET", "/permissions"],
   overview: ["GET", "/overview"],
   history: ["GET", "/history"],
   jobs: ["GET", "/jobs"],
@@ -27,8 +27,8 @@ export const API_ROUTES = {
   config: ["GET", "/config"],
   configHistory: ["GET", "/config/history"],
   configSet: ["POST", "/config"],
-  conversations: ["GET", "/conversations"],
-  conversation: ["GET", "/conversations/{id}"],
+  connections: ["GET", "/connections"],
+  connection: ["GET", "/connections/{id}"],
 } as const satisfies Partial<Readonly<Record<OperationName, readonly ["GET" | "POST", string]>>>;
 
 export type ApiOperation = keyof typeof API_ROUTES;

@@ -1,13 +1,13 @@
-/** Asking the broker: every operation by its name, with its types. The browser sends the cookie along. */
+/** Calls the broker's operations by name, with their types. The browser sends the cookie along. */
 import type { OperationInput, OperationOutput } from "../../src/broker/operations/index.js";
-import { type ApiOperation, API_ROUTES } from "./api-routes.js";
+import { API_ROUTES, type ApiOperation } from "./api-routes.js";
 
 const BASE = "/api/v1";
 
-/** Bytes as JSON has them. */
+/** Bytes in JSON. */
 export type JsonBytes = string | { readonly base64: string };
 
-/** What an answer is once it has been JSON. */
+/** The type of an answer after JSON. */
 export type Json<T> = T extends Uint8Array
   ? JsonBytes
   : T extends readonly (infer Item)[]
@@ -37,7 +37,7 @@ export interface AskOptions {
   readonly shared?: boolean;
 }
 
-/** Texts that came last, by address: the broker says so where nothing has changed. */
+/** The last answers by URL, for `if-none-match`: the broker replies 304 if nothing has changed. */
 const cachedAnswers = new Map<string, { readonly tag: string; readonly value: unknown }>();
 const MAX_CACHED = 50;
 
@@ -52,7 +52,7 @@ export async function ask<Name extends ApiOperation>(
     ...request,
     headers: {
       ...request.headers,
-      ...(shared ? { "laboro-look": "shared" } : {}),
+      ...(shared ? { "laboro-cache": "shared" } : {}),
       ...(before === undefined ? {} : { "if-none-match": before.tag }),
     },
     ...(signal === undefined ? {} : { signal }),
@@ -82,12 +82,15 @@ async function send(url: string, request: RequestInit): Promise<Response> {
 }
 
 async function errorFrom(response: Response): Promise<ApiError> {
-  const said = (await response.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
-  const { code = "LABORO_INTERNAL", message = `the broker answered ${response.status}` } = said.error ?? {};
+  const body = (await response.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
+  const { code = "LABORO_INTERNAL", message = `the broker answered ${response.status}` } = body.error ?? {};
   return new ApiError(response.status, code, message);
 }
 
-function requestFor(name: ApiOperation, input: Readonly<Record<string, unknown>>): { url: string; request: RequestInit } {
+function requestFor(
+  name: ApiOperation,
+  input: Readonly<Record<string, unknown>>,
+): { url: string; request: RequestInit } {
   const [method, path] = API_ROUTES[name];
   const rest = new Map(Object.entries(input).filter(([, value]) => value !== undefined));
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, member: string) => {

@@ -1,6 +1,7 @@
-/** What is around every page: the ways to the others, the theme, whether the broker answers, and words that go by. */
-import { type PageContext, isAllowed, errorMessage } from "./page-context.js";
+/** What surrounds every page: navigation, theme, connection alert, and notices. */
+
 import { h, set, setText } from "./dom.js";
+import { errorMessage, isAllowed, type PageContext } from "./page-context.js";
 import { icon } from "./parts/icons.js";
 import { address } from "./route.js";
 import { setTheme, type Theme, theme } from "./theme.js";
@@ -9,7 +10,7 @@ export interface NavItem {
   readonly name: string;
   readonly label: string;
   readonly key: string;
-  /** Shown where the viewer may ask for this; always if absent. */
+  /** Shown if the user may call this operation; always if absent. */
   readonly needs?: string;
 }
 
@@ -20,7 +21,7 @@ export const NAV_ITEMS: readonly NavItem[] = [
   { name: "services", label: "Services", key: "s" },
   { name: "brokers", label: "Brokers", key: "b", needs: "brokers" },
   { name: "config", label: "Config", key: "c", needs: "config" },
-  { name: "conversations", label: "Conversations", key: "v", needs: "conversations" },
+  { name: "connections", label: "Connections", key: "v", needs: "connections" },
 ];
 
 export const navAddress = (item: NavItem): string => address(item.name === "overview" ? [] : [item.name]);
@@ -36,8 +37,8 @@ const NOTICE_MS = 6_000;
 export class AppShell {
   readonly main = h("main", { id: "main", tabindex: -1 });
   readonly #links = new Map<string, HTMLAnchorElement>();
-  readonly #connectionAlert = h("div", { class: "lost", role: "alert", hidden: true });
-  readonly #notices = h("div", { class: "said", role: "status", "aria-live": "polite" });
+  readonly #connectionAlert = h("div", { class: "connection-alert", role: "alert", hidden: true });
+  readonly #notices = h("div", { class: "notices", role: "status", "aria-live": "polite" });
   readonly #broker = h("span", { class: "muted" });
 
   constructor(context: PageContext, help: () => void) {
@@ -52,7 +53,7 @@ export class AppShell {
       this.#links.set(item.name, link);
       list.append(h("li", {}, link));
     }
-    const role = context.access.role === "read" ? "you may look" : `you are ${context.access.role}`;
+    const role = context.permissions.role === "read" ? "read only" : `you are ${context.permissions.role}`;
     const side = h(
       "header",
       { class: "side" },
@@ -77,14 +78,14 @@ export class AppShell {
       ),
     );
     document.body.append(
-      h("a", { href: "#main", class: "skip" }, "To the content"),
+      h("a", { href: "#main", class: "skip" }, "Skip to content"),
       side,
       h("div", { class: "page" }, this.#connectionAlert, this.main),
       this.#notices,
     );
   }
 
-  /** Marks the way that leads here. */
+  /** Marks the current page in the navigation. */
   setCurrent(name: string): void {
     for (const [one, link] of this.#links) set(link, "aria-current", one === name ? "page" : undefined);
   }
@@ -95,11 +96,12 @@ export class AppShell {
 
   showConnection(cause: unknown): void {
     this.#connectionAlert.hidden = cause === undefined;
-    if (cause !== undefined) setText(this.#connectionAlert, `${errorMessage(cause)}. What you see may be old; looking again…`);
+    if (cause !== undefined)
+      setText(this.#connectionAlert, `${errorMessage(cause)}. The page may be out of date. Retrying…`);
   }
 
   notify(text: string, bad: boolean): void {
-    const notice = h("div", { class: bad ? "word bad" : "word" }, text);
+    const notice = h("div", { class: bad ? "notice bad" : "notice" }, text);
     this.#notices.append(notice);
     setTimeout(() => notice.remove(), NOTICE_MS);
   }
@@ -107,9 +109,9 @@ export class AppShell {
   #themeButton(): HTMLButtonElement {
     const button = h("button", { class: "button quiet" });
     const show = (): void => {
-      const { label, description: words } = THEMES[theme()];
+      const { label, description } = THEMES[theme()];
       button.replaceChildren(icon(theme()), h("span", { class: "label" }, label));
-      set(button, "aria-label", `${label}: ${words}`);
+      set(button, "aria-label", `${label}: ${description}`);
     };
     button.addEventListener("click", () => {
       setTheme(NEXT[theme()]);

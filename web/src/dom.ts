@@ -1,4 +1,4 @@
-/** Elements out of nothing but names, attributes and text: nothing that comes from the broker is ever read as HTML. */
+/** Builds elements from names, attributes and text: nothing from the broker is ever parsed as HTML. */
 
 type Attribute = string | number | boolean | undefined | ((event: never) => void);
 export type Attributes = Readonly<Record<string, Attribute>>;
@@ -42,21 +42,20 @@ export function appendAll(element: Element, ...children: readonly Child[]): void
   }
 }
 
-/** These instead of whatever is in it. */
+/** Replaces all children. */
 export function setChildren(element: Element, ...children: readonly Child[]): void {
   element.replaceChildren();
   appendAll(element, ...children);
 }
 
-/** Writes only what is another, so that a selection in a text that stays is not lost. */
+/** Writes only if the text differs, so that a selection in it is not lost. */
 export function setText(element: Element, text: string | number): void {
   const wanted = String(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
 /**
- * As many children as there are items, in their order; each is made once, and told when its item has changed. Focus and selection stay where
- * they are.
+ * One child per item, in their order. Each is made once and then updated: focus and selection are kept.
  */
 export function updateRows<Item, Row extends Element>(
   parent: Element,
@@ -65,8 +64,7 @@ export function updateRows<Item, Row extends Element>(
   make: (item: Item) => Row,
   update: (row: Row, item: Item) => void,
 ): void {
-  const kept = rowsByParent.get(parent) as Map<string | number, Row> | undefined;
-  const before = kept ?? new Map<string | number, Row>();
+  const before = (rowsByParent.get(parent) as Map<string | number, Row> | undefined) ?? new Map<string | number, Row>();
   const after = new Map<string | number, Row>();
   let place: Element | null = parent.firstElementChild;
   for (const item of items) {

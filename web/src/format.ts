@@ -1,7 +1,7 @@
 /** Numbers and times as people read them; durations and sizes as the command line has them. */
 import { shortDuration } from "../../src/base/format.js";
 
-export { shortDuration as duration, formatSize as size } from "../../src/base/format.js";
+export { formatSize as size, shortDuration as duration } from "../../src/base/format.js";
 
 /** Tenths of a second would only flicker. */
 export function ago(then: number, now = Date.now()): string {
@@ -14,7 +14,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 export const count = (value: number): string => whole.format(value);
-/** For places with little room: 1.2M. */
+/** For narrow places: 1.2M. */
 export const brief = (value: number): string => (value < 10_000 ? whole.format(value) : short.format(value));
 
 export const plural = (value: number, one: string, many = `${one}s`): string =>
@@ -29,13 +29,13 @@ export function rate(perSecond: number): string {
 export function percent(part: number, of: number): string {
   if (of === 0) return "–";
   const value = (100 * part) / of;
-  // Neither all nor nothing is said before it is so.
+  // Never 100% or 0% before it is exactly so.
   if (value > 99 && part < of) return `${(Math.floor(value * 10) / 10).toFixed(1)}%`;
   if (value > 0 && value < 1) return "<1%";
   return `${Math.floor(value)}%`;
 }
 
-/** Where less than a millisecond matters. */
+/** With tenths of a millisecond. */
 export function latency(ms: number): string {
   if (ms === 0) return "0ms";
   if (ms < 10) return `${ms < 0.1 ? "<0.1" : ms.toFixed(1)}ms`;

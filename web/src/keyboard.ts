@@ -1,13 +1,14 @@
-/** The keyboard: g and a letter goes to a page, / to its search, ? shows this. Nothing while somebody writes. */
+/** Keyboard shortcuts: g and a letter opens a page, / focuses its search, ? lists them. Ignored while the user types text. */
+
+import { NAV_ITEMS, navAddress } from "./app-shell.js";
 import { h } from "./dom.js";
-import { navAddress, NAV_ITEMS } from "./app-shell.js";
 
 const SEQUENCE_TIMEOUT_MS = 1_500;
 
 export function listenForKeys(go: (address: string) => void, allowed: (needs: string | undefined) => boolean): void {
   let goSince = 0;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || dialogIsOpen()) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || dialogIsOpen()) return;
     const going = event.timeStamp - goSince < SEQUENCE_TIMEOUT_MS;
     goSince = 0;
     const item = going ? NAV_ITEMS.find(({ key, needs }) => key === event.key && allowed(needs)) : undefined;
@@ -26,7 +27,7 @@ export function listenForKeys(go: (address: string) => void, allowed: (needs: st
 
 const dialogIsOpen = (): boolean => document.querySelector("dialog[open]") !== null;
 
-const isWriting = (target: EventTarget | null): boolean =>
+const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 
 export function showKeys(allowed: (needs: string | undefined) => boolean): void {
@@ -36,9 +37,9 @@ export function showKeys(allowed: (needs: string | undefined) => boolean): void 
   };
   for (const { key, label, needs } of NAV_ITEMS) if (allowed(needs)) add(`g ${key}`, label);
   add("/", "search on this page");
-  add("↑ ↓", "from row to row; in a picture of tasks from cell to cell");
+  add("↑ ↓", "from row to row; in a task map from cell to cell");
   add("Enter", "open what is marked");
-  add("Esc", "close a question");
+  add("Esc", "close a dialog");
   const dialog = h("dialog", { class: "question", "aria-labelledby": "keys-title" });
   dialog.append(
     h("h2", { id: "keys-title" }, "Keys"),

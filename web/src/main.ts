@@ -1,11 +1,13 @@
-/** The dashboard: finds out who looks, shows the page of the address, and changes it when the address does. */
+/** The dashboard: reads the permissions, shows the page of the address, and follows changes of the address. */
 import "../style/base.css";
 import "../style/parts.css";
 import "../style/pages.css";
-import { ask, ApiError } from "./api.js";
-import { type PageContext, type PageFactory, isAllowed, type Page, errorMessage } from "./page-context.js";
+import { ApiError, ask } from "./api.js";
+import { AppShell } from "./app-shell.js";
 import { h } from "./dom.js";
 import { listenForKeys, showKeys } from "./keyboard.js";
+import { errorMessage, isAllowed, type Page, type PageContext, type PageFactory } from "./page-context.js";
+import { PagePoller } from "./page-poller.js";
 import { brokersPage } from "./pages/brokers.js";
 import { configPage } from "./pages/config.js";
 import { connectionsPage } from "./pages/connections.js";
@@ -15,9 +17,7 @@ import { notFoundPage } from "./pages/not-found.js";
 import { overviewPage } from "./pages/overview.js";
 import { servicesPage } from "./pages/services.js";
 import { workersPage } from "./pages/workers.js";
-import { type Route, parseRoute, ROOT } from "./route.js";
-import { PagePoller } from "./page-poller.js";
-import { AppShell } from "./app-shell.js";
+import { parseRoute, ROOT, type Route } from "./route.js";
 
 const PAGES: Readonly<Record<string, PageFactory>> = {
   overview: overviewPage,
@@ -26,16 +26,16 @@ const PAGES: Readonly<Record<string, PageFactory>> = {
   services: servicesPage,
   brokers: brokersPage,
   config: configPage,
-  conversations: connectionsPage,
+  connections: connectionsPage,
 };
 
 async function start(): Promise<void> {
-  const access = await ask("access", {});
+  const permissions = await ask("permissions", {});
   let shell: AppShell | undefined;
-  let open: { readonly page: Page; readonly pulse: PagePoller } | undefined;
+  let open: { readonly page: Page; readonly poller: PagePoller } | undefined;
 
   const context: PageContext = {
-    access,
+    permissions,
     navigate: (address, replace = false) => {
       if (replace) history.replaceState(null, "", address);
       else history.pushState(null, "", address);
@@ -43,14 +43,14 @@ async function start(): Promise<void> {
     },
     notify: (text, bad = false) => {
       shell?.notify(text, bad);
-      open?.pulse.pollNow();
+      open?.poller.pollNow();
     },
-    refresh: () => open?.pulse.pollNow(),
+    refresh: () => open?.poller.pollNow(),
   };
   const allowed = (needs: string | undefined): boolean => needs === undefined || isAllowed(context, needs);
   shell = new AppShell(context, () => showKeys(allowed));
 
-  /** A cookie that has run out is told by the page for who has not come in. */
+  /** A session that has expired goes to the login page. */
   function onPolled(cause: unknown): void {
     if (cause instanceof ApiError && cause.status === 401) location.assign("/");
     else shell?.showConnection(cause);
@@ -61,18 +61,18 @@ async function start(): Promise<void> {
     const name = route.path[0] ?? "overview";
     shell?.setCurrent(name);
     if (open?.page.onNavigate?.(route) === true) {
-      open.pulse.pollNow();
+      open.poller.pollNow();
       return;
     }
-    open?.pulse.stop();
+    open?.poller.stop();
     open?.page.close?.();
     const page = pageFor(name, route);
     document.title = `${page.title} · laboro`;
     shell?.main.replaceChildren(page.element);
     window.scrollTo(0, 0);
-    // Who does not see the page hears that it is another.
+    // So that a screen reader announces the new page.
     if (open !== undefined) shell?.main.focus({ preventScroll: true });
-    open = { page, pulse: new PagePoller((signal) => page.refresh(signal), onPolled, page.refreshMs) };
+    open = { page, poller: new PagePoller((signal) => page.refresh(signal), onPolled, page.refreshMs) };
   }
 
   function pageFor(name: string, route: Route): Page {
@@ -92,7 +92,7 @@ async function start(): Promise<void> {
   show();
 }
 
-/** The address that a click leads to, where it is one of ours and nothing else is meant by it. */
+/** The address of a plain click on a link within the dashboard. */
 function internalLink(event: MouseEvent): string | undefined {
   if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey)
     return undefined;

@@ -1,41 +1,41 @@
-/** What every page has at hand: the broker, what the viewer may do, where to go, and a word to the viewer. */
-import { type Answer, ask, ApiError, Unreachable } from "./api.js";
-import type { Route } from "./route.js";
+/** What every page gets: the user's permissions, navigation, and notices. */
+import { type Answer, ApiError, ask, Unreachable } from "./api.js";
 import type { ApiOperation } from "./api-routes.js";
+import type { Route } from "./route.js";
 
 export interface PageContext {
-  readonly access: Answer<"access">;
-  /** To another address of the dashboard; `replace` where the way back should not lead here. */
+  readonly permissions: Answer<"permissions">;
+  /** Goes to another address of the dashboard; `replace` adds no entry to the browser's history. */
   navigate(address: string, replace?: boolean): void;
-  /** A short word that goes by itself. */
+  /** Shows a notice that disappears by itself. */
   notify(text: string, bad?: boolean): void;
-  /** Look at once. */
+  /** Polls at once. */
   refresh(): void;
 }
 
 export interface Page {
   readonly title: string;
   readonly element: HTMLElement;
-  /** The address has changed, and this page still shows it. False where it does not. */
+  /** The address has changed. True if this page shows the new one. */
   onNavigate?(route: Route): boolean;
-  /** What is to be looked at, again and again while the page is open. */
+  /** Called repeatedly while the page is open. */
   refresh(signal: AbortSignal): Promise<void>;
-  /** Milliseconds from one look to the next; a second if absent. */
+  /** Milliseconds between two polls; a second if absent. */
   readonly refreshMs?: number;
   close?(): void;
 }
 
 export type PageFactory = (route: Route, context: PageContext) => Page;
 
-/** The name may be of an operation that this broker does not have. */
-export const isAllowed = (context: PageContext, name: string): boolean => context.access.operations.includes(name);
+/** The broker may not have an operation of this name. */
+export const isAllowed = (context: PageContext, name: string): boolean => context.permissions.operations.includes(name);
 
 export const errorMessage = (cause: unknown): string => {
   if (cause instanceof ApiError || cause instanceof Unreachable) return cause.message;
   return cause instanceof Error ? cause.message : String(cause);
 };
 
-/** Ask for a change, and say how it went. True where it was done. */
+/** Calls an operation and shows a notice with its result. True if it succeeded. */
 export async function runAction<Name extends ApiOperation>(
   context: PageContext,
   name: Name,

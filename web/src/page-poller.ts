@@ -1,6 +1,5 @@
 /**
- * Looking again and again: one look after the other, never two at once, none while nobody sees the page. A look that fails is tried again
- * ever more slowly, until one succeeds.
+ * Polls for a page: never two requests at once, none while the page is hidden. After a failure the interval grows until a poll succeeds.
  */
 const DEFAULT_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 15_000;
@@ -13,7 +12,11 @@ export class PagePoller {
   #wake: (() => void) | undefined;
   #pollRequested = false;
 
-  constructor(poll: (signal: AbortSignal) => Promise<void>, onResult: (cause?: unknown) => void, intervalMs = DEFAULT_INTERVAL_MS) {
+  constructor(
+    poll: (signal: AbortSignal) => Promise<void>,
+    onResult: (cause?: unknown) => void,
+    intervalMs = DEFAULT_INTERVAL_MS,
+  ) {
     this.#poll = poll;
     this.#onResult = onResult;
     this.#intervalMs = intervalMs;
@@ -21,7 +24,7 @@ export class PagePoller {
     void this.#run();
   }
 
-  /** Something was done: look at once. */
+  /** After a change by the user: polls at once. */
   pollNow(): void {
     this.#pollRequested = true;
     this.#wake?.();
@@ -48,7 +51,8 @@ export class PagePoller {
           this.#onResult(cause);
         }
       }
-      if (!this.#pollRequested) await this.#sleep(Math.min(MAX_INTERVAL_MS, this.#intervalMs * 2 ** Math.min(failures, 5)));
+      if (!this.#pollRequested)
+        await this.#sleep(Math.min(MAX_INTERVAL_MS, this.#intervalMs * 2 ** Math.min(failures, 5)));
     }
   }
 
@@ -59,7 +63,7 @@ export class PagePoller {
         this.#wake = undefined;
         resolve();
       };
-      // A page that nobody sees waits until somebody does.
+      // A hidden page waits until it is visible.
       const timer = document.hidden ? undefined : setTimeout(end, ms);
       this.#wake = end;
     });

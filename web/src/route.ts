@@ -1,4 +1,4 @@
-/** Addresses of the dashboard: which page, what of it, and how it is filtered. All that a person sees can be sent to another as a link. */
+/** Addresses of the dashboard: the page, the selected item, and the filters. Every view has an address that can be shared. */
 
 export const ROOT = "/ui";
 

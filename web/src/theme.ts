@@ -1,4 +1,4 @@
-/** Light, dark, or as the system has it; and the colours of the moment, for what is drawn and cannot read a style sheet. */
+/** Light, dark, or the system's theme; and the current colours, for canvases, which cannot read a style sheet. */
 const KEY = "laboro-theme";
 
 export type Theme = "light" | "dark" | "system";
@@ -27,7 +27,7 @@ function notifyListeners(): void {
   for (const listener of [...listeners]) listener();
 }
 
-/** Called when colours have become others. */
+/** Called when the colours have changed. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -36,7 +36,7 @@ export function onThemeChange(listener: () => void): () => void {
 const colours = new Map<string, string>();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", notifyListeners);
 
-/** What `var(--name)` is now. The style sheet has pairs of colours, so it has to be asked of an element. */
+/** The current value of `var(--name)`. The style sheet has light-dark pairs, so it is read from an element. */
 export function colour(name: string): string {
   const known = colours.get(name);
   if (known !== undefined) return known;

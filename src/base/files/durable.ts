@@ -46,8 +46,8 @@ export function syncDirectory(path: fs.PathLike): void {
 }
 
 /**
- * As `mkdir -p`; gives the topmost that it made. Node's own goes round in circles where a folder answers that it is not there although it
- * is, as /proc does.
+ * As `mkdir -p`; returns the topmost directory that it made. Node's own recursive mkdir loops for ever where a folder reports ENOENT
+ * although it exists, as /proc does.
  */
 export function makeDirectory(path: string, mode: number): string | undefined {
   try {
@@ -63,7 +63,7 @@ export function makeDirectory(path: string, mode: number): string | undefined {
   return topmost ?? path;
 }
 
-/** Afterwards the file, which belongs to a data directory, holds either what it held before or all of these bytes, whatever happens in between. */
+/** Writes a file of a data directory. After a crash it holds either its old content or all of these bytes. */
 export function writeFileAtomically(path: string, bytes: Uint8Array | string, mode = 0o600): void {
   const draft = `${path}.${process.pid}.new`;
   try {

@@ -1,7 +1,7 @@
 /**
  * Whether a directory lies on a filesystem that other machines may write to as well: there locks and syncs do not mean
  * what a data directory needs. The kernel's own kinds are known by the number that statfs gives; those that run as a
- * FUSE process all share one number and are told apart by the name in the mount table.
+ * FUSE process all share one number and are distinguished by the name in the mount table.
  */
 import * as fs from "node:fs";
 import { dirname, resolve } from "node:path";

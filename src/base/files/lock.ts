@@ -1,13 +1,13 @@
 /**
  * A lock on a directory, held by one process at a time and left behind harmlessly by one that dies.
  *
- * Each claimant puts a file of its own beside the others, `<path>-<random>`, naming itself; then it looks at the others'. It
- * holds the lock if none of them belongs to a process that lives. Of two that claim at once at least one sees the other's
- * file, so never do both hold it; where each sees the other both withdraw, wait a random moment and try again. A dead
- * process's file can be removed by anyone, as its name never comes back: taking over needs no further care.
+ * Each claimant creates a file of its own, `<path>-<random>`, that names its process; then it reads the files of the others. It holds
+ * the lock if none of them belongs to a live process. Of two that claim at once at least one sees the other's file, so they never
+ * both hold it. Where each sees the other, both remove their file, wait a random time and try again. Any process can remove the file
+ * of a dead one, because its name is never used again.
  *
- * A holder is dead if its machine has booted since, or if its process id is gone or belongs to a process that
- * started at another time. A holder on another machine, or among process ids that cannot be seen from here, is taken to live.
+ * A holder is dead if its machine has booted since, or if its process id is gone or belongs to a process that started at another
+ * time. A holder on another machine, or in a process namespace that cannot be seen from here, counts as alive.
  */
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
@@ -54,7 +54,7 @@ interface Holder {
   readonly process: ProcessIdentity | undefined;
 }
 
-/** Another claimant that lives, or may; files of dead ones are removed. */
+/** Another claimant that is alive, or may be; files of dead ones are removed. */
 function findHolder(path: string, own: string): Holder | undefined {
   const directory = dirname(path);
   const form = /^-[0-9a-f]{16}$/;

@@ -47,7 +47,7 @@ export function parseProcessIdentity(text: string): ProcessIdentity | undefined 
   return { host, pid, ...Object.fromEntries(known.map((name) => [name, rest[name]])) };
 }
 
-/** Whether this process lives; true where that cannot be known from here. */
+/** Whether this process is alive; true where that cannot be known from here. */
 export function isAlive(name: ProcessIdentity, self: ProcessIdentity = thisProcess()): boolean {
   const differs = (field: "machine" | "boot" | "pids"): boolean =>
     name[field] !== undefined && self[field] !== undefined && name[field] !== self[field];
@@ -59,11 +59,11 @@ export function isAlive(name: ProcessIdentity, self: ProcessIdentity = thisProce
   try {
     process.kill(name.pid, 0);
   } catch (cause) {
-    // EPERM is a process of somebody else's.
+    // EPERM is a process of another user.
     if (errnoOf(cause) === "ESRCH") return false;
   }
   const [state, started] = statOf(name.pid);
-  // Killed, but nobody has asked for its exit code yet: it runs no more.
+  // A zombie: it has ended, and its parent has not read its exit code yet.
   if (state === "Z") return false;
   return name.started === undefined || started === undefined || started === name.started;
 }

@@ -6,10 +6,10 @@
  *   checksum u32      CRC-32 over the length and the payload
  *   payload
  *
- * A scan walks the file in bounded chunks. Where no good record stands, it looks first where the damaged header says
- * that the next one begins, then for the next magic whose checksum holds. So a flipped bit costs the record it hit and no
- * other. What was skipped is reported once per stretch. The end of good data is the end of the last good record: a writer
- * cuts the file there before it appends, so that a record cut off by a crash never stands before a good one.
+ * A scan reads the file in bounded chunks. At a damaged record it tries first the position where, by the damaged header, the next
+ * one begins, then the next magic whose checksum is right. So a flipped bit costs the record it hit and no other. Skipped bytes are
+ * reported once per gap. The end of good data is the end of the last good record: a writer truncates the file there before it
+ * appends, so that a record cut off by a crash never stands before a good one.
  *
  * A payload may itself contain a whole record. It is taken for one only where its enclosing record is damaged.
  */

@@ -1,4 +1,4 @@
-/** How to reach a broker and be let in: `access.json` in its data directory, readable by its owner only. */
+/** The address and the admin token of a broker: `access.json` in its data directory, readable by its owner only. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
@@ -33,7 +33,7 @@ export function readAccess(dir: string): Access {
   throw new LaboroError("LABORO_BROKER_UNREACHABLE", `${path} does not say where the broker is`);
 }
 
-/** The token of an earlier start, so that clients that outlive a broker are let in by the next. */
+/** The token of an earlier start, so that it stays valid over restarts. */
 export function loadOrCreateAdminToken(dir: string): string {
   try {
     return readAccess(dir).token;

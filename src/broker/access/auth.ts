@@ -1,8 +1,8 @@
-/** Who may come in through the main door, and as what. */
+/** Authentication at the main listener: which role a request has. */
 import type { IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";
-import type { ErrorCode } from "../../base/errors.js";
 import { isLoopback } from "../../base/addresses.js";
+import type { ErrorCode } from "../../base/errors.js";
 import type { BrowserLogin } from "./browser-login.js";
 import type { Role } from "./roles.js";
 import { TokenThrottle } from "./token-throttle.js";
@@ -12,13 +12,13 @@ export interface Refusal {
   readonly status: 401 | 403 | 421 | 429;
   readonly code: ErrorCode;
   readonly why: string;
-  /** Resolves when it may be said. */
+  /** The refusal may be sent when this resolves. */
   readonly sendAfter: Promise<void>;
 }
 
 export type AuthResult = { readonly role: Role } | Refusal;
 
-export const isRefusal = (admitted: object): admitted is Refusal => "status" in admitted;
+export const isRefusal = (result: object): result is Refusal => "status" in result;
 export const isEncrypted = (request: IncomingMessage): boolean =>
   (request.socket as Partial<TLSSocket>).encrypted === true;
 
@@ -33,33 +33,33 @@ export class Auth {
   }
 
   /**
-   * Without encryption only this machine is answered, and only under a name of its own: a page from elsewhere whose name was made to
-   * point here would be refused by that.
+   * Without encryption only this machine may connect, and only with a loopback host name. That stops DNS rebinding: a foreign page whose
+   * host name was made to point here.
    */
   checkTransport(request: IncomingMessage): Refusal | undefined {
     if (isEncrypted(request)) return undefined;
     if (!isLoopback(request.socket.remoteAddress ?? "")) {
-      return refusal(403, "LABORO_FORBIDDEN", "from another machine this door is entered by https only");
+      return refusal(403, "LABORO_FORBIDDEN", "other machines must use https");
     }
     if (isLoopback(hostOf(request))) return undefined;
-    return refusal(421, "LABORO_FORBIDDEN", "without https this door answers to localhost and 127.0.0.1 only");
+    return refusal(421, "LABORO_FORBIDDEN", "without https only localhost and 127.0.0.1 are accepted as host name");
   }
 
-  /** By token, or with `cookies` also by a browser's cookie. */
+  /** By token; with `cookies` also by a browser's cookie. */
   authenticate(request: IncomingMessage, cookies: boolean): AuthResult {
-    const misplaced = this.checkTransport(request);
-    if (misplaced !== undefined) return misplaced;
+    const refused = this.checkTransport(request);
+    if (refused !== undefined) return refused;
     const token = tokenIn(request);
     if (token !== undefined) return this.#roleOf(request, token);
     const role = cookies ? this.#browserLogin.roleOf(request.headers.cookie) : undefined;
     if (role === undefined)
       return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
-    // A cookie goes along whoever makes the browser ask.
+    // The browser sends the cookie with requests of any page.
     if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
     return { role };
   }
 
-  /** By a token that came in another place than HTTP has for it. */
+  /** By a token that did not come in the Authorization header. */
   authenticateToken(request: IncomingMessage, token: string): AuthResult {
     return this.checkTransport(request) ?? this.#roleOf(request, token);
   }
@@ -73,13 +73,13 @@ export class Auth {
     const address = request.socket.remoteAddress ?? "";
     const delay = this.#throttle.delayAfterFailure(address);
     if (delay === undefined) return refusal(429, "LABORO_BAD_TOKEN", "too many wrong tokens came from this address");
-    const after = new Promise<void>((resolve) => {
+    const sendAfter = new Promise<void>((resolve) => {
       setTimeout(() => {
         this.#throttle.refusalSent(address);
         resolve();
       }, delay).unref();
     });
-    return { ...refusal(401, "LABORO_BAD_TOKEN", "the token is not known here"), sendAfter: after };
+    return { ...refusal(401, "LABORO_BAD_TOKEN", "the token is not known here"), sendAfter };
   }
 }
 
@@ -90,7 +90,7 @@ const refusal = (status: Refusal["status"], code: ErrorCode, why: string): Refus
   sendAfter: Promise.resolve(),
 });
 
-/** `Bearer TOKEN`, or `Basic` with the token as the name, which is what a URL with a token becomes. */
+/** `Bearer TOKEN`, or `Basic` with the token as the user name, which is how a URL with a token is sent. */
 function tokenIn(request: IncomingMessage): string | undefined {
   const [scheme = "", given = ""] = request.headers.authorization?.split(" ", 2) ?? [];
   if (/^bearer$/i.test(scheme)) return given;

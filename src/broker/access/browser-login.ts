@@ -1,6 +1,6 @@
 /**
- * How a browser gets in: a link with a code that is good once and for a few minutes, in exchange for a cookie. The cookie names its role and its
- * end and is signed, so that nothing is kept of it here and it outlives the broker.
+ * The login of a browser: a link with a code, which is valid once and for a few minutes, is exchanged for a cookie. The cookie has its role
+ * and its expiry and is signed, so the broker stores nothing and the cookie stays valid over restarts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { isRole, type Role } from "./roles.js";
@@ -15,7 +15,7 @@ export class BrowserLogin {
   readonly #codes = new Map<string, { readonly role: Role; readonly expires: number }>();
   readonly #now: () => number;
 
-  /** The secret is made from the admin's token: with a new one, every cookie is void. */
+  /** The secret is derived from the admin's token: with a new token all cookies are invalid. */
   constructor(adminToken: string, now: () => number = Date.now) {
     this.#secret = createHmac("sha256", adminToken).update("laboro cookie").digest();
     this.#now = now;
@@ -30,7 +30,7 @@ export class BrowserLogin {
     return { code, expires };
   }
 
-  /** The header that sets the cookie; undefined where the code is not, or no longer, good. */
+  /** The header that sets the cookie; undefined if the code is invalid or expired. */
   exchange(code: string, encrypted: boolean): string | undefined {
     const found = this.#codes.get(code);
     this.#codes.delete(code);

@@ -1,6 +1,6 @@
 /**
- * The broker's own CA and the certificate that it shows, kept in `certificates.json` in the data directory. The CA stays, because join URLs name
- * its fingerprint; the certificate is made anew under it before it expires, and when the broker goes by other names.
+ * The broker's own CA and server certificate, stored in `certificates.json` in the data directory. The CA stays, because join URLs have its
+ * fingerprint. The certificate is renewed before it expires, and when the broker's host names change.
  * `ca.pem` is the CA's certificate for tools that want a file.
  */
 import { X509Certificate } from "node:crypto";
@@ -21,7 +21,7 @@ interface StoredCertificates {
   readonly own: CertificatePair & { readonly names: readonly string[] };
 }
 
-/** The CA that all brokers of a group show: the one they have, or else the one that `own` makes. */
+/** The CA that all brokers of a group share: the stored one, or else the one that `own` makes. */
 export type AgreeOnCa = (own: () => Promise<CertificatePair>) => Promise<CertificatePair>;
 
 const FILE = "certificates.json";
@@ -39,7 +39,7 @@ export class Certificates {
   #serverCertificate: CertificatePair | undefined;
   #making: Promise<StoredCertificates> | undefined;
 
-  /** `names` beyond those that this machine has by itself. */
+  /** `names` are added to the host names and addresses of this machine. */
   constructor(dir: string, names: readonly string[], now: () => number = Date.now, agree?: AgreeOnCa) {
     this.#dir = dir;
     this.#names = [...new Set([...names, ...localHostNames()])].sort();
@@ -47,24 +47,25 @@ export class Certificates {
     this.#agree = agree;
   }
 
-  /** SHA-256 of the CA's certificate, as join URLs have it. */
+  /** SHA-256 of the CA's certificate, as in join URLs. */
   async fingerprint(): Promise<string> {
     const { ca } = await this.#current();
     return new X509Certificate(ca.cert).fingerprint256.replaceAll(":", "").toLowerCase();
   }
 
-  /** What is shown to who connects; the same object for as long as it is the same certificate. */
+  /** The same object for as long as it is the same certificate. */
   async serverCertificate(): Promise<CertificatePair> {
     const before = this.#stored;
     const { ca, own } = await this.#current();
-    // With the CA, so that a peer that knows its fingerprint only can find it in the chain.
-    if (this.#serverCertificate === undefined || before?.own !== own) this.#serverCertificate = { cert: own.cert + ca.cert, key: own.key };
+    // With the CA's certificate, so that a peer that has only its fingerprint finds it in the chain.
+    if (this.#serverCertificate === undefined || before?.own !== own)
+      this.#serverCertificate = { cert: own.cert + ca.cert, key: own.key };
     return this.#serverCertificate;
   }
 
-  /** Looked at with each connection, so that no timer need watch for the end of a certificate. */
+  /** Called with each connection, so no timer is needed to renew the certificate. */
   async #current(): Promise<StoredCertificates> {
-    if (this.#stored !== undefined && this.#isGood(this.#stored)) return this.#stored;
+    if (this.#stored !== undefined && this.#isValid(this.#stored)) return this.#stored;
     this.#making ??= this.#loadOrCreate().finally(() => {
       this.#making = undefined;
     });
@@ -72,7 +73,7 @@ export class Certificates {
     return this.#stored;
   }
 
-  #isGood({ own }: StoredCertificates): boolean {
+  #isValid({ own }: StoredCertificates): boolean {
     if (own.names.join() !== this.#names.join()) return false;
     return Date.parse(new X509Certificate(own.cert).validTo) - this.#now() > RENEWED_BEFORE;
   }
@@ -82,11 +83,11 @@ export class Certificates {
     const found = readStored(path);
     const ownCa = async (): Promise<CertificatePair> => found?.ca ?? (await this.#makeCa());
     const ca = this.#agree === undefined ? await ownCa() : await this.#agree(ownCa);
-    if (found?.ca.cert === ca.cert && this.#isGood(found)) return found;
-    const kept = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
-    writePrivate(path, `${JSON.stringify(kept, null, 2)}\n`);
+    if (found?.ca.cert === ca.cert && this.#isValid(found)) return found;
+    const stored = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
+    writePrivate(path, `${JSON.stringify(stored, null, 2)}\n`);
     writeFileSync(join(this.#dir, "ca.pem"), ca.cert);
-    return kept;
+    return stored;
   }
 
   async #makeCa(): Promise<CertificatePair> {
@@ -110,13 +111,13 @@ export class Certificates {
   }
 
   async #generate(name: string, days: number, extensions: Extensions, ca?: CertificatePair): Promise<CertificatePair> {
-    // It takes long to load, and most brokers are for one machine and need no certificate.
+    // Slow to load, and most brokers serve one machine and need no certificate.
     const { generate } = await import("selfsigned");
     const made = await generate([{ name: "commonName", value: name }], {
       keyType: "ec",
       curve: "P-256",
       algorithm: "sha256",
-      // Clocks differ: a worker whose clock is a little behind must not be locked out.
+      // Clocks differ: a worker whose clock is a little behind must be able to connect.
       notBeforeDate: new Date(this.#now() - DAY),
       notAfterDate: new Date(this.#now() + days * DAY),
       extensions,

@@ -2,7 +2,7 @@
 export const ROLES = ["admin", "client", "worker", "read", "fuq"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What an operation asks of who calls it; `any` is any token that is known. */
+/** The role that an operation requires; `any` is any known token. */
 export type RequiredRole = "any" | "read" | "client" | "worker" | "admin";
 
 const ALLOWED: Readonly<Record<RequiredRole, readonly Role[]>> = {

@@ -1,14 +1,14 @@
 /**
- * Wrong tokens are answered ever more slowly, by the address they come from. Right ones are never slowed: behind one address
- * may be a whole cluster. A token has 192 bits, so this is not what keeps guessers out; it keeps their noise down.
+ * Delays the refusal of wrong tokens, longer with each one from the same address. Valid tokens are never delayed: a whole cluster may be
+ * behind one address. A token has 192 bits, so this is not needed against guessing; it limits the load.
  */
 const FIRST_MS = 100;
 const LONGEST_MS = 10_000;
-/** Wrong ones are forgotten after so long a silence. */
+/** Failures are forgotten after this time without another one. */
 const FORGOTTEN_MS = 60_000;
-/** Addresses remembered; the one heard longest ago goes first. */
+/** Addresses that are remembered; the one with the oldest failure is dropped first. */
 const ADDRESSES = 1_000;
-/** Answers held back for one address; more are refused at once. */
+/** Delayed refusals for one address; beyond that a request is refused at once. */
 const MAX_DELAYED = 16;
 
 interface FailedLogins {
@@ -29,13 +29,13 @@ export class TokenThrottle {
     return this.#offenders.size;
   }
 
-  /** A wrong token came. The time to wait before saying so; undefined where too many wait already. */
+  /** A wrong token came. The delay before the refusal; undefined if too many wait already. */
   delayAfterFailure(address: string): number | undefined {
     const key = networkOf(address);
     const at = this.#now();
     const before = this.#offenders.get(key);
     const offender =
-      before !== undefined && at - before.last < FORGOTTEN_MS ? before : { wrong: 0, last: at, heldBack: 0 };
+      before !== undefined && at - before.last < FORGOTTEN_MS ? before : { failures: 0, last: at, delayed: 0 };
     this.#offenders.delete(key);
     this.#offenders.set(key, offender);
     offender.last = at;
@@ -46,14 +46,14 @@ export class TokenThrottle {
     return Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(offender.failures++, 20));
   }
 
-  /** The answer that was held back has gone. */
+  /** A delayed refusal was sent. */
   refusalSent(address: string): void {
     const offender = this.#offenders.get(networkOf(address));
     if (offender !== undefined && offender.delayed > 0) offender.delayed--;
   }
 }
 
-/** Who has one IPv6 address has 2^64 of them. */
+/** A host with one IPv6 address usually has 2^64 of them: the first 64 bits count. */
 function networkOf(address: string): string {
   if (!address.includes(":") || address.startsWith("::ffff:")) return address;
   return address.split(":").slice(0, 4).join(":");

@@ -1,4 +1,4 @@
-/** Who is let in, as what: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
+/** Tokens and their roles: `tokens.json` in the data directory, readable by its owner only. The admin's token is in `access.json`. */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ export class Tokens {
     this.#known = tokens.map((one) => ({ ...one, digest: digestOf(one.token) }));
   }
 
-  /** Takes the same time whichever it is, and whether it is known. */
+  /** In constant time. */
   roleOf(given: string): Role | undefined {
     const digest = digestOf(given);
     let found: Role | undefined;
@@ -39,7 +39,7 @@ export class Tokens {
 
 const digestOf = (token: string): Buffer => createHash("sha256").update(token).digest();
 
-/** Those of earlier starts, so that workers that outlive a broker are let in by the next; made where there are none. */
+/** The tokens of earlier starts, so that they stay valid over restarts; new ones if there are none. */
 export const loadOrCreateTokens = (dir: string, admin: string): Tokens =>
   new Tokens([{ role: "admin", token: admin }, ...storedOrNewTokens(dir)]);
 

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files, as the build has put them into dist/web. They are read once. Every path below /ui/ that is no file is a page
- * of the dashboard, which is one document; its script looks at the address.
+ * The dashboard's files, from dist/web. They are read once. Every path below /ui/ that is not a file is a page of the dashboard, which is
+ * one HTML document; its script reads the address.
  */
 import * as fs from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -18,7 +18,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".json": "application/json",
 };
 
-/** Nothing from anywhere else, nothing inline, and nobody may put it into a frame. */
+/** No other origin, nothing inline, no frames. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -46,12 +46,12 @@ interface DashboardFile {
 
 type Files = ReadonlyMap<string, DashboardFile>;
 
-/** Beside the compiled API, or where the sources run from. */
+/** For the compiled API, and for the sources. */
 const FOLDERS = [new URL("../../web/", import.meta.url), new URL("../../../dist/web/", import.meta.url)];
 
 let cachedFiles: Promise<Files> | undefined;
 
-/** By their path in the build; none where it has not been built. */
+/** By their path; none if the dashboard was not built. */
 function files(): Promise<Files> {
   cachedFiles ??= readFiles().catch((cause: unknown) => {
     cachedFiles = undefined;
@@ -81,7 +81,7 @@ async function listed(folder: URL): Promise<string[]> {
   }
 }
 
-/** True where it has answered; false where this is no address of the dashboard, or it was not built. */
+/** Returns false if the path is not of the dashboard, or the dashboard was not built. */
 export async function serveDashboard(
   request: IncomingMessage,
   response: ServerResponse,

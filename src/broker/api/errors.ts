@@ -1,9 +1,9 @@
-/** Refusals over HTTP: a status that fits, and `{"error": {"code", "message"}}`. */
+/** Errors over HTTP: a status, and `{"error": {"code", "message"}}`. */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { asLaboroError, type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
+import { asLaboroError, badInput, type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 
-/** Any other is a fault on this side: 500. */
+/** All others are 500. */
 export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_BAD_INPUT: 400,
   LABORO_BAD_TOKEN: 401,
@@ -23,15 +23,15 @@ export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
 };
 
 export function replyError(cause: unknown, reply: FastifyReply, log: Log, status?: number): FastifyReply {
-  const { error, status: found } = errorWithStatus(cause);
+  const { error, status: usual } = errorWithStatus(cause);
   if (error.code === "LABORO_INTERNAL") log.error({ error: error.message }, "a request to the API failed");
   return reply
-    .code(status ?? found)
+    .code(status ?? usual)
     .type("application/json")
     .send(JSON.stringify({ error: { code: error.code, message: error.message } }));
 }
 
-/** What Fastify itself refuses has no code of ours yet. */
+/** Errors of Fastify itself get a code here. */
 function errorWithStatus(cause: unknown): { error: LaboroError; status: number } {
   const status = statusIn(cause);
   if (cause instanceof LaboroError || status === undefined) {
@@ -40,10 +40,10 @@ function errorWithStatus(cause: unknown): { error: LaboroError; status: number }
   }
   const text = cause instanceof Error ? cause.message : String(cause);
   if (status === 413) {
-    return { error: new LaboroError("LABORO_BODY_TOO_LARGE", "the body is larger than what is taken here"), status };
+    return { error: new LaboroError("LABORO_BODY_TOO_LARGE", "the body is larger than the limit"), status };
   }
   if (errnoOf(cause) === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
-    return { error: new LaboroError("LABORO_BAD_INPUT", "content-type: expected application/json"), status: 415 };
+    return { error: badInput("content-type: expected application/json"), status: 415 };
   }
   return { error: new LaboroError(status < 500 ? "LABORO_BAD_INPUT" : "LABORO_INTERNAL", text, { cause }), status };
 }
@@ -54,7 +54,4 @@ function statusIn(cause: unknown): number | undefined {
 }
 
 export const notFound = ({ method, url }: FastifyRequest): LaboroError =>
-  new LaboroError(
-    "LABORO_BAD_INPUT",
-    `there is no ${method} ${url.split("?", 1)[0]?.slice(0, 200)}; /api/v1/openapi.json lists what there is`,
-  );
+  badInput(`there is no ${method} ${url.split("?", 1)[0]?.slice(0, 200)}; /api/v1/openapi.json lists what there is`);

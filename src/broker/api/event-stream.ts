@@ -1,6 +1,6 @@
 /**
- * Events as they happen (text/event-stream). Each follower has its place in the broker's ring and is sent what comes after it, as fast as it reads;
- * nothing is kept for it but that. One that was overtaken by the ring is told `missed`; one that does not read at all is dropped.
+ * Events as they happen (text/event-stream). Each follower has a position in the broker's ring and is sent the events after it, as fast as it
+ * reads; nothing else is buffered for it. A follower that the ring overtakes gets `missed`; one that does not read at all is dropped.
  */
 import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -12,9 +12,9 @@ import { authorizeAndRead } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
 
 const HEARTBEAT_MS = 15_000;
-/** Bytes that may wait for a follower that reads slowly. */
+/** Bytes that are buffered for a slow follower. */
 const BUFFER = 256 * 1024;
-/** A follower that takes nothing for so many beats is dropped. */
+/** A follower that reads nothing for this many heartbeats is dropped. */
 const MAX_STUCK_HEARTBEATS = 2;
 const FOLLOWERS = 1_000;
 const PAGE = 100;
@@ -60,18 +60,18 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
       if (after >= core.events.last) return;
     }
   };
-  const beat = setInterval(() => {
+  const heartbeat = setInterval(() => {
     if (response.writableLength < BUFFER) {
       stuck = 0;
-      response.write(": beat\n\n");
+      response.write(": heartbeat\n\n");
     } else if (++stuck >= MAX_STUCK_HEARTBEATS) response.destroy();
   }, HEARTBEAT_MS);
-  beat.unref();
-  const forget = core.events.onAdded(pump);
+  heartbeat.unref();
+  const unsubscribe = core.events.onAdded(pump);
   response.on("drain", pump);
   response.once("close", () => {
-    clearInterval(beat);
-    forget();
+    clearInterval(heartbeat);
+    unsubscribe();
   });
   pump();
 }

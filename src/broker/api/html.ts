@@ -1,4 +1,4 @@
-/** HTML in which whatever is put in is text, unless it is HTML made here. */
+/** HTML templates that escape every value except markup made here. */
 import { createHash } from "node:crypto";
 
 export class Markup {
@@ -37,7 +37,7 @@ const STYLE = new Markup(
     "pre{border:1px solid #8885;border-radius:6px;padding:.7rem 1rem;font-size:1.05rem}",
 );
 
-/** The one style of these pages, as a policy names it: any other is not applied. */
+/** The hash of the style sheet for the content security policy: no other style is applied. */
 export const STYLE_HASH = `sha256-${createHash("sha256").update(STYLE.text).digest("base64")}`;
 
 export function page(title: string, content: Markup): Markup {

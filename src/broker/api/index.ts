@@ -1,36 +1,36 @@
 /**
- * The HTTP API: every operation of the table below /api/v1. Fastify finds the route and reads the body; who may come in was decided at the door,
- * what may go in and out is the table's affair.
+ * The HTTP API: every operation of the table, below /api/v1. Fastify finds the route and reads the body. The main listener has
+ * authenticated the request; the table defines input and output.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Log } from "../../base/log.js";
 import type { Role } from "../access/roles.js";
 import type { Core } from "../core.js";
-import { perform, authorizeAndRead, OPERATIONS_BY_NAME } from "../operations/index.js";
+import { authorizeAndRead, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
 import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
-import { SharedResponses } from "./shared-responses.js";
-import { replyError, notFound } from "./errors.js";
+import { notFound, replyError } from "./errors.js";
+import { streamEvents } from "./event-stream.js";
 import { inputOf, readJson } from "./input.js";
 import { jsonOf } from "./json.js";
 import { openApi } from "./openapi.js";
 import { sendRawOutput } from "./raw-output.js";
 import { handleRawRequest } from "./raw-request.js";
-import { streamEvents } from "./event-stream.js";
+import { SharedResponses } from "./shared-responses.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
-/** `shared`: an answer up to a second old will do, the same that others get. */
-const SHARED_HEADER = "laboro-look";
+/** `shared`: the client accepts a cached answer, up to a second old. */
+const SHARED_HEADER = "laboro-cache";
 
 export type Api = (request: IncomingMessage, response: ServerResponse, role: Role) => Promise<void>;
 
-export function createApi(core: Core, broker: BrokerInfo, log: Log): Api {
+export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   const roles = new WeakMap<IncomingMessage, Role>();
   const contextOf = (request: FastifyRequest, reply: FastifyReply): OperationContext => {
-    const gone = new AbortController();
-    reply.raw.once("close", () => gone.abort());
-    return { role: roles.get(request.raw) ?? "worker", signal: gone.signal, info: broker };
+    const closed = new AbortController();
+    reply.raw.once("close", () => closed.abort());
+    return { role: roles.get(request.raw) ?? "worker", signal: closed.signal, info };
   };
   const app = build(core, log, contextOf);
   const ready = app.ready();
@@ -45,7 +45,7 @@ type ContextOf = (request: FastifyRequest, reply: FastifyReply) => OperationCont
 
 function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   const app = fastify({
-    // The door has its own server; this one is never opened.
+    // The main listener has its own server; this one never listens.
     serverFactory: (handler) => createServer(handler),
     bodyLimit: BODY_LIMIT,
     routerOptions: { maxParamLength: 4096 },
@@ -64,7 +64,8 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
     document ??= JSON.stringify(openApi(contextOf(_request, reply).info.version));
     return reply.type("application/json").send(document);
   });
-  for (const one of OPERATIONS_BY_NAME.values()) if (one.name !== "request") addRoute(app, core, one, contextOf, sharedResponses);
+  for (const one of OPERATIONS_BY_NAME.values())
+    if (one.name !== "request") addRoute(app, core, one, contextOf, sharedResponses);
   app.register(async (raw) => {
     // A message for a service may be anything.
     raw.removeAllContentTypeParsers();
@@ -76,7 +77,13 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
   return app;
 }
 
-function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf: ContextOf, sharedResponses: SharedResponses): void {
+function addRoute(
+  app: FastifyInstance,
+  core: Core,
+  one: AnyOperation,
+  contextOf: ContextOf,
+  sharedResponses: SharedResponses,
+): void {
   const shared = mayBeShared(one);
   app.route({
     method: one.method,
@@ -94,11 +101,11 @@ function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf
       }
       if (shared && request.headers[SHARED_HEADER] === "shared") {
         authorizeAndRead(one, input, context.role);
-        const { text, etag: tag } = await sharedResponses.get(`${one.name} ${JSON.stringify(input)}`, async () =>
+        const { text, etag } = await sharedResponses.get(`${one.name} ${JSON.stringify(input)}`, async () =>
           jsonOf(await perform(core, one.name, input, { ...context, signal: NEVER_ABORTED })),
         );
-        reply.header("etag", tag);
-        if (request.headers["if-none-match"] === tag) return reply.code(304).send();
+        reply.header("etag", etag);
+        if (request.headers["if-none-match"] === etag) return reply.code(304).send();
         return reply.type("application/json").send(text);
       }
       const value = await perform(core, one.name, input, context);
@@ -107,13 +114,13 @@ function addRoute(app: FastifyInstance, core: Core, one: AnyOperation, contextOf
   });
 }
 
-/** A look is made for all who share it. */
+/** A shared response is made for all clients, so it is not aborted with one of them. */
 const NEVER_ABORTED = new AbortController().signal;
 
-/** Questions that are answered at once, and to everybody alike. */
+/** Operations that are answered at once, and the same for every client. */
 function mayBeShared({ method, input, name }: AnyOperation): boolean {
   const waits = "waitMs" in input.shape || "timeoutMs" in input.shape;
-  return method === "GET" && !waits && name !== "access" && name !== "conversation";
+  return method === "GET" && !waits && name !== "permissions" && name !== "connection";
 }
 
 const routeOf = (path: string): string => BASE + path.replaceAll(/\{(\w+)\}/g, ":$1");

@@ -1,15 +1,15 @@
-/** The input of an operation out of a request: its path, its query and its body together. */
+/** The input of an operation from a request: path, query and body together. */
 import type { FastifyRequest } from "fastify";
-import { LaboroError } from "../../base/errors.js";
-import { badInput, type Fields, fields } from "../../model/input.js";
+import { badInput } from "../../base/errors.js";
+import { type Fields, fields, unexpectedValue } from "../../model/input.js";
 import type { Schema } from "../../model/schema.js";
 import type { AnyOperation } from "../operations/operation.js";
 
-export function inputOf(asked: Pick<AnyOperation, "input">, request: FastifyRequest): Fields {
-  const { shape } = asked.input;
+export function inputOf(operation: Pick<AnyOperation, "input">, request: FastifyRequest): Fields {
+  const { shape } = operation.input;
   const input: Record<string, unknown> = {};
   const put = (name: string, value: unknown): void => {
-    if (Object.hasOwn(input, name)) throw new LaboroError("LABORO_BAD_INPUT", `${name}: given twice`);
+    if (Object.hasOwn(input, name)) throw badInput(`${name}: given twice`);
     // Not by assignment: a name may be __proto__.
     Object.defineProperty(input, name, { value, enumerable: true, configurable: true, writable: true });
   };
@@ -24,7 +24,7 @@ export function inputOf(asked: Pick<AnyOperation, "input">, request: FastifyRequ
   return input;
 }
 
-/** A member that is given several times is a list. */
+/** A field that is given several times is a list. */
 function fromTexts(schema: Schema<unknown, unknown> | undefined, given: string | readonly string[]): unknown {
   const convert = (text: string): unknown => (schema?.fromText === undefined ? text : schema.fromText(text));
   return typeof given === "string" ? convert(given) : given.flatMap(convert);
@@ -38,6 +38,6 @@ export function readJson(body: string | Buffer, done: (error: Error | null, valu
   try {
     done(null, JSON.parse(body.toString()));
   } catch {
-    done(badInput("body", "JSON", body.toString().slice(0, 40)));
+    done(unexpectedValue("body", "JSON", body.toString().slice(0, 40)));
   }
 }

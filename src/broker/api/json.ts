@@ -1,4 +1,4 @@
-/** Answers as JSON. It has no bytes: they are text where they are UTF-8, and `{"base64": …}` where they are not. */
+/** Answers as JSON. Bytes become text if they are UTF-8, otherwise `{"base64": …}`. */
 import { isUtf8 } from "node:buffer";
 
 export const jsonOf = (value: object): string => JSON.stringify(plain(value));

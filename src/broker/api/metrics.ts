@@ -1,13 +1,13 @@
-/** `/metrics` in the text format of Prometheus. Everything is counted already: a scrape only reads. */
+/** `/metrics` in the text format of Prometheus. A scrape only reads counters. */
 import type { ServerResponse } from "node:http";
 import { Registry } from "prom-client";
 import { now } from "../../base/clock.js";
-import { roleAllows, type Role } from "../access/roles.js";
+import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import type { BrokerInfo } from "../operations/operation.js";
 import { services } from "../operations/services.js";
-import { oldestWait, countRequests, countWorkers, countWork } from "../stats/load.js";
 import { BUCKETS, boundOf, type Histogram } from "../stats/histogram.js";
+import { countRequests, countWork, countWorkers, oldestWait } from "../stats/load.js";
 import { SharedResponses } from "./shared-responses.js";
 
 interface MetricSample {
@@ -16,7 +16,7 @@ interface MetricSample {
   readonly metricName?: string;
 }
 
-/** What one scrape has looked at. */
+/** The data of one scrape. */
 interface ScrapeData {
   readonly core: Core;
   readonly version: string;
@@ -33,24 +33,24 @@ export interface Metric {
   readonly name: string;
   readonly type: "counter" | "gauge" | "histogram";
   readonly help: string;
-  readonly values: (scene: ScrapeData) => readonly MetricSample[];
+  readonly values: (scrape: ScrapeData) => readonly MetricSample[];
 }
 
-/** Services that are told apart; the rest are in the totals only, so that the number of series is bounded. */
+/** Services with series of their own. The others are in the totals only, so the number of series is bounded. */
 const SERVICES = 100;
 
 const one = (value: number): MetricSample[] => [{ value, labels: {} }];
 const by = (label: string, counts: Readonly<Record<string, number>>): MetricSample[] =>
   Object.entries(counts).map(([name, value]) => ({ value, labels: { [label]: name } }));
 
-const perService = (value: (service: Service) => number | undefined) => (scene: ScrapeData) =>
-  scene.services.flatMap((service) => {
+const perService = (value: (service: Service) => number | undefined) => (scrape: ScrapeData) =>
+  scrape.services.flatMap((service) => {
     const { name, pool } = service;
     const found = value(service);
     return found === undefined ? [] : [{ value: found, labels: { service: name, pool } }];
   });
 
-/** As Prometheus has histograms: each bucket with all that are below it. */
+/** A Prometheus histogram: each bucket includes all smaller ones. */
 function histogram(name: string, { counts, count, sum }: Histogram): MetricSample[] {
   let below = 0;
   const buckets = Array.from({ length: BUCKETS }, (_, at) => {
@@ -75,7 +75,7 @@ const metric = (
   name: string,
   type: Metric["type"],
   help: string,
-  values: (scene: ScrapeData) => readonly MetricSample[],
+  values: (scrape: ScrapeData) => readonly MetricSample[],
 ): Metric => ({ name: `laboro_${name}`, type, help, values });
 
 const histogramMetric = (name: string, help: string, of: (core: Core) => Histogram): Metric =>
@@ -86,38 +86,55 @@ export const METRICS: readonly Metric[] = [
   metric("start_time_seconds", "gauge", "When the broker was started, since 1970", ({ core }) =>
     one(core.started / 1000),
   ),
-  metric("refusing", "gauge", "1 while nothing new is taken: the disk is full, or the store has failed", ({ core }) =>
-    one(core.refusing === undefined ? 0 : 1),
+  metric(
+    "refusing",
+    "gauge",
+    "1 while nothing new is accepted: the disk is full, or the store has failed",
+    ({ core }) => one(core.refusing === undefined ? 0 : 1),
   ),
   metric("jobs", "gauge", "Open jobs", ({ work }) => by("state", work.jobs)),
   metric("tasks", "gauge", "Tasks of open jobs that have not ended", ({ work }) => by("state", work.tasks)),
   metric("tasks_ended_total", "counter", "Tasks, by their last result", ({ core }) => by("state", core.counters.ended)),
-  metric("tasks_handed_out_total", "counter", "Tasks given to workers", ({ core }) => one(core.counters.assigned)),
-  metric("attempts_repeated_total", "counter", "Attempts that failed or were lost and were not the last", ({ core }) =>
+  metric("tasks_assigned_total", "counter", "Tasks assigned to workers", ({ core }) => one(core.counters.assigned)),
+  metric("task_retries_total", "counter", "Attempts that failed or were lost and were not the last", ({ core }) =>
     one(core.counters.retried),
   ),
-  metric("queue_latency_seconds", "gauge", "For how long the work has waited that waits longest", ({ core }) =>
+  metric("oldest_wait_seconds", "gauge", "For how long the oldest waiting task has waited", ({ core }) =>
     one(oldestWait(core, now()) / 1000),
   ),
-  histogramMetric("task_wait_seconds", "From when a task could be handed out until it was", ({ counters: tally }) => tally.taskWaits),
-  histogramMetric("task_duration_seconds", "From the start of a task to its end", ({ counters: tally }) => tally.taskDurations),
-  metric("output_bytes_total", "counter", "Output taken from workers", ({ core }) => one(core.counters.outputBytes)),
-  metric("workers", "gauge", "Workers, there or away for a while", ({ workerCounts: { workers } }) =>
-    by("state", { connected: workers.connected, away: workers.disconnected }),
+  histogramMetric(
+    "task_wait_seconds",
+    "From when a task could be assigned until it was",
+    ({ counters }) => counters.taskWaits,
   ),
-  metric("workers_draining", "gauge", "Those of them that get nothing new", ({ workerCounts: crew }) => one(crew.workers.draining)),
-  metric("workers_standing", "gauge", "Workers, by how they stand", ({ core }) => by("standing", standings(core))),
-  metric("workers_lost_total", "counter", "Connections of workers that ended without a word", ({ core }) =>
+  histogramMetric(
+    "task_duration_seconds",
+    "From the start of a task to its end",
+    ({ counters }) => counters.taskDurations,
+  ),
+  metric("output_bytes_total", "counter", "Output received from workers", ({ core }) => one(core.counters.outputBytes)),
+  metric("workers", "gauge", "Workers, connected or within the grace period", ({ workerCounts: { workers } }) =>
+    by("state", { connected: workers.connected, disconnected: workers.disconnected }),
+  ),
+  metric("workers_draining", "gauge", "Workers that are draining", ({ workerCounts }) =>
+    one(workerCounts.workers.draining),
+  ),
+  metric("workers_standing", "gauge", "Workers by standing", ({ core }) => by("standing", standings(core))),
+  metric("workers_lost_total", "counter", "Workers that disconnected without notice", ({ core }) =>
     one(core.counters.workersLost),
   ),
-  metric("slots", "gauge", "Slots of connected workers", ({ workerCounts: crew }) =>
-    by("state", { free: crew.slots.free, used: crew.slots.total - crew.slots.free }),
+  metric("slots", "gauge", "Slots of connected workers", ({ workerCounts: { slots } }) =>
+    by("state", { free: slots.free, used: slots.total - slots.free }),
   ),
-  metric("requests", "gauge", "Requests to services that are under way", ({ requests }) => by("state", requests)),
-  metric("requests_answered_total", "counter", "Requests that were answered", ({ core }) =>
-    by("outcome", { answer: core.counters.requestsCompleted - core.counters.requestsFailed, refusal: core.counters.requestsFailed }),
+  metric("requests", "gauge", "Requests to services that have no answer yet", ({ requests }) => by("state", requests)),
+  metric("requests_completed_total", "counter", "Requests that were answered or failed", ({ core: { counters } }) =>
+    by("outcome", { ok: counters.requestsCompleted - counters.requestsFailed, failed: counters.requestsFailed }),
   ),
-  histogramMetric("request_seconds", "From a request to its answer", ({ counters: tally }) => tally.requestDurations),
+  histogramMetric(
+    "request_duration_seconds",
+    "From a request to its answer",
+    ({ counters }) => counters.requestDurations,
+  ),
   metric(
     "service_workers",
     "gauge",
@@ -125,26 +142,26 @@ export const METRICS: readonly Metric[] = [
     perService(({ workers }) => workers),
   ),
   metric(
-    "service_waiting",
+    "service_requests_waiting",
     "gauge",
     "Requests that wait for a worker",
     perService(({ waiting }) => waiting),
   ),
   metric(
-    "service_answered_total",
+    "service_requests_completed_total",
     "counter",
-    "Requests that were answered",
-    perService(({ completed: answered }) => answered),
+    "Requests that were answered or failed",
+    perService(({ completed }) => completed),
   ),
   metric(
-    "service_failed_total",
+    "service_requests_failed_total",
     "counter",
-    "Those of them that were refused",
+    "Those of them that failed",
     perService(({ failed }) => failed),
   ),
   metric("events_total", "counter", "Events", ({ core }) => one(core.events.last % 2 ** 32)),
   metric("commits_total", "counter", "Batches written to the store", ({ core }) => one(core.counters.commits)),
-  metric("disk_bytes", "gauge", "Room where the data lies", ({ disk }) =>
+  metric("disk_bytes", "gauge", "Space on the disk of the data directory", ({ disk }) =>
     disk === undefined ? [] : by("state", { free: disk.free, used: disk.total - disk.free }),
   ),
   metric("process_resident_bytes", "gauge", "Memory of the process", () => one(process.memoryUsage.rss())),
@@ -158,18 +175,18 @@ export class Metrics {
   readonly #core: Core;
   readonly #info: BrokerInfo;
   readonly #registry = new Registry();
-  /** However many scrape. */
+  /** One response for all scrapers. */
   readonly #responses = new SharedResponses();
   #scrape: ScrapeData | undefined;
 
   constructor(core: Core, info: BrokerInfo) {
     this.#core = core;
     this.#info = info;
-    for (const { values, ...said } of METRICS) {
-      // What a registry asks of a metric, and no more: these count nothing themselves.
+    for (const { values, ...described } of METRICS) {
+      // The part of a metric that the registry needs: these do not count themselves.
       const source = {
-        ...said,
-        get: async () => ({ ...said, values: this.#scrape === undefined ? [] : values(this.#scrape) }),
+        ...described,
+        get: async () => ({ ...described, values: this.#scrape === undefined ? [] : values(this.#scrape) }),
       };
       this.#registry.registerMetric(source as unknown as Parameters<Registry["registerMetric"]>[0]);
     }
@@ -192,7 +209,7 @@ export class Metrics {
   }
 
   async #text(): Promise<string> {
-    const context = { role: "read", broker: this.#info, gone: new AbortController().signal } as const;
+    const context = { role: "read", info: this.#info, signal: new AbortController().signal } as const;
     const found = await services.perform(this.#core, {}, context);
     this.#scrape = {
       core: this.#core,

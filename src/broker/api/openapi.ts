@@ -1,4 +1,4 @@
-/** The OpenAPI document, made from the table of operations. */
+/** The OpenAPI document, generated from the table of operations. */
 
 import { ERROR_CODES } from "../../base/errors.js";
 import type { JsonSchema } from "../../model/schema.js";

@@ -1,6 +1,6 @@
-/** Pages for people: the dashboard; how the broker is, in HTML without a script; and how to get in, for who is not. */
+/** Pages for people: the dashboard, a status page without a script, and the login page. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { roleAllows, type Role } from "../access/roles.js";
+import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { type OperationOutput, perform } from "../operations/index.js";
 import type { BrokerInfo } from "../operations/operation.js";
@@ -10,9 +10,9 @@ import { html, type Markup, page, STYLE_HASH, table } from "./html.js";
 export interface PageRequest {
   readonly core: Core;
   readonly info: BrokerInfo;
-  /** Absent for who has not come in. */
+  /** Undefined without a login. */
   readonly role: Role | undefined;
-  /** The cookie for a code, where it is good. */
+  /** The cookie for a code, if the code is valid. */
   login(code: string): string | undefined;
 }
 
@@ -32,8 +32,8 @@ export async function servePage(
   visit: PageRequest,
 ): Promise<void> {
   if (request.method !== "GET" && request.method !== "HEAD") {
-    sendPage(response, 405, page("Not here", html`<p>This address can only be looked at.</p>`));
-  } else if (path === "/enter") {
+    sendPage(response, 405, page("Not here", html`<p>This address accepts only GET.</p>`));
+  } else if (path === "/login") {
     login(request, response, visit);
   } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI_PATH)) {
     sendPage(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
@@ -48,37 +48,37 @@ export async function servePage(
   }
 }
 
-/** A browser says that it wants HTML; what says nothing of the kind gets the page that needs no script. */
+/** A browser accepts HTML; other programs get the page without a script. */
 const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
   path.startsWith(UI_PATH) || (path === "/" && headers.accept?.includes("text/html") === true);
 
-/** The code is in the address, so nothing of this page is kept, and the next address has none. */
+/** The code is in the URL, so this page is not cached, and it redirects to a URL without it. */
 function login(request: IncomingMessage, response: ServerResponse, visit: PageRequest): void {
   const code = new URLSearchParams(request.url?.split("?")[1] ?? "").get("code") ?? "";
-  // A browser that looks ahead must not use up the code.
+  // A HEAD request of a link preview must not use up the code.
   const cookie = request.method === "GET" ? visit.login(code) : undefined;
   if (cookie === undefined) {
-    sendPage(response, 401, loginPage("This link is not good any more: it works once, and for five minutes."));
+    sendPage(response, 401, loginPage("This link is no longer valid: it works once, and for five minutes."));
     return;
   }
   response.writeHead(303, { ...HEADERS, location: "/", "set-cookie": cookie });
   response.end();
 }
 
-function loginPage(why = "This is a laboro broker. Its jobs are shown to who comes in."): Markup {
+function loginPage(message = "This is a laboro broker. Log in to see its jobs."): Markup {
   return page(
-    "Come in",
-    html`<p>${why}</p>
+    "Log in",
+    html`<p>${message}</p>
       <p>On the machine of the broker, or wherever its address and token are set, run</p>
       <pre>laboro open</pre>
-      <p>and open the link that it prints: it lets this browser in, once, with the rights of who asked for it.</p>
-      <p>If this browser has come in before, <a href="/">go on</a>: a link from another page does not bring its pass along.</p>
+      <p>and open the link that it prints: it logs this browser in, once, with the role of the token that was used.</p>
+      <p>If this browser is logged in already, <a href="/">continue</a>: a link from another page does not send its cookie.</p>
       <p>Programs send <code>Authorization: Bearer TOKEN</code> to <code>/api/v1/</code>.</p>`,
   );
 }
 
-async function statusPage({ core, info: face }: PageRequest, role: Role): Promise<Markup> {
-  const context = { role, broker: face, gone: AbortSignal.timeout(10_000) };
+async function statusPage({ core, info }: PageRequest, role: Role): Promise<Markup> {
+  const context = { role, info, signal: AbortSignal.timeout(10_000) };
   const status = (await perform(core, "status", {}, context)) as OperationOutput<"status">;
   const { jobs } = (await perform(core, "jobs", { limit: JOBS }, context)) as OperationOutput<"jobs">;
   const { workers } = (await perform(core, "workers", {}, context)) as OperationOutput<"workers">;
@@ -109,7 +109,7 @@ async function statusPage({ core, info: face }: PageRequest, role: Role): Promis
         ["name", "state", "pool", "slots", "free", "tasks", "services", "tags"],
         workers.map((worker) => [
           worker.name,
-          worker.connected ? (worker.draining ? "draining" : worker.standing) : "away",
+          worker.connected ? (worker.draining ? "draining" : worker.standing) : "disconnected",
           worker.pool,
           worker.total.slots ?? 0,
           worker.free.slots ?? 0,

@@ -4,7 +4,7 @@ export interface ByteRange {
   readonly last: number;
 }
 
-/** Undefined where the whole is to be sent: without the header, or with one that is not understood. */
+/** Undefined if the whole is to be sent: without the header, or with one that is not understood. */
 export function parseRange(header: string | undefined, total: number): ByteRange | "outside" | undefined {
   const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? "");
   if (found === null) return undefined;

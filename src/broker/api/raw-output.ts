@@ -1,6 +1,6 @@
 /**
- * A task's output as it was written: the stored pieces one after the other, without offsets. A Range counts the bytes of that. What is there
- * when it is asked for is measured first and then sent in pieces, so that no output need fit into memory.
+ * A task's output as raw bytes: the stored pieces one after the other, without offsets. A Range header counts these bytes. The output is
+ * measured first and then sent piece by piece, so it need not fit into memory.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Fields } from "../../model/input.js";
@@ -8,7 +8,7 @@ import type { Core } from "../core.js";
 import { authorizeAndRead } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
 import { output } from "../operations/output.js";
-import { parseRange, type ByteRange } from "./range.js";
+import { type ByteRange, parseRange } from "./range.js";
 
 export async function sendRawOutput(
   core: Core,
@@ -20,9 +20,9 @@ export async function sendRawOutput(
   const given = authorizeAndRead(output, { ...input, limit: undefined, waitMs: undefined }, context.role);
   const first = await output.perform(core, { ...given, limit: 1 }, context);
   const attempt = given.attempt ?? first.attempt;
-  const asked = { ...given, ...(attempt === undefined ? {} : { attempt }) };
+  const query = { ...given, ...(attempt === undefined ? {} : { attempt }) };
   let total = 0;
-  for await (const bytes of piecesOf(core, asked, context)) total += bytes.length;
+  for await (const bytes of piecesOf(core, query, context)) total += bytes.length;
   const range = parseRange(request.headers.range, total);
   reply.type("application/octet-stream").header("accept-ranges", "bytes");
   if (attempt !== undefined) reply.header("laboro-attempt", String(attempt));
@@ -38,15 +38,15 @@ export async function sendRawOutput(
   if (range !== undefined) reply.code(206).header("content-range", `bytes ${from}-${last}/${total}`);
   reply.header("content-length", String(last - from + 1));
   if (last < from) return reply.send("");
-  return reply.send(cut(piecesOf(core, asked, context), { first: from, last }));
+  return reply.send(cut(piecesOf(core, query, context), { first: from, last }));
 }
 
 type OutputQuery = Parameters<typeof output.perform>[1];
 
-async function* piecesOf(core: Core, asked: OutputQuery, context: OperationContext): AsyncGenerator<Uint8Array> {
-  let from: number | undefined = asked.from;
+async function* piecesOf(core: Core, query: OutputQuery, context: OperationContext): AsyncGenerator<Uint8Array> {
+  let from: number | undefined = query.from;
   while (from !== undefined && !context.signal.aborted) {
-    const page: Awaited<ReturnType<typeof output.perform>> = await output.perform(core, { ...asked, from }, context);
+    const page: Awaited<ReturnType<typeof output.perform>> = await output.perform(core, { ...query, from }, context);
     for (const { bytes } of page.pieces) yield bytes;
     from = page.next;
   }

@@ -1,4 +1,4 @@
-/** A request to a service: the body is the message, the answer's body the answer. */
+/** A request to a service: its body is the HTTP body, and so is the answer's. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Core } from "../core.js";
 import { perform } from "../operations/index.js";

@@ -1,13 +1,13 @@
 /**
- * Answers that many look at. Whoever asks for the same within a second gets the same text, made once; and texts are made one after the other, with
- * a rest after each that is a multiple of the time it took. So the windows that are open cost the broker a bounded part of its time, however
- * many they are and whatever they show: with many of them they only move more slowly.
+ * A cache of responses for many clients. Requests for the same within a second get the same text, made once. Texts are made one after the
+ * other, with a pause after each that is a multiple of the time it took. So dashboards cost the broker a bounded part of its time, however
+ * many are open: with many of them they only update less often.
  */
 import { LaboroError } from "../../base/errors.js";
 
 export interface SharedResponse {
   readonly text: string;
-  /** Another where the text is another. */
+  /** Changes with the text. */
   readonly etag: string;
 }
 
@@ -17,14 +17,14 @@ interface CacheEntry {
   pending: Promise<SharedResponse> | undefined;
 }
 
-/** A text is given again for so long. */
+/** How long a text is used. */
 const MAX_AGE_MS = 1_000;
-/** Rest after a making, in multiples of the time it took: a fifth of the time is worked at most. */
+/** The pause after each text, as a multiple of the time it took: at most a fifth of the time is spent on them. */
 const PAUSE_FACTOR = 4;
 const MAX_PAUSE_MS = 2_000;
 /** Different texts at one time. */
 const MOST = 1_000;
-/** Makings that may wait for their turn; more are refused at once. */
+/** Texts that may wait to be made; beyond that a request is refused at once. */
 const MOST_WAITING = 100;
 
 export class SharedResponses {
@@ -35,14 +35,14 @@ export class SharedResponses {
   #waiting = 0;
   #tags = 0;
 
-  constructor(now: () => number = () => performance.now(), rest: (ms: number) => Promise<void> = sleep) {
+  constructor(now: () => number = () => performance.now(), pause: (ms: number) => Promise<void> = sleep) {
     this.#now = now;
-    this.#sleep = rest;
+    this.#sleep = pause;
   }
 
   get(key: string, make: () => Promise<string>): Promise<SharedResponse> {
     const entry = this.#entries.get(key) ?? { response: undefined, madeAt: 0, pending: undefined };
-    // The one asked for longest ago goes first.
+    // The entry used longest ago is dropped first.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     const [oldest] = this.#entries.keys();
@@ -50,7 +50,7 @@ export class SharedResponses {
     if (entry.response !== undefined && this.#now() - entry.madeAt < MAX_AGE_MS) return Promise.resolve(entry.response);
     if (entry.pending !== undefined) return entry.pending;
     if (this.#waiting >= MOST_WAITING) {
-      const why = `${this.#waiting} looks wait already, of those that many share`;
+      const why = `${this.#waiting} shared responses are waiting already`;
       return Promise.reject(new LaboroError("LABORO_QUEUE_FULL", why));
     }
     entry.pending = this.#make(entry, make).finally(() => {
@@ -61,8 +61,8 @@ export class SharedResponses {
 
   async #make(entry: CacheEntry, make: () => Promise<string>): Promise<SharedResponse> {
     const turn = this.#turn;
-    const { promise: over, resolve: end } = withResolvers();
-    this.#turn = over;
+    const { promise, resolve } = withResolvers();
+    this.#turn = promise;
     this.#waiting++;
     await turn;
     this.#waiting--;
@@ -74,7 +74,7 @@ export class SharedResponses {
       return entry.response as SharedResponse;
     } finally {
       const took = this.#now() - began;
-      void this.#sleep(Math.min(MAX_PAUSE_MS, took * PAUSE_FACTOR)).then(end);
+      void this.#sleep(Math.min(MAX_PAUSE_MS, took * PAUSE_FACTOR)).then(resolve);
     }
   }
 }

@@ -1,10 +1,10 @@
 /**
- * The keys of ZeroMQ doors that ask for CURVE: `curve.json` in the data directory, readable by its owner only. It has the broker's own
- * pair and the public keys of those that may come in, each under a name.
+ * The keys of ZeroMQ listeners that require CURVE: `curve.json` in the data directory, readable by its owner only. It has the broker's
+ * own pair and the public keys of the peers that may connect, each under a name.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
 import type { CurveKeys } from "../listeners/listener.js";
 
@@ -14,7 +14,7 @@ export interface KeyPair {
   readonly secretKey: string;
 }
 
-/** What a peer needs to come in: its own pair, and the key by which it knows the broker. */
+/** What a peer needs to connect: its own pair, and the broker's public key. */
 export interface PeerKeys extends KeyPair {
   readonly serverKey: string;
 }
@@ -25,14 +25,11 @@ export interface KeyRing extends KeyPair {
 
 const FILE = "curve.json";
 
-/** For `serve --curve`. Throws where no keys were made yet. */
+/** For `serve --curve`. Throws if no keys were made yet. */
 export function readCurveKeys(dir: string): CurveKeys {
   const ring = readKeyRing(dir);
   if (ring === undefined) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `${join(dir, FILE)} is not there: laboro keys new makes the broker's keys`,
-    );
+    throw badInput(`${join(dir, FILE)} is not there: laboro keys new makes the broker's keys`);
   }
   return { publicKey: ring.publicKey, secretKey: ring.secretKey, known: Object.values(ring.known) };
 }
@@ -50,7 +47,7 @@ export function writeKeyRing(dir: string, ring: KeyRing): void {
   writePrivate(join(dir, FILE), `${JSON.stringify(ring, null, 2)}\n`);
 }
 
-/** The file that a peer was given, with its secret. */
+/** The file of a peer, with its secret key. */
 export function readPeerKeys(path: string): PeerKeys {
   const { publicKey, secretKey, serverKey } = readJson(path);
   return {
@@ -73,7 +70,7 @@ function readJson(path: string): Record<string, unknown> {
     const value: unknown = JSON.parse(readFileSync(path, "utf8"));
     if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
   } catch (cause) {
-    if (errnoOf(cause) !== undefined) throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${path}`, { cause });
+    if (errnoOf(cause) !== undefined) throw badInput(`cannot read ${path}`, cause);
   }
   throw new LaboroError("LABORO_DATA_CORRUPT", `${path} holds no keys`);
 }

@@ -1,19 +1,19 @@
-/** The brokers that share a store, as far as those need to know that send peers from one to another. */
+/** The brokers that share a store, as sessions see them that send a peer from one broker to another. */
 export interface GroupBroker {
   readonly identity: string;
-  /** Its doors by name; one with several ports is there as often, in the order of its ports. */
+  /** By name; a listener with several ports has one entry for each, in the order of its ports. */
   readonly listeners: readonly { readonly name: string; readonly url: string }[];
 }
 
 export interface BrokerGroup {
-  /** Which of them this broker is. */
+  /** The identity of this broker. */
   readonly identity: string;
-  /** What people call it. */
+  /** Its name, for people. */
   readonly name?: string | undefined;
-  /** Those that are alive and take work, this one among them unless it is being drained. */
+  /** The brokers that are alive and accept work, with this one unless it is being drained. */
   brokers(): readonly GroupBroker[];
-  /** Where workers of ours find a broker, the best first. */
+  /** The URLs of brokers for laboro's own workers, the best first. */
   urls?(): readonly string[];
-  /** Called when they have changed, until the function that it returns is called. */
-  onChanged?(tell: () => void): () => void;
+  /** Calls `listener` when the brokers have changed. Returns the function that removes it. */
+  onChanged?(listener: () => void): () => void;
 }

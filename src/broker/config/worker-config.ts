@@ -1,10 +1,10 @@
 /**
- * What workers are told: one set of settings, in numbered versions. Each version is kept under its number, so that two brokers of a
- * group that set one at the same time get two numbers. Version 0 is the empty one that every broker begins with.
+ * The config pushed to workers: one set of settings, in numbered versions. Each version is stored under its number, so two brokers of a
+ * group that set one at the same time get two numbers. Version 0 is empty; every broker starts with it.
  */
 
 import { type Config, isConfig } from "../../base/config-value.js";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
 import { checkSettings } from "../../model/worker-settings.js";
@@ -16,33 +16,33 @@ export interface ConfigVersion {
   readonly settings: Config;
 }
 
-/** What it needs of the core. */
-export interface ConfigKeeper {
-  readonly store: Pick<Store, "kept" | "shared">;
-  keep(area: string, key: string, value: string | null, version?: number): Promise<{ readonly kept: boolean }>;
+/** The part of the core that is needed here. */
+export interface ConfigStore {
+  readonly store: Pick<Store, "keyValues" | "shared">;
+  put(bucket: string, key: string, value: string | null, version?: number): Promise<{ readonly stored: boolean }>;
 }
 
-/** Versions that are kept. */
+/** How many versions are kept. */
 export const CONFIG_HISTORY = 50;
-const AREA = "config";
-/** How often a broker of a group looks whether another has set one. */
+const BUCKET = "config";
+/** How often a broker of a group checks whether another has set a version. */
 const POLL_MS = 1_000;
 
 export class WorkerConfig {
-  readonly #keeper: ConfigKeeper;
+  readonly #core: ConfigStore;
   readonly #log: Log;
   readonly #listeners = new Set<(config: ConfigVersion) => void>();
   #versions: readonly ConfigVersion[] = [];
   #watch: NodeJS.Timeout | undefined;
 
-  constructor(keeper: ConfigKeeper, log: Log) {
-    this.#keeper = keeper;
+  constructor(core: ConfigStore, log: Log) {
+    this.#core = core;
     this.#log = log;
   }
 
   async open(): Promise<void> {
     await this.#load();
-    if (!this.#keeper.store.shared) return;
+    if (!this.#core.store.shared) return;
     this.#watch = setInterval(() => {
       this.#load().catch((cause: unknown) => this.#log.warn({ error: String(cause) }, "the config could not be read"));
     }, POLL_MS);
@@ -62,46 +62,46 @@ export class WorkerConfig {
     return this.#versions;
   }
 
-  /** Called with each new version, until the function that it returns is called. */
-  onChanged(tell: (config: ConfigVersion) => void): () => void {
-    this.#listeners.add(tell);
-    return () => this.#listeners.delete(tell);
+  /** Calls `listener` with each new version. Returns the function that removes it. */
+  onChanged(listener: (config: ConfigVersion) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
-  /** Durable when it resolves, and told to whoever listens. With `expected`, only where that is the version there is. */
-  async set(settings: Config, expected?: number): Promise<ConfigVersion> {
+  /** When it resolves, the version is durable and the listeners are notified. Refuses if `expectedVersion` is not the current one. */
+  async set(settings: Config, expectedVersion?: number): Promise<ConfigVersion> {
     checkSettings(settings);
     for (;;) {
       const { version } = this.current;
-      if (expected !== undefined && expected !== version) {
-        throw new LaboroError("LABORO_BAD_INPUT", `the config is at version ${version} now, not at ${expected}`);
+      if (expectedVersion !== undefined && expectedVersion !== version) {
+        throw badInput(`the config is at version ${version} now, not at ${expectedVersion}`);
       }
-      const { kept } = await this.#keeper.keep(AREA, String(version + 1), JSON.stringify(settings), 0);
+      const { stored } = await this.#core.put(BUCKET, String(version + 1), JSON.stringify(settings), 0);
       await this.#load();
-      if (kept) break;
+      if (stored) break;
     }
-    await this.#forgetOld();
+    await this.#removeOld();
     return this.current;
   }
 
   async #load(): Promise<void> {
     const before = this.current.version;
-    const kept = await this.#keeper.store.keyValues(AREA);
-    const found = kept.map(({ key, value, updatedAt: changed }) => ({
+    const stored = await this.#core.store.keyValues(BUCKET);
+    const found = stored.map(({ key, value, updatedAt }) => ({
       version: Number(key),
-      changed,
+      changed: updatedAt,
       settings: settingsIn(value),
     }));
     found.sort((a, b) => a.version - b.version);
-    // Another look may have ended first, with more.
+    // Another read may have ended first, with a newer version.
     if ((found.at(-1)?.version ?? 0) < this.current.version) return;
     this.#versions = found.slice(-CONFIG_HISTORY);
-    if (this.current.version > before) for (const tell of this.#listeners) tell(this.current);
+    if (this.current.version > before) for (const listener of this.#listeners) listener(this.current);
   }
 
-  async #forgetOld(): Promise<void> {
-    for (const { key } of await this.#keeper.store.keyValues(AREA)) {
-      if (Number(key) <= this.current.version - CONFIG_HISTORY) await this.#keeper.keep(AREA, key, null);
+  async #removeOld(): Promise<void> {
+    for (const { key } of await this.#core.store.keyValues(BUCKET)) {
+      if (Number(key) <= this.current.version - CONFIG_HISTORY) await this.#core.put(BUCKET, key, null);
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The data directory of a broker whose jobs are in a shared store: it holds who the broker is, its tokens and certificates, and a lock. The lock says
- * that a former process of this broker is gone; what that one had can then be had at once, without waiting for the end of its lease.
+ * The data directory of a broker of a group: the broker's identity, tokens, certificates, and a lock. The lock proves that the former process
+ * of this broker has ended, so its tasks can be taken over at once, without waiting for the end of its lease.
  */
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -13,14 +13,14 @@ const FILE = "group.json";
 
 interface StoredIdentity {
   readonly identity: string;
-  /** The epoch of its last life. */
+  /** Its last epoch. */
   readonly epoch?: number;
 }
 
 export interface GroupDirectory {
   readonly identity: string;
   readonly formerEpoch: number | undefined;
-  /** This life has this epoch. */
+  /** Stores the epoch of this process. */
   saveEpoch(epoch: number): void;
   release(): void;
 }
@@ -63,10 +63,10 @@ function readIdentity(path: string): StoredIdentity | undefined {
       return { identity, ...(typeof epoch === "number" ? { epoch } : {}) };
     }
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw new LaboroError(
     "LABORO_DATA_CORRUPT",
-    `${path} does not say who this broker is; remove it to let it be another`,
+    `${path} has no identity; remove the file to give this broker a new one`,
   );
 }

@@ -1,4 +1,4 @@
-/** What a broker of a group says of itself with each heartbeat. Others may be of another version, so what they say is read with care. */
+/** What a broker of a group publishes about itself with each heartbeat. Another broker may have another version, so it is validated. */
 import { hostname } from "node:os";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
@@ -7,14 +7,14 @@ import { countWorkers } from "../stats/load.js";
 const MOST = 100_000;
 
 const heartbeatInfo = s.object({
-  /** The same over restarts: it is kept in the data directory. */
+  /** Kept in the data directory, so it is the same over restarts. */
   identity: s.text(),
   /** For people. */
   name: s.text(),
   version: s.text(),
   host: s.text(),
   pid: s.count(),
-  /** `standby` is a fallback whose doors are closed. */
+  /** `standby` is a fallback whose listeners are closed. */
   state: s.choice("open", "draining", "standby"),
   fallback: s.flag(),
   listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
@@ -22,13 +22,13 @@ const heartbeatInfo = s.object({
   slots: s.object({ total: s.number(), free: s.number() }),
   /** What its workers offer. */
   services: s.list(s.object({ pool: s.text(), service: s.text() }), MOST),
-  /** How long its latest commits took, in milliseconds. */
+  /** Average duration of its latest commits, in milliseconds. */
   commitMs: s.number(),
 });
 
 export type HeartbeatInfo = s.ReadType<typeof heartbeatInfo>;
 
-/** What does not follow from the core. */
+/** What the core does not know. */
 export interface SelfInfo {
   readonly identity: string;
   readonly version: string;
@@ -55,7 +55,7 @@ export function ownHeartbeatInfo(core: Core, self: SelfInfo): HeartbeatInfo {
   };
 }
 
-/** Host and port of the main door. */
+/** Host and port of the main listener. */
 export function nameOf(listeners: HeartbeatInfo["listeners"]): string {
   const main = listeners.find(({ name }) => name === "main");
   return main === undefined ? hostname() : new URL(main.url).host;
@@ -71,11 +71,11 @@ function servicesIn(core: Core): HeartbeatInfo["services"] {
   return [...found.values()].slice(0, MOST);
 }
 
-/** undefined where it is nothing that this version understands; what a newer one says beyond it is passed over. */
+/** Undefined if this version cannot read it. Fields that only a newer version has are ignored. */
 export function readHeartbeatInfo(text: string): HeartbeatInfo | undefined {
   try {
-    const said = Object.entries(JSON.parse(text) as object).filter(([name]) => name in heartbeatInfo.shape);
-    return heartbeatInfo.read(Object.fromEntries(said), "about");
+    const known = Object.entries(JSON.parse(text) as object).filter(([name]) => name in heartbeatInfo.shape);
+    return heartbeatInfo.read(Object.fromEntries(known), "info");
   } catch {
     return undefined;
   }

@@ -1,30 +1,30 @@
-/** A broker as one of several on one store: its heartbeat, what it hears of the others, and what it asks them. */
+/** A broker as a member of a group that shares a store: heartbeats, changes by other brokers, and operations sent to them. */
 
 import { asLaboroError, type LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onIdleElsewhere, relinquishAll, STANDING_AREA } from "../../dispatch/index.js";
+import { onRemoteIdle, releaseAllWaiting, STANDING_BUCKET } from "../../dispatch/index.js";
 import type { Group } from "../../model/store.js";
 import type { BrokerGroup, GroupBroker } from "../config/group.js";
 import type { Core } from "../core.js";
-import type { SelfInfo } from "./heartbeat-info.js";
 import { PeerForwarder } from "./forwarding.js";
-import { RemoteChanges } from "./remote-changes.js";
+import type { SelfInfo } from "./heartbeat-info.js";
 import { type LiveMember, Membership } from "./membership.js";
-import { WorkerMoves } from "./worker-moves.js";
 import { type ConnectPeer, Peers, urlOf } from "./peers.js";
+import { RemoteChanges } from "./remote-changes.js";
 import { sharedFingerprint } from "./shared-access.js";
 import { applyStandings } from "./standings.js";
+import { WorkerMoves } from "./worker-moves.js";
 
 export interface GroupOptions extends SelfInfo {
   readonly leaseMs: number;
-  /** The admin's, which all brokers have. */
+  /** The admin's, which all brokers share. */
   readonly token: string;
   readonly log: Log;
   readonly onLeaseLost: (cause: LaboroError) => void;
   readonly connect: ConnectPeer;
 }
 
-/** Looks between two of everything that hints tell, and between two at who stands idle. */
+/** Polls between two reads of the standings, and between two checks for idle workers at other brokers. */
 const POLLS_PER_STANDINGS_READ = 10;
 const POLLS_PER_REBALANCE = 3;
 
@@ -40,22 +40,22 @@ export class BrokerInGroup implements BrokerGroup {
   #refreshing = false;
   #over = false;
 
-  /** From now on the core knows that there are others. */
+  /** Connects the core with the group. */
   constructor(core: Core, group: Group, options: GroupOptions) {
-    const { log, leaseMs, onLeaseLost: lost, identity, token, connect } = options;
+    const { log, leaseMs, onLeaseLost, identity, token, connect } = options;
     this.#core = core;
     this.#group = group;
     this.#options = options;
     this.#peers = new Peers({ identity, token, log, connect, caFingerprint: () => sharedFingerprint(core.store) });
     this.#membership = new Membership(core, group, {
-      ...{ self: options, leaseMs, log, onLeaseLost: lost },
-      onMembersChanged: (living) => this.#changed(living),
+      ...{ self: options, leaseMs, log, onLeaseLost },
+      onMembersChanged: (members) => this.#changed(members),
       onTasksFreed: () => this.#remoteChanges.retryLeases(),
     });
     this.#remoteChanges = new RemoteChanges(core, group, {
       log,
-      onTextChanged: (area) => {
-        if (area === STANDING_AREA) this.#applyStandings();
+      onTextChanged: (bucket) => {
+        if (bucket === STANDING_BUCKET) this.#applyStandings();
       },
       onPolled: () => this.#onPolled(),
     });
@@ -68,7 +68,7 @@ export class BrokerInGroup implements BrokerGroup {
     core.maintenance.onChanged(() => {
       this.#membership.announce();
       this.#releaseLeases();
-      for (const tell of [...this.#listeners]) tell();
+      for (const listener of [...this.#listeners]) listener();
     });
   }
 
@@ -84,31 +84,31 @@ export class BrokerInGroup implements BrokerGroup {
     return this.#membership.liveMembers.filter((one) => one.state === "open" && !this.#isDrained(one));
   }
 
-  /** Where workers of ours find a broker: this one first, then the others, fallbacks last. */
+  /** The URLs of brokers for laboro's own workers: this one first, then the others, fallbacks last. */
   urls(): readonly string[] {
-    const { liveMembers: living } = this.#membership;
+    const { liveMembers } = this.#membership;
     const rank = (one: LiveMember): number => (one.state === "standby" ? 2 : one.identity === this.identity ? 0 : 1);
-    const usable = living.filter((one) => one.state !== "draining" && !this.#isDrained(one));
+    const usable = liveMembers.filter((one) => one.state !== "draining" && !this.#isDrained(one));
     return usable
       .toSorted((a, b) => rank(a) - rank(b))
       .map(urlOf)
       .filter((url) => url !== undefined);
   }
 
-  onChanged(tell: () => void): () => void {
-    this.#listeners.add(tell);
-    return () => this.#listeners.delete(tell);
+  onChanged(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
-  /** The doors are open. */
+  /** Called when the listeners are open. */
   async start(): Promise<void> {
     await this.#membership.start();
     this.#remoteChanges.start();
-    // They would notice by themselves; their workers know sooner where to go.
+    // They would notice by themselves; this way their workers know this broker sooner.
     void this.#peers.askAll("peer.hello", {});
   }
 
-  /** After the last write. What waits here is anybody's from now on. */
+  /** Called after the last write. From now on any broker may lease the tasks that wait here. */
   async leave(): Promise<void> {
     if (this.#over) return;
     this.#over = true;
@@ -117,8 +117,8 @@ export class BrokerInGroup implements BrokerGroup {
     this.#peers.close();
     await this.#group.leave().catch((cause: unknown) => {
       const { code, message } = asLaboroError(cause);
-      // Then its lease ends by itself.
-      if (code !== "LABORO_LEASE_LOST") this.#options.log.warn({ code }, `the group was not told: ${message}`);
+      // Then the lease ends by itself.
+      if (code !== "LABORO_LEASE_LOST") this.#options.log.warn({ code }, `could not leave the group: ${message}`);
     });
   }
 
@@ -126,39 +126,39 @@ export class BrokerInGroup implements BrokerGroup {
     return identity === this.identity && this.#core.maintenance.draining;
   }
 
-  #changed(living: readonly LiveMember[]): void {
-    this.#peers.update(living.filter(({ identity }) => identity !== this.identity));
+  #changed(members: readonly LiveMember[]): void {
+    this.#peers.update(members.filter(({ identity }) => identity !== this.identity));
     this.#core.requests.forwardUnserved();
-    for (const tell of [...this.#listeners]) tell();
+    for (const listener of [...this.#listeners]) listener();
   }
 
   #onPolled(): void {
     this.#membership.announce();
     this.#releaseLeases();
-    // What its last heartbeat said is a few seconds old; what is given back in vain is leased again when there is room.
+    // Heartbeats are a few seconds old. Tasks that are released in vain are leased again when slots are free.
     if (
       this.#polls % POLLS_PER_REBALANCE === 0 &&
       this.#peers.all.some(({ state, slots }) => state === "open" && slots.free > 0)
     ) {
-      this.#core.decide((out) => onIdleElsewhere(this.#core.state, out));
+      this.#core.decide((out) => onRemoteIdle(this.#core.state, out));
     }
     if (++this.#polls % POLLS_PER_STANDINGS_READ === 0) this.#applyStandings();
   }
 
-  /** A broker that is drained keeps nothing from the others. */
+  /** A broker that is drained releases its waiting tasks. */
   #releaseLeases(): void {
     const { maintenance, state } = this.#core;
     if (!maintenance.draining || this.brokers().length === 0) return;
-    this.#core.decide((out) => relinquishAll(state, out));
+    this.#core.decide((out) => releaseAllWaiting(state, out));
   }
 
   #applyStandings(): void {
     applyStandings(this.#core).catch((cause: unknown) =>
-      this.#options.log.info({ error: String(cause) }, "how workers of other brokers behave could not be read"),
+      this.#options.log.info({ error: String(cause) }, "cannot read the standings of workers at other brokers"),
     );
   }
 
-  /** Somebody may offer a service since a moment ago. */
+  /** Reads the members again: one may offer a new service. */
   #refresh(): void {
     if (this.#refreshing || this.#over) return;
     this.#refreshing = true;

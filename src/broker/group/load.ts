@@ -1,28 +1,28 @@
-/** How much there is to do and who is there to do it, at all brokers together. */
+/** Counts of work and workers, of all brokers together. */
 
 import { now } from "../../base/clock.js";
 import type { JobId } from "../../model/ids.js";
 import type { Core } from "../core.js";
-import { countRequests, countWorkers, countWork } from "../stats/load.js";
+import { countRequests, countWork, countWorkers } from "../stats/load.js";
 import type { Peers } from "./peers.js";
 
 interface Load extends ReturnType<typeof countWorkers> {
-  /** Jobs of which workers have tasks, and how many. */
+  /** The number of assigned tasks of each job that has any. */
   readonly jobs: readonly { readonly job: JobId; readonly assigned: number }[];
   readonly requests: ReturnType<typeof countRequests>;
 }
 
 export function localLoad(core: Core): Load {
   const jobs: { job: JobId; assigned: number }[] = [];
-  for (const { id, assigned: out } of core.state.jobs.values()) if (out > 0) jobs.push({ job: id, assigned: out });
+  for (const { id, assigned } of core.state.jobs.values()) if (assigned > 0) jobs.push({ job: id, assigned });
   return { jobs, ...countWorkers(core), requests: countRequests(core) };
 }
 
-/** Lists are asked for often; what others said a moment ago is true enough. */
+/** Lists are read often, so the answers of other brokers are cached for a moment. */
 const FRESH_MS = 300;
 const loadCache = new WeakMap<Peers, { readonly until: number; readonly loads: Promise<readonly Load[]> }>();
 
-function loadsElsewhere({ peers }: Core): Promise<readonly Load[]> {
+function peerLoads({ peers }: Core): Promise<readonly Load[]> {
   if (peers === undefined || peers.all.length === 0) return Promise.resolve([]);
   const known = loadCache.get(peers);
   if (known !== undefined && known.until > now()) return known.loads;
@@ -31,25 +31,25 @@ function loadsElsewhere({ peers }: Core): Promise<readonly Load[]> {
   return loads;
 }
 
-/** How many tasks of jobs workers of other brokers have. */
+/** The number of assigned tasks of each job at other brokers. */
 export async function tasksAtPeers(core: Core): Promise<ReadonlyMap<JobId, number>> {
-  return sumOf(await loadsElsewhere(core));
+  return sumOf(await peerLoads(core));
 }
 
 function sumOf(loads: readonly Load[]): Map<JobId, number> {
   const sum = new Map<JobId, number>();
   for (const { jobs } of loads) {
-    for (const { job, assigned: out } of jobs) sum.set(job, (sum.get(job) ?? 0) + out);
+    for (const { job, assigned } of jobs) sum.set(job, (sum.get(job) ?? 0) + assigned);
   }
   return sum;
 }
 
 export async function groupLoad(core: Core) {
-  const others = await loadsElsewhere(core);
+  const others = await peerLoads(core);
   const { workers, slots } = countWorkers(core);
   const requests = countRequests(core);
   for (const other of others) {
-    for (const name of ["connected", "away", "draining"] as const) workers[name] += other.workers[name];
+    for (const name of ["connected", "disconnected", "draining"] as const) workers[name] += other.workers[name];
     for (const name of ["total", "free"] as const) slots[name] += other.slots[name];
     for (const name of ["waiting", "running"] as const) requests[name] += other.requests[name];
   }

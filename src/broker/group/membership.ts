@@ -1,11 +1,11 @@
 /**
- * A broker's place in its group: its heartbeat, the others', and what the dead have left.
+ * A broker as a member of its group: its heartbeats, the other members, and the tasks of dead brokers.
  *
- *   leading    the lease runs: it was renewed less than four fifths of it ago, by this machine's clock
- *   cut off    no heartbeat has arrived for that long: nothing is handed out until one does. Workers stay connected
- *   lost       the others have taken this broker for dead, and what it had for theirs: it must open anew
+ *   leading    the lease is valid: the last heartbeat was sent less than 80 % of the lease ago, by this machine's clock
+ *   cut off    no heartbeat has reached the store for that long: no tasks are assigned until one does. Workers stay connected
+ *   lost       the others took this broker for dead and took over its tasks: it must reopen
  *
- * The store counts the lease from when a heartbeat arrives there, this broker from when it was sent: so it stops before the lease ends.
+ * The store counts the lease from the arrival of a heartbeat, this broker from its sending. So this broker stops before the lease ends.
  */
 import { performance } from "node:perf_hooks";
 import { now } from "../../base/clock.js";
@@ -16,15 +16,15 @@ import type { Core } from "../core.js";
 import { type HeartbeatInfo, ownHeartbeatInfo, readHeartbeatInfo, type SelfInfo } from "./heartbeat-info.js";
 
 export const DEFAULT_LEASE_MS = 10_000;
-const BEATS_A_LEASE = 3;
-const SAFE_PART = 0.8;
-/** After one that did not arrive the next follows sooner. */
-const RETRY_PART = 0.1;
+const HEARTBEATS_PER_LEASE = 3;
+const SAFE_FRACTION = 0.8;
+/** After a failed heartbeat the next one follows sooner. */
+const RETRY_FRACTION = 0.1;
 
 export interface LiveMember extends HeartbeatInfo {
   readonly epoch: number;
   readonly started: number;
-  /** How long ago it gave its last sign, by the store's clock. */
+  /** The age of its last heartbeat, by the store's clock. */
   readonly heartbeatAgeMs: number;
 }
 
@@ -32,11 +32,11 @@ export interface MembershipOptions {
   readonly self: SelfInfo;
   readonly leaseMs: number;
   readonly log: Log;
-  /** The lease is gone. Called once. */
+  /** The lease was lost. Called once. */
   readonly onLeaseLost: (cause: LaboroError) => void;
-  /** The living have changed, or what they say of themselves. */
-  readonly onMembersChanged: (living: readonly LiveMember[]) => void;
-  /** Others' waiting tasks can be leased now. */
+  /** Members have joined, left or changed what they publish. */
+  readonly onMembersChanged: (members: readonly LiveMember[]) => void;
+  /** Waiting tasks of a dead broker can be leased now. */
   readonly onTasksFreed: () => void;
 }
 
@@ -44,10 +44,10 @@ export class Membership {
   readonly #core: Core;
   readonly #group: Group;
   readonly #options: MembershipOptions;
-  /** Brokers that have left something to their workers. */
+  /** Epochs of dead brokers whose claims are not taken over yet. */
   readonly #dead = new Set<number>();
   #liveMembers: readonly LiveMember[] = [];
-  /** What others act on of what was last said of this broker. */
+  /** What this broker last announced. */
   #announced = "";
   #announceAgain = false;
   #failing = false;
@@ -67,14 +67,14 @@ export class Membership {
     return this.#options.self;
   }
 
-  /** This one among them. */
+  /** Includes this broker. */
   get liveMembers(): readonly LiveMember[] {
     return this.#liveMembers;
   }
 
-  /** Resolves after the first heartbeat; rejects where it does not arrive. */
+  /** Resolves after the first heartbeat; rejects if it fails. */
   async start(): Promise<void> {
-    await this.#beat();
+    await this.#heartbeat();
     await this.refresh();
     this.#schedule(this.#interval);
   }
@@ -85,25 +85,25 @@ export class Membership {
     clearTimeout(this.#limit);
   }
 
-  /** What this broker says of itself has changed: say it now. */
+  /** Sends a heartbeat now if what this broker publishes has changed. */
   announce(): void {
     if (this.#announced === announcement([ownHeartbeatInfo(this.#core, this.#options.self)])) return;
     this.#announceAgain = this.#turn !== undefined;
     this.#schedule(0);
   }
 
-  /** Look at the others again. */
+  /** Reads the members again. */
   async refresh(): Promise<void> {
     const members = await this.#group.members();
-    const latest = Math.max(...members.map(({ lastHeartbeat: lastBeat }) => lastBeat));
-    const living = members.flatMap((member) => livingMember(member, latest));
-    const changed = announcement(living) !== announcement(this.#liveMembers);
-    this.#liveMembers = living;
-    if (changed && !this.#over) this.#options.onMembersChanged(living);
+    const latest = Math.max(...members.map(({ lastHeartbeat }) => lastHeartbeat));
+    const live = members.flatMap((member) => liveMember(member, latest));
+    const changed = announcement(live) !== announcement(this.#liveMembers);
+    this.#liveMembers = live;
+    if (changed && !this.#over) this.#options.onMembersChanged(live);
   }
 
   get #interval(): number {
-    return this.#options.leaseMs / BEATS_A_LEASE;
+    return this.#options.leaseMs / HEARTBEATS_PER_LEASE;
   }
 
   #schedule(ms: number): void {
@@ -120,12 +120,12 @@ export class Membership {
   #pause(): number {
     const again = this.#announceAgain;
     this.#announceAgain = false;
-    return again ? 0 : this.#failing ? this.#interval * RETRY_PART : this.#interval;
+    return again ? 0 : this.#failing ? this.#interval * RETRY_FRACTION : this.#interval;
   }
 
   async #act(): Promise<void> {
     try {
-      await this.#beat();
+      await this.#heartbeat();
       await this.refresh();
       await this.#takeOverDead();
       this.#failing = false;
@@ -137,31 +137,31 @@ export class Membership {
         this.stop();
         this.#options.onLeaseLost(error);
       } else {
-        this.#options.log.warn({ code: error.code }, `no heartbeat, or no look at the others: ${error.message}`);
+        this.#options.log.warn({ code: error.code }, `the heartbeat failed: ${error.message}`);
       }
     }
   }
 
-  async #beat(): Promise<void> {
-    const about = ownHeartbeatInfo(this.#core, this.#options.self);
+  async #heartbeat(): Promise<void> {
+    const info = ownHeartbeatInfo(this.#core, this.#options.self);
     const sent = performance.now();
-    await this.#group.heartbeat(JSON.stringify(about), this.#options.leaseMs);
+    await this.#group.heartbeat(JSON.stringify(info), this.#options.leaseMs);
     if (this.#over) return;
-    this.#announced = announcement([about]);
+    this.#announced = announcement([info]);
     clearTimeout(this.#limit);
-    const left = sent + this.#options.leaseMs * SAFE_PART - performance.now();
-    this.#limit = setTimeout(() => this.#cut(), Math.max(0, left));
+    const left = sent + this.#options.leaseMs * SAFE_FRACTION - performance.now();
+    this.#limit = setTimeout(() => this.#onCutOff(), Math.max(0, left));
     if (!this.#cutOff) return;
     this.#cutOff = false;
-    this.#options.log.info({}, "the store answers again: work goes on");
+    this.#options.log.info({}, "the store answers again: dispatch resumes");
     this.#core.events.add({ kind: "broker-resumed" });
     this.#core.resume("lease");
   }
 
-  #cut(): void {
+  #onCutOff(): void {
     if (this.#over) return;
     this.#cutOff = true;
-    const why = "no heartbeat has reached the store: nothing is handed out until one does";
+    const why = "no heartbeat has reached the store: no tasks are assigned until one does";
     const cause = new LaboroError("LABORO_STORE_UNAVAILABLE", why);
     this.#options.log.error({ code: cause.code }, why);
     this.#core.events.add({ kind: "broker-halted", code: cause.code, message: why });
@@ -169,11 +169,14 @@ export class Membership {
     this.#schedule(0);
   }
 
-  /** What waited at a dead broker is anybody's; what its workers have is kept for them here, for the grace period. */
+  /** The waiting tasks of a dead broker can be leased by any broker. Those of its workers are kept here for the grace period. */
   async #takeOverDead(): Promise<void> {
     for (const epoch of await this.#group.reap(now())) this.#dead.add(epoch);
     for (const epoch of this.#dead) {
-      this.#options.log.warn({ epoch }, "a broker of the group is dead; what its workers have is kept for them");
+      this.#options.log.warn(
+        { epoch },
+        "a broker of the group is dead; the tasks of its workers are kept for the grace period",
+      );
       await this.#core.takeOver(() => this.#group.takeOverClaims(epoch));
       this.#dead.delete(epoch);
       this.#options.onTasksFreed();
@@ -181,13 +184,13 @@ export class Membership {
   }
 }
 
-function livingMember({ epoch, started, lastHeartbeat: lastBeat, alive, info: about }: Member, latest: number): LiveMember[] {
-  const said = alive ? readHeartbeatInfo(about) : undefined;
-  return said === undefined ? [] : [{ ...said, epoch, started, heartbeatAgeMs: Math.max(0, latest - lastBeat) }];
+function liveMember({ epoch, started, lastHeartbeat, alive, info }: Member, latest: number): LiveMember[] {
+  const read = alive ? readHeartbeatInfo(info) : undefined;
+  return read === undefined ? [] : [{ ...read, epoch, started, heartbeatAgeMs: Math.max(0, latest - lastHeartbeat) }];
 }
 
-/** What of it others act on: the rest changes with every heartbeat. */
+/** The part that others act on. The rest changes with every heartbeat. */
 const announcement = (members: readonly (HeartbeatInfo & { readonly epoch?: number })[]): string =>
   JSON.stringify(
-    members.map(({ epoch, identity, state, listeners: doors, services }) => [epoch, identity, state, doors, services]),
+    members.map(({ epoch, identity, state, listeners, services }) => [epoch, identity, state, listeners, services]),
   );

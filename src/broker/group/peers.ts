@@ -1,6 +1,6 @@
 /**
- * The other brokers of the group, as a client of theirs: over our own link, with the admin's token, at their main door. A link is closed when
- * its broker is no longer among the living.
+ * Links to the other brokers of the group: this broker is a client of their main listeners, with the admin's token. A link is closed when
+ * its broker is no longer a live member.
  */
 
 import { now } from "../../base/clock.js";
@@ -8,33 +8,33 @@ import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { HeartbeatInfo } from "./heartbeat-info.js";
 
-/** Who asks as a broker is known by this beginning of its name. */
+/** The name of a client that is a broker starts with this. */
 const PEER_NAME = "broker ";
 export const isPeer = (name: string): boolean => name.startsWith(PEER_NAME);
 
-/** What all are asked is answered by those that answer in time; one that cannot be reached is not waited for that long. */
+/** The time for an answer; shorter for a broker that cannot be reached. */
 const ANSWER_MS = 2_000;
-const ABSENT_MS = 100;
+const UNREACHABLE_MS = 100;
 
 export interface PeerOptions {
   readonly identity: string;
   readonly token: string;
-  /** Of the CA that all show who show one. */
+  /** Of the CA that all brokers of the group share. */
   readonly caFingerprint: () => Promise<string | undefined>;
   readonly log: Log;
   readonly connect: ConnectPeer;
 }
 
-/** A link to another broker, as a client of it. */
+/** A client link to another broker. */
 export interface PeerLink {
   readonly open: boolean;
   readonly closed: boolean;
-  question(make: (id: number) => PeerQuestion, signal?: AbortSignal): Promise<unknown>;
+  sendAndWait(make: (id: number) => PeerMessage, signal?: AbortSignal): Promise<unknown>;
   close(why: LaboroError): void;
 }
 
-export type PeerQuestion =
-  | { readonly type: "ASK"; readonly id: number; readonly operation: string; readonly input: unknown }
+export type PeerMessage =
+  | { readonly type: "OPERATION"; readonly id: number; readonly operation: string; readonly input: unknown }
   | ({ readonly type: "REQUEST"; readonly id: number } & ServiceRequest);
 
 interface ServiceRequest {
@@ -55,11 +55,11 @@ export type ConnectPeer = (options: {
 
 export type Peer = HeartbeatInfo;
 
-interface PeerLink {
+interface OpenLink {
   readonly url: string;
   readonly link: PeerLink;
-  /** Until then it may only be slow to open. */
-  readonly patience: number;
+  /** Until then the link may still be connecting; after that the broker counts as unreachable. */
+  readonly connectDeadline: number;
 }
 
 export interface PeerAnswer<T> {
@@ -69,7 +69,7 @@ export interface PeerAnswer<T> {
 
 export class Peers {
   readonly #options: PeerOptions;
-  readonly #links = new Map<string, PeerLink>();
+  readonly #links = new Map<string, OpenLink>();
   #known: readonly Peer[] = [];
   #closed = false;
   #ca: string | undefined;
@@ -78,12 +78,12 @@ export class Peers {
     this.#options = options;
   }
 
-  /** Those whose doors are open. */
+  /** The brokers whose listeners are open. */
   get all(): readonly Peer[] {
     return this.#known;
   }
 
-  /** The others, as their heartbeats tell. Links to them are opened before they are needed. */
+  /** Sets the other brokers, from their heartbeats. Links to them are opened before they are needed. */
   update(peers: readonly Peer[]): void {
     this.#known = peers.filter(({ state }) => state !== "standby");
     for (const [identity, { link, url }] of this.#links) {
@@ -93,7 +93,7 @@ export class Peers {
       this.#links.delete(identity);
     }
     for (const peer of this.#known) {
-      // One that says nowhere that it can be reached is told of when it is asked.
+      // A broker without an address fails when it is asked.
       void this.#linkTo(peer).catch(() => {});
     }
   }
@@ -104,18 +104,18 @@ export class Peers {
     this.update([]);
   }
 
-  /** Rejects with LABORO_BROKER_GONE where that broker cannot be asked, or with what it refuses with. */
+  /** Rejects with LABORO_BROKER_GONE if that broker cannot be reached, or with its own refusal. */
   async ask<T extends object>(peer: Peer, operation: string, input: unknown, timeoutMs = ANSWER_MS): Promise<T> {
-    const link = await this.#linkTo(peer);
-    const absent = !link.link.open && now() > link.patience;
-    const late = AbortSignal.timeout(absent ? Math.min(timeoutMs, ABSENT_MS) : timeoutMs);
-    // It is of this program and has the admin's token: what it says is taken as it is.
-    return (await link.link.question((id) => ({ type: "ASK", id, operation, input }), late)) as T;
+    const { link, connectDeadline } = await this.#linkTo(peer);
+    const unreachable = !link.open && now() > connectDeadline;
+    const timeout = AbortSignal.timeout(unreachable ? Math.min(timeoutMs, UNREACHABLE_MS) : timeoutMs);
+    // A broker has the admin's token: its answers are trusted.
+    return (await link.sendAndWait((id) => ({ type: "OPERATION", id, operation, input }), timeout)) as T;
   }
 
-  /** What each of them says to this; who says nothing in time is left out. */
+  /** The answers of all; a broker that does not answer in time is left out. */
   async askAll<T extends object>(operation: string, input: unknown): Promise<readonly PeerAnswer<T>[]> {
-    const asked = this.#known.map(async (peer): Promise<PeerAnswer<T> | undefined> => {
+    const answers = this.#known.map(async (peer): Promise<PeerAnswer<T> | undefined> => {
       try {
         return { peer, answer: await this.ask<T>(peer, operation, input) };
       } catch (cause) {
@@ -124,28 +124,28 @@ export class Peers {
         return undefined;
       }
     });
-    return (await Promise.all(asked)).filter((one) => one !== undefined);
+    return (await Promise.all(answers)).filter((one) => one !== undefined);
   }
 
-  /** A request for a service of its workers; `unwanted` takes it back. */
-  async request(peer: Peer, given: ServiceRequest, unwanted: AbortSignal): Promise<Uint8Array> {
-    const link = await this.#linkTo(peer);
-    return (await link.link.question((id) => ({ type: "REQUEST", id, ...given }), unwanted)) as Uint8Array;
+  /** A request for a service of its workers; `signal` cancels it. */
+  async request(peer: Peer, request: ServiceRequest, signal: AbortSignal): Promise<Uint8Array> {
+    const { link } = await this.#linkTo(peer);
+    return (await link.sendAndWait((id) => ({ type: "REQUEST", id, ...request }), signal)) as Uint8Array;
   }
 
-  async #linkTo(peer: Peer): Promise<PeerLink> {
+  async #linkTo(peer: Peer): Promise<OpenLink> {
     const url = urlOf(peer);
     const caFingerprint = url?.startsWith("https:") === true ? await this.#fingerprint() : undefined;
     const known = this.#links.get(peer.identity);
     if (known?.link.closed === false) return known;
     if (url === undefined || this.#closed) {
-      throw new LaboroError("LABORO_BROKER_GONE", `broker ${peer.name} has no open door`);
+      throw new LaboroError("LABORO_BROKER_GONE", `broker ${peer.name} has no open main listener`);
     }
     const { token, identity, connect } = this.#options;
     const link = connect({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
-    const made: PeerLink = { url, link, patience: now() + ANSWER_MS };
-    this.#links.set(peer.identity, made);
-    return made;
+    const opened: OpenLink = { url, link, connectDeadline: now() + ANSWER_MS };
+    this.#links.set(peer.identity, opened);
+    return opened;
   }
 
   async #fingerprint(): Promise<string | undefined> {
@@ -154,5 +154,5 @@ export class Peers {
   }
 }
 
-export const urlOf = ({ listeners: doors }: Pick<Peer, "doors">): string | undefined =>
-  doors.find(({ name }) => name === "main")?.url;
+export const urlOf = ({ listeners }: Pick<Peer, "listeners">): string | undefined =>
+  listeners.find(({ name }) => name === "main")?.url;

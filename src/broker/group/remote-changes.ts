@@ -1,22 +1,22 @@
 /**
- * What other brokers do to jobs. The store tells of it by hints, some of which are missed, so that every open job is also looked at
- * now and then: by its mark, and where that is another than before, in full.
+ * Changes that other brokers make to jobs. The store sends hints, some of which are lost, so all open jobs are also polled: their change
+ * marks are read, and jobs whose mark has changed are read in full.
  *
- * What the store says is older than what this broker does meanwhile. So a job is read again where it was changed here during the
- * question; and counters count only where none came from a commit of our own in between.
+ * What was read may be older than a change made here meanwhile. So a job is read again if it was changed here during the read, and stored
+ * counters are used only if no commit of this broker has changed them meanwhile.
  */
 
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { onMore } from "../../dispatch/index.js";
+import { onMayLease } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { Group, JobSummary } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { addRemoteJob, applyJob, applyProgress } from "./job-changes.js";
 
-/** How often all open jobs are looked at; where they are many, a tenth of the time goes into it at most. */
+/** How often all open jobs are polled. With many jobs polling takes at most a tenth of the time. */
 const POLL_MS = 1_000;
 const POLL_COST_FACTOR = 10;
 /** Jobs read at the same time. */
@@ -25,9 +25,9 @@ const READS = 5;
 
 export interface RemoteChangesOptions {
   readonly log: Log;
-  /** A text was kept in this area. */
-  readonly onTextChanged: (area: string) => void;
-  /** Called with each look. */
+  /** A value in this bucket of the store has changed. */
+  readonly onTextChanged: (bucket: string) => void;
+  /** Called after each poll. */
   readonly onPolled: () => void;
 }
 
@@ -38,7 +38,7 @@ export class RemoteChanges {
   readonly #marks = new Map<JobId, string>();
   readonly #due = new Set<JobId>();
   readonly #reading = new Map<JobId, Promise<void>>();
-  #following: Promise<void> | undefined;
+  #readingDue: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #over = false;
   #warned = false;
@@ -50,9 +50,9 @@ export class RemoteChanges {
   }
 
   start(): void {
-    this.#group.listen(({ job, bucket: area }) => {
+    this.#group.listen(({ job, bucket }) => {
       if (this.#over) return;
-      if (area !== undefined) this.#options.onTextChanged(area);
+      if (bucket !== undefined) this.#options.onTextChanged(bucket);
       if (job === undefined) return;
       this.#due.add(job);
       this.#readDue();
@@ -65,16 +65,17 @@ export class RemoteChanges {
     clearTimeout(this.#timer);
   }
 
-  /** Resolves when each of these that is open is known to dispatch. */
+  /** Resolves when dispatch knows each of these jobs that is open. */
   async loadJobs(jobs: readonly JobId[]): Promise<void> {
     for (const job of [...new Set(jobs)].sort((a, b) => a - b)) {
       if (!this.#core.state.jobs.has(job)) await this.#read(job);
     }
   }
 
-  /** Something may be leased that was another broker's. */
+  /** Tasks of another broker may be leased now. */
   retryLeases(): void {
-    for (const job of [...this.#core.state.jobs.keys()]) this.#core.decide((out) => onMore(this.#core.state, out, job));
+    for (const job of [...this.#core.state.jobs.keys()])
+      this.#core.decide((out) => onMayLease(this.#core.state, out, job));
   }
 
   #schedulePoll(ms: number): void {
@@ -92,21 +93,22 @@ export class RemoteChanges {
 
   #warn(cause: unknown): void {
     const { code, message } = asLaboroError(cause);
-    if (!this.#over && !this.#warned) this.#options.log.warn({ code }, `jobs cannot be looked at: ${message}`);
+    if (!this.#over && !this.#warned) this.#options.log.warn({ code }, `cannot read the open jobs: ${message}`);
     this.#warned = true;
   }
 
   async #poll(): Promise<void> {
     const { state, jobs } = this.#core;
     const before = new Map([...state.jobs.keys()].map((job) => [job, jobs.countersOf(job)]));
-    const marks = await this.#group.jobSummaries();
+    const summaries = await this.#group.jobSummaries();
     if (this.#over) return;
     const open = new Set<JobId>();
-    for (const mark of marks) {
-      open.add(mark.job);
-      if (this.#marks.get(mark.job) !== mark.changeMark || !state.jobs.has(mark.job)) this.#due.add(mark.job);
-      else this.#applyMark(mark, before.get(mark.job));
-      this.#marks.set(mark.job, mark.changeMark);
+    for (const summary of summaries) {
+      const { job, changeMark } = summary;
+      open.add(job);
+      if (this.#marks.get(job) !== changeMark || !state.jobs.has(job)) this.#due.add(job);
+      else this.#applySummary(summary, before.get(job));
+      this.#marks.set(job, changeMark);
     }
     for (const job of this.#marks.keys()) if (!open.has(job)) this.#marks.delete(job);
     for (const job of before.keys()) if (!open.has(job)) this.#due.add(job);
@@ -115,18 +117,18 @@ export class RemoteChanges {
     this.#options.onPolled();
   }
 
-  #applyMark({ job, counters, mayLease: more }: JobSummary, before: Counters | undefined): void {
+  #applySummary({ job, counters, mayLease }: JobSummary, before: Counters | undefined): void {
     const known = this.#core.state.jobs.get(job);
-    if (more && known?.mayLease === false) this.#core.decide((out) => onMore(this.#core.state, out, job));
+    if (mayLease && known?.mayLease === false) this.#core.decide((out) => onMayLease(this.#core.state, out, job));
     if (this.#core.jobs.countersOf(job) === before) applyProgress(this.#core, job, counters);
   }
 
-  /** Reads what is due, a few at a time. One that fails is due again with the next look. */
+  /** Reads the jobs that are due, a few at a time. A job that fails is due again at the next poll. */
   #readDue(): Promise<void> {
-    this.#following ??= this.#readAllDue().finally(() => {
-      this.#following = undefined;
+    this.#readingDue ??= this.#readAllDue().finally(() => {
+      this.#readingDue = undefined;
     });
-    return this.#following;
+    return this.#readingDue;
   }
 
   async #readAllDue(): Promise<void> {
@@ -158,16 +160,16 @@ export class RemoteChanges {
     const { jobs, state, store } = this.#core;
     for (let reads = 0; reads < READS && !this.#over; reads++) {
       await jobs.unlocked(id);
-      const changes = jobs.revisionOf(id);
+      const revision = jobs.revisionOf(id);
       const counters = jobs.countersOf(id);
       const job = await store.job(id);
       if (this.#over) return;
-      if (jobs.revisionOf(id) !== changes) continue;
+      if (jobs.revisionOf(id) !== revision) continue;
       if (job === undefined || job.ended !== undefined || state.jobs.has(id)) {
         applyJob(this.#core, id, job, jobs.countersOf(id) === counters);
         return;
       }
-      // Read once more then: it may have been changed while it was entered.
+      // Then it is read once more: it may have been changed while it was added.
       await addRemoteJob(this.#core, job);
     }
     this.#due.add(id);

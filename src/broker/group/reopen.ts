@@ -1,28 +1,28 @@
 /**
- * A broker of a group has several lives in one process.
+ * A broker of a group may open several times in one process.
  *
- *   standing by  a fallback only: it gives signs of life, and its doors are closed (standby.ts)
- *   opening      a new epoch is taken; where the store does not answer it is tried again
- *   open         the doors are open
- *   closing      its lease was lost, or it steps back: its doors are closed, and then it is one of the first two again
+ *   standing by  a fallback only: it sends heartbeats, and its listeners are closed (standby.ts)
+ *   opening      a new epoch is taken; if the store does not answer, it is tried again
+ *   open         the listeners are open
+ *   closing      its lease was lost, or it steps back: the listeners close, and it opens or stands by again
  *   stopped
  *
- * With its lease a broker loses all that it had, but not its workers' work: they come back to its next life, or to another broker, and
- * bring it along.
+ * A broker that loses its lease loses its state, but not the work of its workers: they reconnect to it or to another broker, with their
+ * tasks.
  */
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { SILENT } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
-import type { Broker, House, RunningBroker, ServerOptions } from "../options.js";
+import type { Broker, BrokerHost, RunningBroker, ServerOptions } from "../options.js";
 import { type GroupDirectory, openGroupDirectory } from "./data-directory.js";
 import { DEFAULT_LEASE_MS } from "./membership.js";
 import { standBy } from "./standby.js";
 
-export type OpenBroker = (options: ServerOptions, house: House) => Promise<RunningBroker>;
+export type OpenBroker = (options: ServerOptions, host: BrokerHost) => Promise<RunningBroker>;
 
-/** Between two tries to open anew. */
+/** Between two tries to reopen. */
 const RETRY_MS = 500;
-/** A fallback that steps back waits so long for its workers to go. */
+/** A fallback that steps back waits this long for its workers to leave. */
 const DRAIN_MS = 1_000;
 
 export async function startInGroup(options: ServerOptions, open: OpenBroker): Promise<RunningBroker> {
@@ -43,7 +43,7 @@ class ReopeningBroker implements RunningBroker {
   readonly #directory: GroupDirectory;
   readonly #stopping = new AbortController();
   #broker: RunningBroker | undefined;
-  /** Where the first life was to be found, the next ones are. */
+  /** The port of the first opening, used for the next ones too. */
   #port: number | undefined;
   #changing: Promise<void> = Promise.resolve();
 
@@ -74,12 +74,12 @@ class ReopeningBroker implements RunningBroker {
     return this.#current.ca;
   }
 
-  get moved() {
-    return this.#current.moved;
+  get portChanged() {
+    return this.#current.portChanged;
   }
 
-  get doors() {
-    return this.#current.doors;
+  get listeners() {
+    return this.#current.listeners;
   }
 
   tokenOf(...given: Parameters<Broker["tokenOf"]>) {
@@ -90,8 +90,8 @@ class ReopeningBroker implements RunningBroker {
     return this.#current.joinUrl(...given);
   }
 
-  newEntry(...given: Parameters<Broker["newEntry"]>) {
-    return this.#current.newEntry(...given);
+  newLoginLink(...given: Parameters<Broker["newLoginLink"]>) {
+    return this.#current.newLoginLink(...given);
   }
 
   async stop(): Promise<void> {
@@ -104,14 +104,14 @@ class ReopeningBroker implements RunningBroker {
 
   get #current(): RunningBroker {
     if (this.#broker !== undefined) return this.#broker;
-    throw new LaboroError("LABORO_BROKER_STOPPING", "the doors of this broker are closed at the moment");
+    throw new LaboroError("LABORO_BROKER_STOPPING", "the listeners of this broker are closed at the moment");
   }
 
   get #over(): boolean {
     return this.#stopping.signal.aborted;
   }
 
-  /** One change at a time; what fails in one is said there. */
+  /** Runs one change at a time; a failure goes to `onFailed`. */
   #change(act: () => Promise<void>): void {
     this.#changing = this.#changing.then(async () => {
       if (this.#over) return;
@@ -156,13 +156,13 @@ class ReopeningBroker implements RunningBroker {
 
   async #reopen(cause: LaboroError): Promise<void> {
     const { log = SILENT } = this.#options;
-    log.warn({ code: cause.code }, `${cause.message}: this broker opens anew, its workers go on`);
+    log.warn({ code: cause.code }, `${cause.message}: this broker reopens, its workers keep their tasks`);
     await this.#closeBroker();
     if (this.#options.fallback === true) await this.#standBy();
     else await this.#openWithRetry();
   }
 
-  /** Until the store answers: nothing else is wrong with a broker that was open before. */
+  /** Retries until the store answers: a broker that was open before can have no other problem. */
   async #openWithRetry(): Promise<void> {
     const { log = SILENT } = this.#options;
     while (!this.#over) {
@@ -171,7 +171,7 @@ class ReopeningBroker implements RunningBroker {
         return;
       } catch (cause) {
         const { code, message } = asLaboroError(cause);
-        log.error({ code }, `this broker cannot open anew, and tries again: ${message}`);
+        log.error({ code }, `this broker cannot reopen, and tries again: ${message}`);
         await pause(RETRY_MS, this.#stopping.signal);
       }
     }
@@ -197,20 +197,20 @@ class ReopeningBroker implements RunningBroker {
   }
 
   async #closeBroker(): Promise<void> {
-    const life = this.#broker;
+    const broker = this.#broker;
     this.#broker = undefined;
-    await life?.stop();
+    await broker?.stop();
   }
 }
 
-/** Loaded where it is used: most brokers have their store to themselves. */
+/** Loaded here, because most brokers have a store of their own. */
 async function openPostgres(url: string, directory: GroupDirectory, log: (line: string) => void): Promise<Store> {
   const { openPostgresStore } = await import("../../store/postgres/index.js");
-  const { identity, formerEpoch: former } = directory;
-  return openPostgresStore({ url, log, identity, ...(former === undefined ? {} : { formerEpoch: former }) });
+  const { identity, formerEpoch } = directory;
+  return openPostgresStore({ url, log, identity, ...(formerEpoch === undefined ? {} : { formerEpoch }) });
 }
 
-/** Resolves at once when nobody waits any more. */
+/** Resolves early when the broker stops. */
 function pause(ms: number, stopping: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);

@@ -1,7 +1,7 @@
 /**
- * Who is let in is the same at every broker of a group, and so is the CA that they show: a join URL of one is good at all. Both are kept in the
- * store. The first broker puts there what it has in its data directory, or makes them; the others take what is there, and write it to
- * theirs for the tools on their machine.
+ * All brokers of a group have the same tokens and the same CA, so a join URL of one is valid at all of them. Both are in the store. The first
+ * broker stores those of its data directory, or makes them; the others use what is stored, and write it to their data directories for
+ * the tools on their machine.
  */
 import { X509Certificate } from "node:crypto";
 import { LaboroError } from "../../base/errors.js";
@@ -9,24 +9,24 @@ import type { Log } from "../../base/log.js";
 import type { Store } from "../../model/store.js";
 import { loadOrCreateAdminToken } from "../access/access-file.js";
 import type { AgreeOnCa, CertificatePair } from "../access/certificates.js";
-import { areTokens, type Token, Tokens, storedOrNewTokens, writeTokens } from "../access/tokens.js";
+import { areTokens, storedOrNewTokens, type Token, Tokens, writeTokens } from "../access/tokens.js";
 import type { Core } from "../core.js";
 
-const AREA = "access";
+const BUCKET = "access";
 
-/** What is under this key; where nothing is, what `make` gives, unless another broker is faster. */
+/** The value of this key; if there is none, the one that `make` returns, unless another broker is faster. */
 async function getOrCreate(core: Core, key: string, make: () => Promise<string>): Promise<string> {
   for (;;) {
     const found = await readText(core.store, key);
     if (found !== undefined) return found;
     const made = await make();
-    const { stored: kept } = await core.keep(AREA, key, made, 0);
-    if (kept) return made;
+    const { stored } = await core.put(BUCKET, key, made, 0);
+    if (stored) return made;
   }
 }
 
 const readText = async (store: Store, key: string): Promise<string | undefined> =>
-  (await store.keyValues(AREA)).find((one) => one.key === key)?.value;
+  (await store.keyValues(BUCKET)).find((one) => one.key === key)?.value;
 
 export const adminToken = (core: Core, dir: string, given: string | undefined): Promise<string> =>
   getOrCreate(core, "admin", async () => given ?? loadOrCreateAdminToken(dir));
@@ -35,9 +35,9 @@ export async function sharedTokens(core: Core, dir: string, admin: string, log: 
   const own = storedOrNewTokens(dir);
   const text = await getOrCreate(core, "tokens", async () => JSON.stringify(own));
   const shared: unknown = JSON.parse(text);
-  if (!areTokens(shared)) throw new LaboroError("LABORO_DATA_CORRUPT", "the tokens in the store are none");
+  if (!areTokens(shared)) throw new LaboroError("LABORO_DATA_CORRUPT", "the tokens in the store are invalid");
   if (!sameTokens(own, shared)) {
-    log.info({}, "the tokens of the group take the place of those in the data directory");
+    log.info({}, "the tokens in the data directory are replaced by those of the group");
     writeTokens(dir, shared);
   }
   return new Tokens([{ role: "admin", token: admin }, ...shared]);
@@ -50,7 +50,7 @@ export const sharedCa =
   async (own) =>
     JSON.parse(await getOrCreate(core, "ca", async () => JSON.stringify(await own()))) as CertificatePair;
 
-/** Of the CA that the brokers have agreed on, if they have: none has shown one otherwise. */
+/** Of the CA of the group; undefined if none was made yet. */
 export async function sharedFingerprint(store: Store): Promise<string | undefined> {
   const text = await readText(store, "ca");
   if (text === undefined) return undefined;

@@ -1,12 +1,12 @@
 /**
- * A fallback that stands by: it has an epoch and a lease of its own, so that the others see it and workers know its address, but its doors
- * are closed and it owns nothing. When no broker with open doors is left, the fallback that has stood by longest opens.
+ * A fallback that stands by: it has an epoch and a lease, so the others see it and workers know its address, but its listeners are closed
+ * and it has no tasks. When no broker with open listeners is left, the fallback that has stood by longest opens.
  */
 import { hostname } from "node:os";
+import { inUrl, isLoopback } from "../../base/addresses.js";
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { inUrl, isLoopback } from "../../base/addresses.js";
 import { packageVersion } from "../../base/version.js";
 import type { Store } from "../../model/store.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
@@ -24,7 +24,7 @@ export interface StandbyOptions {
 const MAX_POLL_MS = 1_000;
 const RETRY_MS = 500;
 
-/** Resolves when it is time to open the doors, or when the broker stops. */
+/** Resolves when it is time to open the listeners, or when the broker stops. */
 export async function standBy(options: StandbyOptions): Promise<void> {
   while (!options.stopping.aborted) {
     try {
@@ -42,20 +42,20 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
   try {
     const { epoch } = await store.open(now());
     const { group } = store;
-    if (group === undefined) throw new Error("a store that nobody else uses needs no fallback");
-    const about = JSON.stringify(standbyHeartbeatInfo(options));
-    // Brokers that are just being started come before a fallback.
-    const patience = now() + leaseMs;
-    let beaten = 0;
+    if (group === undefined) throw new Error("a fallback needs a store that brokers can share");
+    const info = JSON.stringify(standbyHeartbeatInfo(options));
+    // Brokers that are just starting come before a fallback.
+    const notBefore = now() + leaseMs;
+    let lastHeartbeat = 0;
     while (!stopping.aborted) {
-      if (now() - beaten > leaseMs / 3) {
-        await group.heartbeat(about, leaseMs);
-        beaten = now();
+      if (now() - lastHeartbeat > leaseMs / 3) {
+        await group.heartbeat(info, leaseMs);
+        lastHeartbeat = now();
       }
       const members = (await group.members()).filter(({ alive }) => alive);
       const open = members.some((one) => isOpen(readHeartbeatInfo(one.info)));
       const first = Math.min(...members.map((one) => one.epoch)) === epoch;
-      if (!open && first && now() > patience) {
+      if (!open && first && now() > notBefore) {
         await group.leave();
         return true;
       }
@@ -68,11 +68,11 @@ async function watch({ openStore, leaseMs, stopping, ...options }: StandbyOption
   }
 }
 
-/** One that says nothing that is understood here has its doors open, as far as is known. */
-const isOpen = (about: HeartbeatInfo | undefined): boolean => about?.state !== "standby";
+/** A member whose heartbeat cannot be read counts as open. */
+const isOpen = (info: HeartbeatInfo | undefined): boolean => info?.state !== "standby";
 
-function standbyHeartbeatInfo({ identity, address: place }: Pick<StandbyOptions, "identity" | "place">): HeartbeatInfo {
-  const listeners = urlWhenOpen(place);
+function standbyHeartbeatInfo({ identity, address }: Pick<StandbyOptions, "identity" | "address">): HeartbeatInfo {
+  const listeners = urlWhenOpen(address);
   return {
     ...{ identity, listeners, version: packageVersion(), host: hostname(), pid: process.pid },
     name: nameOf(listeners),
@@ -85,7 +85,7 @@ function standbyHeartbeatInfo({ identity, address: place }: Pick<StandbyOptions,
   };
 }
 
-/** Where its main door will be; a port that is any free one is not known yet. */
+/** The URL that its main listener will have; unknown if any free port is taken. */
 function urlWhenOpen({ host = "127.0.0.1", port = DEFAULT_PORT, advertise = [], tls }: StandbyOptions["address"]) {
   const wildcard = host === "0.0.0.0" || host === "::" || host === "";
   const name = advertise[0] ?? (wildcard ? hostname() : host);

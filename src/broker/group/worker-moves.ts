@@ -1,9 +1,9 @@
 /**
- * Workers that go from one broker to another. Where they were, they are waited for and their tasks kept; both are over once another
- * broker has them. A broker that a worker joins says so to the others, and one that misses a worker asks for it.
+ * Workers that move from one broker to another. The old broker keeps the tasks of a disconnected worker for the grace period; it stops as
+ * soon as another broker has the worker. So a broker tells the others when a worker joins it, and asks them when a worker disconnects.
  *
- * The connection of a worker that is elsewhere by now may look open here for a while. Then it is only remembered that another broker has
- * seen it since, and its own end is waited for: of two that each believe to have a worker, the later is right, and clocks differ.
+ * The connection of a worker that has moved may look open here for a while. Then the broker only remembers that another one has seen it
+ * since, and waits for the end of the connection. Clocks differ, so two brokers cannot compare who saw the worker last.
  */
 import type { WorkerId } from "../../model/ids.js";
 import type { Core } from "../core.js";
@@ -12,10 +12,10 @@ import type { Peers } from "./peers.js";
 export class WorkerMoves {
   readonly #core: Core;
   readonly #peers: Peers;
-  /** Connected here as far as this broker can see, and joined another since. */
+  /** Workers that look connected here, but have joined another broker since. */
   readonly #doubtful = new Set<WorkerId>();
 
-  /** By this broker, since it is drained. */
+  /** Workers that this broker has redirected since it is drained. */
   readonly #redirected = new Set<WorkerId>();
 
   constructor(core: Core, peers: Peers) {
@@ -29,15 +29,15 @@ export class WorkerMoves {
     void this.#peers.askAll("peer.joined", { worker });
   }
 
-  /** A worker's connection to this broker has ended, and it may come back. */
+  /** A worker's connection to this broker has ended; it may come back. */
   disconnected(worker: WorkerId): void {
     this.#doubtful.delete(worker);
-    void this.#peers.askAll<{ here: boolean }>("peer.has", { worker }).then((answers) => {
+    void this.#peers.askAll<{ here: boolean }>("peer.hasWorker", { worker }).then((answers) => {
       if (answers.some(({ answer }) => answer.here)) this.#core.workerMoved(worker);
     });
   }
 
-  /** Whether a worker that is here is to go elsewhere, because this broker is drained and there are others. Once for each. */
+  /** Whether to redirect a worker, because this broker is drained and there are others. True once for each worker. */
   shouldRedirect(worker: WorkerId): boolean {
     const { maintenance, group } = this.#core;
     if (!maintenance.draining) this.#redirected.clear();
@@ -47,7 +47,7 @@ export class WorkerMoves {
     return true;
   }
 
-  /** Another broker says that a worker has joined it. */
+  /** Another broker reports that a worker has joined it. */
   joinedElsewhere(worker: WorkerId): object {
     if (this.#core.portOf(worker) !== undefined) this.#doubtful.add(worker);
     else this.#core.workerMoved(worker);

@@ -1,4 +1,4 @@
-/** What to call this machine to others, where nobody has said. */
+/** The host name under which other machines reach this one, where none is given. */
 import { lookup } from "node:dns/promises";
 import { hostname, networkInterfaces } from "node:os";
 import { isLoopback } from "../../base/addresses.js";

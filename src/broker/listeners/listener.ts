@@ -1,31 +1,31 @@
-/** What every door of an old protocol is, and what it is given. */
+/** The listener of an old protocol, and what it is given. */
 
+import type { Log } from "../../base/log.js";
 import type { PeerErrors } from "../../base/peer-errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
-import type { Log } from "../../base/log.js";
 import type { Core } from "../core.js";
 
-/** Those that open only when named. */
+/** They open only when named. */
 export const LISTENER_NAMES = ["fuq", "fuq1", "runexp", "round-robin", "scale0"] as const;
 export type ListenerName = (typeof LISTENER_NAMES)[number];
 
-/** Where a door opens: one port, or as many as its protocol has. 0 takes any free one. */
+/** Where a listener opens: one port, or as many as its protocol has. 0 takes any free one. */
 export interface ListenerAddress {
   readonly host: string;
   readonly ports: readonly number[];
 }
 
-/** What an operator may set for a door, beyond its place. */
+/** What an operator may set for a listener, beyond its address. */
 export interface ListenerSettings {
-  /** The pool of the workers that come in here; `default` if absent. */
+  /** The pool of the workers that connect here; `default` if absent. */
   readonly pool?: string;
   /** round-robin: the names under which peers connect, where the address is not enough. */
   readonly identities?: readonly string[];
-  /** round-robin: commands, by name or as `0x` and their bytes, and the services that they are. */
+  /** round-robin: the services of commands; a command is a name, or `0x` and its bytes. */
   readonly services?: Readonly<Record<string, string>>;
-  /** round-robin: after so long a request is answered with a failure, and its slot is free. */
+  /** round-robin: after this time a request is answered with a failure, and its slot is free. */
   readonly requestTimeoutMs?: number;
-  /** ZeroMQ doors: the broker's secret key and who else is let in. Without it anyone is. */
+  /** ZeroMQ listeners: the broker's secret key, and the peers that may connect. Without it anyone may. */
   readonly curve?: CurveKeys;
 }
 
@@ -33,16 +33,16 @@ export interface ListenerSettings {
 export interface CurveKeys {
   readonly publicKey: string;
   readonly secretKey: string;
-  /** Public keys of those that may come in. */
+  /** Public keys of the peers that may connect. */
   readonly known: readonly string[];
 }
 
 export interface ListenerContext {
   readonly core: Core;
   readonly log: Log;
-  /** For a peer that misbehaves: it is named once, however often it does. */
+  /** Peers that misbehave; each is logged once, however often it does. */
   readonly peerErrors: PeerErrors;
-  /** What is said on each connection, for who wants to see it. */
+  /** Records the messages of a connection while somebody inspects it. */
   readonly connections: TracedConnections;
   readonly settings: ListenerSettings;
 }
@@ -50,8 +50,8 @@ export interface ListenerContext {
 export interface Listener {
   /** Where it is open, as a peer would write it. */
   readonly urls: readonly string[];
-  /** No new peers, those that are there are told what their protocol has for it; resolves when nothing is left open. */
+  /** Accepts no new peers and says goodbye to the connected ones, as their protocol has it. Resolves when all are closed. */
   close(): Promise<void>;
 }
 
-export type ListenerFactory = (context: ListenerContext, place: ListenerAddress) => Promise<Listener>;
+export type ListenerFactory = (context: ListenerContext, address: ListenerAddress) => Promise<Listener>;

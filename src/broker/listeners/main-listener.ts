@@ -1,20 +1,20 @@
 /**
- * The main door: HTTP, plain and with TLS, on one port; on it the API, a page for people, and the WebSocket of our own link. What is
- * only for HTTP is loaded when it is first asked for, because most brokers are started to run one batch.
+ * The main listener: HTTP, plain and with TLS, on one port. It serves the API, the pages for people, and the WebSocket of laboro's
+ * own link. What only HTTP needs is loaded at the first request, because most brokers are started to run one batch.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import type { CertificatePair } from "../access/certificates.js";
-import type { BrowserLogin } from "../access/browser-login.js";
 import { type Auth, isEncrypted, isRefusal, type Refusal } from "../access/auth.js";
+import type { BrowserLogin } from "../access/browser-login.js";
+import type { CertificatePair } from "../access/certificates.js";
 import type { Core } from "../core.js";
 import type { BrokerInfo } from "../operations/operation.js";
 import { acceptTlsAndPlain } from "./tls-detection.js";
 
-/** How long a goodbye is waited for. */
+/** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
 
 const LIMITS = {
@@ -24,42 +24,42 @@ const LIMITS = {
   connectionsCheckingInterval: 2_000,
 } as const;
 
-/** Where WebSockets come in: laboro's own link and fuq's. */
+/** The path of WebSockets: laboro's own link and fuq's. */
 export const LINK_PATH = "/node/persistent";
 
-/** Takes WebSockets. */
-export interface Upgrades {
+/** Accepts WebSockets. */
+export interface WebSocketEndpoint {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
 }
 
 /** laboro's own link. */
-export interface LinkEndpoint extends Upgrades {
-  /** Says goodbye to all. */
+export interface LinkEndpoint extends WebSocketEndpoint {
+  /** Starts the closing handshake with all peers. */
   close(): void;
-  /** Leaves those that did not say goodbye. */
+  /** Drops the peers that did not close in time. */
   terminate(): void;
 }
 
-/** A protocol that has paths of its own. */
-export interface HttpEndpoint extends Upgrades {
-  answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<void>;
+/** A protocol with paths of its own. */
+export interface HttpEndpoint extends WebSocketEndpoint {
+  handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void>;
 }
 
 export interface MainListenerOptions {
-  readonly gate: Auth;
+  readonly auth: Auth;
   readonly browserLogin: BrowserLogin;
   readonly info: BrokerInfo;
   readonly log: Log;
   readonly link: LinkEndpoint;
-  /** Called when the first request for it comes. */
+  /** Called at the first request for it. */
   readonly openFuq: () => Promise<HttpEndpoint>;
-  /** What is shown to who speaks TLS; absent where nobody may. */
+  /** The certificate for TLS connections; absent where TLS is off. */
   readonly certificate?: () => Promise<CertificatePair>;
 }
 
 type ApiModule = typeof import("../api/index.js");
 
-/** Where fuq's programs ask. */
+/** The paths of fuq's programs. */
 const FUQ_PATH = /^\/(hello|node|job|client)(\/|$)/;
 
 export class MainListener {
@@ -93,7 +93,9 @@ export class MainListener {
       this.#server.once("error", reject);
       this.#server.listen(port, host, () => {
         this.#server.off("error", reject);
-        this.#server.on("error", (error) => this.#options.log.error({ error: error.message }, "the main door failed"));
+        this.#server.on("error", (error) =>
+          this.#options.log.error({ error: error.message }, "the main listener failed"),
+        );
         resolve(this.#server.address() as AddressInfo);
       });
     });
@@ -103,20 +105,20 @@ export class MainListener {
     this.#closing = true;
     this.#options.link.close();
     return new Promise((resolve) => {
-      // A peer that does not say goodbye is not waited for.
-      const patience = setTimeout(() => {
+      // Peers that do not close in time are dropped.
+      const deadline = setTimeout(() => {
         this.#options.link.terminate();
         for (const socket of this.#connected) socket.destroy();
       }, CLOSE_TIMEOUT_MS);
       this.#server.close(() => {
-        clearTimeout(patience);
+        clearTimeout(deadline);
         resolve();
       });
       this.#server.closeAllConnections();
     });
   }
 
-  /** Our own link names its subprotocol, fuq's has none. */
+  /** laboro's own link names its subprotocol, fuq's has none. */
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const plain = request.headers["sec-websocket-protocol"] === undefined;
     if (plain && request.url === LINK_PATH) {
@@ -132,13 +134,16 @@ export class MainListener {
       if (path === "/healthz" || path === "/readyz") this.#serveHealth(path, response);
       else if (path === "/metrics") await this.#serveMetrics(request, response);
       else if (path.startsWith("/api/")) await this.#serveApi(request, response);
-      else if (FUQ_PATH.test(path)) await (await this.#fuq()).answer(request, response, path);
+      else if (FUQ_PATH.test(path)) await (await this.#fuq()).handle(request, response, path);
       else await this.#servePage(path, request, response);
     } catch (cause) {
       this.#options.log.error({ error: String(cause) }, "a request could not be answered");
       if (response.headersSent) response.destroy();
       else
-        sendError(response, 500, { code: "LABORO_INTERNAL", message: "this could not be answered; the log has the reason" });
+        sendError(response, 500, {
+          code: "LABORO_INTERNAL",
+          message: "this could not be answered; the log has the reason",
+        });
     }
   }
 
@@ -154,7 +159,7 @@ export class MainListener {
   }
 
   async #serveMetrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const admitted = this.#options.gate.authenticate(request, true);
+    const admitted = this.#options.auth.authenticate(request, true);
     if (isRefusal(admitted)) {
       await refuse(response, admitted);
       return;
@@ -165,7 +170,7 @@ export class MainListener {
   }
 
   async #serveApi(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const admitted = this.#options.gate.authenticate(request, true);
+    const admitted = this.#options.auth.authenticate(request, true);
     if (isRefusal(admitted)) {
       await refuse(response, admitted);
       return;
@@ -175,15 +180,15 @@ export class MainListener {
   }
 
   async #servePage(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const misplaced = this.#options.gate.checkTransport(request);
-    if (misplaced !== undefined) {
-      await refuse(response, misplaced);
+    const refusal = this.#options.auth.checkTransport(request);
+    if (refusal !== undefined) {
+      await refuse(response, refusal);
       return;
     }
-    const { servePage: answerPage } = await import("../api/pages.js");
-    const admitted = this.#options.gate.authenticate(request, true);
+    const { servePage } = await import("../api/pages.js");
+    const admitted = this.#options.auth.authenticate(request, true);
     if (isRefusal(admitted)) await admitted.sendAfter;
-    await answerPage(request, response, path, {
+    await servePage(request, response, path, {
       core: this.#core,
       info: this.#options.info,
       role: isRefusal(admitted) ? undefined : admitted.role,
@@ -192,15 +197,15 @@ export class MainListener {
   }
 }
 
-async function refuse(response: ServerResponse, { status, code, why, sendAfter: after }: Refusal): Promise<void> {
-  await after;
+async function refuse(response: ServerResponse, { status, code, why, sendAfter }: Refusal): Promise<void> {
+  await sendAfter;
   if (status === 401) response.setHeader("www-authenticate", 'Bearer realm="laboro"');
   sendError(response, status, { code, message: why });
 }
 
 function sendError(response: ServerResponse, status: number, error: Pick<LaboroError, "code" | "message">): void {
   const body = JSON.stringify({ error: { code: error.code, message: error.message } });
-  // What of the request's body has not come yet is not wanted.
+  // The rest of the request's body is not read.
   response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", connection: "close" });
   response.end(body);
 }

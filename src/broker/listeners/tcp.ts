@@ -1,33 +1,33 @@
-/** A door on a plain TCP stream: listening, the peers that are there, and the end. The protocol's session does the rest. */
+/** A listener on a plain TCP port: it accepts peers, counts them and closes. The protocol's session does the rest. */
 import { createServer, type Socket } from "node:net";
-import { errnoOf, LaboroError } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
-import type { Listener, ListenerContext, ListenerName, ListenerAddress } from "./listener.js";
+import { badInput, errnoOf } from "../../base/errors.js";
+import type { Listener, ListenerAddress, ListenerContext, ListenerName } from "./listener.js";
 
-/** What a door keeps of a peer. */
+/** A connected peer, as the listener sees it. */
 export interface TcpPeer {
-  /** The broker stops, or the door does: say what the protocol has for it, then end the socket. */
+  /** The broker or the listener closes: say goodbye as the protocol has it, then end the socket. */
   shutdown(): void;
 }
 
-/** How long a goodbye is waited for. */
+/** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
-/** Peers of one door at one time. */
+/** Peers of one listener at one time. */
 const MOST_PEERS = 20_000;
 
 export async function openTcpListener(
   name: ListenerName,
-  { log, peerErrors: complaints }: Pick<ListenerContext, "log" | "complaints">,
+  { log, peerErrors }: Pick<ListenerContext, "log" | "peerErrors">,
   { host, ports: [port = 0] }: ListenerAddress,
   accept: (socket: Socket, address: string) => TcpPeer,
 ): Promise<Listener> {
   const peers = new Map<Socket, TcpPeer>();
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 }, (socket) => {
     const address = socket.remoteAddress ?? "unknown";
-    // That a connection broke is no news: whoever has something to lose by it hears of its end.
+    // A broken connection is not an error: the session notices its end.
     socket.on("error", () => socket.destroy());
     if (peers.size >= MOST_PEERS) {
-      complaints.report(name, address, "LABORO_TOO_MANY_PEERS", `${MOST_PEERS} peers are connected already`);
+      peerErrors.report(name, address, "LABORO_TOO_MANY_PEERS", `${MOST_PEERS} peers are connected already`);
       socket.destroy();
       return;
     }
@@ -38,12 +38,12 @@ export async function openTcpListener(
     server.once("error", reject);
     server.listen(port, host, () => {
       server.off("error", reject);
-      server.on("error", (error) => log.error({ door: name, error: error.message }, "the door failed"));
+      server.on("error", (error) => log.error({ listener: name, error: error.message }, "the listener failed"));
       resolve();
     });
   }).catch((cause: unknown) => {
     const why = errnoOf(cause) === "EADDRINUSE" ? "something else listens there" : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot open door ${name} on ${host}:${port}: ${why}`, { cause });
+    throw badInput(`cannot open the ${name} listener on ${host}:${port}: ${why}`, cause);
   });
   const address = server.address();
   const open = typeof address === "object" && address !== null ? address.port : port;
@@ -51,11 +51,11 @@ export async function openTcpListener(
     urls: [`tcp://${inUrl(host)}:${open}`],
     close: () =>
       new Promise((resolve) => {
-        const patience = setTimeout(() => {
+        const deadline = setTimeout(() => {
           for (const socket of peers.keys()) socket.destroy();
         }, CLOSE_TIMEOUT_MS);
         server.close(() => {
-          clearTimeout(patience);
+          clearTimeout(deadline);
           resolve();
         });
         for (const peer of peers.values()) peer.shutdown();

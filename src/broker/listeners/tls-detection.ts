@@ -5,12 +5,12 @@ import { createServer } from "node:tls";
 import type { CertificatePair } from "../access/certificates.js";
 
 const TLS_HANDSHAKE = 0x16;
-/** Who connects says something within this time. */
+/** A peer must send its first byte within this time. */
 const FIRST_BYTE_MS = 10_000;
 
 /**
- * Lets an HTTP server take TLS connections too. `certificate` is asked for when a connection needs it. From here on the server's
- * own listener sees a connection once its first byte is known, decrypted where need be.
+ * Lets an HTTP server accept TLS connections too. `certificate` is called when a connection needs it. From here on the server
+ * sees a connection only after its first byte has arrived, and decrypted if it is TLS.
  */
 export function acceptTlsAndPlain(server: Server, certificate: () => Promise<CertificatePair>): void {
   const listeners = server.listeners("connection") as ((socket: Socket) => void)[];
@@ -33,15 +33,18 @@ export function acceptTlsAndPlain(server: Server, certificate: () => Promise<Cer
         encrypted(socket);
       } else {
         plain(socket);
-        // Not before the server listens, and not later than what comes next from the network.
+        // After the server has attached its handlers, and before the next bytes from the network.
         process.nextTick(() => socket.resume());
       }
     });
   });
 }
 
-function tlsBefore(accept: (socket: Socket) => void, certificate: () => Promise<CertificatePair>): (socket: Socket) => void {
-  let shown: CertificatePair | undefined;
+function tlsBefore(
+  accept: (socket: Socket) => void,
+  certificate: () => Promise<CertificatePair>,
+): (socket: Socket) => void {
+  let current: CertificatePair | undefined;
   const tls = createServer({ handshakeTimeout: FIRST_BYTE_MS, ALPNProtocols: ["http/1.1"] });
   tls.on("secureConnection", accept);
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
@@ -49,11 +52,11 @@ function tlsBefore(accept: (socket: Socket) => void, certificate: () => Promise<
     socket.on("error", () => socket.destroy());
     certificate().then(
       (pair) => {
-        if (pair !== shown) tls.setSecureContext({ ...pair, minVersion: "TLSv1.2" });
-        shown = pair;
+        if (pair !== current) tls.setSecureContext({ ...pair, minVersion: "TLSv1.2" });
+        current = pair;
         tls.emit("connection", socket);
       },
-      // It has been logged where it was made.
+      // Logged where it was made.
       () => socket.destroy(),
     );
   };

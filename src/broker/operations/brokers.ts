@@ -1,28 +1,28 @@
-/** The brokers of a group: who there is, and sending a fallback back to its place. */
+/** The brokers of a group: listing them, and letting a fallback step back. */
 import { hostname } from "node:os";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { ownHeartbeatInfo, nameOf } from "../group/heartbeat-info.js";
+import { nameOf, ownHeartbeatInfo } from "../group/heartbeat-info.js";
 import type { LiveMember } from "../group/membership.js";
-import { nothing } from "./shared-fields.js";
 import { type BrokerInfo, operation } from "./operation.js";
+import { nothing } from "./shared-fields.js";
 
 const MOST = 1_000;
 
 const brokerView = s.object({
-  name: s.described(s.text(), "host and port of its main door"),
+  name: s.described(s.text(), "host and port of its main listener"),
   identity: s.described(s.text(), "the same over restarts"),
-  self: s.described(s.flag(), "the one that was asked"),
-  state: s.described(s.choice("open", "draining", "standby"), "standby: a fallback whose doors are closed"),
+  self: s.described(s.flag(), "the broker that answers"),
+  state: s.described(s.choice("open", "draining", "standby"), "standby: a fallback whose listeners are closed"),
   fallback: s.described(s.flag(), "it opens only when no other broker is there"),
   epoch: s.described(s.count(), "rises with every start of a broker on this store"),
   version: s.text(),
   host: s.text(),
   pid: s.count(),
   started: s.described(s.number(), "milliseconds since 1970"),
-  heartbeatAgeMs: s.described(s.number(), "how long ago it gave its last sign of life"),
-  commitMs: s.described(s.number(), "how long its latest commits took"),
+  heartbeatAgeMs: s.described(s.number(), "the age of its last heartbeat"),
+  commitMs: s.described(s.number(), "average duration of its latest commits"),
   listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
   workers: s.described(s.count(), "that are connected to it"),
   slots: s.object({ total: s.number(), free: s.number() }),
@@ -36,29 +36,36 @@ export const brokers = operation({
   role: "read",
   method: "GET",
   path: "/brokers",
-  summary: "The brokers that share the store; a broker that has it to itself tells of itself",
+  summary: "The brokers that share the store; a single broker lists itself",
   input: nothing,
   output: s.object({ brokers: s.list(brokerView, MOST) }),
-  perform: async (core, _given, { info: broker }) => {
-    if (core.membership === undefined) return { brokers: [alone(core, broker)] };
+  perform: async (core, _given, { info }) => {
+    if (core.membership === undefined) return { brokers: [singleBroker(core, info)] };
     await core.membership.refresh();
     return { brokers: core.membership.liveMembers.map((member) => viewOf(core, member)) };
   },
 });
 
 function viewOf(core: Core, member: LiveMember): BrokerView {
-  const here = member.epoch === core.state.epoch;
-  // What it said with its last heartbeat is out of date here only.
-  const fresh = here && core.membership !== undefined ? ownHeartbeatInfo(core, core.membership.self) : member;
-  const { epoch, started, heartbeatAgeMs: lagMs } = member;
-  return { ...fresh, self: here, epoch, started, heartbeatAgeMs: lagMs };
+  const self = member.epoch === core.state.epoch;
+  // For this broker there is newer information than its last heartbeat.
+  const fresh = self && core.membership !== undefined ? ownHeartbeatInfo(core, core.membership.self) : member;
+  const { epoch, started, heartbeatAgeMs } = member;
+  return { ...fresh, self, epoch, started, heartbeatAgeMs };
 }
 
-function alone(core: Core, info: BrokerInfo): BrokerView {
+function singleBroker(core: Core, info: BrokerInfo): BrokerView {
   const listeners = info.listeners();
-  const self = { identity: nameOf(listeners), version: info.version, fallback: false, doors: () => listeners };
+  const self = { identity: nameOf(listeners), version: info.version, fallback: false, listeners: () => listeners };
   const { epoch } = core.state;
-  return { ...ownHeartbeatInfo(core, self), host: hostname(), self: true, epoch, started: core.started, heartbeatAgeMs: 0 };
+  return {
+    ...ownHeartbeatInfo(core, self),
+    host: hostname(),
+    self: true,
+    epoch,
+    started: core.started,
+    heartbeatAgeMs: 0,
+  };
 }
 
 export const stepBack = operation({
@@ -66,23 +73,21 @@ export const stepBack = operation({
   role: "admin",
   method: "POST",
   path: "/brokers/{broker}/step-back",
-  summary: "Let a fallback that stands in for others close its doors again; its workers go to those others",
+  summary: "Let a fallback that stands in for others close its listeners again; its workers go to the other brokers",
   input: s.object({ broker: s.described(s.text(), "its name, or its identity") }),
   output: s.object({ broker: s.text() }),
-  perform: async (core, given, { info: broker }) => {
+  perform: async (core, given, { info }) => {
     await core.membership?.refresh();
-    const living = core.membership?.liveMembers ?? [];
-    const found = living.find(({ name, identity }) => name === given.broker || identity === given.broker);
-    if (found === undefined) throw refused(`there is no broker ${given.broker}; laboro brokers lists them`);
-    if (!found.fallback) throw refused(`${found.name} is no fallback: stop it, or drain it`);
-    if (found.state === "standby") throw refused(`${found.name} stands by already`);
-    if (!living.some(({ fallback, state }) => !fallback && state === "open")) {
-      throw refused(`${found.name} is the only broker there is: start another one first`);
+    const members = core.membership?.liveMembers ?? [];
+    const found = members.find(({ name, identity }) => name === given.broker || identity === given.broker);
+    if (found === undefined) throw badInput(`there is no broker ${given.broker}; laboro brokers lists them`);
+    if (!found.fallback) throw badInput(`${found.name} is no fallback: stop it, or drain it`);
+    if (found.state === "standby") throw badInput(`${found.name} stands by already`);
+    if (!members.some(({ fallback, state }) => !fallback && state === "open")) {
+      throw badInput(`${found.name} is the only broker there is: start another one first`);
     }
-    if (found.epoch === core.state.epoch) broker.stepBack?.();
+    if (found.epoch === core.state.epoch) info.stepBack?.();
     else await core.peers?.ask(found, "peer.stepBack", {});
     return { broker: found.name };
   },
 });
-
-const refused = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -1,11 +1,11 @@
-/** What workers are told: looking at it, and setting it. And the word that a broker is to be taken down. */
+/** The config pushed to workers: reading and setting it. And draining the broker. */
 
 import { type Config, readConfig } from "../../base/config-value.js";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
 import { CONFIG_HISTORY } from "../config/worker-config.js";
-import { limit, nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { limit, nothing } from "./shared-fields.js";
 
 const settings: s.Schema<Config> = {
   read: (value) => readConfig(value),
@@ -15,7 +15,7 @@ const settings: s.Schema<Config> = {
 const configView = s.object({
   version: s.described(s.count(), "rises by one with each change; 0 before the first"),
   changed: s.described(s.number(), "milliseconds since 1970"),
-  settings: s.described(settings, "any names and values; those that laboro knows are in docs/reference/config.md"),
+  settings: s.described(settings, "any names and values; docs/reference/config.md lists those that laboro knows"),
 });
 
 export const config = operation({
@@ -23,7 +23,7 @@ export const config = operation({
   role: "read",
   method: "GET",
   path: "/config",
-  summary: "What workers are told, now or in an earlier version",
+  summary: "The config pushed to workers, the current or an earlier version",
   input: s.object({ version: s.optional(s.count()) }),
   output: configView,
   perform: (core, { version }) => {
@@ -32,7 +32,7 @@ export const config = operation({
     const found = history.find((one) => one.version === version);
     if (found !== undefined) return found;
     const oldest = history[0]?.version ?? 0;
-    throw new LaboroError("LABORO_BAD_INPUT", `version: ${oldest} to ${current.version} are kept, not ${version}`);
+    throw badInput(`version: ${oldest} to ${current.version} are kept, not ${version}`);
   },
 });
 
@@ -41,10 +41,10 @@ export const configSet = operation({
   role: "admin",
   method: "POST",
   path: "/config",
-  summary: "Set what workers are told; those that are connected hear it at once",
+  summary: "Set the config pushed to workers; connected workers get it at once",
   input: s.object({
-    settings: s.described(settings, "all of them: what is left out is no longer set"),
-    expectedVersion: s.optional(s.described(s.count(), "refuse where another version is the current one by now")),
+    settings: s.described(settings, "all of them: a setting that is left out is removed"),
+    expectedVersion: s.optional(s.described(s.count(), "refuse if the current version is another one")),
   }),
   output: configView,
   perform: (core, given) => core.config.set(given.settings, given.expectedVersion),
@@ -55,7 +55,7 @@ export const configHistory = operation({
   role: "read",
   method: "GET",
   path: "/config/history",
-  summary: "Earlier versions of what workers are told, newest first",
+  summary: "Versions of the config pushed to workers, newest first",
   input: s.object({ limit: limit(CONFIG_HISTORY) }),
   output: s.object({ versions: s.list(configView, CONFIG_HISTORY) }),
   perform: (core, given) => ({ versions: core.config.history.toReversed().slice(0, given.limit) }),
@@ -66,8 +66,8 @@ export const drainBroker = operation({
   role: "admin",
   method: "POST",
   path: "/drain",
-  summary: "Before maintenance: hand out nothing new, and send peers to other brokers where their protocol can",
-  input: s.object({ draining: s.described(s.flag(), "false takes it back") }),
+  summary: "Before maintenance: assign nothing new, and send peers to other brokers if their protocol can",
+  input: s.object({ draining: s.described(s.flag(), "false ends it") }),
   output: nothing,
   perform: (core, { draining }) => {
     core.maintenance.set(draining);

@@ -1,10 +1,10 @@
-/** What is said on a connection, for who wants to see it. */
+/** Connections, and the messages on them for people who inspect them. */
 
+import { badInput } from "../../base/errors.js";
 import type { TracedConnection } from "../../base/traced-connections.js";
-import { LaboroError } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
-import { limit } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { limit } from "./shared-fields.js";
 
 const PAGE = 500;
 
@@ -12,32 +12,32 @@ const shape = {
   id: s.count(),
   protocol: s.text(),
   address: s.text(),
-  peer: s.described(s.text(), "what it is called, where it has said so"),
+  peer: s.described(s.text(), "its name, if it has sent one"),
   opened: s.described(s.number(), "milliseconds since 1970"),
-  recording: s.described(s.flag(), "somebody looks at it"),
+  recording: s.described(s.flag(), "its messages are being recorded"),
 } as const;
 
-/** Fields of a message are whatever its protocol has. */
+/** The fields of a message depend on its protocol. */
 const anything: s.Schema<unknown> = { read: (value) => value, json: () => ({}) };
 
 export const connections = operation({
-  name: "conversations",
+  name: "connections",
   role: "read",
   method: "GET",
-  path: "/conversations",
-  summary: "Connections on which something may be said, the newest first",
+  path: "/connections",
+  summary: "Open connections, the newest first",
   input: s.object({
-    from: s.withDefault(s.described(s.count(), "leave out so many"), 0),
+    from: s.withDefault(s.described(s.count(), "skip this many"), 0),
     limit: limit(PAGE, 100),
     find: s.optional(s.described(s.text(), "part of its protocol, address or peer")),
   }),
   output: s.object({
     connections: s.list(s.object(shape), PAGE),
-    total: s.described(s.count(), "how many were asked for"),
+    total: s.described(s.count(), "how many match"),
   }),
-  perform: (_core, given, { info: broker }) => {
+  perform: (_core, given, { info }) => {
     const text = given.find?.toLowerCase();
-    const all = [...broker.connections.all()].filter((one) => text === undefined || mentions(one, text)).reverse();
+    const all = [...info.connections.all()].filter((one) => text === undefined || mentions(one, text)).reverse();
     return { connections: all.slice(given.from, given.from + given.limit).map(viewOf), total: all.length };
   },
 });
@@ -58,31 +58,31 @@ const message = s.object({
   number: s.count(),
   at: s.described(s.number(), "milliseconds since 1970"),
   from: s.choice("peer", "broker"),
-  name: s.described(s.text(), "by the protocol's own word"),
-  fields: s.described(s.record(anything), "as a person would read them; long ones are cut"),
-  bytes: s.optional(s.described(s.count(), "how long it was on the wire, where that is known")),
+  name: s.described(s.text(), "in the words of the protocol"),
+  fields: s.described(s.record(anything), "readable by people; long ones are cut"),
+  bytes: s.optional(s.described(s.count(), "its size on the wire, if known")),
 });
 
 export const connection = operation({
-  name: "conversation",
-  // Bodies of other people's requests are among what is said.
+  name: "connection",
+  // The messages contain bodies of other people's requests.
   role: "admin",
   method: "GET",
-  path: "/conversations/{id}",
-  summary: "What was said on a connection since somebody began to look; the first look begins the recording",
+  path: "/connections/{id}",
+  summary: "The recorded messages of a connection; the first call starts the recording",
   input: s.object({
-    id: s.described(s.count(), "as conversations has it"),
-    after: s.withDefault(s.described(s.count(), "the number of the last message that was seen"), 0),
+    id: s.described(s.count(), "as connections lists it"),
+    after: s.withDefault(s.described(s.count(), "the number of the last message that was read"), 0),
   }),
   output: s.object({
     ...shape,
     closed: s.described(s.flag(), "the connection has ended"),
     messages: s.list(message, PAGE),
   }),
-  perform: (_core, given, { info: broker }) => {
-    const found = broker.connections.get(given.id);
+  perform: (_core, given, { info }) => {
+    const found = info.connections.get(given.id);
     if (found === undefined) {
-      throw new LaboroError("LABORO_BAD_INPUT", `conversation ${given.id} is not there, or is over and forgotten`);
+      throw badInput(`there is no connection ${given.id}: it was closed and is no longer kept`);
     }
     const messages = found.messagesAfter(given.after);
     return { ...viewOf(found), closed: found.closed, messages };

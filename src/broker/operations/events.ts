@@ -1,16 +1,16 @@
-/** Following what happens. */
+/** Following events. */
 import type { ReadType } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
 import type { EventPage } from "../events.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES } from "./job-view.js";
-import { limit, rangesOut, waitMs } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { limit, rangesOut, waitMs } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const counters = s.object({ succeeded: s.count(), failed: s.count(), cancelled: s.count() });
 
-/** One object for all kinds; which members are there depends on the kind. */
+/** One object for all kinds; its fields depend on the kind. */
 export const eventView = s.object({
   id: s.count(),
   at: s.described(s.number(), "milliseconds since 1970"),
@@ -24,8 +24,8 @@ export const eventView = s.object({
     "job-removed",
     "tasks-ended",
     "worker-joined",
-    "worker-away",
-    "worker-gone",
+    "worker-disconnected",
+    "worker-left",
     "worker-draining",
     "broker-halted",
     "broker-resumed",
@@ -39,7 +39,7 @@ export const eventView = s.object({
   succeeded: s.optional(rangesOut),
   failed: s.optional(rangesOut),
   cancelled: s.optional(rangesOut),
-  truncated: s.optional(s.described(s.flag(), "the tasks were too scattered to be listed all")),
+  truncated: s.optional(s.described(s.flag(), "not all tasks are listed; the counters are complete")),
   counters: s.optional(counters),
   worker: s.optional(s.text()),
   code: s.optional(s.text()),
@@ -48,7 +48,7 @@ export const eventView = s.object({
 
 const input = s.object({
   after: s.optional(
-    s.described(s.count(), "the last event that was seen; 0 for all that are kept; from now on if absent"),
+    s.described(s.count(), "the last event that was read; 0 for all that are kept; new events only if absent"),
   ),
   job: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "of this job only")),
   limit: limit(PAGE),
@@ -60,14 +60,14 @@ export const events = operation({
   role: "read",
   method: "GET",
   path: "/events",
-  summary: "What has happened since; over HTTP also as a stream (text/event-stream)",
+  summary: "Events after a given one; over HTTP also as a stream (text/event-stream)",
   input,
   output: s.object({
     events: s.list(eventView, PAGE),
-    last: s.described(s.count(), "give this as after for what comes next"),
-    missed: s.described(s.flag(), "others came before these and are no longer kept"),
+    last: s.described(s.count(), "give this as after for the next page"),
+    missed: s.described(s.flag(), "events before these are no longer kept"),
   }),
-  perform: async (core, given: ReadType<typeof input>, { signal: gone }): Promise<EventPage> => {
+  perform: async (core, given: ReadType<typeof input>, { signal }): Promise<EventPage> => {
     const after = given.after ?? core.events.last;
     const deadline = Date.now() + given.waitMs;
     let missed = false;
@@ -75,9 +75,9 @@ export const events = operation({
       const page = core.events.after(from, given.limit, given.job);
       missed ||= page.missed;
       const left = deadline - Date.now();
-      if (page.events.length > 0 || left <= 0 || gone.aborted || missed) return { ...page, missed };
+      if (page.events.length > 0 || left <= 0 || signal.aborted || missed) return { ...page, missed };
       from = page.last;
-      await waitForNext((told: (event: unknown) => void) => core.events.onAdded(told), left, gone);
+      await waitForNext((listener: (event: unknown) => void) => core.events.onAdded(listener), left, signal);
     }
   },
 });

@@ -1,4 +1,4 @@
-/** How things were. */
+/** Time series for charts. */
 import * as s from "../../model/schema.js";
 import { HISTORY_FIELDS, type HistoryField, type HistoryPoint, TICK_MS } from "../stats/history.js";
 import { operation } from "./operation.js";
@@ -9,17 +9,17 @@ const MINUTE_MS = 60_000;
 const column = (what: string) => s.described(s.list(s.number(), MOST), what);
 
 const COLUMNS = {
-  succeeded: column("tasks, in the time of a point"),
+  succeeded: column("tasks, in the interval of a point"),
   failed: column("tasks"),
   cancelled: column("tasks"),
   assigned: column("tasks"),
-  requestsCompleted: column("requests, refusals included"),
+  requestsCompleted: column("requests, failed ones included"),
   requestsFailed: column("requests"),
-  waitP50: column("milliseconds from when a task could be handed out until it was; half of them waited no longer"),
-  waitP95: column("milliseconds; 95 of 100 waited no longer"),
-  oldestWait: column("milliseconds for which the work that waited longest had waited"),
-  latencyP50: column("milliseconds from a request to its answer"),
-  latencyP95: column("milliseconds"),
+  waitP50: column("median of the milliseconds from when a task could be assigned until it was"),
+  waitP95: column("95th percentile of the same"),
+  oldestWait: column("milliseconds that the oldest waiting task had waited"),
+  latencyP50: column("median of the milliseconds from a request to its answer"),
+  latencyP95: column("95th percentile of the same"),
   slots: column("of connected workers"),
   slotsUsed: column("of these"),
   tasksWaiting: column("of open jobs"),
@@ -32,13 +32,13 @@ export const history = operation({
   role: "read",
   method: "GET",
   path: "/history",
-  summary: "How things were: the last hour in steps of 5 s, or the last day in minutes",
+  summary: "Time series: the last hour in steps of 5 s, or the last day in minutes",
   input: s.object({
-    span: s.withDefault(s.described(s.choice("hour", "day"), "the hour is this broker's own, since its start"), "hour"),
+    span: s.withDefault(s.described(s.choice("hour", "day"), "hour: of this broker only, since its start"), "hour"),
   }),
   output: s.object({
-    stepMs: s.described(s.count(), "the time of a point; where there was no broker, there is none"),
-    at: column("the end of each point's time, in milliseconds since 1970"),
+    stepMs: s.described(s.count(), "the interval of a point; points are missing while no broker ran"),
+    at: column("the end of each interval, in milliseconds since 1970"),
     ...COLUMNS,
   }),
   perform: async (core, { span }) => {
@@ -52,4 +52,7 @@ export const history = operation({
 });
 
 const columnsOf = (points: readonly HistoryPoint[]) =>
-  Object.fromEntries(HISTORY_FIELDS.map((name) => [name, points.map((point) => point[name])])) as Record<HistoryField, number[]>;
+  Object.fromEntries(HISTORY_FIELDS.map((name) => [name, points.map((point) => point[name])])) as Record<
+    HistoryField,
+    number[]
+  >;

@@ -1,10 +1,10 @@
 /**
- * What can be asked of the broker itself, by name: one table for every door. The link carries these as ASK, HTTP has them below /api/v1,
- * and the types of the SDK, the OpenAPI document and the table in docs/reference/api.md are made from it.
+ * The table of the broker's operations, by name. The link carries them as OPERATION, HTTP has them below /api/v1. The types of the SDK, the
+ * OpenAPI document and the table in docs/reference/api.md are generated from it.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { ReadType, Schema, WrittenType } from "../../model/schema.js";
-import { roleAllows, type RequiredRole, type Role } from "../access/roles.js";
+import { type RequiredRole, type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { brokers, stepBack } from "./brokers.js";
 import { config, configHistory, configSet, drainBroker } from "./config.js";
@@ -15,7 +15,7 @@ import { clean, jobs, remove } from "./job-list.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
 import type { AnyOperation, OperationContext } from "./operation.js";
 import { output } from "./output.js";
-import { permissionsOperation, overview } from "./overview.js";
+import { overview, permissionsOperation } from "./overview.js";
 import { PEER_OPERATIONS } from "./peer-operations.js";
 import { rerun } from "./rerun.js";
 import { request, services } from "./services.js";
@@ -62,43 +62,53 @@ export const OPERATIONS = {
   events,
   overview,
   history,
-  conversations: connections,
-  conversation: connection,
-  access: permissions,
-  entry: loginLink,
+  connections,
+  connection,
+  permissions,
+  loginLink,
 } as const;
 
 export type OperationName = keyof typeof OPERATIONS;
-/** What a caller writes. */
+/** As a caller writes it. */
 export type OperationInput<Name extends OperationName> = WrittenType<(typeof OPERATIONS)[Name]["input"]>;
-/** What comes back over the link; in JSON, bytes are text or `{base64}`. */
+/** As it comes over the link; in JSON, bytes are text or `{base64}`. */
 export type OperationOutput<Name extends OperationName> = ReadType<(typeof OPERATIONS)[Name]["output"]>;
 
-export const OPERATIONS_BY_NAME: ReadonlyMap<string, AnyOperation> = new Map(Object.entries(OPERATIONS) as [string, AnyOperation][]);
+export const OPERATIONS_BY_NAME: ReadonlyMap<string, AnyOperation> = new Map(
+  Object.entries(OPERATIONS) as [string, AnyOperation][],
+);
 
-/** Rejects with LABORO_BAD_INPUT, LABORO_FORBIDDEN, or what the operation itself refuses with. */
+/** Rejects with LABORO_BAD_INPUT, LABORO_FORBIDDEN, or the operation's own refusal. */
 export async function perform(core: Core, name: string, input: unknown, context: OperationContext): Promise<object> {
   const found = OPERATIONS_BY_NAME.get(name);
   if (found === undefined) {
-    throw new LaboroError("LABORO_BAD_INPUT", `no operation ${name}; there are ${[...OPERATIONS_BY_NAME.keys()].join(", ")}`);
+    throw badInput(`no operation ${name}; there are ${[...OPERATIONS_BY_NAME.keys()].join(", ")}`);
   }
   return found.perform(core, authorizeAndRead(found, input, context.role) as never, context);
 }
 
-/** The same for another broker of the group, which may also ask what is here. */
-export async function performForPeer(core: Core, name: string, input: unknown, context: OperationContext): Promise<object> {
+/** The same for another broker of the group, which may also call the peer operations. */
+export async function performForPeer(
+  core: Core,
+  name: string,
+  input: unknown,
+  context: OperationContext,
+): Promise<object> {
   const found = PEER_OPERATIONS.get(name);
   return found === undefined ? perform(core, name, input, context) : found(core, input, context);
 }
 
-/** What was asked of an operation, for who may ask it. */
+/** Checks the role and reads the input of an operation. */
 export function authorizeAndRead<In>(
-  asked: { readonly name: string; readonly role: RequiredRole; readonly input: Schema<In, unknown> },
+  operation: { readonly name: string; readonly role: RequiredRole; readonly input: Schema<In, unknown> },
   input: unknown,
   role: Role,
 ): In {
-  if (!roleAllows(role, asked.role)) {
-    throw new LaboroError("LABORO_FORBIDDEN", `${asked.name} needs the role ${asked.role}, this token has ${role}`);
+  if (!roleAllows(role, operation.role)) {
+    throw new LaboroError(
+      "LABORO_FORBIDDEN",
+      `${operation.name} needs the role ${operation.role}, this token has ${role}`,
+    );
   }
-  return asked.input.read(input ?? {}, "");
+  return operation.input.read(input ?? {}, "");
 }

@@ -1,4 +1,4 @@
-/** Lists of jobs, and putting away those that have ended. */
+/** Lists of jobs, and removing ended ones. */
 
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
@@ -8,13 +8,13 @@ import type { JobFilter } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { tasksAtPeers } from "../group/load.js";
 import { END_STATES, type JobState, type JobView, jobView, OPEN_STATES, viewOf } from "./job-view.js";
-import { requireJob, job, limit, nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { job, limit, nothing, requireJob } from "./shared-fields.js";
 
 const PAGE = 1_000;
 /** Jobs removed in one commit. */
 const REMOVED_AT_ONCE = 100;
-/** Jobs looked at for one page, where few of them are of the state that is asked for. */
+/** Jobs read for one page, if few of them have the state that is asked for. */
 const MAX_SCANNED = 20_000;
 
 const listInput = s.object({
@@ -41,27 +41,26 @@ export const jobs = operation({
   }),
   perform: async (core, given) => {
     const found: JobView[] = [];
-    const elsewhere = await tasksAtPeers(core);
+    const atPeers = await tasksAtPeers(core);
     let before = given.before;
-    let looked = 0;
+    let scanned = 0;
     for (;;) {
-      const most = given.limit - found.length;
       const page = await core.store.jobs({
-        limit: most,
+        limit: given.limit - found.length,
         filter: filterOf(given),
         ...(before === undefined ? {} : { before }),
       });
-      const views = page.jobs.map((one) => viewOf(core, one, false, elsewhere.get(one.id)));
+      const views = page.jobs.map((one) => viewOf(core, one, false, atPeers.get(one.id)));
       found.push(...views.filter(({ state }) => isWanted(state, given.state)));
-      looked += page.jobs.length;
+      scanned += page.jobs.length;
       before = page.next;
       if (before === undefined) return { jobs: found };
-      if (found.length >= given.limit || looked >= MAX_SCANNED) return { jobs: found, next: before };
+      if (found.length >= given.limit || scanned >= MAX_SCANNED) return { jobs: found, next: before };
     }
   },
 });
 
-/** The store tells open jobs from ended ones; what an open one is doing is known here only. */
+/** The store knows only whether a job is open or how it ended; the state of an open job is known in dispatch. */
 function filterOf(given: s.ReadType<typeof listInput>): JobFilter {
   const { state, name, pool, key, createdFrom, createdBefore } = given;
   const ended = END_STATES.filter((one) => state?.includes(one));
@@ -86,7 +85,7 @@ export const remove = operation({
   role: "client",
   method: "DELETE",
   path: "/jobs/{job}",
-  summary: "Forget a job that has ended, with its results and output",
+  summary: "Remove an ended job with its results and output",
   input: s.object({ job }),
   output: nothing,
   perform: (core, given) =>
@@ -99,9 +98,9 @@ export const remove = operation({
 });
 
 const cleanInput = s.object({
-  olderThanMs: s.optional(s.described(s.count(), "ended at least so long ago")),
+  olderThanMs: s.optional(s.described(s.count(), "ended at least this long ago")),
   states: s.withDefault(s.list(s.choice(...END_STATES), 3), [...END_STATES]),
-  keep: s.withDefault(s.described(s.count(), "leave the newest so many of them"), 0),
+  keep: s.withDefault(s.described(s.count(), "keep this many of the newest"), 0),
 });
 
 export const clean = operation({
@@ -109,7 +108,7 @@ export const clean = operation({
   role: "admin",
   method: "POST",
   path: "/clean",
-  summary: "Forget jobs that have ended",
+  summary: "Remove ended jobs",
   input: cleanInput,
   output: s.object({ removed: s.count(), jobs: s.list(s.count(), 1_000_000) }),
   perform: async (core, given) => {
@@ -118,7 +117,7 @@ export const clean = operation({
   },
 });
 
-/** Those of them that were there and had ended. */
+/** Returns those that existed and had ended. */
 export async function removeJobs(core: Core, jobs: readonly JobId[]): Promise<readonly JobId[]> {
   const removed: JobId[] = [];
   for (const ids of batched(jobs)) {

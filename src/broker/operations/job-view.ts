@@ -1,4 +1,4 @@
-/** A job as the broker shows it. */
+/** A job in the API. */
 import type { State } from "../../dispatch/index.js";
 import type { Counters, Job } from "../../model/job.js";
 import { finishedCount } from "../../model/job.js";
@@ -13,11 +13,11 @@ const SUMMARY = 200;
 
 const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
 const words = s.optional(s.list(s.argument(), 100_000));
-const size = s.optional(s.described(s.count(), "bytes; the content itself comes when asked for"));
+const size = s.optional(s.described(s.count(), "bytes; the content itself is sent only with content=true"));
 
 const recipeView = s.object({
   kind: s.choice("command", "script", "call", "noop"),
-  summary: s.described(s.text(SUMMARY), "one line for a person"),
+  summary: s.described(s.text(SUMMARY), "one line for people"),
   argv: words,
   placeholders: s.optional(s.flag()),
   shell: s.optional(s.flag()),
@@ -45,7 +45,7 @@ export const jobView = s.object({
     succeeded: s.count(),
     failed: s.count(),
     cancelled: s.count(),
-    running: s.described(s.count(), "at workers, running or next"),
+    running: s.described(s.count(), "at workers, running or prefetched"),
     waiting: s.count(),
   }),
   pool: s.text(),
@@ -59,7 +59,7 @@ export const jobView = s.object({
   created: s.described(s.number(), "milliseconds since 1970"),
   ended: s.optional(s.described(s.number(), "milliseconds since 1970")),
   reason: s.optional(s.described(s.text(), "why it was cancelled")),
-  cancels: s.described(rangesOut, "tasks that were asked to be cancelled"),
+  cancels: s.described(rangesOut, "tasks with a cancel request"),
   recipe: recipeView,
   limits: s.object({
     retries: s.count(),
@@ -75,20 +75,20 @@ export const jobView = s.object({
 export type JobView = s.ReadType<typeof jobView>;
 export type JobState = JobView["state"];
 
-/** `elsewhere`: how many of its tasks are at workers of other brokers. */
-export function viewOf(core: Core, job: Job, content = false, elsewhere = 0): JobView {
+/** `atPeers`: how many of its tasks are at workers of other brokers. */
+export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
   const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement } = job;
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
-  // What was decided since the store was asked counts too.
+  // Dispatch may have newer counters than the store.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
-  const assigned = (open?.assigned ?? 0) + elsewhere;
+  const assigned = (open?.assigned ?? 0) + atPeers;
   const running = Math.min(assigned, count - finishedCount(done));
   const waiting = count - finishedCount(done) - running;
   return {
     id,
     name,
-    state: job.ended?.state ?? stateOf(core.state, job, elsewhere),
+    state: job.ended?.state ?? stateOf(core.state, job, atPeers),
     count,
     counters: { ...done, running, waiting },
     pool,
@@ -109,14 +109,14 @@ export function viewOf(core: Core, job: Job, content = false, elsewhere = 0): Jo
   };
 }
 
-const later = (stored: Counters, heard: Counters | undefined): Counters =>
-  heard !== undefined && finishedCount(heard) > finishedCount(stored) ? heard : stored;
+const later = (stored: Counters, current: Counters | undefined): Counters =>
+  current !== undefined && finishedCount(current) > finishedCount(stored) ? current : stored;
 
-function stateOf(state: State, { id, held }: Job, elsewhere: number): (typeof OPEN_STATES)[number] {
+function stateOf(state: State, { id, held }: Job, atPeers: number): (typeof OPEN_STATES)[number] {
   const open = state.jobs.get(id);
   if (open?.held ?? held) return "held";
   if (open !== undefined && open.blockedBy.size > 0) return "blocked";
-  return (open?.assigned ?? 0) + elsewhere > 0 ? "running" : "waiting";
+  return (open?.assigned ?? 0) + atPeers > 0 ? "running" : "waiting";
 }
 
 function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {
@@ -149,7 +149,7 @@ function oneLine(recipe: Recipe): string {
 
 const textOf = (one: Bytes): string => (typeof one === "string" ? one : Buffer.from(one).toString());
 
-/** As a shell would want it, for the eye. */
+/** Quoted as for a shell, for display. */
 function quoted(one: Bytes): string {
   const text = textOf(one).slice(0, SUMMARY);
   return /^[\w@%+=:,./{}#-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

@@ -1,20 +1,20 @@
-/** Operations on jobs: submit, look, wait, hold, cancel, run again, remove. */
+/** Operations on jobs: submit, read, wait, hold, release, cancel. */
 
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
-import { firstLease, newParcelId, onCancelHeard, onHoldHeard, signatureOfJob } from "../../dispatch/index.js";
+import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
 import { type Entries, type JobEnd, type JobSpec, newJob } from "../../model/job.js";
 import { jobSpec, submission } from "../../model/job-input.js";
 import * as s from "../../model/schema.js";
-import type { WriteResult, Write } from "../../model/store.js";
+import type { Write, WriteResult } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseFailedDependencies } from "../dependencies.js";
 import { tasksAtPeers } from "../group/load.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
-import { requireJob, job, nothing, requireOpenJob, ranges, tasksWithin } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { job, nothing, ranges, requireJob, requireOpenJob, tasksWithin } from "./shared-fields.js";
 
 export const submit = operation({
   name: "submit",
@@ -26,14 +26,14 @@ export const submit = operation({
   output: s.object({ job: s.count() }),
   bodyLimit: 64 * 1024 * 1024,
   perform: async (core, given) => {
-    const { spec: request, entries } = jobSpec(given);
-    if (request.after.length === 0) return { job: await submitAtOnce(core, request, entries) };
-    const others = request.after.map((after) => after.job);
-    refuseFailedDependencies(request.after, await endsOf(core, others));
-    const { job: stored, taskRange: parcel } = await commitSubmit(core, submitWrite(core, request, entries));
-    // One of the others may have ended while this one was stored; then it must not run as if that had succeeded.
+    const { spec, entries } = jobSpec(given);
+    if (spec.after.length === 0) return { job: await submitAtOnce(core, spec, entries) };
+    const others = spec.after.map((after) => after.job);
+    refuseFailedDependencies(spec.after, await endsOf(core, others));
+    const { job: stored, taskRange } = await commitSubmit(core, submitWrite(core, spec, entries));
+    // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
     await core.jobs.withLock(stored.id, async () => {
-      core.jobs.stored(stored, parcel, await endsOf(core, others));
+      core.jobs.stored(stored, taskRange, await endsOf(core, others));
     });
     return { job: stored.id };
   },
@@ -41,42 +41,42 @@ export const submit = operation({
 
 type Submit = Extract<Write, { op: "submit" }>;
 
-/** Where brokers share the store: what workers here can use. */
+/** In a group, only as many tasks as the workers of this broker can use. */
 function leaseOf({ state }: Core, job: JobSpec): number {
   if (!state.shared) return state.settings.maxLeaseTasks;
   return Math.min(job.count, firstLease(state, signatureOfJob(state, job), job));
 }
 
 function submitWrite(core: Core, job: JobSpec, entries: Entries | undefined): Submit {
-  const parcel = newParcelId(core.state);
+  const rangeId = newTaskRangeId(core.state);
   const lease = leaseOf(core, job);
   const id = core.jobs.nextNumber();
   const more = { ...(id === undefined ? {} : { id }), ...(entries === undefined ? {} : { entries }) };
-  return { op: "submit", job, lease, rangeId: parcel, ...more };
+  return { op: "submit", job, lease, rangeId, ...more };
 }
 
 async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" }>> {
-  const answer = await core.commit(write);
-  if (answer.op === "submit") return answer;
-  throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
+  const result = await core.commit(write);
+  if (result.op === "submit") return result;
+  throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
 }
 
 /**
- * Where this broker numbers the jobs, dispatch need not wait for the store: what it decides stands behind the submission in the same
- * batch, so that the first tasks leave one commit earlier.
+ * If this broker numbers the jobs, dispatch need not wait for the store: its decisions follow the submission in the same batch, so the first
+ * tasks are sent one commit earlier.
  */
-async function submitAtOnce(core: Core, request: JobSpec, entries: Entries | undefined): Promise<JobId> {
+async function submitAtOnce(core: Core, spec: JobSpec, entries: Entries | undefined): Promise<JobId> {
   if (core.refusing !== undefined) throw core.refusing;
-  const write = submitWrite(core, request, entries);
+  const write = submitWrite(core, spec, entries);
   const { id } = write;
   if (id === undefined) {
-    const { job: stored, taskRange: parcel } = await commitSubmit(core, write);
-    core.jobs.stored(stored, parcel, new Map());
+    const { job: stored, taskRange } = await commitSubmit(core, write);
+    core.jobs.stored(stored, taskRange, new Map());
     return stored.id;
   }
   const stored = commitSubmit(core, write);
-  const granted = Math.min(write.lease, request.count);
-  const job = newJob(request, id, entries !== undefined, granted, now());
+  const granted = Math.min(write.lease, spec.count);
+  const job = newJob(spec, id, entries !== undefined, granted, now());
   const history = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
   core.jobs.stored(job, { id: write.rangeId, job: id, first: 0, last: granted - 1, ...history }, new Map());
   try {
@@ -101,8 +101,8 @@ export const jobOperation = operation({
   output: jobView,
   perform: async (core, given) => {
     const found = await requireJob(core, given.job);
-    const elsewhere = found.ended === undefined ? await tasksAtPeers(core) : undefined;
-    return viewOf(core, found, given.content, elsewhere?.get(found.id));
+    const atPeers = found.ended === undefined ? await tasksAtPeers(core) : undefined;
+    return viewOf(core, found, given.content, atPeers?.get(found.id));
   },
 });
 
@@ -114,15 +114,15 @@ export const wait = operation({
   summary: "Wait until a job has ended",
   input: s.object({
     job,
-    timeoutMs: s.optional(s.described(s.integer(0, 2 ** 31 - 1), "no longer than so many milliseconds")),
+    timeoutMs: s.optional(s.described(s.integer(0, 2 ** 31 - 1), "wait at most this many milliseconds")),
   }),
   output: s.object({ ended: s.flag(), state: s.optional(s.choice(...END_STATES)) }),
-  perform: async (core, given, { signal: gone }) => {
-    const over = new AbortController();
-    const stop = AbortSignal.any([gone, over.signal]);
-    // Watched first, then looked: an end in between is seen by one of the two.
+  perform: async (core, given, { signal }) => {
+    const done = new AbortController();
+    const stop = AbortSignal.any([signal, done.signal]);
+    // Watch first, then read: an end in between is seen by one of the two.
     const nextEnd = waitForNext(
-      (told: (end: JobEnd) => void) => core.jobs.endWatchers.watch(given.job, told),
+      (listener: (end: JobEnd) => void) => core.jobs.endWatchers.watch(given.job, listener),
       given.timeoutMs,
       stop,
     );
@@ -131,7 +131,7 @@ export const wait = operation({
       const end = found?.ended?.state ?? (await nextEnd);
       return end === undefined ? { ended: false } : { ended: true, state: end };
     } finally {
-      over.abort();
+      done.abort();
     }
   },
 });
@@ -142,14 +142,14 @@ const holdOrRelease = (held: boolean) =>
     role: "client",
     method: "POST",
     path: `/jobs/{job}/${held ? "hold" : "release"}`,
-    summary: held ? "Hand out nothing more of a job" : "Let a held job go on",
+    summary: held ? "Assign no more tasks of a job" : "Release a held job",
     input: s.object({ job }),
     output: nothing,
     perform: async (core, given) => {
       await requireOpenJob(core, given.job);
-      // On disk first: what cannot be written can still be refused, and has not happened.
+      // Durable first: a write that fails is refused, and nothing has changed.
       await core.commit({ op: "hold", job: given.job, held });
-      core.decide((out) => onHoldHeard(core.state, out, given.job, held, now()));
+      core.decide((out) => onRemoteHold(core.state, out, given.job, held, now()));
       return {};
     },
   });
@@ -162,7 +162,7 @@ export const cancel = operation({
   role: "client",
   method: "POST",
   path: "/jobs/{job}/cancel",
-  summary: "Cancel a job or some of its tasks; they end cancelled, whatever arrives",
+  summary: "Cancel a job or some of its tasks; they end as cancelled, even if a result still arrives",
   input: s.object({ job, tasks: s.optional(ranges), reason: s.optional(s.text()) }),
   output: nothing,
   perform: async (core, given) => {
@@ -170,7 +170,7 @@ export const cancel = operation({
     const ranges = tasksWithin(found, given.tasks);
     const reason = given.reason === undefined ? {} : { reason: given.reason };
     await core.commit({ op: "cancel", job: given.job, ranges, ...reason });
-    core.decide((out) => onCancelHeard(core.state, out, given.job, ranges));
+    core.decide((out) => onRemoteCancel(core.state, out, given.job, ranges));
     return {};
   },
 });

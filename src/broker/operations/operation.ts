@@ -1,26 +1,26 @@
-/** What an operation is: its name, who may, where it lies in the HTTP API, what goes in and out, and what it does. */
+/** An operation: its name, required role, path in the HTTP API, input, output, and what it does. */
 
 import type { TracedConnections } from "../../base/traced-connections.js";
 import type { ObjectSchema, ReadType, Schema, Shape } from "../../model/schema.js";
 import type { RequiredRole, Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 
-/** What an operation may know of the broker beyond its core. */
+/** What an operation knows of the broker beyond its core. */
 export interface BrokerInfo {
   readonly version: string;
   readonly connections: TracedConnections;
-  /** Room where the data lies, in bytes; undefined where it is not on this machine. */
+  /** Space on the disk of the data directory, in bytes; absent if it is on another machine. */
   disk?(): Promise<{ readonly free: number; readonly total: number }>;
-  /** A fallback closes its doors again; absent where it is none. */
+  /** A fallback closes its listeners again; absent if this broker is not a fallback. */
   stepBack?(): void;
   listeners(): readonly { readonly name: string; readonly url: string }[];
-  /** A link that lets a browser in once, with this role. */
+  /** A link that logs a browser in once, with this role. */
   newLoginLink(role: Role): { readonly code: string; readonly url: string; readonly expires: number };
 }
 
 export interface OperationContext {
   readonly role: Role;
-  /** Nobody waits for the answer any more. */
+  /** Aborts when the caller no longer waits. */
   readonly signal: AbortSignal;
   readonly info: BrokerInfo;
 }
@@ -31,12 +31,12 @@ export interface Operation<In extends ObjectSchema<Shape>, Out extends Schema<ob
   readonly name: string;
   readonly role: RequiredRole;
   readonly method: Method;
-  /** Below /api/v1; `{name}` is a member of the input. */
+  /** Below /api/v1; `{name}` is a field of the input. */
   readonly path: string;
   readonly summary: string;
   readonly input: In;
   readonly output: Out;
-  /** Bytes of a body over HTTP; 1 MiB if absent. */
+  /** The largest body over HTTP, in bytes; 1 MiB if absent. */
   readonly bodyLimit?: number;
   perform(core: Core, input: ReadType<In>, context: OperationContext): Promise<ReadType<Out>> | ReadType<Out>;
 }

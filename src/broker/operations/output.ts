@@ -1,4 +1,4 @@
-/** A task's output: page by page, or followed while it comes. */
+/** A task's output: page by page, or followed while it is written. */
 
 import { now } from "../../base/clock.js";
 import { type JobId, taskKey } from "../../model/ids.js";
@@ -7,12 +7,12 @@ import type { OutputPage } from "../../model/store.js";
 import type { Core } from "../core.js";
 import { localClaim, taskLocation } from "../group/task-location.js";
 import { waitForNext } from "../watchers.js";
-import { index, job, limit, waitMs } from "./shared-fields.js";
 import { operation } from "./operation.js";
-import { resultOf, requireTask } from "./tasks.js";
+import { index, job, limit, waitMs } from "./shared-fields.js";
+import { requireTask, resultOf } from "./tasks.js";
 
 const PAGE = 1024 * 1024;
-/** Of what comes in at another broker there is no news here: it is looked for. */
+/** Output that arrives at another broker is not announced here, so it is polled. */
 const POLL_MS = 300;
 
 const piece = s.object({
@@ -25,7 +25,7 @@ const input = s.object({
   job,
   index,
   attempt: s.optional(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the latest if absent")),
-  stream: s.optional(s.described(s.choice("stdout", "stderr"), "one of the two only")),
+  stream: s.optional(s.described(s.choice("stdout", "stderr"), "only this stream")),
   from: s.withDefault(s.described(s.count(), "from this offset on"), 0),
   limit: limit(PAGE),
   waitMs,
@@ -33,10 +33,10 @@ const input = s.object({
 
 const page = s.object({
   pieces: s.list(piece, PAGE),
-  attempt: s.optional(s.described(s.count(), "whose output it is, where that is known")),
-  next: s.optional(s.described(s.count(), "where the next page begins; absent where no more is stored")),
+  attempt: s.optional(s.described(s.count(), "whose output it is, if known")),
+  next: s.optional(s.described(s.count(), "where the next page begins; absent if no more is stored")),
   endOffset: s.described(s.count(), "give this as from to follow"),
-  ended: s.described(s.flag(), "nothing more will come of this attempt"),
+  ended: s.described(s.flag(), "this attempt will write nothing more"),
 });
 
 export const output = operation({
@@ -44,28 +44,28 @@ export const output = operation({
   role: "read",
   method: "GET",
   path: "/jobs/{job}/tasks/{index}/output",
-  summary: "Output of a task; a jump in the offsets is what the cap dropped",
+  summary: "Output of a task; a gap in the offsets is output that the cap dropped",
   input,
   output: page,
-  perform: async (core, given, { signal: gone }) => {
+  perform: async (core, given, { signal }) => {
     await requireTask(core, given);
     await core.loadJobs([given.job]);
     const deadline = now() + given.waitMs;
     for (;;) {
-      const over = new AbortController();
-      const stop = AbortSignal.any([gone, over.signal]);
-      // Watched first, then looked: bytes that come in between are seen by one of the two.
+      const done = new AbortController();
+      const stop = AbortSignal.any([signal, done.signal]);
+      // Watch first, then read: bytes that arrive in between are seen by one of the two.
       const nextUpdate = waitForNext(
-        (told: (news: undefined) => void) => core.taskUpdates.watch(taskKey(given.job, given.index), told),
+        (listener: (update: undefined) => void) => core.taskUpdates.watch(taskKey(given.job, given.index), listener),
         Math.min(Math.max(0, deadline - now()), isAtPeer(core, given) ? POLL_MS : Number.POSITIVE_INFINITY),
         stop,
       );
       try {
         const found = await readPage(core, given);
-        if (found.pieces.length > 0 || found.ended || now() >= deadline || gone.aborted) return found;
+        if (found.pieces.length > 0 || found.ended || now() >= deadline || signal.aborted) return found;
         await nextUpdate;
       } finally {
-        over.abort();
+        done.abort();
       }
     }
   },
@@ -92,7 +92,7 @@ async function readPage(core: Core, given: s.ReadType<typeof input>): Promise<s.
   };
 }
 
-/** The attempt that is meant, and whether it is over: asked before its output, so that nothing comes after the last look. */
+/** The attempt to read, and whether it has ended: read before its output, so that no output arrives after the last read. */
 async function attemptOf(
   core: Core,
   given: { job: JobId; index: number; attempt?: number },
@@ -103,12 +103,12 @@ async function attemptOf(
   if (result !== undefined) return { attempt: attempt ?? result.attempt, ended: true };
   const at = here ?? (await taskLocation(core, given.job, given.index)).claim;
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
-  // It waits, or was cancelled unrun: the latest attempt that wrote anything is the best there is.
+  // The task waits, or was cancelled before it ran: the store has the output of the latest attempt that wrote any.
   if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
   return { attempt, ended: core.peers === undefined || (await isEarlier(core, given, attempt)) };
 }
 
-/** While its worker moves from one broker to another, nobody has an attempt that goes on. */
+/** While a worker moves from one broker to another, no broker has the claim of a running attempt. */
 async function isEarlier(core: Core, { job, index }: { job: JobId; index: number }, attempt: number): Promise<boolean> {
   if (!core.state.jobs.has(job)) return true;
   return (await core.store.earlierAttempts(job, index)).some((one) => one.attempt === attempt);

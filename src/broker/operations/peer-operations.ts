@@ -1,6 +1,6 @@
 /**
- * What the brokers of a group ask each other: what is here, without asking on. Not part of the API: only a link that was opened by a broker
- * is answered these.
+ * Operations between the brokers of a group: each answers for itself only. They are not part of the API: only a link that was opened by a
+ * broker may call them.
  */
 import { JobId, WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
@@ -31,10 +31,15 @@ export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
   ["peer.services", peerOperation(nothing, (core) => ({ services: localServices(core) }))],
   ["peer.load", peerOperation(nothing, (core) => localLoad(core))],
   [
-    "peer.whereabouts",
-    peerOperation(s.object({ job, index: s.count() }), (core, given) => localTaskLocation(core, given.job, given.index)),
+    "peer.taskLocation",
+    peerOperation(s.object({ job, index: s.count() }), (core, given) =>
+      localTaskLocation(core, given.job, given.index),
+    ),
   ],
-  ["peer.running", peerOperation(page, (core, given) => ({ tasks: runningFrom(core, given.job, given.from, given.limit) }))],
+  [
+    "peer.running",
+    peerOperation(page, (core, given) => ({ tasks: runningFrom(core, given.job, given.from, given.limit) })),
+  ],
   ["peer.drain", peerOperation(worker, (core, given) => drainOrStopHere(core, "drain", given.worker))],
   ["peer.stop", peerOperation(worker, (core, given) => drainOrStopHere(core, "stop", given.worker))],
   [
@@ -49,12 +54,12 @@ export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
     }),
   ],
   ["peer.joined", peerOperation(worker, (core, given) => core.moves?.joinedElsewhere(given.worker) ?? {})],
-  ["peer.has", peerOperation(worker, (core, given) => ({ here: core.moves?.isHere(given.worker) ?? false }))],
+  ["peer.hasWorker", peerOperation(worker, (core, given) => ({ here: core.moves?.isHere(given.worker) ?? false }))],
   [
     "peer.stepBack",
-    peerOperation(nothing, (_core, _given, { info: broker }) => {
-      broker.stepBack?.();
-      return { steppingBack: broker.stepBack !== undefined };
+    peerOperation(nothing, (_core, _given, { info }) => {
+      info.stepBack?.();
+      return { steppingBack: info.stepBack !== undefined };
     }),
   ],
 ]);

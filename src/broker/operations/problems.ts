@@ -1,4 +1,4 @@
-/** What is wrong, in words for a person, each with where to look. Of one kind a few are told, and how many more there are. */
+/** Problems, in words for people, each with the job, worker or service to inspect. A few of each kind are listed, with the number of the others. */
 
 import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";
@@ -15,7 +15,7 @@ const KINDS = [
   "worker-banned",
   "worker-suspended",
   "job-stuck",
-  "worker-away",
+  "worker-disconnected",
   "worker-lost",
   "queue-long",
   "job-failed",
@@ -23,39 +23,39 @@ const KINDS = [
 
 export const problem = s.object({
   kind: s.choice(...KINDS),
-  critical: s.described(s.flag(), "something is being lost or stands still; otherwise it is worth a look"),
+  critical: s.described(s.flag(), "work is failing or stopped; otherwise a warning"),
   text: s.text(65_536),
   since: s.optional(s.described(s.number(), "milliseconds since 1970")),
   job: s.optional(s.count()),
-  task: s.optional(s.described(s.count(), "of the job: one to look at")),
+  task: s.optional(s.described(s.count(), "a task of the job, as an example")),
   worker: s.optional(s.described(s.text(), "its name")),
   service: s.optional(s.text()),
-  omitted: s.optional(s.described(s.count(), "how many others are like this one and are not told")),
+  omitted: s.optional(s.described(s.count(), "how many others of this kind are not listed")),
 });
 
 export type Problem = s.ReadType<typeof problem>;
 
-/** Told of each kind. */
+/** Listed of each kind. */
 const MAX_PER_KIND = 5;
-/** A worker that is lost for longer is not missed any more, a job that failed so long ago is history. */
+/** Workers that were lost and jobs that failed longer ago are not listed. */
 const LOST_MS = 3_600_000;
 const FAILED_MS = 24 * 3_600_000;
 const LOW_DISK_FRACTION = 0.05;
 const CRITICAL_DISK_FRACTION = 0.01;
 const LONG_QUEUE = 0.5;
-/** How jobs ended is asked of the store, and not at every look. */
+/** Failed jobs are read from the store, at most this often. */
 const FAILED_JOBS_CACHE_MS = 10_000;
 
 export async function problemsOf(core: Core, disk: { free: number; total: number } | undefined): Promise<Problem[]> {
   const { refusing } = core;
   const found: Problem[] = [];
   if (refusing !== undefined) {
-    found.push({ kind: "refusing", critical: true, text: `nothing new is taken: ${refusing.message}` });
+    found.push({ kind: "refusing", critical: true, text: `nothing new is accepted: ${refusing.message}` });
   }
   if (disk !== undefined && disk.free < disk.total * LOW_DISK_FRACTION) {
-    const part = ((100 * disk.free) / disk.total).toFixed(1);
-    const grave = disk.free < disk.total * CRITICAL_DISK_FRACTION;
-    found.push({ kind: "disk", critical: grave, text: `the disk has ${part} % of its room left` });
+    const percent = ((100 * disk.free) / disk.total).toFixed(1);
+    const critical = disk.free < disk.total * CRITICAL_DISK_FRACTION;
+    found.push({ kind: "disk", critical, text: `the disk has ${percent} % free` });
   }
   found.push(
     ...fullQueues(core),
@@ -67,12 +67,12 @@ export async function problemsOf(core: Core, disk: { free: number; total: number
   return found.sort((a, b) => Number(b.critical) - Number(a.critical) || KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind));
 }
 
-/** The first of them, the last with how many others there are. */
+/** The first of them; the last one has the number of the others. */
 function few(problems: readonly Problem[]): Problem[] {
-  const told = problems.slice(0, MAX_PER_KIND);
-  const last = told.at(-1);
-  const more = problems.length - told.length;
-  return last === undefined || more === 0 ? told : [...told.slice(0, -1), { ...last, omitted: more }];
+  const listed = problems.slice(0, MAX_PER_KIND);
+  const last = listed.at(-1);
+  const omitted = problems.length - listed.length;
+  return last === undefined || omitted === 0 ? listed : [...listed.slice(0, -1), { ...last, omitted }];
 }
 
 function fullQueues(core: Core): Problem[] {
@@ -83,10 +83,10 @@ function fullQueues(core: Core): Problem[] {
     if (!forRequests || requirement.service === undefined || requests.size < most * LONG_QUEUE) continue;
     const { service } = requirement;
     if (requests.size >= most) {
-      const text = `${service}: ${requests.size} requests wait, and more are refused`;
+      const text = `${service}: ${requests.size} requests wait, new ones are refused`;
       full.push({ kind: "queue-full", critical: true, text, service });
     } else {
-      const text = `${service}: ${requests.size} requests wait, ${most} may`;
+      const text = `${service}: ${requests.size} of at most ${most} requests wait`;
       long.push({ kind: "queue-long", critical: false, text, service });
     }
   }
@@ -109,7 +109,7 @@ function jobProblems(core: Core): Problem[] {
   return [...few(failing.map(({ problem }) => problem)), ...few(stuck)];
 }
 
-/** In a group, what nobody here can do is left to others. */
+/** In a group another broker may have workers for it. */
 const isStuck = (core: Core, open: JobState): boolean =>
   !core.state.shared && open.ready > 0 && openJobState(open) === "waiting" && open.signature.capable.size === 0;
 
@@ -120,7 +120,11 @@ function stuckJob(core: Core, { id, job, waiting }: JobState): Problem {
 }
 
 function workerProblems(core: Core): Problem[] {
-  const found: Record<"banned" | "suspended" | "away", Problem[]> = { banned: [], suspended: [], away: [] };
+  const found: Record<"banned" | "suspended" | "disconnected", Problem[]> = {
+    banned: [],
+    suspended: [],
+    disconnected: [],
+  };
   for (const { profile, connected, standing } of core.state.workers.values()) {
     const { name } = profile;
     const { results = 0, succeeded = 0, recent = "" } = core.state.standings.get(name) ?? {};
@@ -133,18 +137,24 @@ function workerProblems(core: Core): Problem[] {
       found.suspended.push({ kind: "worker-suspended", critical: true, text, worker: name });
     }
     if (!connected) {
-      const text = `${name} is away; its tasks are kept for it for a while`;
-      found.away.push({ kind: "worker-away", critical: false, text, worker: name });
+      const text = `${name} is disconnected; its tasks are kept for the grace period`;
+      found.disconnected.push({ kind: "worker-disconnected", critical: false, text, worker: name });
     }
   }
-  return [...few(found.banned), ...few(found.suspended), ...few(found.away)];
+  return [...few(found.banned), ...few(found.suspended), ...few(found.disconnected)];
 }
 
 function lostWorkers(core: Core): Problem[] {
   const lost: Problem[] = [];
   for (const [id, { name, at }] of core.counters.lostWorkers) {
     if (core.state.workers.has(id) || now() - at > LOST_MS) continue;
-    lost.push({ kind: "worker-lost", critical: false, text: `${name} went without a word`, worker: name, since: at });
+    lost.push({
+      kind: "worker-lost",
+      critical: false,
+      text: `${name} disconnected without notice`,
+      worker: name,
+      since: at,
+    });
   }
   return few(lost.reverse());
 }
@@ -165,7 +175,7 @@ async function readFailedJobs(core: Core): Promise<Problem[]> {
   return few(
     jobs.map(({ id, name, counters, count, ended }) => ({
       kind: "job-failed",
-      grave: false,
+      critical: false,
       text: `${name} failed: ${counters.failed} of ${count} tasks`,
       job: id,
       ...(ended === undefined ? {} : { since: ended.at }),

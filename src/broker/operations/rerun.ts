@@ -1,6 +1,6 @@
-/** Letting ended tasks run again. */
+/** Running ended tasks again. */
 
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { reserveTaskRangeIds } from "../../dispatch/rerun.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job, JobEnd } from "../../model/job.js";
@@ -8,10 +8,10 @@ import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseFailedDependencies } from "../dependencies.js";
 import { END_STATES } from "./job-view.js";
-import { requireJob, job, ranges, tasksWithin } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { job, ranges, requireJob, tasksWithin } from "./shared-fields.js";
 
-/** Names for the pieces in which tasks may run again. */
+/** Ids reserved for the ranges in which tasks run again. */
 const MAX_RANGES = 2 ** 20;
 
 const input = s.object({
@@ -25,7 +25,7 @@ export const rerun = operation({
   role: "client",
   method: "POST",
   path: "/jobs/{job}/rerun",
-  summary: "Run ended tasks of a job again: those that failed or were cancelled, or as asked for",
+  summary: "Run ended tasks of a job again: failed and cancelled ones unless states are given",
   input,
   output: s.object({ count: s.described(s.count(), "how many tasks run again") }),
   perform: (core, given) => core.jobs.withLock(given.job, () => runAgain(core, given)),
@@ -35,16 +35,23 @@ async function runAgain(core: Core, given: s.ReadType<typeof input>): Promise<{ 
   const found = await requireJob(core, given.job);
   refuseFailedDependencies(found.after, await endsAround(core, found));
   const tasks = given.tasks === undefined ? {} : { ranges: tasksWithin(found, given.tasks) };
-  const parcel = reserveTaskRangeIds(core.state, MAX_RANGES);
-  const answer = await core.commit({ op: "rerun", job: given.job, ends: given.states, ...tasks, rangeId: parcel, idCount: MAX_RANGES });
-  if (answer.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another answer");
-  const { job: again, taskRanges: parcels, count, refused } = answer;
-  if (refused !== undefined) throw new LaboroError("LABORO_BAD_INPUT", refused);
-  if (again !== undefined && count > 0) core.jobs.rerun(again, parcels, await endsAround(core, again));
+  const rangeId = reserveTaskRangeIds(core.state, MAX_RANGES);
+  const result = await core.commit({
+    op: "rerun",
+    job: given.job,
+    ends: given.states,
+    ...tasks,
+    rangeId,
+    idCount: MAX_RANGES,
+  });
+  if (result.op !== "rerun") throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
+  const { job: again, taskRanges, count, refused } = result;
+  if (refused !== undefined) throw badInput(refused);
+  if (again !== undefined && count > 0) core.jobs.rerun(again, taskRanges, await endsAround(core, again));
   return { count };
 }
 
-/** A job that is there no more ended as was wanted: otherwise this one would not be let run again. */
+/** A dependency that was removed has succeeded: otherwise this job would have been cancelled. */
 async function endsAround(core: Core, { after }: Job): Promise<Map<JobId, JobEnd>> {
   const there: JobId[] = [];
   for (const { job } of after) if ((await core.store.job(job)) !== undefined) there.push(job);

@@ -1,4 +1,4 @@
-/** Operations on services: what there is, and asking one. */
+/** Operations on services: listing them, and sending a request to one. */
 
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
@@ -6,8 +6,8 @@ import type { RequestId } from "../../model/ids.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { nothing } from "./shared-fields.js";
 
 const DEFAULT_TIMEOUT = 30_000;
 
@@ -18,11 +18,11 @@ const serviceView = s.object({
   slots: s.number(),
   free: s.number(),
   waiting: s.described(s.count(), "requests that wait for a worker"),
-  completed: s.described(s.count(), "since the broker was started, refusals included"),
+  completed: s.described(s.count(), "requests since the start of the broker, failed ones included"),
   failed: s.count(),
-  rate: s.described(s.number(), "answers a second, over the last minute"),
+  rate: s.described(s.number(), "requests completed per second, over the last minute"),
   latencyMs: s.optional(
-    s.described(s.object({ mean: s.number(), p50: s.number(), p99: s.number() }), "of the last 1024"),
+    s.described(s.object({ mean: s.number(), p50: s.number(), p99: s.number() }), "of the last 1024 requests"),
   ),
 });
 
@@ -33,7 +33,7 @@ export const services = operation({
   role: "read",
   method: "GET",
   path: "/services",
-  summary: "Services that workers offer or that were asked for lately",
+  summary: "Services that workers offer or that were requested recently",
   input: nothing,
   output: s.object({ services: s.list(serviceView, 1_000_000) }),
   perform: async (core) => {
@@ -42,7 +42,7 @@ export const services = operation({
   },
 });
 
-/** What workers of several brokers offer. The latency is that of the broker that has answered most. */
+/** Services of several brokers. The latency is that of the broker with the most requests. */
 function mergeServices(some: readonly ServiceView[], others: readonly ServiceView[]): ServiceView[] {
   const found = new Map(some.map((one) => [`${one.pool}\0${one.name}`, one]));
   for (const one of others) {
@@ -53,7 +53,7 @@ function mergeServices(some: readonly ServiceView[], others: readonly ServiceVie
   return [...found.values()];
 }
 
-const SUMMED = ["workers", "slots", "free", "waiting", "answered", "failed", "rate"] as const;
+const SUMMED = ["workers", "slots", "free", "waiting", "completed", "failed", "rate"] as const;
 
 function sumServices(a: ServiceView, b: ServiceView): ServiceView {
   const sums = Object.fromEntries(SUMMED.map((name) => [name, a[name] + b[name]]));
@@ -96,27 +96,27 @@ export const request = operation({
   role: "client",
   method: "POST",
   path: "/services/{service}",
-  summary: "Ask a service; over HTTP the body is the message, and the answer's body the answer",
+  summary: "Send a request to a service; over HTTP its body is the HTTP body, and so is the answer's",
   bodyLimit: 64 * 1024 * 1024,
   input: s.object({
     service: s.text(),
     body: s.withDefault(s.bytes(), new Uint8Array(0)),
     timeoutMs: s.withDefault(s.integer(1, 2 ** 31 - 1), DEFAULT_TIMEOUT),
     pool: s.withDefault(s.text(), DEFAULT_POOL),
-    retry: s.withDefault(s.described(s.flag(), "let another worker answer, once, where the first is lost"), false),
+    retry: s.withDefault(s.described(s.flag(), "try another worker, once, if the first is lost"), false),
   }),
   output: s.object({ body: s.bytes() }),
-  perform: (core, given, { signal: gone }) =>
+  perform: (core, given, { signal }) =>
     new Promise((resolve, reject) => {
       let id: RequestId | undefined;
-      const forget = (): void => {
+      const cancel = (): void => {
         if (id !== undefined) core.cancelRequest(id);
-        reject(new LaboroError("LABORO_DEADLINE", "the asker no longer waits"));
+        reject(new LaboroError("LABORO_DEADLINE", "the client no longer waits"));
       };
-      gone.addEventListener("abort", forget, { once: true });
-      // A refusal may come before the number is known here.
+      signal.addEventListener("abort", cancel, { once: true });
+      // The reply may be called before the id is known.
       id = core.request(given, (body, error) => {
-        gone.removeEventListener("abort", forget);
+        signal.removeEventListener("abort", cancel);
         if (error === undefined) resolve({ body });
         else reject(new LaboroError(error, Buffer.from(body).toString() || error));
       });

@@ -1,4 +1,4 @@
-/** Members that several operations share. */
+/** Fields that several operations share. */
 import { LaboroError } from "../../base/errors.js";
 import { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
@@ -6,17 +6,17 @@ import { normalize, type Ranges } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 
-/** Long polls are answered after this time at the latest. */
+/** The longest long poll. */
 export const LONGEST_WAIT = 600_000;
 
 export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
 export const index = s.described(s.count(), "the number of the task in its job, from 0");
 export const waitMs = s.withDefault(
-  s.described(s.integer(0, LONGEST_WAIT), "wait up to so many milliseconds for something new"),
+  s.described(s.integer(0, LONGEST_WAIT), "wait up to this many milliseconds for something new"),
   0,
 );
 export const limit = (most: number, usual = most) =>
-  s.withDefault(s.described(s.integer(1, most), "at most so many in one answer"), usual);
+  s.withDefault(s.described(s.integer(1, most), "at most this many in one answer"), usual);
 
 export const range = s.mapped(
   s.object({ first: s.count(), last: s.optional(s.count()) }),
@@ -25,7 +25,7 @@ export const range = s.mapped(
     last: s.integer(first, Number.MAX_SAFE_INTEGER).read(last, `${what}.last`),
   }),
 );
-export const ranges = s.described(s.list(range, 100_000), "stretches of task numbers; all if absent");
+export const ranges = s.described(s.list(range, 100_000), "ranges of task numbers; all if absent");
 export const rangesOut = s.list(s.object({ first: s.count(), last: s.count() }), 100_000);
 export const nothing = s.object({});
 
@@ -40,7 +40,7 @@ export async function requireOpenJob(core: Core, id: JobId): Promise<Job> {
   const found = await requireJob(core, id);
   await core.jobs.unlocked(id);
   if (found.ended === undefined) return found;
-  // It may have been let run again while we looked.
+  // It may have been rerun meanwhile.
   if (core.state.jobs.has(id)) return requireJob(core, id);
   throw new LaboroError("LABORO_JOB_ENDED", `job ${id} has ${found.ended.state} already`);
 }

@@ -1,17 +1,17 @@
-/** How the broker is, and a link for a browser. */
+/** The status of the broker, and a login link for a browser. */
 
 import { now } from "../../base/clock.js";
 import * as s from "../../model/schema.js";
 import { groupLoad } from "../group/load.js";
-import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { nothing } from "./shared-fields.js";
 
 export const status = operation({
   name: "status",
   role: "any",
   method: "GET",
   path: "/status",
-  summary: "How the broker is, and what waits, what runs, who is there, at all brokers of its group",
+  summary: "The broker, and the jobs, tasks, workers and requests at all brokers of its group",
   input: nothing,
   output: s.object({
     version: s.text(),
@@ -20,7 +20,7 @@ export const status = operation({
     uptimeMs: s.number(),
     listeners: s.list(s.object({ name: s.text(), url: s.text() }), 100),
     refusing: s.optional(
-      s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is taken"),
+      s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is accepted"),
     ),
     jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
     tasks: s.object({ waiting: s.count(), running: s.count() }),
@@ -29,15 +29,15 @@ export const status = operation({
     requests: s.object({ waiting: s.count(), running: s.count() }),
     lastEvent: s.count(),
   }),
-  perform: async (core, _given, { info: broker }) => {
+  perform: async (core, _given, { info }) => {
     const load = await groupLoad(core);
     const { refusing } = core;
     return {
-      version: broker.version,
+      version: info.version,
       epoch: core.state.epoch,
       started: core.started,
       uptimeMs: now() - core.started,
-      listeners: broker.listeners(),
+      listeners: info.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
       ...load,
       lastEvent: core.events.last,
@@ -46,12 +46,12 @@ export const status = operation({
 });
 
 export const loginLink = operation({
-  name: "entry",
+  name: "loginLink",
   role: "read",
   method: "POST",
-  path: "/entry",
-  summary: "A link that lets a browser in once, with the role of who asks",
+  path: "/login-link",
+  summary: "A link that logs a browser in once, with the role of the caller",
   input: nothing,
   output: s.object({ code: s.text(), url: s.text(), expires: s.number() }),
-  perform: (_core, _given, { info: broker, role }) => broker.newLoginLink(role),
+  perform: (_core, _given, { info, role }) => info.newLoginLink(role),
 });

@@ -1,32 +1,32 @@
 /**
- * A picture of a job's tasks: where each stands, or for many of them, cell by cell, what is most worth knowing about the tasks in it. Runs of equal cells are
- * one pair of numbers, so that an answer is small whatever the job is.
+ * A map of a job's tasks: the state of each task or, for many tasks, one state for each cell of several tasks. A run of equal cells is one
+ * pair of numbers, so the answer is small for any job.
  */
 import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
-import { type Range, intersection } from "../../model/ranges.js";
+import { intersection, type Range } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { requireJob, job } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { job, requireJob } from "./shared-fields.js";
 
-/** In the order in which they matter: a cell shows the first three where any of its tasks is so, otherwise what most are. */
-export const CELL_STATES = ["failed", "running", "next", "waiting", "cancelled", "succeeded"] as const;
+/** In order of importance: a cell has one of the first three states if any of its tasks has it, otherwise the most frequent one. */
+export const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"] as const;
 const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;
 
 const MOST_CELLS = 20_000;
-/** Tasks of one picture. Of a larger job, a part is looked at. */
+/** Tasks of one map. Of a larger job a part is shown. */
 const MOST_TASKS = 2 ** 20;
-/** Tasks whose results are counted in one look at the store: commits wait so long for it, and no longer. */
+/** Tasks whose results are counted in one read of the store, because commits wait for it. */
 const COUNTED_AT_ONCE = 65_536;
 
 const input = s.object({
   job,
   first: s.withDefault(s.described(s.count(), "from this task on"), 0),
   last: s.optional(s.described(s.count(), `to this one; at most ${MOST_TASKS} tasks are shown`)),
-  cells: s.withDefault(s.described(s.integer(1, MOST_CELLS), "in at most so many cells"), 10_000),
+  cells: s.withDefault(s.described(s.integer(1, MOST_CELLS), "at most this many cells"), 10_000),
 });
 
 export const taskMap = operation({
@@ -34,25 +34,31 @@ export const taskMap = operation({
   role: "read",
   method: "GET",
   path: "/jobs/{job}/map",
-  summary: "Where the tasks of a job stand, as runs of equal cells",
+  summary: "The states of a job's tasks, as runs of equal cells",
   input,
   output: s.object({
     count: s.described(s.count(), "how many tasks the job has"),
     first: s.count(),
     last: s.described(s.count(), "the last task that is shown"),
     tasksPerCell: s.described(s.count(), "tasks in a cell"),
-    states: s.described(s.list(s.choice(...CELL_STATES), KINDS), "what the numbers in `runs` stand for"),
-    runs: s.described(s.list(s.count(), 2 * MOST_CELLS), "in turn a number of `states`, and how many cells are so"),
+    states: s.described(
+      s.list(s.choice(...CELL_STATES), KINDS),
+      "the names of the states; `runs` has their positions in this list",
+    ),
+    runs: s.described(
+      s.list(s.count(), 2 * MOST_CELLS),
+      "pairs: a position in `states`, and how many cells have that state",
+    ),
   }),
   perform: async (core, given) => {
     const found = await requireJob(core, given.job);
     const { first, last } = windowOf(found, given.first, given.last);
-    const per = Math.max(1, Math.ceil((last - first + 1) / given.cells));
-    const cells = new Cells(first, last, per);
+    const tasksPerCell = Math.max(1, Math.ceil((last - first + 1) / given.cells));
+    const cells = new Cells(first, last, tasksPerCell);
     await countEnds(core, given.job, cells);
     if (found.ended === undefined) countAssigned(core, given.job, cells);
     countCancelled(found, cells);
-    return { count: found.count, first, last, tasksPerCell: per, states: CELL_STATES, runs: cells.runs() };
+    return { count: found.count, first, last, tasksPerCell, states: CELL_STATES, runs: cells.runs() };
   },
 });
 
@@ -81,7 +87,7 @@ class Cells {
     this.#counts[at] = (this.#counts[at] ?? 0) + count;
   }
 
-  /** Tasks of this stretch, as far as they are shown. */
+  /** Tasks of this range, as far as they are shown. */
   addRange(kind: number, from: number, to: number): void {
     const end = Math.min(to, this.last);
     for (let at = Math.max(from, this.first); at <= end; ) {
@@ -100,7 +106,7 @@ class Cells {
     return Math.min(this.tasksPerCell, this.last + 1 - this.first - cell * this.tasksPerCell);
   }
 
-  /** Of these, how many are in no state yet. */
+  /** How many of its tasks have no state yet. */
   unknown(cell: number): number {
     let known = 0;
     for (let kind = 0; kind < KINDS; kind++) known += this.count(cell, kind);
@@ -110,14 +116,14 @@ class Cells {
   runs(): number[] {
     const runs: number[] = [];
     for (let cell = 0; cell < this.length; cell++) {
-      const kind = this.#shown(cell);
+      const kind = this.#stateOf(cell);
       if (runs.length > 0 && runs[runs.length - 2] === kind) runs[runs.length - 1] = (runs.at(-1) ?? 0) + 1;
       else runs.push(kind, 1);
     }
     return runs;
   }
 
-  #shown(cell: number): number {
+  #stateOf(cell: number): number {
     for (const kind of [FAILED, RUNNING, PREFETCHED]) if (this.count(cell, kind) > 0) return kind;
     const waiting = this.count(cell, WAITING) + this.unknown(cell);
     const [most] = [
@@ -134,7 +140,11 @@ async function countEnds(core: Core, id: JobId, cells: Cells): Promise<void> {
   for (let first = cells.first; first <= cells.last; first += step) {
     const last = Math.min(cells.last, first + step - 1);
     const before = (first - cells.first) / cells.tasksPerCell;
-    for (const { cell, succeeded, failed, cancelled } of await core.store.endCounts(id, { first, last }, cells.tasksPerCell)) {
+    for (const { cell, succeeded, failed, cancelled } of await core.store.endCounts(
+      id,
+      { first, last },
+      cells.tasksPerCell,
+    )) {
       cells.add(before + cell, SUCCEEDED, succeeded);
       cells.add(before + cell, FAILED, failed);
       cells.add(before + cell, CANCELLED, cancelled);
@@ -142,7 +152,7 @@ async function countEnds(core: Core, id: JobId, cells: Cells): Promise<void> {
   }
 }
 
-/** What is at workers. A result may have come since the store was asked: it is shown a look later. */
+/** Assigned tasks. A result that arrives after the store was read is shown the next time. */
 function countAssigned(core: Core, id: JobId, cells: Cells): void {
   for (const { first, last, tasks } of core.state.jobs.get(id)?.claims ?? []) {
     const end = Math.min(last, cells.last);
@@ -153,7 +163,7 @@ function countAssigned(core: Core, id: JobId, cells: Cells): void {
   }
 }
 
-/** What was cancelled before it was handed out has no result: it is what the other states leave over among the cancels. */
+/** Tasks that were cancelled before they were assigned have no result: those in `cancels` that have no other state. */
 function countCancelled({ cancels }: Job, cells: Cells): void {
   for (const { first, last } of intersection(cells, cancels)) {
     const from = Math.floor((first - cells.first) / cells.tasksPerCell);

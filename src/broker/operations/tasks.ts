@@ -1,4 +1,4 @@
-/** Operations on the tasks of a job: their results, what runs, one task, why it waits, its entry. */
+/** Operations on the tasks of a job: results, running tasks, one task, why it waits, entries. */
 import { GONE, STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
@@ -8,15 +8,15 @@ import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import { taskLocation } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
-import { requireJob, index, job, limit, noSuchTask } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { index, job, limit, noSuchTask, requireJob } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;
 
 export const taskResult = s.object({
   index,
-  attempt: s.described(s.count(), "how often it was handed out by then"),
+  attempt: s.described(s.count(), "how often it had been assigned by then"),
   state: s.choice(...END_STATES),
   worker: s.described(s.text(), "the name of the worker"),
   started: s.described(s.number(), "milliseconds since 1970, on the worker's clock"),
@@ -25,7 +25,7 @@ export const taskResult = s.object({
   signal: s.optional(s.described(s.text(), "the signal that ended it")),
   timedOut: s.optional(s.flag()),
   error: s.optional(s.described(s.text(65_536), "why it did not start, or what the service answered")),
-  outputEnd: s.described(s.count(), "how many bytes it wrote, both streams together"),
+  outputBytes: s.described(s.count(), "how many bytes it wrote, both streams together"),
 });
 
 const from = s.withDefault(s.described(s.count(), "from this task on"), 0);
@@ -41,7 +41,7 @@ export const tasks = operation({
     job,
     from,
     limit: limit(PAGE),
-    state: s.optional(s.described(s.list(s.choice(...END_STATES), 3), "ended in one of these ways")),
+    state: s.optional(s.described(s.list(s.choice(...END_STATES), 3), "ended in one of these states")),
     worker: s.optional(s.described(s.text(), "the name of the worker")),
   }),
   output: s.object({ tasks: s.list(taskResult, PAGE), next }),
@@ -61,9 +61,9 @@ const runningTask = s.object({
   attempt: s.count(),
   worker: s.described(s.text(), "the worker's name"),
   workerId: s.text(),
-  started: s.described(s.flag(), "false while it is in the worker's stock"),
+  started: s.described(s.flag(), "false while it is prefetched"),
   startedAt: s.optional(
-    s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent where it did not hear the start"),
+    s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent if the start was not reported"),
   ),
 });
 
@@ -72,7 +72,7 @@ export const running = operation({
   role: "read",
   method: "GET",
   path: "/jobs/{job}/running",
-  summary: "Tasks that are at workers, running (and since when) or next, in order",
+  summary: "Tasks that are at workers, running (and since when) or prefetched, in order",
   input: s.object({ job, from, limit: limit(PAGE) }),
   output: s.object({ tasks: s.list(runningTask, PAGE), next }),
   perform: async (core, given) => {
@@ -88,7 +88,7 @@ export const running = operation({
 
 type RunningTask = s.ReadType<typeof runningTask>;
 
-/** A task that has just moved to another broker may be told of by both. */
+/** A task that has just moved to another broker may be listed by both. */
 function inOrder(tasks: readonly RunningTask[]): RunningTask[] {
   const latest = new Map<number, RunningTask>();
   for (const one of tasks) if (one.attempt >= (latest.get(one.index)?.attempt ?? 0)) latest.set(one.index, one);
@@ -129,27 +129,31 @@ export const task = operation({
     job: s.count(),
     index,
     state: s.choice("waiting", "running", ...END_STATES),
-    attempt: s.described(s.count(), "the latest hand-out; 0 if there was none"),
+    attempt: s.described(s.count(), "the latest attempt; 0 if there was none"),
     worker: s.optional(s.text()),
-    reason: s.described(s.text(), "one line for a person"),
+    reason: s.described(s.text(), "one line for people"),
     result: s.optional(taskResult),
     earlierAttempts: s.list(taskResult, 100_000),
   }),
   perform: async (core, given) => {
     const found = await requireTask(core, given);
     const result = await resultOf(core, given);
-    const earlier = [...(await core.store.earlierAttempts(given.job, given.index))];
-    const same = { job: given.job, index: given.index, earlier };
+    const earlierAttempts = [...(await core.store.earlierAttempts(given.job, given.index))];
+    const common = { job: given.job, index: given.index, earlierAttempts };
     if (result !== undefined) {
       const { state, attempt, worker } = result;
-      return { ...same, state, attempt, worker, reason: whyEnded(result), result };
+      return { ...common, state, attempt, worker, reason: whyEnded(result), result };
     }
-    const { why, claim: at } = await taskLocation(core, given.job, given.index);
-    const attempt = earlier.at(-1)?.attempt ?? 0;
-    if (at !== undefined) return { ...same, state: "running" as const, attempt: at.attempt, worker: at.worker, reason: why };
-    const { cancels, reason } = found;
-    if (!contains(cancels, given.index)) return { ...same, state: "waiting" as const, attempt, reason: why };
-    return { ...same, state: "cancelled" as const, attempt, reason: reason ?? "it was cancelled before it ran" };
+    const { reason, claim } = await taskLocation(core, given.job, given.index);
+    if (claim !== undefined) return { ...common, state: "running" as const, ...claim, reason };
+    const attempt = earlierAttempts.at(-1)?.attempt ?? 0;
+    if (!contains(found.cancels, given.index)) return { ...common, state: "waiting" as const, attempt, reason };
+    return {
+      ...common,
+      state: "cancelled" as const,
+      attempt,
+      reason: found.reason ?? "it was cancelled before it ran",
+    };
   },
 });
 
@@ -165,7 +169,7 @@ export const explain = operation({
     await requireTask(core, given);
     const result = await resultOf(core, given);
     if (result !== undefined) return { reason: whyEnded(result) };
-    return { reason: (await taskLocation(core, given.job, given.index)).why };
+    return { reason: (await taskLocation(core, given.job, given.index)).reason };
   },
 });
 

@@ -1,14 +1,14 @@
-/** Workers as a long list is looked at: in an order, some at a time, with what they run. */
+/** Pages of a sorted list of workers, with the tasks that they run. */
 import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { index, limit } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { index, limit } from "./shared-fields.js";
 import { viewOfWorker, type WorkerView, workerView } from "./workers.js";
 
 const PAGE = 500;
-/** Tasks listed of one worker; `tasks` has how many there are. */
+/** Tasks listed of one worker; `tasks` has their number. */
 const RUNNING = 20;
 
 const runningTask = s.object({
@@ -16,26 +16,26 @@ const runningTask = s.object({
   index,
   name: s.described(s.text(), "of the job"),
   attempt: s.count(),
-  startedAt: s.optional(s.described(s.number(), "milliseconds since 1970; absent where the start was not heard")),
+  startedAt: s.optional(s.described(s.number(), "milliseconds since 1970; absent if the start was not reported")),
 });
 
 const row = s.object({
   ...workerView.shape,
-  position: s.described(s.count(), "from 0: the order in which they are used next"),
-  running: s.described(s.list(runningTask, RUNNING), `what it runs, longest first; ${RUNNING} at most`),
+  position: s.described(s.count(), "from 0: its position in the order in which workers are used next"),
+  running: s.described(s.list(runningTask, RUNNING), `the tasks that it runs, longest first; ${RUNNING} at most`),
 });
 
-const STATES = ["connected", "away", "draining", "suspended", "banned", "busy", "idle"] as const;
+const STATES = ["connected", "disconnected", "draining", "suspended", "banned", "busy", "idle"] as const;
 
 const input = s.object({
-  from: s.withDefault(s.described(s.count(), "leave out so many"), 0),
+  from: s.withDefault(s.described(s.count(), "skip this many"), 0),
   limit: limit(PAGE, 100),
   order: s.withDefault(
     s.described(
-      s.choice("use", "name", "busy", "trouble"),
-      "least recently used first, those of other brokers last; by name; most slots in use first; those with trouble first",
+      s.choice("lastUsed", "name", "busy", "problems"),
+      "least recently used first, those of other brokers last; by name; most slots in use first; those with problems first",
     ),
-    "use",
+    "lastUsed",
   ),
   find: s.optional(s.described(s.text(), "part of its name, address, protocol, pool, a tag or a service")),
   state: s.optional(s.choice(...STATES)),
@@ -46,28 +46,28 @@ export const workerPage = operation({
   role: "read",
   method: "GET",
   path: "/workers/page",
-  summary: "Workers in an order, a page at a time, with what they run",
+  summary: "Workers, sorted, a page at a time, with the tasks that they run",
   input,
   output: s.object({
     workers: s.list(row, PAGE),
     total: s.described(s.count(), "how many there are"),
-    matching: s.described(s.count(), "how many of them were asked for"),
+    matching: s.described(s.count(), "how many of them match"),
   }),
   perform: async (core, given) => {
     const all = [...localRows(core), ...(await peerRows(core))].sort((a, b) => a.lastUse - b.lastUse);
-    const places = new Map(all.map((one, place) => [one, place]));
+    const positions = new Map(all.map((one, position) => [one, position]));
     const wanted = all.filter((one) => isIn(one, given.state) && hasText(one, given.find?.toLowerCase()));
-    const ordered = given.order === "use" ? wanted : wanted.sort(ORDERS[given.order]);
-    const shown = ordered.slice(given.from, given.from + given.limit);
+    const ordered = given.order === "lastUsed" ? wanted : wanted.sort(ORDERS[given.order]);
+    const page = ordered.slice(given.from, given.from + given.limit);
     return {
-      workers: shown.map((one) => ({ ...one.view(), place: places.get(one) ?? 0, running: one.running() })),
+      workers: page.map((one) => ({ ...one.view(), position: positions.get(one) ?? 0, running: one.running() })),
       total: all.length,
       matching: wanted.length,
     };
   },
 });
 
-/** As much of a worker as a list is ordered and filtered by; the rest is made of those that are shown. */
+/** What the list is sorted and filtered by; the rest is made only for the workers of the page. */
 interface WorkerRow {
   readonly searchTexts: readonly string[];
   readonly name: string;
@@ -86,7 +86,7 @@ function localRows(core: Core): WorkerRow[] {
   return Array.from(core.state.workers.values(), (one) => {
     const { name, protocol, pool, address = "", tags, services, total } = one.profile;
     return {
-      texts: [name, protocol, pool, address, ...tags, ...services],
+      searchTexts: [name, protocol, pool, address, ...tags, ...services],
       name,
       connected: one.connected,
       draining: one.draining,
@@ -99,7 +99,7 @@ function localRows(core: Core): WorkerRow[] {
   });
 }
 
-/** Workers at other brokers of the group: when they are used, and what they run, is those brokers' affair. */
+/** Workers at other brokers of the group; their order of use and their tasks are not known here. */
 async function peerRows(core: Core): Promise<WorkerRow[]> {
   const { peers } = core;
   if (peers === undefined) return [];
@@ -130,7 +130,7 @@ const isIn = (one: WorkerRow, state: (typeof STATES)[number] | undefined): boole
       return true;
     case "connected":
       return one.connected;
-    case "away":
+    case "disconnected":
       return !one.connected;
     case "draining":
       return one.draining;
@@ -143,18 +143,18 @@ const isIn = (one: WorkerRow, state: (typeof STATES)[number] | undefined): boole
   }
 };
 
-const hasText = ({ searchTexts: texts }: WorkerRow, text: string | undefined): boolean =>
-  text === undefined || texts.some((one) => one.toLowerCase().includes(text));
+const hasText = ({ searchTexts }: WorkerRow, text: string | undefined): boolean =>
+  text === undefined || searchTexts.some((one) => one.toLowerCase().includes(text));
 
 const byName = (a: WorkerRow, b: WorkerRow): number => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
-const trouble = ({ standing, connected, draining }: WorkerRow): number =>
+const problemRank = ({ standing, connected, draining }: WorkerRow): number =>
   standing === "banned" ? 0 : standing === "suspended" ? 1 : connected ? (draining ? 3 : 4) : 2;
 
-const ORDERS: Readonly<Record<"name" | "busy" | "trouble", (a: WorkerRow, b: WorkerRow) => number>> = {
+const ORDERS: Readonly<Record<"name" | "busy" | "problems", (a: WorkerRow, b: WorkerRow) => number>> = {
   name: byName,
   busy: (a, b) => b.used - a.used || byName(a, b),
-  trouble: (a, b) => trouble(a) - trouble(b) || byName(a, b),
+  problems: (a, b) => problemRank(a) - problemRank(b) || byName(a, b),
 };
 
 function runningAt(worker: WorkerState): Running[] {

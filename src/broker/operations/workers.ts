@@ -1,41 +1,41 @@
 /** Operations on workers. */
 
-import { LaboroError } from "../../base/errors.js";
-import { figuresOf, type WorkerState } from "../../dispatch/index.js";
+import { badInput, LaboroError } from "../../base/errors.js";
+import { standingRecordOf, type WorkerState } from "../../dispatch/index.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 import type { Peer } from "../group/peers.js";
-import { nothing } from "./shared-fields.js";
 import { operation } from "./operation.js";
+import { nothing } from "./shared-fields.js";
 
-const worker = s.described(s.text(), "its id, or its name where only one has it");
+const worker = s.described(s.text(), "its id, or its name if only one worker has it");
 
 export const workerView = s.object({
   id: s.text(),
   name: s.text(),
   protocol: s.text(),
-  pool: s.described(s.anyText(), "empty while it is not known"),
+  pool: s.described(s.anyText(), "empty while unknown"),
   tags: s.list(s.text(), 1024),
   services: s.list(s.text(), 1024),
-  connected: s.described(s.flag(), "false while it is away and its tasks are kept for it"),
+  connected: s.described(s.flag(), "false within the grace period, while its tasks are kept for it"),
   draining: s.flag(),
   standing: s.choice("good", "suspended", "banned"),
   stats: s.described(
     s.object({
       results: s.count(),
       succeeded: s.count(),
-      recent: s.described(s.anyText(10), "the last ten, the latest last: + or -"),
+      recent: s.described(s.anyText(10), "the last ten, the latest last: + for success, - for failure"),
     }),
-    "what workers of this name have done, on which their standing rests",
+    "results of workers of this name, which determine their standing",
   ),
   address: s.optional(s.text()),
   total: s.record(s.number()),
   free: s.record(s.number()),
-  tasks: s.described(s.count(), "how many it has, running or next"),
-  prefetched: s.described(s.count(), "those of them beyond its free slots"),
+  tasks: s.described(s.count(), "how many it has, running or prefetched"),
+  prefetched: s.described(s.count(), "those of them beyond its slots"),
   requests: s.count(),
-  broker: s.optional(s.described(s.text(), "where brokers are several: the name of the one that it is at")),
+  broker: s.optional(s.described(s.text(), "in a group: the name of the broker that it is connected to")),
 });
 
 export type WorkerView = s.ReadType<typeof workerView>;
@@ -45,7 +45,7 @@ export const workers = operation({
   role: "read",
   method: "GET",
   path: "/workers",
-  summary: "Workers that are connected, or away for a while",
+  summary: "Workers that are connected, or disconnected within the grace period",
   input: nothing,
   output: s.object({ workers: s.list(workerView, 1_000_000) }),
   perform: async (core) => ({ workers: (await allWorkers(core)).map(({ view }) => view) }),
@@ -56,17 +56,17 @@ export const localWorkers = (core: Core): WorkerView[] =>
 
 interface LocatedWorker {
   readonly view: WorkerView;
-  /** The broker that it is at, where that is another. */
+  /** Its broker, if that is another one. */
   readonly peer?: Peer;
 }
 
-/** One that has moved may still be waited for where it was: where it is counts. */
+/** The old broker of a worker that has moved may still list it as disconnected: the broker where it is connected counts. */
 async function allWorkers(core: Core): Promise<LocatedWorker[]> {
   const { peers, group } = core;
   if (peers === undefined || group === undefined) return localWorkers(core).map((view) => ({ view }));
   const found = new Map<string, LocatedWorker>();
-  const add = (placed: LocatedWorker): void => {
-    if (placed.view.connected || !found.has(placed.view.id)) found.set(placed.view.id, placed);
+  const add = (worker: LocatedWorker): void => {
+    if (worker.view.connected || !found.has(worker.view.id)) found.set(worker.view.id, worker);
   };
   for (const view of localWorkers(core)) add({ view: { ...view, broker: group.name ?? group.identity } });
   for (const { peer, answer } of await peers.askAll<{ workers: WorkerView[] }>("peer.workers", {})) {
@@ -95,7 +95,7 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
 });
 
 function statsOf(core: Core, name: string): { results: number; succeeded: number; recent: string } {
-  const { results, succeeded, recent } = figuresOf(core.state, name);
+  const { results, succeeded, recent } = standingRecordOf(core.state, name);
   return { results, succeeded, recent };
 }
 
@@ -104,9 +104,9 @@ export const forgive = operation({
   role: "admin",
   method: "POST",
   path: "/workers/{name}/forgive",
-  summary: "Let a worker begin anew: what it did counts no more, and it gets work again",
+  summary: "Reset the standing of a worker: it starts with good standing and gets work again",
   input: s.object({ name: s.described(s.text(), "its name; it need not be connected") }),
-  output: s.object({ name: s.text(), known: s.described(s.flag(), "whether anything was known of that name") }),
+  output: s.object({ name: s.text(), known: s.described(s.flag(), "whether there were results of that name") }),
   perform: async (core, { name }) => {
     const known = await core.forgive(name);
     const others = (await core.peers?.askAll<{ known: boolean }>("peer.forgive", { name })) ?? [];
@@ -120,7 +120,7 @@ const drainOrStop = (name: "drain" | "stop") =>
     role: "admin",
     method: "POST",
     path: `/workers/{worker}/${name}`,
-    summary: name === "drain" ? "Give a worker nothing new" : "Let a worker end what it runs, and go",
+    summary: name === "drain" ? "Assign nothing new to a worker" : "Let a worker finish its tasks and leave",
     input: s.object({ worker }),
     output: s.object({ worker: s.text() }),
     perform: async (core, given) => {
@@ -132,7 +132,7 @@ const drainOrStop = (name: "drain" | "stop") =>
     },
   });
 
-/** A worker that is at this broker. */
+/** For a worker that is connected to this broker. */
 export function drainOrStopHere(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {
   if (!core.state.workers.has(id)) throw unknownWorker(id);
   core.workerDrains(id);
@@ -153,7 +153,7 @@ function workerNamed(known: readonly LocatedWorker[], given: string): LocatedWor
   if (only === undefined) throw unknownWorker(given);
   if (named.length === 1) return only;
   const ids = named.map(({ view }) => view.id);
-  throw new LaboroError("LABORO_BAD_INPUT", `${named.length} workers are called ${given}: ${ids.join(", ")}`);
+  throw badInput(`${named.length} workers are called ${given}: ${ids.join(", ")}`);
 }
 
 const unknownWorker = (given: string): LaboroError =>

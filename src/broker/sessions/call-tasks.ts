@@ -1,7 +1,7 @@
-/** Tasks that are calls, at a worker that knows only requests: each is asked of it as one, and the answer is the output and end of the task. */
+/** Tasks of kind `call` at a worker that knows only requests: each is sent as a request, and the answer is the task's output and result. */
 import { now } from "../../base/clock.js";
 import type { ErrorCode } from "../../base/errors.js";
-import type { TasksOf } from "../../dispatch/index.js";
+import type { AttemptRange } from "../../dispatch/index.js";
 import type { WorkerId } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { Core } from "../core.js";
@@ -36,10 +36,10 @@ export class CallTasks {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** `give` sends each to the worker, `expired` is told of one that took too long. */
+  /** `send` passes each task to the worker; `expired` is called for a task that took too long. */
   begin(
     { id, recipe, limits }: Job,
-    { first, last, attempt }: TasksOf,
+    { first, last, attempt }: AttemptRange,
     entries: Entries | undefined,
     send: (call: TaskCall) => void,
     expired: (name: string) => void,
@@ -59,8 +59,8 @@ export class CallTasks {
     }
   }
 
-  /** Those of these that are running, by name. */
-  runningIn(tasks: readonly TasksOf[]): string[] {
+  /** The names of the running tasks in these ranges. */
+  runningIn(tasks: readonly AttemptRange[]): string[] {
     const found: string[] = [];
     for (const { job, first, last } of tasks) {
       for (const [name, task] of this.#running) {
@@ -70,20 +70,20 @@ export class CallTasks {
     return found;
   }
 
-  /** It was cancelled: the worker may still be at it, but nobody waits. */
+  /** The task was cancelled: the worker may still run it, but the answer is not used. */
   returnTask(name: string): void {
-    const task = this.#forget(name);
+    const task = this.#remove(name);
     if (task === undefined) return;
     const { job, index, attempt } = task;
     this.#core.workerRetracted(this.#worker, [{ job, first: index, last: index, attempt }]);
   }
 
   clear(): void {
-    for (const name of [...this.#running.keys()]) this.#forget(name);
+    for (const name of [...this.#running.keys()]) this.#remove(name);
   }
 
   #ended(name: string, started: number, answer: Uint8Array, error: ErrorCode | undefined): void {
-    const task = this.#forget(name);
+    const task = this.#remove(name);
     if (task === undefined) return;
     const { job, index, attempt } = task;
     const end = { job, index, attempt, started, ended: now() };
@@ -100,7 +100,7 @@ export class CallTasks {
     this.#core.workerDone(this.#worker, [{ ...end, code: 0, outputBytes: answer.length }], () => {});
   }
 
-  #forget(name: string): RunningCall | undefined {
+  #remove(name: string): RunningCall | undefined {
     const task = this.#running.get(name);
     this.#running.delete(name);
     clearTimeout(task?.timer);

@@ -1,18 +1,18 @@
 /**
- * What this broker has done since it was started, in numbers that only rise: for charts and for /metrics. Also how long what waits has
- * been waiting, for which it remembers since when a job could have been handed out where that is not since its submission.
+ * Counters since the start of this broker, for charts and /metrics. It also remembers since when the tasks of a job can be assigned, if
+ * that is later than the submission, to measure how long they wait.
  */
 import type { JobId, WorkerId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import type { TaskEnd } from "../../model/outcome.js";
-import type { WriteResult, Write } from "../../model/store.js";
+import type { Write, WriteResult } from "../../model/store.js";
 import type { BrokerEvent } from "../events.js";
 import { Histogram } from "./histogram.js";
 
-/** Workers remembered that went without a word; the one that went longest ago goes first. */
+/** Lost workers that are remembered; the one lost longest ago is dropped first. */
 const LOST_KEPT = 200;
 
-/** Events remembered that are worth telling. */
+/** Recent events that are remembered. */
 export const MAX_RECENT_EVENTS = 15;
 
 export interface LostWorker {
@@ -21,7 +21,7 @@ export interface LostWorker {
 }
 
 export class BrokerCounters {
-  /** Tasks, by their last result. One that was cancelled before it was handed out has none. */
+  /** Tasks by their last result. A task that was cancelled before it was assigned has none. */
   readonly ended: Record<TaskEnd, number> = { succeeded: 0, failed: 0, cancelled: 0 };
   assigned = 0;
   /** Attempts that were not their task's last. */
@@ -30,25 +30,25 @@ export class BrokerCounters {
   commits = 0;
   workersLost = 0;
   requestsCompleted = 0;
-  /** Of `answered`, those that were no answer of the service. */
+  /** Those of `requestsCompleted` that ended with an error. */
   requestsFailed = 0;
-  /** From when a task could have been handed out until it was. */
+  /** From when a task could be assigned until it was. */
   readonly taskWaits = new Histogram();
   readonly taskDurations = new Histogram();
   /** From a request to its answer. */
   readonly requestDurations = new Histogram();
-  /** Those that went without a word and have not come back. */
+  /** Workers that disconnected without notice and have not come back. */
   readonly lostWorkers = new Map<WorkerId, LostWorker>();
-  /** The latest events, the newest first, without the ends of tasks: there may be thousands of these. */
+  /** The latest events, newest first, without `tasks-ended`, of which there may be thousands. */
   readonly recentEvents: BrokerEvent[] = [];
   readonly #readySince = new Map<JobId, number>();
 
-  committed(writes: readonly Write[], answers: readonly WriteResult[]): void {
+  committed(writes: readonly Write[], results: readonly WriteResult[]): void {
     this.commits++;
     for (const [at, write] of writes.entries()) {
       if (write.op === "settle") {
-        const answer = answers[at];
-        if (answer?.op !== "settle" || answer.lost) continue;
+        const result = results[at];
+        if (result?.op !== "settle" || result.lost) continue;
         for (const { state, started, ended } of write.results) {
           this.ended[state]++;
           this.taskDurations.add(ended - started);
@@ -66,9 +66,9 @@ export class BrokerCounters {
     this.taskWaits.add(now - this.readySince(job), count);
   }
 
-  requestCompleted(tookMs: number, refused: boolean): void {
+  requestCompleted(tookMs: number, failed: boolean): void {
     this.requestsCompleted++;
-    if (refused) this.requestsFailed++;
+    if (failed) this.requestsFailed++;
     this.requestDurations.add(tookMs);
   }
 
@@ -90,7 +90,7 @@ export class BrokerCounters {
     if (this.lostWorkers.size > LOST_KEPT && oldest !== undefined) this.lostWorkers.delete(oldest);
   }
 
-  /** Until now it could not have been handed out: it was held, or waited for another job. */
+  /** Until now its tasks could not be assigned: the job was held, or waited for another job. */
   setReadySince(job: JobId, now: number): void {
     this.#readySince.set(job, now);
   }

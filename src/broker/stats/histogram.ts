@@ -1,6 +1,6 @@
 /**
- * How long things took, in buckets that double: one of a millisecond or less, then up to 2, 4, 8 … and at last all that is longer. Adding is a few
- * machine instructions, so that it can be done for every task.
+ * A histogram of durations, in buckets that double: up to 1 ms, 2, 4, 8 …, and a last one without a bound. Adding takes a few machine
+ * instructions, so it can be done for every task.
  */
 export const BUCKETS = 28;
 
@@ -21,7 +21,7 @@ export class Histogram {
     this.sum += Math.max(0, ms) * times;
   }
 
-  /** What was added since `before` was taken of it. */
+  /** What was added since `before` was copied. */
   since(before: Histogram): Histogram {
     const delta = new Histogram();
     this.counts.forEach((count, at) => {
@@ -36,7 +36,7 @@ export class Histogram {
     return this.since(new Histogram());
   }
 
-  /** The time that this part of them did not exceed, as near as the buckets tell; 0 where there are none. */
+  /** The quantile in milliseconds, interpolated within a bucket; 0 if the histogram is empty. */
   quantile(part: number): number {
     let left = this.count * part;
     if (this.count === 0) return 0;

@@ -1,53 +1,61 @@
 /**
- * How things were, for charts: every five seconds of the last hour in memory, every minute of the last day in the store. A broker keeps an hour of
- * minutes as one small text under a key of its own, so that brokers of a group add theirs beside each other; what is older than a day is forgotten.
+ * Time series for charts: a point every five seconds of the last hour in memory, and every minute of the last day in the store. A broker
+ * stores an hour of minutes as one small text under its own key, so brokers of a group write side by side. Points older than a day are
+ * removed.
  */
 
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import type { Core } from "../core.js";
-import { oldestWait, countWorkers, countWork } from "./load.js";
-import type { Histogram } from "./histogram.js";
 import type { BrokerCounters } from "./counters.js";
+import type { Histogram } from "./histogram.js";
+import { countWork, countWorkers, oldestWait } from "./load.js";
 
-/** What a point tells. The first are counts over its time, the others how it was. */
-export const COUNTER_FIELDS = ["succeeded", "failed", "cancelled", "handedOut", "answered", "refused"] as const;
+/** The fields of a point: counts over its interval, then gauges at its end. */
+export const COUNTER_FIELDS = [
+  "succeeded",
+  "failed",
+  "cancelled",
+  "assigned",
+  "requestsCompleted",
+  "requestsFailed",
+] as const;
 export const GAUGE_FIELDS = [
   "waitP50",
   "waitP95",
   "oldestWait",
-  "answerP50",
-  "answerP95",
+  "latencyP50",
+  "latencyP95",
   "slots",
   "slotsUsed",
   "tasksWaiting",
   "tasksRunning",
   "workers",
 ] as const;
-/** In a group, what every broker has of its own is added up; of the rest the largest is told. */
+/** In a group these are summed over the brokers; of the others the maximum is taken. */
 const SUMMED_FIELDS: readonly HistoryField[] = [...COUNTER_FIELDS, "slots", "slotsUsed", "tasksRunning", "workers"];
 export const HISTORY_FIELDS = [...COUNTER_FIELDS, ...GAUGE_FIELDS] as const;
 export type HistoryField = (typeof HISTORY_FIELDS)[number];
 export type HistoryPoint = { readonly [Name in HistoryField | "at"]: number };
 
-export const AREA = "history";
+export const BUCKET = "history";
 export const TICK_MS = 5_000;
 const TICKS = 720;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 export const KEPT_MS = 24 * HOUR_MS;
 
-/** What has been counted up to the beginning of a point. */
+/** The counters at the start of a point. */
 class CounterSnapshot {
   readonly counted: Readonly<Record<(typeof COUNTER_FIELDS)[number], number>>;
   readonly taskWaits: Histogram;
   readonly requestDurations: Histogram;
 
-  constructor(tally: BrokerCounters) {
-    this.counted = countsOf(tally);
-    this.taskWaits = tally.taskWaits.copy();
-    this.requestDurations = tally.requestDurations.copy();
+  constructor(counters: BrokerCounters) {
+    this.counted = countsOf(counters);
+    this.taskWaits = counters.taskWaits.copy();
+    this.requestDurations = counters.requestDurations.copy();
   }
 }
 
@@ -55,7 +63,7 @@ export class History {
   readonly #core: Core;
   readonly #log: Log;
   readonly #ticks: HistoryPoint[] = [];
-  /** The minutes of this hour, as they stand in the store. */
+  /** The minutes of this hour, as stored. */
   #hour: { readonly start: number; readonly minutes: HistoryPoint[] };
   #minute: number;
   #sinceTick: CounterSnapshot;
@@ -80,12 +88,12 @@ export class History {
     clearInterval(this.#timer);
   }
 
-  /** The last hour, as far as this broker has lived. */
+  /** The last hour, or since the start of this broker. */
   recent(): readonly HistoryPoint[] {
     return this.#ticks;
   }
 
-  /** The last day, of all brokers together. Changes once a minute, and is not read more often. */
+  /** The last day, of all brokers together. It changes once a minute and is not read more often. */
   minutes(): Promise<readonly HistoryPoint[]> {
     if (this.#dayCache === undefined || this.#dayCache.until <= now()) {
       const points = this.#readAll();
@@ -97,7 +105,7 @@ export class History {
     return this.#dayCache.points;
   }
 
-  /** Takes a point; at the end of a minute, resolves when that is stored. */
+  /** Adds a point; at the end of a minute, resolves when the minute is stored. */
   async tick(at: number): Promise<void> {
     const mark = new CounterSnapshot(this.#core.counters);
     this.#ticks.push(pointOf(this.#core, at, this.#sinceTick, mark));
@@ -111,7 +119,7 @@ export class History {
     try {
       await this.#saveMinute(point);
     } catch (cause) {
-      // Work comes before charts: a minute that cannot be written is missing from them.
+      // Work comes before charts: a minute that cannot be written is dropped.
       this.#log.info({ code: asLaboroError(cause).code }, "a minute is missing from the history");
     }
   }
@@ -122,20 +130,24 @@ export class History {
     if (begun) this.#hour = { start, minutes: [] };
     this.#hour.minutes.push(point);
     const rows = this.#hour.minutes.map((one) => [one.at, ...HISTORY_FIELDS.map((name) => rounded(one[name]))]);
-    await this.#core.keep(AREA, `${start}.${this.#core.state.epoch}`, JSON.stringify({ figures: HISTORY_FIELDS, rows }));
+    await this.#core.put(
+      BUCKET,
+      `${start}.${this.#core.state.epoch}`,
+      JSON.stringify({ fields: HISTORY_FIELDS, rows }),
+    );
     this.#dayCache = undefined;
-    if (begun || this.#hour.minutes.length === 1) await this.#forgetOld(point.at);
+    if (begun || this.#hour.minutes.length === 1) await this.#removeOld(point.at);
   }
 
-  async #forgetOld(at: number): Promise<void> {
-    for (const { key } of await this.#core.store.keyValues(AREA)) {
-      if (!(Number(key.split(".", 1)[0]) > at - KEPT_MS - HOUR_MS)) await this.#core.keep(AREA, key, null);
+  async #removeOld(at: number): Promise<void> {
+    for (const { key } of await this.#core.store.keyValues(BUCKET)) {
+      if (!(Number(key.split(".", 1)[0]) > at - KEPT_MS - HOUR_MS)) await this.#core.put(BUCKET, key, null);
     }
   }
 
   async #readAll(): Promise<readonly HistoryPoint[]> {
     const points = new Map<number, HistoryPoint>();
-    for (const { value } of await this.#core.store.keyValues(AREA)) {
+    for (const { value } of await this.#core.store.keyValues(BUCKET)) {
       for (const point of pointsIn(value)) {
         const other = points.get(point.at);
         points.set(point.at, other === undefined ? point : mergePoints(other, point));
@@ -149,11 +161,16 @@ export class History {
 const hourOf = (at: number): number => Math.floor(at / HOUR_MS) * HOUR_MS;
 const rounded = (value: number): number => Math.round(value * 10) / 10;
 
-const countsOf = ({ ended, assigned: handedOut, requestsCompleted: answered, requestsFailed: refused }: BrokerCounters) => ({ ...ended, handedOut, answered, refused });
+const countsOf = ({ ended, assigned, requestsCompleted, requestsFailed }: BrokerCounters) => ({
+  ...ended,
+  assigned,
+  requestsCompleted,
+  requestsFailed,
+});
 
 function pointOf(core: Core, at: number, before: CounterSnapshot, after: CounterSnapshot): HistoryPoint {
   const waits = after.taskWaits.since(before.taskWaits);
-  const answers = after.requestDurations.since(before.requestDurations);
+  const latencies = after.requestDurations.since(before.requestDurations);
   const { workers, slots } = countWorkers(core);
   const { tasks } = countWork(core);
   const counts = COUNTER_FIELDS.map((name) => [name, after.counted[name] - before.counted[name]]);
@@ -163,8 +180,8 @@ function pointOf(core: Core, at: number, before: CounterSnapshot, after: Counter
     waitP50: waits.quantile(0.5),
     waitP95: waits.quantile(0.95),
     oldestWait: oldestWait(core, now()),
-    answerP50: answers.quantile(0.5),
-    answerP95: answers.quantile(0.95),
+    latencyP50: latencies.quantile(0.5),
+    latencyP95: latencies.quantile(0.95),
     slots: slots.total,
     slotsUsed: slots.total - slots.free,
     tasksWaiting: tasks.waiting,
@@ -173,18 +190,18 @@ function pointOf(core: Core, at: number, before: CounterSnapshot, after: Counter
   };
 }
 
-/** What another version has written may have other figures; a text that is none of ours has no points. */
+/** Another version may have written other fields; an unreadable text has no points. */
 function pointsIn(value: string): HistoryPoint[] {
-  let kept: { readonly fields?: readonly string[]; readonly rows?: readonly (readonly number[])[] };
+  let stored: { readonly fields?: readonly string[]; readonly rows?: readonly (readonly number[])[] };
   try {
-    kept = JSON.parse(value) as typeof kept;
+    stored = JSON.parse(value) as typeof stored;
   } catch {
     return [];
   }
-  const { fields: figures = [], rows = [] } = kept;
-  const places = HISTORY_FIELDS.map((name) => [name, figures.indexOf(name) + 1] as const);
+  const { fields = [], rows = [] } = stored;
+  const columns = HISTORY_FIELDS.map((name) => [name, fields.indexOf(name) + 1] as const);
   return rows.map((row) => ({
-    ...(Object.fromEntries(places.map(([name, at]) => [name, at === 0 ? 0 : (row[at] ?? 0)])) as Record<
+    ...(Object.fromEntries(columns.map(([name, at]) => [name, at === 0 ? 0 : (row[at] ?? 0)])) as Record<
       HistoryField,
       number
     >),

@@ -1,15 +1,15 @@
-/** How much there is to do and who is there to do it, counted now. A walk over open jobs and workers: for who asks once in a while. */
+/** Counts of open work and workers. Each call walks over all open jobs or workers, so it is for occasional use. */
 import type { JobState } from "../../dispatch/state.js";
 import { finishedCount } from "../../model/job.js";
 import type { Core } from "../core.js";
 
-/** `elsewhere`: tasks of jobs at workers of other brokers. */
-export function countWork(core: Core, elsewhere: ReadonlyMap<number, number> = new Map()) {
+/** `atPeers`: assigned tasks of each job at other brokers. */
+export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map()) {
   const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };
   for (const open of core.state.jobs.values()) {
     const { id, job } = open;
-    const assigned = open.assigned + (elsewhere.get(id) ?? 0);
+    const assigned = open.assigned + (atPeers.get(id) ?? 0);
     jobs[openJobState({ held: open.held, blockedBy: open.blockedBy, assigned })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
     tasks.running += Math.min(assigned, left);
@@ -21,15 +21,15 @@ export function countWork(core: Core, elsewhere: ReadonlyMap<number, number> = n
 export const openJobState = ({
   held,
   blockedBy,
-  assigned: out,
-}: Pick<JobState, "held" | "blockedBy" | "out">): "held" | "blocked" | "waiting" | "running" =>
-  held ? "held" : blockedBy.size > 0 ? "blocked" : out > 0 ? "running" : "waiting";
+  assigned,
+}: Pick<JobState, "held" | "blockedBy" | "assigned">): "held" | "blocked" | "waiting" | "running" =>
+  held ? "held" : blockedBy.size > 0 ? "blocked" : assigned > 0 ? "running" : "waiting";
 
 export function countWorkers(core: Core) {
   const workers = { connected: 0, disconnected: 0, draining: 0 };
   const slots = { total: 0, free: 0 };
   for (const { connected, draining, profile, free } of core.state.workers.values()) {
-    workers[connected ? "connected" : "away"]++;
+    workers[connected ? "connected" : "disconnected"]++;
     if (draining) workers.draining++;
     if (!connected) continue;
     slots.total += profile.total.slots;
@@ -45,8 +45,8 @@ export function countRequests(core: Core): { waiting: number; running: number } 
 }
 
 /**
- * For how long the work has been waiting that waits longest, of what could be handed out; 0 where none does. What is held or waits for
- * another job begins to wait when that is over: it is remembered here, so that this is to be asked often enough.
+ * For how long the oldest task has waited that could be assigned; 0 if none waits. A job that is held or blocked begins to wait when that
+ * ends. Each call records that for open jobs, so it must be called often enough.
  */
 export function oldestWait(core: Core, now: number): number {
   let oldest = now;

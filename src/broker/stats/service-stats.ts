@@ -1,15 +1,15 @@
-/** How services have done lately: how many requests were answered, how fast, at what rate. Bounded, whatever is asked for. */
+/** Statistics of services: how many requests were completed, how fast, at what rate. Bounded in size. */
 
-/** Answers whose times are kept, per service. */
+/** Latencies that are kept for each service. */
 const WINDOW = 1024;
 const SECONDS = 60;
-/** Services that are remembered; the one asked longest ago goes first. */
+/** Services that are remembered; the one used longest ago is dropped first. */
 const SERVICES = 1_000;
 
 export interface ServiceStatsView {
   readonly completed: number;
   readonly failed: number;
-  /** Answers a second, over the last minute. */
+  /** Requests completed per second, over the last minute. */
   readonly rate: number;
   readonly latencyMs?: { readonly mean: number; readonly p50: number; readonly p99: number };
 }
@@ -29,7 +29,7 @@ class ServiceCounters {
     this.perSecond[slot] = (this.perSecond[slot] ?? 0) + 1;
   }
 
-  /** Forget the seconds that have become older than a minute. */
+  /** Clears the seconds that are older than a minute. */
   advance(now: number): void {
     const second = Math.floor(now / 1000);
     if (second - this.second >= SECONDS) this.perSecond.fill(0);
@@ -43,15 +43,15 @@ export class ServiceStats {
 
   add(service: string, pool: string, now: number, tookMs: number, failed: boolean): void {
     const key = keyOf(service, pool);
-    const tally = this.#services.get(key) ?? new ServiceCounters();
+    const counters = this.#services.get(key) ?? new ServiceCounters();
     this.#services.delete(key);
-    this.#services.set(key, tally);
-    tally.add(now, tookMs, failed);
+    this.#services.set(key, counters);
+    counters.add(now, tookMs, failed);
     const [oldest] = this.#services.keys();
     if (this.#services.size > SERVICES && oldest !== undefined) this.#services.delete(oldest);
   }
 
-  /** Services that were asked, with the pool. */
+  /** Services that had requests, with their pool. */
   names(): { service: string; pool: string }[] {
     return [...this.#services.keys()].map((key) => {
       const [pool = "", service = ""] = key.split("\0");
@@ -60,15 +60,15 @@ export class ServiceStats {
   }
 
   of(service: string, pool: string, now: number): ServiceStatsView {
-    const tally = this.#services.get(keyOf(service, pool));
-    if (tally === undefined) return { completed: 0, failed: 0, rate: 0 };
-    tally.advance(now);
-    const { completed: answered, failed } = tally;
-    const rate = tally.perSecond.reduce((sum, count) => sum + count, 0) / SECONDS;
-    const times = tally.times.slice(0, Math.min(answered, WINDOW)).sort();
+    const counters = this.#services.get(keyOf(service, pool));
+    if (counters === undefined) return { completed: 0, failed: 0, rate: 0 };
+    counters.advance(now);
+    const { completed, failed } = counters;
+    const rate = counters.perSecond.reduce((sum, count) => sum + count, 0) / SECONDS;
+    const times = counters.times.slice(0, Math.min(completed, WINDOW)).sort();
     const mean = times.reduce((sum, time) => sum + time, 0) / times.length;
     const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0;
-    return { completed: answered, failed, rate, latencyMs: { mean, p50: at(0.5), p99: at(0.99) } };
+    return { completed, failed, rate, latencyMs: { mean, p50: at(0.5), p99: at(0.99) } };
   }
 }
 

@@ -1,4 +1,4 @@
-/** Long options by any beginning that only one of them has, as the programs take them whose place a verb takes. */
+/** Accepts unambiguous prefixes of long options, as the original programs do. */
 import { Command } from "commander";
 
 export class AbbreviatingCommand extends Command {
@@ -13,11 +13,11 @@ export class AbbreviatingCommand extends Command {
   override parseOptions(args: string[]): ReturnType<Command["parseOptions"]> {
     const end = args.indexOf("--");
     const written = end < 0 ? args : args.slice(0, end);
-    return super.parseOptions([...written.map((word) => this.#whole(word)), ...args.slice(written.length)]);
+    return super.parseOptions([...written.map((word) => this.#complete(word)), ...args.slice(written.length)]);
   }
 
-  /** As it is where it is whole, or nothing fits, or more than one. */
-  #whole(word: string): string {
+  /** The full option; the word itself if it is complete, unknown or ambiguous. */
+  #complete(word: string): string {
     const [, name, value = ""] = /^(--[^=]+)(=.*)?$/s.exec(word) ?? [];
     if (name === undefined) return word;
     const words = new Map<string, string>(this.#synonyms);

@@ -1,4 +1,4 @@
-/** The way from a verb to its broker: which one, how long to try, and what Ctrl-C means meanwhile. */
+/** Connects a verb to its broker: which one, how long to try, and what Ctrl-C does meanwhile. */
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
@@ -35,7 +35,7 @@ export function addBrokerOptions(command: Command): Command {
     .option("--verbose", "say more when something fails");
 }
 
-/** Does the work with a connected client, which is closed whatever comes of it. */
+/** Runs `work` with a connected client and closes the client afterwards. */
 export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
   const { client, close } = await connectOrOpenLocal(choice);
   const interrupt = (): never => process.exit(EXIT.interrupted);
@@ -53,7 +53,7 @@ interface BrokerConnection {
   close(): Promise<void>;
 }
 
-/** The broker; where there is none and a run has left its data in this directory, one is opened on that for the moment. */
+/** Connects to the broker. Without one, opens a temporary broker on the data that a run left in this directory. */
 async function connectOrOpenLocal(choice: BrokerChoice): Promise<BrokerConnection> {
   try {
     const client = await connectToBroker(choice, CONNECT_MS);
@@ -63,9 +63,9 @@ async function connectOrOpenLocal(choice: BrokerChoice): Promise<BrokerConnectio
     if (dir === undefined) throw cause;
     if (process.stderr.isTTY)
       printNotice(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
-    const { openLocalBroker: openHome } = await import("./local-broker.js");
-    const home = await openHome(dir, 0);
-    return { client: home.client, close: () => home.close(false) };
+    const { openLocalBroker } = await import("./local-broker.js");
+    const local = await openLocalBroker(dir, 0);
+    return { client: local.client, close: () => local.close(false) };
   }
 }
 
@@ -79,11 +79,11 @@ export function localDataFallback(choice: BrokerChoice, cause: unknown): string 
 
 const shownData = (dir: string): string => (dir === resolve(LOCAL_DATA) ? LOCAL_DATA : dir);
 
-/** Whether a broker was named in so many words. */
+/** Whether a broker was named explicitly, by an option or in the environment. */
 export const isBrokerConfigured = ({ broker, data }: BrokerChoice): boolean =>
   [broker, data, process.env.LABORO_BROKER, process.env.LABORO_DATA].some((name) => name !== undefined && name !== "");
 
-/** As long as it takes, up to the deadline: for scripts that have just started a broker. */
+/** Waits until the broker answers, up to the deadline: for scripts that have just started one. */
 export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {
   const end = Date.now() + deadlineMs;
   for (;;) {
@@ -97,29 +97,29 @@ export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): P
   }
 }
 
-/** What a restart of the broker mends. */
+/** Failures that end when the broker is started again. */
 const isTransient = (cause: unknown): boolean =>
   cause instanceof LaboroError && /^LABORO_BROKER_(UNREACHABLE|GONE|STOPPING)$/.test(cause.code);
 
-/** Asks again when the broker went away under the question, until nobody wants to know: for questions that change nothing. */
+/** Repeats a read-only operation while the broker is gone, until `signal` is aborted. */
 export async function askWithRetry<Name extends OperationName>(
   client: Client,
   operation: Name,
   input: OperationInput<Name>,
   signal?: AbortSignal,
 ): Promise<OperationOutput<Name>> {
-  for (let told = false; ; told = true) {
+  for (let reported = false; ; reported = true) {
     try {
       return await client.ask(operation, input);
     } catch (cause) {
       if (!isTransient(cause) || signal?.aborted === true) throw cause;
-      if (!told) printNotice("the broker is gone; waiting for it to come back");
+      if (!reported) printNotice("the broker is gone; waiting for it to come back");
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
 }
 
-/** Only what says where it is: a verb may have options of its own by the names of other members. */
+/** Passes on only what says where the broker is: a verb may have other options with the names of `FindBrokerOptions`. */
 export const resolveBroker = ({ broker, data }: BrokerChoice): BrokerAccess => findBroker({ broker, data });
 
 /** A client of the chosen broker. */

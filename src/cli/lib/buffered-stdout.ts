@@ -1,7 +1,6 @@
 /**
- * Standard output for what may come by the hundred a second. The first text goes at once; what follows within a moment goes together:
- * a write for each would cost more than a short job does, here and at who reads it. Nothing is lost where a process ends by itself; one
- * that is killed may lose the last moment.
+ * Standard output for hundreds of lines a second. The first text is written at once, what follows within 20 ms in one write: a write for
+ * each line would cost more than a short job does. Nothing is lost when the process exits; when it is killed, the last 20 ms may be.
  */
 
 const FLUSH_INTERVAL_MS = 20;

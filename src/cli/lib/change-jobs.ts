@@ -1,4 +1,4 @@
-/** The same change to every job that a selector names; one that is refused does not keep the others from it. */
+/** The same change to every job that a selector names. A refusal of one job does not stop the others. */
 
 import { LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
@@ -6,32 +6,32 @@ import { EXIT, reportFailure } from "./failures.js";
 import type { JobFilter } from "./job-states.js";
 import { printLines } from "./print.js";
 import { selectJobs } from "./select-jobs.js";
-import { type JobSelector, isSingleJob } from "./selectors.js";
+import { isSingleJob, type JobSelector } from "./selectors.js";
 import type { JobView } from "./views.js";
 
 export interface JobChange {
-  /** Which of many jobs can be meant at all: `all` means every job that this could change. */
+  /** States in which the change makes sense: `all` selects the jobs in one of them. */
   readonly states: NonNullable<JobFilter["state"]>;
-  /** "to hold", for when there is none. */
+  /** Completes "there is no job …": "to hold". */
   readonly noneMessage: string;
-  /** Makes the change, and says what was done: "job 3 is held". */
+  /** Makes the change and returns what was done: "job 3 is held". */
   readonly apply: (client: Client, job: JobView) => Promise<string>;
 }
 
 export async function changeJobs(client: Client, selector: JobSelector, change: JobChange): Promise<void> {
-  const { states, noneMessage: what, apply: make } = change;
+  const { states, noneMessage, apply } = change;
   if (isSingleJob(selector)) {
-    for (const job of await selectJobs(client, selector)) printLines(await make(client, job));
+    for (const job of await selectJobs(client, selector)) printLines(await apply(client, job));
     return;
   }
   const jobs = await selectJobs(client, selector, { state: states }).catch((cause: unknown) => {
     if (cause instanceof LaboroError && cause.code === "LABORO_NO_SUCH_JOB") return [];
     throw cause;
   });
-  if (jobs.length === 0) printLines(`there is no job ${what}`);
+  if (jobs.length === 0) printLines(`there is no job ${noneMessage}`);
   for (const job of jobs.reverse()) {
     try {
-      printLines(await make(client, job));
+      printLines(await apply(client, job));
     } catch (cause) {
       // Without the broker the next would fail, too.
       if (reportFailure(cause, false) === EXIT.unreachable) throw cause;

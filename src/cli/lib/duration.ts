@@ -1,11 +1,11 @@
-/** Lengths of time as people write them: `90s`, `5m`, `1h30m`, `1h 30m`, and `HH:MM:SS` as batch systems do, with `D-` before it for days. */
+/** Durations: `90s`, `5m`, `1h30m`, `1h 30m`, and `[D-]HH:MM:SS` as in batch systems. */
 import { InvalidArgumentError } from "commander";
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
 const isUnit = (text: string): text is keyof typeof UNIT_MS => Object.hasOwn(UNIT_MS, text);
 
-/** In milliseconds. For commander: what is no duration is a mistake in the command. */
+/** In milliseconds. A parser for commander. */
 export function parseDuration(text: string): number {
   const ms = clockMs(text.trim()) ?? unitsMs(text.trim());
   if (ms !== undefined) return ms;
@@ -31,7 +31,7 @@ function unitsMs(text: string): number | undefined {
   return Math.round(total);
 }
 
-/** The shortest way to write it that `parseDuration` reads back: `1h30m`. */
+/** Exact, in the form that `parseDuration` reads: `1h30m`. */
 export function formatDuration(ms: number): string {
   let left = Math.round(ms);
   let text = "";

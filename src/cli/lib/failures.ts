@@ -1,20 +1,20 @@
-/** What a failure looks like on the command line: one line that says what, one that says what to do, and a truthful exit code. */
+/** Failures on the command line: a line that says what failed, a line that says what to do, and an exit code. */
 import type { CommanderError } from "commander";
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
 
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
-  LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory anew",
-  LABORO_BROKER_GONE: "it may have heard this or not: look with laboro status --wait 10s, then ask again",
+  LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory again",
+  LABORO_BROKER_GONE: "it may have done this or not: check with laboro status --wait 10s, then repeat the command",
   LABORO_BROKER_STOPPING: "laboro status --wait 30s waits until it is back",
   LABORO_BROKER_UNREACHABLE:
     "start one with laboro serve, or name it with --broker or --data; laboro doctor looks closer",
   LABORO_DATA_CORRUPT: "nothing was changed; restore the file, or give another directory with --data",
   LABORO_DEADLINE: "laboro services and laboro workers show who could answer",
-  LABORO_DISK_FULL: "make room, for example with laboro clean --older-than 7d; work goes on by itself",
+  LABORO_DISK_FULL: "free disk space, for example with laboro clean --older-than 7d; dispatch resumes by itself",
   LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
-  LABORO_INTERNAL: "this is a fault in laboro: please report it, with what --verbose shows",
+  LABORO_INTERNAL: "this is a bug in laboro: please report it with the output of --verbose",
   LABORO_NO_SUCH_JOB: "laboro status --all lists the jobs that there are",
   LABORO_VERSION: "bring both ends to the same version of laboro",
 };
@@ -24,7 +24,7 @@ export function exitCodeOf(code: ErrorCode): number {
   return code === "LABORO_BROKER_UNREACHABLE" || code === "LABORO_BROKER_GONE" ? EXIT.unreachable : EXIT.failed;
 }
 
-/** Says it on standard error and gives the exit code. */
+/** Writes the failure to standard error and returns the exit code. */
 export function reportFailure(cause: unknown, verbose: boolean): number {
   const error = asLaboroError(cause);
   process.stderr.write(`laboro: ${error.message} (${error.code})\n`);
@@ -41,13 +41,14 @@ function stackOf(error: Error): string {
   return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own;
 }
 
-/** Commander's words in our form. Help and version are no failures, though they come the same way. */
+/** Commander's messages in laboro's form. */
 export function usageText(text: string): string {
   const [first = "", ...rest] = text.trimEnd().split("\n");
   const message = first.replace(/^error: /, "");
   return [`laboro: ${message} (LABORO_BAD_INPUT)`, ...rest.map((line) => `  ${line.trim()}`), ""].join("\n");
 }
 
+/** Help and version are CommanderErrors with exit code 0. */
 export const exitCodeOfUsage = (cause: CommanderError): number => (cause.exitCode === 0 ? EXIT.ok : EXIT.usage);
 
 export function isVerbose(args: readonly string[], env: NodeJS.ProcessEnv = process.env): boolean {

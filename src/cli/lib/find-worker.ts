@@ -1,6 +1,6 @@
-/** The worker that a person means: by its name, or by the id that no other has. */
+/** Finds a worker by its id, or by its name. */
 
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { suggestion } from "./suggest.js";
 import type { WorkerView } from "./views.js";
@@ -9,16 +9,13 @@ export async function findWorker(client: Client, name: string): Promise<WorkerVi
   const { workers } = await client.ask("workers", {});
   const found = workers.filter((worker) => worker.id === name);
   if (found.length === 0) found.push(...workers.filter((worker) => worker.name === name));
-  // One that went and came back under another id may still be known as away.
-  const here = found.length > 1 ? found.filter(({ connected }) => connected) : found;
-  const [only, ...more] = here;
+  // A worker that came back with another id may still be listed as disconnected.
+  const connectedOnly = found.length > 1 ? found.filter(({ connected }) => connected) : found;
+  const [only, ...more] = connectedOnly;
   if (only !== undefined && more.length === 0) return only;
   if (found.length > 1) {
     const ids = found.map(({ id }) => id).join(", ");
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `${found.length} workers are called ${name}: say which by its id, one of ${ids}`,
-    );
+    throw badInput(`${found.length} workers are called ${name}: say which by its id, one of ${ids}`);
   }
   const names = workers.map((worker) => worker.name);
   const hint = suggestion(name, names) || (names.length === 0 ? "; no worker is known" : "; laboro workers lists them");

@@ -1,6 +1,6 @@
 /**
- * The broker that a `run` uses when none is configured: one of its own, in this process, with its data in ./.laboro (own-data.ts). Where another
- * run in the same directory has one already, that one is joined; when it goes away, this process takes over from the data.
+ * The broker that `run` uses when none is configured: one in this process, with its data in ./.laboro (base/files/local-data.ts). If another
+ * run in the same directory has one already, this run joins it; when that one ends, this process opens the data itself.
  */
 import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
@@ -23,15 +23,15 @@ const PAUSE_MS = 100;
 /** A task that is stopped at the end of a run has this long. */
 const GRACE_MS = 2_000;
 
-/** Without slots there is no worker: for looking at what there was. */
+/** With 0 slots there is no worker: for reading what earlier runs left. */
 export async function openLocalBroker(dir: string, slots: number): Promise<LocalBroker> {
   for (let left = TRIES; ; left--) {
     try {
       return await startLocalBroker(dir, slots);
     } catch (cause) {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_DATA_IN_USE") throw cause;
-      const home = await joinLocalBroker(dir);
-      if (home !== undefined) return home;
+      const joined = await joinLocalBroker(dir);
+      if (joined !== undefined) return joined;
       // Another run is just starting or ending here.
       if (left === 0) throw cause;
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
@@ -58,7 +58,7 @@ async function startLocalBroker(dir: string, slots: number): Promise<LocalBroker
 
 async function joinLocalBroker(dir: string): Promise<LocalBroker | undefined> {
   try {
-    // What the environment says of a broker is about another one.
+    // The environment may name another broker.
     const { urls, token } = findBroker({ data: dir, env: {} });
     const client = await connect({ broker: urls, token, name: "run", connectTimeoutMs: 1_000 });
     return { client, close: async () => client.close() };

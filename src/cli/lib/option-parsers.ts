@@ -1,4 +1,4 @@
-/** Numbers in options, for commander. */
+/** Parsers of option values, for commander. */
 import { InvalidArgumentError } from "commander";
 
 export function parseWholeNumber(text: string): number {
@@ -6,3 +6,12 @@ export function parseWholeNumber(text: string): number {
   if (/^\d(?:_?\d)*$/.test(text) && Number.isSafeInteger(value)) return value;
   throw new InvalidArgumentError("expected a whole number");
 }
+
+export function parsePositive(text: string): number {
+  const value = parseWholeNumber(text);
+  if (value > 0) return value;
+  throw new InvalidArgumentError("expected 1 or more");
+}
+
+/** For options that may be repeated. */
+export const collect = (text: string, before: readonly string[]): readonly string[] => [...before, text];

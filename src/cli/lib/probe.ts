@@ -1,17 +1,17 @@
-/** Whether anything listens where a broker should be: a link tries for seconds, a closed port is known at once. */
+/** Checks that something listens at a broker's address. The link retries for seconds; a closed port is detected at once. */
 import { connect } from "node:net";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 
-const WORDS: Readonly<Record<string, string>> = {
+const CAUSES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",
   ENOTFOUND: "this host name is not known",
   EAI_AGAIN: "this host name cannot be looked up now",
-  EHOSTUNREACH: "there is no way to this host",
-  ENETUNREACH: "there is no way to its network",
+  EHOSTUNREACH: "there is no route to this host",
+  ENETUNREACH: "there is no route to its network",
   ETIMEDOUT: "no answer came",
 };
 
-/** Resolves when one of the addresses takes a connection; rejects when none does. */
+/** Resolves when one of the addresses accepts a connection; rejects when none does. */
 export async function probeBroker(urls: readonly string[], timeoutMs: number): Promise<void> {
   try {
     await Promise.any(urls.map((url) => probeUrl(url, timeoutMs)));
@@ -29,7 +29,7 @@ function probeUrl(url: string, timeoutMs: number): Promise<void> {
     const socket = connect({ host, port: Number(port) || (protocol === "https:" ? 443 : 80), timeout: timeoutMs });
     const fail = (cause: unknown): void => {
       socket.destroy();
-      const why = WORDS[errnoOf(cause) ?? ""] ?? (cause instanceof Error ? cause.message : String(cause));
+      const why = CAUSES[errnoOf(cause) ?? ""] ?? (cause instanceof Error ? cause.message : String(cause));
       reject(new LaboroError("LABORO_BROKER_UNREACHABLE", `no broker answers at ${origin}: ${why}`, { cause }));
     };
     socket.on("connect", () => {

@@ -1,10 +1,10 @@
-/** The program that commander sees: every verb by name, and in full the ones that are needed. */
+/** The commander program: every verb by name; only the needed ones are loaded. */
 import { Command, type Option } from "commander";
 import { packageVersion } from "../../base/version.js";
 import { usageText } from "./failures.js";
 import { VERBS } from "./verb-list.js";
 
-/** With the named verbs loaded, or all of them; the others are there for the help and for suggestions. */
+/** Loads the named verbs, or all. The others are present for the help and for suggestions. */
 export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
   const program = new Command("laboro")
     .description("Hands out work: a broker keeps it, workers do it, clients ask for it.")
@@ -13,7 +13,7 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
     .helpOption("-h, --help", "print help")
     .helpCommand("help [verb]", "print help about a verb")
     .exitOverride()
-    // So that a verb may leave the options behind its own words to the command that it runs.
+    // So that `run` can pass options through to the command that it runs.
     .enablePositionalOptions()
     .showHelpAfterError(false)
     .configureOutput({ outputError: (text, write) => write(usageText(text)) })
@@ -25,7 +25,7 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
   return program;
 }
 
-/** Not copyInheritedSettings: that would also take away what a verb has decided about its arguments. */
+/** Not copyInheritedSettings: that would also override the verb's own settings for its arguments. */
 function inherit(command: Command, from: Command): Command {
   command
     .exitOverride()
@@ -36,7 +36,7 @@ function inherit(command: Command, from: Command): Command {
   return command;
 }
 
-/** A default is not worth a word where the description has one itself, or where it is that nothing was given. */
+/** Adds choices and default, unless the description states the default or the default is empty. */
 function optionDescription(option: Option): string {
   const { description, argChoices, defaultValue, defaultValueDescription } = option;
   const worded = description.includes("(default: ");

@@ -1,6 +1,6 @@
-/** How a task went, in a few words. */
+/** Results of tasks and jobs as text. */
 
-import { pluralize, formatCount, shortDuration } from "../../base/format.js";
+import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { escapeControls } from "./terminal/text.js";
 import type { JobView, TaskView } from "./views.js";
@@ -24,16 +24,16 @@ export function taskResultLine(job: number, result: TaskView): string {
 }
 
 /** A line each for the first tasks of a job that failed, and how many more there are. */
-export async function failureLines(client: Client, job: JobView, most: number): Promise<string[]> {
+export async function failureLines(client: Client, job: JobView, limit: number): Promise<string[]> {
   const { failed } = job.counters;
   if (failed === 0) return [];
-  const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit: most });
+  const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit });
   const lines = page.tasks.map((result) => taskResultLine(job.id, result));
   const more = failed - lines.length;
-  return more > 0 ? [...lines, `and ${shownMore(more)} failed`] : lines;
+  return more > 0 ? [...lines, `and ${moreTasks(more)} failed`] : lines;
 }
 
-const shownMore = (count: number): string => pluralize(count, "more task", "more tasks");
+const moreTasks = (count: number): string => pluralize(count, "more task", "more tasks");
 
 /** "job 3 succeeded: 100 tasks in 4m10s" */
 export function jobResultLine(job: JobView): string {
@@ -42,7 +42,7 @@ export function jobResultLine(job: JobView): string {
   return `job ${job.id} ${job.state}: ${countersText(job)}${took}${reason}`;
 }
 
-/** "11 succeeded, 1 failed, 4 running, 84 waiting": what there is any of. */
+/** "11 succeeded, 1 failed, 4 running, 84 waiting", without zeros. */
 export function countersText({ counters }: JobView): string {
   const parts = Object.entries(counters).filter(([, count]) => count > 0);
   return parts.map(([state, count]) => `${formatCount(count)} ${state}`).join(", ");

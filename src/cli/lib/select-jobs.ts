@@ -1,15 +1,15 @@
 /** The jobs that a selector names, as the broker has them. */
 
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import type { Range } from "../../model/ranges.js";
 import type { JobFilter } from "./job-states.js";
-import { type JobSelector, isSingleJob, formatRanges } from "./selectors.js";
+import { formatRanges, isSingleJob, type JobSelector } from "./selectors.js";
 import type { JobView } from "./views.js";
 
 const PAGE = 1_000;
 
-/** Newest first. A number that is named must be there; of a range those that are. */
+/** Newest first. A single number must exist; of a range, the jobs that exist. */
 export async function selectJobs(client: Client, selector: JobSelector, filter: JobFilter = {}): Promise<JobView[]> {
   if (selector.kind === "last") return [await lastJob(client)];
   if (selector.kind === "all") return listJobs(client, filter);
@@ -25,7 +25,7 @@ export async function selectJobs(client: Client, selector: JobSelector, filter: 
 export async function selectJob(client: Client, selector: JobSelector): Promise<JobView> {
   const [only] = isSingleJob(selector) ? await selectJobs(client, selector) : [];
   if (only !== undefined) return only;
-  throw new LaboroError("LABORO_BAD_INPUT", "this needs one job, as 3 or last");
+  throw badInput("this needs one job, as 3 or last");
 }
 
 /** Every job that the filter lets through, page by page. */
@@ -45,5 +45,5 @@ export const getJob = (client: Client, job: number): Promise<JobView> => client.
 async function lastJob(client: Client): Promise<JobView> {
   const [last] = (await client.ask("jobs", { limit: 1 })).jobs;
   if (last !== undefined) return last;
-  throw new LaboroError("LABORO_NO_SUCH_JOB", "there is no job yet: give one with laboro run or laboro submit");
+  throw new LaboroError("LABORO_NO_SUCH_JOB", "there is no job yet: submit one with laboro run or laboro submit");
 }

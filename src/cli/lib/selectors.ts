@@ -7,7 +7,7 @@
  *
  * Numbers may be grouped with _ as in 1_000. Tasks are counted from 0.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badInput, type LaboroError } from "../../base/errors.js";
 import { normalize, type Ranges } from "../../model/ranges.js";
 
 export type JobSelector =
@@ -28,14 +28,14 @@ export function parseSelector(text: string): Selector {
   const dot = text.indexOf(".");
   const jobs = parseJobs(dot < 0 ? text : text.slice(0, dot), text);
   if (dot < 0) return { jobs };
-  if (!isSingleJob(jobs)) throw badInput(text, "tasks of one job, as 3.1-10 or last.3");
+  if (!isSingleJob(jobs)) throw badSelector(text, "tasks of one job, as 3.1-10 or last.3");
   return { jobs, tasks: parseNumbers(text.slice(dot + 1), text) };
 }
 
 /** For verbs that act on whole jobs. */
 export function parseJobSelector(text: string): JobSelector {
   const { jobs, tasks } = parseSelector(text);
-  if (tasks !== undefined) throw badInput(text, "a job without tasks");
+  if (tasks !== undefined) throw badSelector(text, "a job without tasks");
   return jobs;
 }
 
@@ -44,7 +44,7 @@ export function parseTaskSelector(text: string): { readonly job: JobSelector; re
   const { jobs, tasks = [{ first: 0, last: 0 }] } = parseSelector(text);
   const [only, ...more] = tasks;
   if (!isSingleJob(jobs) || only === undefined || more.length > 0 || only.first !== only.last)
-    throw badInput(text, "one task, as 3.12");
+    throw badSelector(text, "one task, as 3.12");
   return { job: jobs, index: only.first };
 }
 
@@ -62,7 +62,7 @@ export function formatRanges(ranges: Ranges): string {
 function parseJobs(text: string, whole: string): JobSelector {
   if (text === "last" || text === "all") return { kind: text };
   const ids = parseNumbers(text, whole);
-  if (ids.some(({ first }) => first < 1)) throw badInput(whole, "job numbers from 1");
+  if (ids.some(({ first }) => first < 1)) throw badSelector(whole, "job numbers from 1");
   return { kind: "some", ids };
 }
 
@@ -71,16 +71,19 @@ function parseNumbers(text: string, whole: string): Ranges {
     text.split(",").map((part) => {
       const [, from, to = from] = PART.exec(part.trim()) ?? [];
       if (from === undefined || to === undefined) {
-        throw badInput(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
+        throw badSelector(
+          whole,
+          whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7",
+        );
       }
       const first = Number(from.replaceAll("_", ""));
       const last = Number(to.replaceAll("_", ""));
-      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badInput(whole, "smaller numbers");
-      if (last < first) throw badInput(whole, `the smaller number first, ${last}-${first}`);
+      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badSelector(whole, "smaller numbers");
+      if (last < first) throw badSelector(whole, `the smaller number first, ${last}-${first}`);
       return { first, last };
     }),
   );
 }
 
-const badInput = (got: string, expected: string): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `selector ${JSON.stringify(got)}: expected ${expected}`);
+const badSelector = (got: string, expected: string): LaboroError =>
+  badInput(`selector ${JSON.stringify(got)}: expected ${expected}`);

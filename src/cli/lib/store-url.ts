@@ -1,20 +1,20 @@
 /**
- * Where a store is that brokers share: `--store`, or else LABORO_STORE. Both are the URL of a PostgreSQL database, or `@FILE`, a file that holds it.
- * Its password may stand in that file, in the environment (LABORO_STORE, PGPASSWORD) or in ~/.pgpass, and not in an argument: those are for
- * everyone on the machine to see.
+ * The address of a shared store: `--store`, or else LABORO_STORE. Both are the URL of a PostgreSQL database, or `@FILE`, a file that holds it.
+ * The password may be in that file, in the environment (LABORO_STORE, PGPASSWORD) or in ~/.pgpass, but not in an argument: everyone on the
+ * machine can see those.
  */
 import { readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, type LaboroError } from "../../base/errors.js";
 
 const FORM = "postgres://USER@HOST:PORT/DATABASE, or @FILE that holds it";
 
-/** undefined where the store is in the data directory. Throws LABORO_BAD_INPUT, without the password. */
+/** Undefined if the store is in the data directory. Throws LABORO_BAD_INPUT; the message does not contain the password. */
 export function resolveStoreUrl(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string | undefined {
   if (given !== undefined) {
     if (passwordIn(given)) {
-      throw badInput(
+      throw badStoreUrl(
         "--store",
         "has a password in an argument, where everyone can see it: use @FILE, LABORO_STORE, PGPASSWORD or ~/.pgpass",
       );
@@ -22,7 +22,9 @@ export function resolveStoreUrl(given: string | undefined, env: NodeJS.ProcessEn
     return addPassword(read(given, "--store"), "--store", env);
   }
   const { LABORO_STORE: named } = env;
-  return named === undefined || named === "" ? undefined : addPassword(read(named, "LABORO_STORE"), "LABORO_STORE", env);
+  return named === undefined || named === ""
+    ? undefined
+    : addPassword(read(named, "LABORO_STORE"), "LABORO_STORE", env);
 }
 
 function read(text: string, source: string): string {
@@ -31,12 +33,12 @@ function read(text: string, source: string): string {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw badInput(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
+    throw badStoreUrl(source, `names the file ${file}, which cannot be read: ${errnoOf(cause) ?? String(cause)}`);
   }
 }
 
 function addPassword(url: string, source: string, env: NodeJS.ProcessEnv): string {
-  if (!/^postgres(ql)?:\/\//.test(url)) throw badInput(source, `is no address of a database, expected ${FORM}`);
+  if (!/^postgres(ql)?:\/\//.test(url)) throw badStoreUrl(source, `is no address of a database, expected ${FORM}`);
   // Several hosts in one address are no URL to Node; then the password has to stand in it, or in PGPASSWORD.
   if (!URL.canParse(url)) return url;
   const parsed = new URL(url);
@@ -69,4 +71,4 @@ function passwordFromPgpass({ hostname, port, pathname, username }: URL, env: No
   return undefined;
 }
 
-const badInput = (source: string, text: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", `${source} ${text}`);
+const badStoreUrl = (source: string, text: string): LaboroError => badInput(`${source} ${text}`);

@@ -1,15 +1,15 @@
-/** What somebody may have meant: the nearest of the names that there are. */
+/** "Did you mean …?": the known names nearest to a mistyped one. */
 
-/** The candidates nearest to the word, if they are near enough to be a slip of the finger. */
+/** The candidates nearest to the word, if they are near enough to be a typing mistake. */
 export function nearest(word: string, candidates: Iterable<string>): readonly string[] {
   const most = word.length < 4 ? 1 : word.length < 8 ? 2 : 3;
   let best = most;
   let found: string[] = [];
   for (const candidate of new Set(candidates)) {
-    const away = candidate.startsWith(word) ? 1 : distance(word, candidate);
-    if (away > best) continue;
-    if (away < best) found = [];
-    best = away;
+    const edits = candidate.startsWith(word) ? 1 : distance(word, candidate);
+    if (edits > best) continue;
+    if (edits < best) found = [];
+    best = edits;
     found.push(candidate);
   }
   return found;
@@ -21,7 +21,7 @@ export function suggestion(word: string, candidates: Iterable<string>): string {
   return found.length === 0 ? "" : `; did you mean ${found.join(" or ")}?`;
 }
 
-/** Insertions, deletions, changes and swaps of neighbours from one to the other. */
+/** The edit distance: insertions, deletions, changes and swaps of neighbours. */
 function distance(a: string, b: string): number {
   let before: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

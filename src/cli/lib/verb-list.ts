@@ -1,6 +1,6 @@
 /**
- * Every verb by name, with the line that `laboro --help` shows. A verb's own file is loaded only when it is asked for, so that none
- * pays for the others at the start. To add one: a file in this folder that makes its Command, and a line here.
+ * Every verb by name, with the line that `laboro --help` shows. The file of a verb is loaded only when the verb is used, which keeps
+ * the start fast. To add a verb: a file in verbs/ that makes its Command, and an entry here.
  */
 import type { Command } from "commander";
 
@@ -11,9 +11,9 @@ export interface Verb {
   readonly load: () => Promise<Command>;
 }
 
-const WORK = "Give work:";
-const LOOK = "Look:";
-const CHANGE = "Change:";
+const WORK = "Submit work:";
+const INSPECT = "Inspect:";
+const MANAGE = "Manage jobs:";
 const WORKERS = "Workers:";
 const SERVICES = "Services:";
 const SETUP = "Set up:";
@@ -22,13 +22,13 @@ export const VERBS: readonly Verb[] = [
   {
     name: "run",
     group: WORK,
-    summary: "run commands, show their output, wait, exit truthfully",
+    summary: "run commands, show their output, wait, exit with 0 if all succeeded",
     load: async () => (await import("../verbs/run.js")).run(),
   },
   {
     name: "submit",
     group: WORK,
-    summary: "give a job and return its number at once",
+    summary: "submit a job and return its number at once",
     load: async () => (await import("../verbs/submit.js")).submit(),
   },
   {
@@ -39,62 +39,62 @@ export const VERBS: readonly Verb[] = [
   },
   {
     name: "status",
-    group: LOOK,
-    summary: "jobs and how far they are, or one job in full; laboro alone does this",
+    group: INSPECT,
+    summary: "jobs and their progress, or one job in detail; laboro alone does this",
     load: async () => (await import("../verbs/status.js")).status(),
   },
   {
     name: "logs",
-    group: LOOK,
+    group: INSPECT,
     summary: "the output of tasks, live with -f",
     load: async () => (await import("../verbs/logs.js")).logs(),
   },
   {
     name: "wait",
-    group: LOOK,
+    group: INSPECT,
     summary: "wait until jobs have ended; exits 0 if all succeeded",
     load: async () => (await import("../verbs/wait.js")).wait(),
   },
   {
     name: "explain",
-    group: LOOK,
+    group: INSPECT,
     summary: "why a task is not running",
     load: async () => (await import("../verbs/explain.js")).explain(),
   },
   {
     name: "hold",
-    group: CHANGE,
+    group: MANAGE,
     summary: "hand out nothing more of a job",
     load: async () => (await import("../verbs/hold.js")).hold(),
   },
   {
     name: "release",
-    group: CHANGE,
+    group: MANAGE,
     summary: "hand out a held job's tasks again",
     load: async () => (await import("../verbs/release.js")).release(),
   },
   {
     name: "cancel",
-    group: CHANGE,
+    group: MANAGE,
     summary: "stop what runs of a job, and start nothing more of it",
     load: async () => (await import("../verbs/cancel.js")).cancel(),
   },
   {
     name: "rerun",
-    group: CHANGE,
+    group: MANAGE,
     summary: "run finished tasks again: those that failed, or all",
     load: async () => (await import("../verbs/rerun.js")).rerun(),
   },
   {
     name: "clean",
-    group: CHANGE,
+    group: MANAGE,
     summary: "forget jobs that have ended, with their output",
     load: async () => (await import("../verbs/clean.js")).clean(),
   },
   {
     name: "workers",
     group: WORKERS,
-    summary: "who works, and how much room they have",
+    summary: "the workers and their free slots",
     load: async () => (await import("../verbs/workers.js")).workers(),
   },
   {
@@ -112,7 +112,7 @@ export const VERBS: readonly Verb[] = [
   {
     name: "forgive",
     group: WORKERS,
-    summary: "let a worker that failed too often begin anew",
+    summary: "reset the standing of a worker that failed too often",
     load: async () => (await import("../verbs/forgive.js")).forgive(),
   },
   {
@@ -130,7 +130,7 @@ export const VERBS: readonly Verb[] = [
   {
     name: "services",
     group: SERVICES,
-    summary: "which services there are, and who offers them",
+    summary: "the services, and how many workers offer them",
     load: async () => (await import("../verbs/services.js")).services(),
   },
   {
@@ -160,19 +160,19 @@ export const VERBS: readonly Verb[] = [
   {
     name: "runner",
     group: SETUP,
-    summary: "run a runner of runexp, for a manager of ours or an original one",
+    summary: "run a runner of runexp, for a manager of laboro or an original one",
     load: async () => (await import("../verbs/runner.js")).runner(),
   },
   {
     name: "config",
     group: SETUP,
-    summary: "what workers are told, in numbered versions",
+    summary: "the configuration of the workers, in numbered versions",
     load: async () => (await import("../verbs/config.js")).config(),
   },
   {
     name: "keys",
     group: SETUP,
-    summary: "who may come in through ZeroMQ doors with CURVE",
+    summary: "which peers may connect to ZeroMQ listeners with CURVE",
     load: async () => (await import("../verbs/keys.js")).keys(),
   },
   {
@@ -183,14 +183,14 @@ export const VERBS: readonly Verb[] = [
   },
   {
     name: "decode",
-    group: LOOK,
+    group: INSPECT,
     summary: "bytes of an old protocol in, named messages out",
     load: async () => (await import("../verbs/decode.js")).decode(),
   },
   {
     name: "doctor",
     group: SETUP,
-    summary: "check this installation and the way to the broker",
+    summary: "check this installation and the connection to the broker",
     load: async () => (await import("../verbs/doctor.js")).doctor(),
   },
   {

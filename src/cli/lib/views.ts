@@ -1,4 +1,4 @@
-/** What the broker answers, by the names that the verbs use. */
+/** Results of operations, by the names that the verbs use. */
 import type { OperationOutput } from "../../broker/operations/index.js";
 
 export type { OperationOutput } from "../../broker/operations/index.js";

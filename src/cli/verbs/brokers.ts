@@ -3,9 +3,9 @@ import { Command } from "commander";
 import type { OperationOutput } from "../../broker/operations/index.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { formatDuration } from "../lib/duration.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { stateColour, detectTerminal } from "../lib/terminal/terminal.js";
+import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -16,13 +16,16 @@ type BrokerView = OperationOutput<"brokers">["brokers"][number];
 
 export function brokers(): Command {
   const command = new Command("brokers")
-    .description("List the brokers that share a store, with their doors, workers and services.")
+    .description("List the brokers that share a store, with their listeners, workers and services.")
     .option("--json", "one JSON document")
-    .option("--step-back <broker>", "let a fallback that stands in for others close its doors; its workers go to those")
+    .option(
+      "--step-back <broker>",
+      "let a fallback that stands in for others close its listeners; its workers go to those",
+    )
     .addHelpText(
       "after",
-      "\nStates: open hands out work, draining does not and sends its workers to the others, standby is a fallback whose doors are closed." +
-        "\nThe one with * was asked. LAG is how long ago it gave a sign of life, COMMIT how long it takes to write.\n" +
+      "\nStates: open hands out work, draining does not and sends its workers to the others, standby is a fallback that does not listen." +
+        "\nThe broker with * answered. LAST SEEN is the time since its last heartbeat, COMMIT the time that a commit takes.\n" +
         "\nExamples:\n  laboro brokers\n  laboro brokers --step-back spare.cluster:5429",
     )
     .action(run);
@@ -34,11 +37,11 @@ const COLUMNS: readonly Column[] = [
   { title: "STATE" },
   { title: "WORKERS", align: "right" },
   { title: "SLOTS", align: "right" },
-  { title: "LAG", align: "right", dropPriority: 2 },
+  { title: "LAST SEEN", align: "right", dropPriority: 2 },
   { title: "COMMIT", align: "right", dropPriority: 3 },
-  { title: "UP", align: "right", dropPriority: 5 },
+  { title: "UPTIME", align: "right", dropPriority: 5 },
   { title: "SERVICES", minWidth: 8, dropPriority: 4 },
-  { title: "DOORS", minWidth: 8, dropPriority: 1 },
+  { title: "LISTENERS", minWidth: 8, dropPriority: 1 },
 ];
 
 async function run(options: Options): Promise<void> {
@@ -54,17 +57,18 @@ async function run(options: Options): Promise<void> {
 }
 
 function rowOf(broker: BrokerView) {
-  const { name, self: here, fallback, state, workers, slots, heartbeatAgeMs: lagMs, commitMs, started, services, listeners: doors } = broker;
+  const { name, self, fallback, state, workers, slots, heartbeatAgeMs, commitMs, started, services, listeners } =
+    broker;
   const shown = fallback && state !== "standby" ? `${state} (fallback)` : state;
   return [
-    here ? `${name} *` : name,
+    self ? `${name} *` : name,
     { text: shown, colour: stateColour(state === "open" ? "ready" : state) },
     String(workers),
     `${slots.total - slots.free}/${slots.total}`,
-    `${(lagMs / 1000).toFixed(1)}s`,
+    `${(heartbeatAgeMs / 1000).toFixed(1)}s`,
     `${commitMs.toFixed(1)}ms`,
     formatDuration(Math.max(0, Math.floor((Date.now() - started) / 1000) * 1000)),
     [...new Set(services.map(({ service }) => service))].join(","),
-    doors.map((door) => `${door.name}=${new URL(door.url).host || door.url}`).join(" "),
+    listeners.map((listener) => `${listener.name}=${new URL(listener.url).host || listener.url}`).join(" "),
   ];
 }

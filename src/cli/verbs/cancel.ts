@@ -15,10 +15,10 @@ export function cancel(): Command {
   const command = new Command("cancel")
     .description(
       "Cancel jobs, or some tasks of a job. What waits never starts; what runs gets SIGTERM, and SIGKILL after a while. " +
-        "When this returns the wish is on disk: the tasks end cancelled, whatever arrives.",
+        "When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
-    .option("--reason <text>", "why, for those who look at the job later")
+    .option("--reason <text>", "the reason, shown with the job")
     .addHelpText("after", "\nExamples:\n  laboro cancel last\n  laboro cancel 3.100-199 --reason 'wrong input'")
     .action(run);
   return addBrokerOptions(command);

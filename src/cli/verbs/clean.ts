@@ -1,6 +1,6 @@
 /** `laboro clean`: forget jobs that have ended. */
 import { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
@@ -20,7 +20,7 @@ interface Options extends BrokerChoice {
 export function clean(): Command {
   const command = new Command("clean")
     .description(
-      "Forget jobs that have ended, with their results and output, and give their room on the disk back. " +
+      "Forget jobs that have ended, with their results and output, and free their disk space. " +
         "Without a selector all that the options allow; jobs that are open are never touched.",
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
@@ -40,7 +40,7 @@ async function run(text: string | undefined, options: Options): Promise<void> {
   const limited = olderThan !== undefined || keep !== undefined || states !== undefined;
   const selector = text === undefined ? undefined : parseJobSelector(text);
   if (selector !== undefined && limited) {
-    throw new LaboroError("LABORO_BAD_INPUT", "clean takes a selector or options, not both");
+    throw badInput("clean takes a selector or options, not both");
   }
   await withBroker(options, async (client) => {
     if (selector !== undefined) {

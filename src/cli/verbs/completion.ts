@@ -1,4 +1,4 @@
-/** `laboro completion`: a script for the shell, made from what the verbs themselves say they take. */
+/** `laboro completion`: a script for the shell, made from the definitions of the verbs. */
 import { Argument, Command, Option } from "commander";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, connectToBroker } from "../lib/broker-connection.js";
@@ -12,7 +12,7 @@ import { zshScript } from "./completion/zsh.js";
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const;
 type Shell = keyof typeof SCRIPTS;
 
-/** Nobody waits for a completion. */
+/** A completion must not make the user wait. */
 const TIMEOUT_MS = 500;
 const MOST = 100;
 
@@ -48,7 +48,7 @@ async function run(shell: Shell | undefined, options: Options, command: Command)
   printLines(SCRIPTS[shell ?? "bash"](describeVerbs(await makeProgram("all"))));
 }
 
-/** Whatever goes wrong, somebody is in the middle of typing: there are just no candidates. */
+/** No candidates if anything fails: the user is typing and must not see errors. */
 async function listCandidates(what: CandidateKind, options: BrokerChoice): Promise<readonly string[]> {
   try {
     const client = await connectToBroker(options, TIMEOUT_MS);

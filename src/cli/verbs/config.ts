@@ -1,9 +1,9 @@
-/** `laboro config`: what workers are told, in numbered versions. */
+/** `laboro config`: the configuration of the workers, in numbered versions. */
 import { readFileSync } from "node:fs";
 import { extname } from "node:path";
 import { Argument, Command, Option } from "commander";
 import { type Config, type ConfigValue, isConfig } from "../../base/config-value.js";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { ago } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import {
@@ -14,8 +14,8 @@ import {
   writeConfig,
 } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { collect, wholeNumber } from "../lib/long-running.js";
-import { printLines, printJson } from "../lib/print.js";
+import { collect, parseWholeNumber } from "../lib/option-parsers.js";
+import { printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
 
@@ -30,14 +30,14 @@ interface Options extends BrokerChoice {
 export function config(): Command {
   const command = new Command("config")
     .description(
-      "Look at what workers are told, or change it. Each change is a new version; workers that are connected have it within a heartbeat. " +
+      "Show or change the configuration of the workers. Each change is a new version; workers that are connected have it within a heartbeat. " +
         "A NAME may lie in others: workers.node17.slots is for one worker, pools.gpu.slots for those of a pool.",
     )
     .addArgument(new Argument("[action]", "what to do").choices(["show", "set", "history"]).default("show"))
     .argument("[name=value...]", "for set: a VALUE is JSON where it reads as that, and text otherwise")
     .option("--file <file>", "for set: all settings, from a .json, .xml or .zfl file; - is standard input")
     .option("--unset <name>", "for set: no longer set this one; may be repeated", collect, [])
-    .option("--at <version>", "for show: as it was in this version", wholeNumber)
+    .option("--at <version>", "for show: as it was in this version", parseWholeNumber)
     .addOption(
       new Option("--format <format>", "of what is shown, or of the file").choices(
         CONFIG_TYPES.map((one) => one.toLowerCase()),
@@ -89,7 +89,7 @@ async function set(client: Client, words: readonly string[], options: Options): 
     if (name === "") throw badInput(`expected NAME=VALUE, got ${word}`);
     settings = withValue(settings, pathOf(name), valueOfText(value));
   }
-  // What somebody else has set meanwhile is not undone.
+  // Refused if somebody else has set another version meanwhile.
   const after = await client.ask("configSet", { settings, expectedVersion: before.version });
   if (json === true) printJson(after);
   else printLines(`config version ${after.version}`);
@@ -105,7 +105,7 @@ function textOf(file: string): string {
   try {
     return readFileSync(file === "-" ? 0 : file, "utf8");
   } catch (cause) {
-    throw new LaboroError("LABORO_BAD_INPUT", `${file}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+    throw badInput(`${file}: ${cause instanceof Error ? cause.message : cause}`, cause);
   }
 }
 
@@ -161,10 +161,8 @@ async function history(client: Client, { json }: Options): Promise<void> {
   printLines(...table(COLUMNS, rows, detectTerminal()));
 }
 
-/** Names at the top that were added, taken away or changed. */
+/** Top-level names that were added, removed or changed. */
 function differences(before: Config, after: Config): string[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
 }
-
-const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -1,12 +1,12 @@
-/** `laboro decode`: what was said on the wire, in named messages. Needs no broker. */
+/** `laboro decode`: decodes captured bytes into named messages. Needs no broker. */
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { Command } from "commander";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { DECODERS, type DecodedMessage, type Decoder } from "../../protocols/decoders.js";
 import { EXIT } from "../lib/failures.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";
 
 interface Options {
@@ -52,7 +52,7 @@ async function run(
   const input = file === undefined || file === "-" ? process.stdin : createReadStream(file);
   const all: DirectedMessage[] = [];
   let unread = 0;
-  const tell = (direction: string, messages: readonly DecodedMessage[]): void => {
+  const print = (direction: string, messages: readonly DecodedMessage[]): void => {
     for (const message of messages) {
       if (message.name === "?") unread++;
       if (json) all.push({ direction, ...message });
@@ -61,15 +61,15 @@ async function run(
   };
   try {
     for await (const { direction, frames } of binary ? chunksOf(input) : linesOf(input)) {
-      tell(direction, decoder.push(direction, frames));
+      print(direction, decoder.push(direction, frames));
     }
   } catch (cause) {
     const errno = errnoOf(cause);
     if (cause instanceof LaboroError || errno === undefined) throw cause;
     const why = errno === "ENOENT" ? "there is no such file" : errno;
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${why}`, { cause });
+    throw badInput(`cannot read ${file}: ${why}`, cause);
   }
-  tell("", decoder.end());
+  print("", decoder.end());
   if (json) printJson(all);
   if (unread > 0) process.exitCode = EXIT.failed;
 }
@@ -80,7 +80,7 @@ async function decoderOf(protocol: string): Promise<Decoder> {
   const names = Object.keys(DECODERS);
   const meant = suggestion(protocol, names);
   const why = meant === "" ? `; there are ${names.join(", ")}` : meant;
-  throw new LaboroError("LABORO_BAD_INPUT", `there is no protocol ${protocol}${why}`);
+  throw badInput(`there is no protocol ${protocol}${why}`);
 }
 
 async function* chunksOf(input: Readable): AsyncIterable<CapturedFrames> {
@@ -98,7 +98,7 @@ async function* linesOf(input: Readable): AsyncIterable<CapturedFrames> {
   }
 }
 
-/** Undefined for a line that has no bytes: that somebody connected, or a second copy of what was heard. */
+/** Undefined for a line without bytes: a connect event, or a second copy of received data. */
 function parseJsonLine(text: string, number: number): CapturedFrames | undefined {
   const given = parsed(text, number);
   const { dir, who, ev, hex, text: plain, frames } = given;
@@ -113,7 +113,7 @@ function parsed(text: string, number: number): Readonly<Record<string, unknown> 
   try {
     return JSON.parse(text) as Record<string, unknown>;
   } catch (cause) {
-    throw new LaboroError("LABORO_BAD_INPUT", `line ${number} begins like JSON and is none`, { cause });
+    throw badInput(`line ${number} begins like JSON and is none`, cause);
   }
 }
 
@@ -134,7 +134,7 @@ function bytesOf(word: string, number: number): Buffer {
 
 const notHex = (number: number, word: string): LaboroError => {
   const shown = word.length > 40 ? `${word.slice(0, 40)}…` : word;
-  return new LaboroError("LABORO_BAD_INPUT", `line ${number}: ${shown} is not hex, of which each byte has two digits`);
+  return badInput(`line ${number}: ${shown} is not hex, of which each byte has two digits`);
 };
 
 function lineOf(direction: string, { name, fields, note }: DecodedMessage): string {

@@ -3,9 +3,9 @@ import { Command } from "commander";
 import { dataDirectory } from "../../client/find-broker.js";
 import { addBrokerOptions, type BrokerChoice } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
-import { stateColour, paint, type Terminal, detectTerminal } from "../lib/terminal/terminal.js";
+import { detectTerminal, paint, stateColour, type Terminal } from "../lib/terminal/terminal.js";
 import { escapeControls } from "../lib/terminal/text.js";
 import { checkBroker } from "./doctor/broker.js";
 import type { Check } from "./doctor/check.js";
@@ -21,11 +21,11 @@ interface Options extends BrokerChoice {
 export function doctor(): Command {
   const command = new Command("doctor")
     .description(
-      "Check this machine, the data directory and the way to the broker. Each line is ok, warn or FAIL and says what to do; " +
+      "Check this machine, the data directory and the connection to the broker. Each line is ok, warn or FAIL and says what to do; " +
         "the exit code is 1 if one failed.",
     )
     .option("--json", "one JSON document")
-    .option("--store <url>", "look at this PostgreSQL database too, or @FILE (default: $LABORO_STORE)")
+    .option("--store <url>", "check this PostgreSQL database too, or @FILE (default: $LABORO_STORE)")
     .addHelpText(
       "after",
       "\nExamples:\n  laboro doctor\n  laboro doctor --broker @client.url\n  laboro doctor --store postgres://laboro@db/laboro",
@@ -45,7 +45,7 @@ async function run(options: Options): Promise<void> {
   if (checks.some(({ state }) => state === "FAIL")) process.exitCode = EXIT.failed;
 }
 
-function lineOf({ state, message: what, remedy }: Check, terminal: Terminal): string {
+function lineOf({ state, message, remedy }: Check, terminal: Terminal): string {
   const head = paint(terminal, stateColour(state), state.padEnd(4));
-  return `${head}  ${escapeControls(what)}${remedy === undefined ? "" : `; ${escapeControls(remedy)}`}`;
+  return `${head}  ${escapeControls(message)}${remedy === undefined ? "" : `; ${escapeControls(remedy)}`}`;
 }

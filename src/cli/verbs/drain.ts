@@ -1,6 +1,6 @@
-/** `laboro drain`: give a worker, or all who come to a broker, nothing new. */
+/** `laboro drain`: no new work for a worker, or for all workers of a broker. */
 import { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { pluralize } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { findWorker } from "../lib/find-worker.js";
@@ -44,10 +44,8 @@ async function run(name: string | undefined, { broker, off = false, ...others }:
       printLines(off ? "the broker hands out work again" : "the broker hands out nothing new; what runs goes on");
       return;
     }
-    const { id, name: known, tasks, prefetched: stock } = await findWorker(client, name);
+    const { id, name: known, tasks, prefetched } = await findWorker(client, name);
     await client.ask("drain", { worker: id });
-    printLines(`worker ${known} gets nothing new; it runs ${pluralize(Math.max(0, tasks - stock), "task")}`);
+    printLines(`worker ${known} gets nothing new; it runs ${pluralize(Math.max(0, tasks - prefetched), "task")}`);
   });
 }
-
-const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

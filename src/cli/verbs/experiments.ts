@@ -2,13 +2,18 @@
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
-import { LaboroError } from "../../base/errors.js";
-import { localDataDir } from "../../base/files/local-data.js";
 import { isLoopback } from "../../base/addresses.js";
+import { badInput } from "../../base/errors.js";
+import { localDataDir } from "../../base/files/local-data.js";
 import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
-import { type FoundExperiment, findExperiments, toLatin1, displayPath } from "../../protocols/runexp/experiments/folder.js";
-import { recoverResults } from "../../protocols/runexp/experiments/result-log.js";
+import {
+  displayPath,
+  type FoundExperiment,
+  findExperiments,
+  toLatin1,
+} from "../../protocols/runexp/experiments/folder.js";
 import { ProgressOutput, progressOptions } from "../../protocols/runexp/experiments/progress-output.js";
+import { recoverResults } from "../../protocols/runexp/experiments/result-log.js";
 import { DEFAULT_GROUP, DEFAULT_RUNEXP_PORT, GROUP_PATTERN } from "../../protocols/runexp/messages.js";
 import { readRunexpConfig } from "../../protocols/runexp/runner/config-file.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
@@ -16,8 +21,8 @@ import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
 import { delayOptimization } from "../lib/v8-flags.js";
-import { runAtBroker } from "./experiments/run-at-broker.js";
 import { runExperiments } from "./experiments/run.js";
+import { runAtBroker } from "./experiments/run-at-broker.js";
 
 interface Options {
   readonly runs: string;
@@ -68,7 +73,7 @@ export function experiments(): Command {
     .option("--ban", "runners that fail too often are put on hold or banned")
     .option(
       "--broker [url]",
-      "at this broker, or the usual one, and all its workers that run scripts; no door is opened here",
+      "at this broker, or the usual one, and all its workers that run scripts; no listener is opened here",
     )
     .option("--local <n>", "run so many at once on this machine too", parseWholeNumber)
     .addHelpText(
@@ -83,22 +88,21 @@ async function run(dir: string, options: Options): Promise<void> {
   const base = resolve(dir);
   const [runs, outputs] = [resolve(base, options.runs), resolve(base, options.outputs)];
   if (!existsSync(runs) || !statSync(runs).isDirectory()) {
-    throw new LaboroError("LABORO_BAD_INPUT", `there is no folder of scripts at ${runs}`);
+    throw badInput(`there is no folder of scripts at ${runs}`);
   }
   if (options.insecure !== true && !isLoopback(options.listen)) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
+    throw badInput(
       `the protocol has no authentication, and other machines can reach ${options.listen}: --insecure allows it`,
     );
   }
   const output = new BufferedStdout();
   const screen = new ProgressOutput(progressOptions(options), (text) => output.write(text));
-  const { experiments: all, notices: remarks } = findExperiments(toLatin1(runs));
-  printNotice(...remarks);
-  if (all.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "There are no jobs here.");
+  const { experiments: all, notices } = findExperiments(toLatin1(runs));
+  printNotice(...notices);
+  if (all.length === 0) throw badInput("There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
   const restored = recoverResults(localDataDir(outputs), toLatin1(outputs));
-  if (restored > 0) printNotice(`the machine had stopped: ${restored} results were written anew`);
+  if (restored > 0) printNotice(`the machine had stopped: ${restored} results were written again`);
   const aftermath = new Aftermath(toLatin1(outputs));
   const remaining = inOrder(
     all.filter(({ name }) => !aftermath.isDone(name)),

@@ -1,7 +1,7 @@
 /** `laboro explain`: why a task is not running. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { selectJob } from "../lib/select-jobs.js";
 import { parseTaskSelector } from "../lib/selectors.js";
 

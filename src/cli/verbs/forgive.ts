@@ -1,4 +1,4 @@
-/** `laboro forgive`: a worker begins anew. */
+/** `laboro forgive`: reset the standing of a worker. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printLines } from "../lib/print.js";
@@ -6,7 +6,7 @@ import { printLines } from "../lib/print.js";
 export function forgive(): Command {
   const command = new Command("forgive")
     .description(
-      "Let a worker begin anew: what it did counts no more, and it gets work again. With serve --standing, workers that fail too often are suspended or banned.",
+      "Reset the standing of a worker: its earlier failures no longer count, and it gets work again. With serve --standing, workers that fail too often are suspended or banned.",
     )
     .argument("<name>", "its name; it need not be connected")
     .addHelpText("after", "\nExample:\n  laboro forgive node17")
@@ -17,6 +17,6 @@ export function forgive(): Command {
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
     const { known } = await client.ask("forgive", { name });
-    printLines(known ? `worker ${name} begins anew` : `nothing was known of a worker ${name}`);
+    printLines(known ? `worker ${name} starts with good standing` : `nothing was known of a worker ${name}`);
   });
 }

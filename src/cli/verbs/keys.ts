@@ -1,12 +1,12 @@
-/** `laboro keys`: who may come in through ZeroMQ doors that ask for CURVE. */
+/** `laboro keys`: which peers may connect to ZeroMQ listeners with CURVE. */
 import { existsSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Argument, Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
 import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { suggestion } from "../lib/suggest.js";
 import { table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
@@ -19,7 +19,7 @@ interface Options {
 export function keys(): Command {
   return new Command("keys")
     .description(
-      "Keys for serve --curve, in the broker's data directory. The broker's own pair is made with the first of them. A broker that runs has to be started again to know of a change.",
+      "Keys for serve --curve, in the broker's data directory. The broker's own pair is made with the first of them. Restart a running broker after a change.",
     )
     .addArgument(
       new Argument("[action]", "what to do").choices(["list", "new", "allow", "deny", "show"]).default("list"),
@@ -33,7 +33,7 @@ export function keys(): Command {
 }
 
 const EXAMPLES = `
-new NAME makes a pair for a peer, lets it in, and writes all that it needs into keys/NAME.json, for its eyes only.
+new NAME makes a pair for a peer, allows it, and writes the keys that the peer needs to keys/NAME.json, readable by you only.
 
 Examples:
   laboro keys new
@@ -43,7 +43,8 @@ Examples:
 
 async function run(action: string, name: string | undefined, key: string | undefined, options: Options): Promise<void> {
   const dir = resolve(dataDirectory(options));
-  if (name !== undefined && !/^[\w.@-]+$/.test(name)) throw badInput(`a name has letters, digits and . @ - _, not ${name}`);
+  if (name !== undefined && !/^[\w.@-]+$/.test(name))
+    throw badInput(`a name has letters, digits and . @ - _, not ${name}`);
   if (key !== undefined && action !== "allow") throw badInput(`${action} takes no key`);
   if (action === "list") list(loadKeyRing(dir), options);
   else if (action === "show") show(loadKeyRing(dir), name, options);
@@ -64,7 +65,7 @@ function list(ring: KeyRing, { json }: Options): void {
   else
     printLines(
       ...table(
-        [{ title: "WHO" }, { title: "PUBLIC KEY" }],
+        [{ title: "NAME" }, { title: "PUBLIC KEY" }],
         rows.map(({ name, key }) => [name, key]),
         detectTerminal(),
       ),
@@ -84,7 +85,7 @@ async function makeNew(dir: string, name: string | undefined): Promise<void> {
   const before = readKeyRing(dir);
   if (name === undefined && before !== undefined) {
     throw badInput(
-      `the broker has its keys already; who knows them would be shut out by others: remove ${join(dir, "curve.json")} first`,
+      `the broker has its keys already, and peers that know them could not connect with new ones: remove ${join(dir, "curve.json")} first`,
     );
   }
   const ring = before ?? (await createKeyRing(dir));
@@ -115,7 +116,7 @@ async function allow(dir: string, name: string | undefined, key: string | undefi
   const ring = readKeyRing(dir) ?? (await createKeyRing(dir));
   if (Object.hasOwn(ring.known, name)) throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
-  printLines(`${name} may come in; it knows the broker by ${ring.publicKey}`);
+  printLines(`${name} may connect; the broker's public key is ${ring.publicKey}`);
 }
 
 function deny(dir: string, name: string | undefined): void {
@@ -125,7 +126,7 @@ function deny(dir: string, name: string | undefined): void {
   const { [name]: _, ...known } = ring.known;
   writeKeyRing(dir, { ...ring, known });
   const file = join(dir, "keys", `${name}.json`);
-  printLines(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
+  printLines(`${name} may no longer connect${existsSync(file) ? `; ${file} is of no more use` : ""}`);
 }
 
 function keyOf({ known }: KeyRing, name: string): string {
@@ -133,5 +134,3 @@ function keyOf({ known }: KeyRing, name: string): string {
   if (key !== undefined) return key;
   throw badInput(`there is no key of ${name}${suggestion(name, Object.keys(known))}`);
 }
-
-const badInput = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

@@ -1,6 +1,6 @@
 /** `laboro logs`: the output of tasks. */
 import { Command, Option } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
@@ -30,7 +30,11 @@ export function logs(): Command {
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.0-9")
     .option("-f, --follow", "go on with what comes, as it comes, until the tasks have ended")
     .addOption(new Option("--stream <stream>", "only this one").choices(["stdout", "stderr"]))
-    .option("--attempt <n>", "of this attempt, where a task was tried more than once (default: the last)", parseWholeNumber)
+    .option(
+      "--attempt <n>",
+      "of this attempt, where a task was tried more than once (default: the last)",
+      parseWholeNumber,
+    )
     .option("--json", "a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing")
     .option("--tag", "JOB.TASK and a tab before every line")
     .addHelpText(
@@ -44,10 +48,7 @@ export function logs(): Command {
 async function run(text: string, options: Options): Promise<void> {
   const { jobs: selector, tasks } = parseSelector(text);
   if (options.follow === true && options.attempt !== undefined) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      "--attempt is for what has been; --follow shows each attempt as it comes",
-    );
+    throw badInput("--attempt is for what has been; --follow shows each attempt as it comes");
   }
   await withBroker(options, async (client) => {
     const jobs = (await selectJobs(client, selector)).reverse();
@@ -94,7 +95,7 @@ async function* tasksInOrder(
   for await (const task of endedTasks(client, job, wanted)) {
     for (let first = running[0]; first !== undefined && first.index <= task.index; first = running[0]) {
       running.shift();
-      // One that has ended since we looked is in both.
+      // A task that has ended since the running ones were read is in both lists.
       if (first.index < task.index) yield asked(first);
     }
     yield asked(task);

@@ -4,7 +4,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printNotice, printLines } from "../lib/print.js";
+import { printLines, printNotice } from "../lib/print.js";
 
 export function open(): Command {
   const command = new Command("open")
@@ -18,7 +18,7 @@ export function open(): Command {
 }
 
 async function run(options: BrokerChoice & { readonly print?: boolean }): Promise<void> {
-  const { url } = await withBroker(options, (client) => client.ask("entry", {}));
+  const { url } = await withBroker(options, (client) => client.ask("loginLink", {}));
   printLines(url);
   const attended = process.stdout.isTTY === true && options.print !== true;
   const browser = attended ? findBrowser(process.env) : undefined;

@@ -2,9 +2,15 @@
 import { Command, Option } from "commander";
 import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
-import { addBrokerOptions, type BrokerChoice, localDataFallback, connectToBroker, withBroker } from "../lib/broker-connection.js";
+import {
+  addBrokerOptions,
+  type BrokerChoice,
+  connectToBroker,
+  localDataFallback,
+  withBroker,
+} from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
-import { OPEN_STATES, JOB_STATES } from "../lib/job-states.js";
+import { JOB_STATES, OPEN_STATES } from "../lib/job-states.js";
 import { selectJobs } from "../lib/select-jobs.js";
 import { parseSelector } from "../lib/selectors.js";
 
@@ -31,18 +37,18 @@ export function rerun(): Command {
 
 async function run(text: string, options: Options): Promise<void> {
   const { jobs, tasks } = parseSelector(text);
-  const ends = endsOf(options);
+  const states = statesOf(options);
   const change = {
     states: options.all === true ? JOB_STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
     noneMessage: "to rerun",
   };
-  const selection = { ends, ...(tasks && { tasks }) };
-  const home = await connectToBroker(options, PROBE_TIMEOUT_MS)
+  const selection = { states, ...(tasks && { tasks }) };
+  const localDir = await connectToBroker(options, PROBE_TIMEOUT_MS)
     .then((client) => client.close())
     .catch((cause: unknown) => localDataFallback(options, cause));
-  if (home !== undefined) {
-    const { rerunLocally: rerunAtHome } = await import("./rerun/rerun-local.js");
-    await rerunAtHome(home, (client) => selectJobs(client, jobs, { state: change.states }), selection);
+  if (localDir !== undefined) {
+    const { rerunLocally } = await import("./rerun/rerun-local.js");
+    await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selection);
     return;
   }
   await withBroker(options, (client) =>
@@ -51,13 +57,13 @@ async function run(text: string, options: Options): Promise<void> {
       apply: async (_, { id }) => {
         const { count } = await client.ask("rerun", { job: id, ...selection });
         if (count > 0) return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
-        return `job ${id} has no task that ${ends.map((end) => (end === "cancelled" ? "was cancelled" : `has ${end}`)).join(" or ")}`;
+        return `job ${id} has no task that ${states.map((state) => (state === "cancelled" ? "was cancelled" : `has ${state}`)).join(" or ")}`;
       },
     }),
   );
 }
 
-function endsOf({ failed, all }: Options): readonly TaskEnd[] {
+function statesOf({ failed, all }: Options): readonly TaskEnd[] {
   if (all === true) return ["failed", "cancelled", "succeeded"];
   return failed === true ? ["failed"] : ["failed", "cancelled"];
 }

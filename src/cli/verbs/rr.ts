@@ -1,9 +1,9 @@
 /** `laboro rr`: the three programs of the round-robin queue, each with its console. */
 import { readFileSync } from "node:fs";
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
-import { collect } from "../lib/long-running.js";
+import { collect } from "../lib/option-parsers.js";
 
 const PROGRAMS = ["server", "worker", "client"] as const;
 type Program = (typeof PROGRAMS)[number];
@@ -21,7 +21,7 @@ interface Options {
   readonly insecure?: boolean;
 }
 
-/** What only some of them take. */
+/** Options that only some of the programs take. */
 const OPTION_PROGRAMS: Readonly<Record<string, readonly Program[]>> = {
   bind: ["server"],
   identity: ["server"],
@@ -39,7 +39,7 @@ export function rr(): Command {
     .addArgument(new Argument("<program>", "which of them").choices(PROGRAMS))
     .requiredOption("-d, --debug <level>", "0 errors only, 1 what happens, 5 summaries, up to 20", parseLevel)
     .option("--script <file>", "read commands from a file instead of standard input")
-    .option("--connect <url>", "worker, client: the server, in the very words by which it calls itself", DEFAULT_URL)
+    .option("--connect <url>", "worker, client: the server's URL, exactly as its --bind or --identity", DEFAULT_URL)
     .option("--keys <file>", "worker, client: CURVE keys, as laboro keys new writes them")
     .option("--bind <url>", "server: where to listen", DEFAULT_URL)
     .addOption(
@@ -47,7 +47,7 @@ export function rr(): Command {
         .argParser(collect)
         .default([]),
     )
-    .option("--data <dir>", "server: keep there who has registered, for the next start (default: nothing is kept)")
+    .option("--data <dir>", "server: store the registered workers there for the next start (default: not stored)")
     .option("--insecure", "server: listen where other machines can reach it, too")
     .addHelpText("after", HELP)
     .action((program: Program, options: Options) => perform(program, options, command));
@@ -69,7 +69,7 @@ Examples:
 async function perform(program: Program, options: Options, command: Command): Promise<void> {
   for (const [option, takers] of Object.entries(OPTION_PROGRAMS)) {
     if (takers.includes(program) || command.getOptionValueSource(option) !== "cli") continue;
-    throw new LaboroError("LABORO_BAD_INPUT", `--${option} is for ${takers.join(" and ")}, not for ${program}`);
+    throw badInput(`--${option} is for ${takers.join(" and ")}, not for ${program}`);
   }
   const failures = await run(program, options);
   if (failures > 0) process.exitCode = 1;
@@ -83,10 +83,15 @@ async function run(program: Program, options: Options): Promise<number> {
     const data = options.data === undefined ? {} : { data: options.data };
     return (await import("./rr/server.js")).runServerConsole({ bind, level, insecure, settings, ...data, ...script });
   }
-  const place = { url, level, ...script, ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }) };
+  const consoleOptions = {
+    url,
+    level,
+    ...script,
+    ...(options.keys === undefined ? {} : { curve: readKeys(options.keys) }),
+  };
   return program === "worker"
-    ? (await import("./rr/worker.js")).runWorkerConsole(place)
-    : (await import("./rr/client.js")).runClientConsole(place);
+    ? (await import("./rr/worker.js")).runWorkerConsole(consoleOptions)
+    : (await import("./rr/client.js")).runClientConsole(consoleOptions);
 }
 
 function parseLevel(text: string): number {
@@ -98,7 +103,7 @@ function parseLevel(text: string): number {
 function readKeys(file: string): CurveClient {
   const { publicKey, secretKey, serverKey } = JSON.parse(readFileSync(file, "utf8")) as Partial<CurveClient>;
   if (publicKey === undefined || secretKey === undefined || serverKey === undefined) {
-    throw new LaboroError("LABORO_BAD_INPUT", `${file} has no publicKey, secretKey and serverKey`);
+    throw badInput(`${file} has no publicKey, secretKey and serverKey`);
   }
   return { publicKey, secretKey, serverKey };
 }

@@ -1,16 +1,16 @@
-/** `laboro run`: submit, show progress and output, wait, exit truthfully. Without a broker it brings its own. */
+/** `laboro run`: submit, show progress and output, wait. Without a broker it starts one of its own. */
 import { availableParallelism } from "node:os";
 import { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { localDataDir } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { commandLine } from "../lib/batch/command-line.js";
 import { startOrResume } from "../lib/batch/resume.js";
 import { runBatch } from "../lib/batch/run-batch.js";
-import { addBrokerOptions, type BrokerChoice, isBrokerConfigured, connectToBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, connectToBroker, isBrokerConfigured } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
-import { wholeNumber } from "../lib/long-running.js";
+import { parseWholeNumber } from "../lib/option-parsers.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
@@ -23,7 +23,7 @@ interface Options extends SubmissionOptions, BrokerChoice {
 }
 
 const CONNECT_MS = 10_000;
-/** Whether a broker that was not named is there at all should be known at once. */
+/** Short: it only finds out whether there is a broker that was not named. */
 const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
@@ -35,13 +35,13 @@ export function run(): Command {
     .option(
       "-j, --jobs <n>",
       "tasks at once (default: the cores of this machine, or what the broker's workers have)",
-      wholeNumber,
+      parseWholeNumber,
     )
     .option("-k, --keep-order", "show output in the order of the entries")
     .option("--tag-output", "put the entry before each line of output")
     .option("--joblog <file>", "write a line a task: times, exit code, command")
     .option("--dry-run", "print what would run")
-    .option("--fresh", "begin anew, although the same batch was begun before");
+    .option("--fresh", "submit a new job, although the same batch was started before");
   return addBrokerOptions(command)
     .addHelpText(
       "after",
@@ -53,7 +53,7 @@ Examples:
 
 {} entry, {#} number, {.} entry without extension, {/} entry without folders;
 {1} {2} of the columns of an entry, or of several lists: ::: a b ::: 1 2.
-Interrupted, the same command goes on where it was.`,
+Interrupted, the same command resumes where it stopped.`,
     )
     .action(perform);
 }
@@ -65,7 +65,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
     for (let index = 0; index < count; index++) process.stdout.write(`${commandLine(submission, index)}\n`);
     return;
   }
-  if (options.jobs === 0) throw new LaboroError("LABORO_BAD_INPUT", "--jobs: expected at least 1");
+  if (options.jobs === 0) throw badInput("--jobs: expected at least 1");
   const settings = {
     live: (submission.entries?.length ?? submission.count ?? 1) === 1 && options.tagOutput !== true,
     keepOrder: options.keepOrder === true,
@@ -76,7 +76,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   let broker: RunBroker | undefined;
   try {
     broker = await chooseBroker(options);
-    // The slots of a broker's workers are not ours to say; how many of this batch run at once is.
+    // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
     const start = (client: Client) => startOrResume(client, { ...submission, ...jobs }, options.fresh === true);
     process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
@@ -87,13 +87,13 @@ async function perform(words: readonly string[], options: Options): Promise<void
 }
 
 interface RunBroker {
-  /** Whether the workers are this run's. */
+  /** The worker belongs to this run. */
   readonly isLocal: boolean;
   connect(): Promise<Client>;
   close(finish: boolean): Promise<void>;
 }
 
-/** The broker that was named or that runs for this user; else one of our own. */
+/** The broker that was named or that runs for this user; else a local one. */
 async function chooseBroker(options: Options): Promise<RunBroker> {
   const named = isBrokerConfigured(options);
   const first = await connectToBroker(options, named ? CONNECT_MS : PROBE_TIMEOUT_MS).catch((cause: unknown) => {
@@ -110,14 +110,14 @@ function remoteBroker(first: Client): RunBroker {
 function localBroker(options: Options): RunBroker {
   const dir = localDataDir(".");
   const slots = options.jobs ?? availableParallelism();
-  let home: LocalBroker | undefined;
+  let local: LocalBroker | undefined;
   return {
     isLocal: true,
     connect: async () => {
-      await home?.close(false);
-      home = await openLocalBroker(dir, slots);
-      return home.client;
+      await local?.close(false);
+      local = await openLocalBroker(dir, slots);
+      return local.client;
     },
-    close: async (finish) => home?.close(finish),
+    close: async (finish) => local?.close(finish),
   };
 }

@@ -1,8 +1,8 @@
-/** `laboro runner`: a runner of runexp, for a manager of ours or an original one. */
+/** `laboro runner`: a runner of runexp, for a manager of laboro or an original one. */
 import { hostname, totalmem } from "node:os";
 import { join } from "node:path";
-import { type Command, InvalidArgumentError } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import type { Command } from "commander";
+import { badInput } from "../../base/errors.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import {
   DEFAULT_GROUP,
@@ -20,8 +20,8 @@ import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
-import { parseWholeNumber } from "../lib/option-parsers.js";
-import { printNotice, printLines } from "../lib/print.js";
+import { parsePositive } from "../lib/option-parsers.js";
+import { printLines, printNotice } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
 import { delayOptimization } from "../lib/v8-flags.js";
 
@@ -39,7 +39,7 @@ interface Options {
 export function runner(): Command {
   return new AbbreviatingCommand("runner")
     .description(
-      "Run experiments of a manager of runexp, ours (laboro experiments, serve --door runexp) or an original one.",
+      "Run experiments of a manager of runexp: laboro's own (laboro experiments, serve --protocol runexp) or an original one.",
     )
     .argument("<n>", "how many at once", parsePositive)
     .helpOption("--help", "display help for command")
@@ -49,7 +49,11 @@ export function runner(): Command {
     .option("-m, --mem <size>", "ask for nothing while less memory is available, as 10G", parseSize)
     .option("-v, --verbose", "say every message")
     .option("--stay", "wait for the next manager when this one has nothing more, or is gone")
-    .option("--patience <duration>", "how long a manager that is gone is tried again (default: 10m)", parseDuration)
+    .option(
+      "--reconnect-timeout <duration>",
+      "how long a manager that is gone is tried again (default: 10m)",
+      parseDuration,
+    )
     .option("--data <dir>", "below it scripts and undelivered results are kept (default: as for the other verbs)")
     .addHelpText(
       "after",
@@ -61,26 +65,24 @@ export function runner(): Command {
 async function perform(threads: number, options: Options): Promise<void> {
   delayOptimization();
   const { manager, host } = resolveManagerAndHost(options);
-  const { group, mem, reconnectTimeout: patience, verbose } = options;
+  const { group, mem, reconnectTimeout, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`,
-    );
+    throw badInput(`-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`);
   }
-  const place = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
+  const folder = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
   const screen = new BufferedStdout();
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
-    dir: join(dataDirectory(options), "runners", place),
+    dir: join(dataDirectory(options), "runners", folder),
     log: logger(),
     ...(mem === undefined ? {} : { minMemory: mem }),
-    ...(patience === undefined ? {} : { reconnectTimeoutMs: patience }),
+    ...(reconnectTimeout === undefined ? {} : { reconnectTimeoutMs: reconnectTimeout }),
     ...(options.stay === true ? { retryFirstConnect: true, reconnectTimeoutMs: Number.POSITIVE_INFINITY } : {}),
     on: {
       joined: () => screen.writeLine(`Joining the queue manager on the ${groupText(group)}`),
       running: (name) => screen.writeLine(`${shortDate(Date.now())} [${host}] Running ${name}`),
-      memory: (enough, available) => screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      memory: (enough, available) =>
+        screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
       stderr: (bytes) => void process.stderr.write(bytes),
       ...(verbose === true ? { message: printMessage } : {}),
@@ -104,24 +106,22 @@ async function perform(threads: number, options: Options): Promise<void> {
   process.exit(reportEnd(end, manager, signals > 0));
 }
 
-/** What the command line says goes before what ~/.runexp says. */
+/** The command line takes precedence over ~/.runexp. */
 function resolveManagerAndHost({ connect = "", host }: Options): { manager: Address; host: string } {
   const config = readRunexpConfig();
   const [, named, digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(connect) ?? [];
-  if (named === undefined) throw new LaboroError("LABORO_BAD_INPUT", `-c: expected HOST or HOST:PORT, got ${connect}`);
+  if (named === undefined) throw badInput(`-c: expected HOST or HOST:PORT, got ${connect}`);
   const address = named.replace(/^\[|\]$/g, "") || config.qmanager;
-  if (address === undefined)
-    throw new LaboroError("LABORO_BAD_INPUT", "-c HOST:PORT is missing: where is the manager?");
+  if (address === undefined) throw badInput("-c HOST:PORT is missing: where is the manager?");
   if (named === "") printLines(`Using server address ${address} as specified from config file`);
   const port = digits ? Number(digits) : (config.port ?? DEFAULT_RUNEXP_PORT);
-  if (port === 0 || port > 65_535)
-    throw new LaboroError("LABORO_BAD_INPUT", `-c: expected a port from 1 to 65535, got ${port}`);
+  if (port === 0 || port > 65_535) throw badInput(`-c: expected a port from 1 to 65535, got ${port}`);
   if (!digits && config.port !== undefined) printLines(`Using port ${port} as specified from config file`);
   if (host === undefined && config.hostname !== undefined)
     printLines(`Using hostname ${config.hostname} as specified from config file`);
-  const who = host ?? config.hostname ?? hostname().split(".")[0] ?? "";
-  if (!HOST_PATTERN.test(who)) throw new LaboroError("LABORO_BAD_INPUT", `Can't handle this hostname: '${who}'`);
-  return { manager: { host: address, port }, host: who };
+  const name = host ?? config.hostname ?? hostname().split(".")[0] ?? "";
+  if (!HOST_PATTERN.test(name)) throw badInput(`Can't handle this hostname: '${name}'`);
+  return { manager: { host: address, port }, host: name };
 }
 
 const gigabytes = (bytes: number): string => `${Math.floor(bytes / 2 ** 30)} GB`;
@@ -139,18 +139,14 @@ function printMessage(from: "runner" | "manager", message: RunexpMessage): void 
   printNotice(`${from}: ${message.type}${fields.join("")}`);
 }
 
-function reportEnd({ status: how, reason, spooledResults: kept }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
-  if (kept > 0) printNotice(`${kept} results were not delivered; the next runner for ${host}:${port} delivers them`);
-  if (how === "finished") return EXIT.ok;
-  if (how === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
-  if (how === "banned") printNotice("the manager gives this runner nothing more: too much of what it ran has failed");
-  if (how === "refused") printNotice(`this is not the right manager: ${reason}`);
-  if (how === "unreachable") printNotice(`no manager at ${host}:${port}: ${reason}`);
-  return how === "unreachable" ? EXIT.unreachable : EXIT.failed;
-}
-
-function parsePositive(text: string): number {
-  const value = parseWholeNumber(text);
-  if (value > 0) return value;
-  throw new InvalidArgumentError("expected 1 or more");
+function reportEnd({ status, reason, spooledResults }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+  if (spooledResults > 0)
+    printNotice(`${spooledResults} results were not delivered; the next runner for ${host}:${port} delivers them`);
+  if (status === "finished") return EXIT.ok;
+  if (status === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
+  if (status === "banned")
+    printNotice("the manager gives this runner nothing more: too much of what it ran has failed");
+  if (status === "refused") printNotice(`this is not the right manager: ${reason}`);
+  if (status === "unreachable") printNotice(`no manager at ${host}:${port}: ${reason}`);
+  return status === "unreachable" ? EXIT.unreachable : EXIT.failed;
 }

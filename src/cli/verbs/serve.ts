@@ -2,17 +2,19 @@
 import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { writePrivate } from "../../base/private-file.js";
 import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { startBroker } from "../../server.js";
 import { parseDuration } from "../lib/duration.js";
-import { collect, logger, onStopSignal } from "../lib/long-running.js";
-import { printNotice, printLines } from "../lib/print.js";
+import { logger, onStopSignal } from "../lib/long-running.js";
+import { collect } from "../lib/option-parsers.js";
+import { printLines, printNotice } from "../lib/print.js";
+import { shellQuote } from "../lib/shell-quote.js";
 import { parseSize } from "../lib/size.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
-import { addProtocolOptions, type ProtocolOptions, listenerOptions } from "./serve/protocol-options.js";
+import { addProtocolOptions, listenerOptions, type ProtocolOptions } from "./serve/protocol-options.js";
 
 interface Options extends ProtocolOptions {
   readonly data?: string;
@@ -31,11 +33,11 @@ interface Options extends ProtocolOptions {
 
 interface Address {
   readonly host: string;
-  /** Absent where nobody asked for one: then a busy default moves to a free one. */
+  /** Absent if none was given: then a free port is used if the default is taken. */
   readonly port?: number;
 }
 
-/** What a worker needs to come in, for those that can read this file. */
+/** Files with the join URLs of workers and of clients. */
 const JOIN_FILE = "join.url";
 const CLIENT_FILE = "client.url";
 
@@ -54,12 +56,12 @@ export function serve(): Command {
     .option("--advertise <host>", "the name by which other machines reach this one; may be repeated", collect, [])
     .option(
       "--heartbeat <duration>",
-      "time between signs of life on a link; three missed end it (default: 2s)",
+      "time between heartbeats on a link; three missed ones end it (default: 2s)",
       parseMilliseconds,
     )
     .option(
       "--grace <duration>",
-      "how long a worker may be away before its tasks go to others (default: 30s)",
+      "how long a worker may be disconnected before its tasks go to others (default: 30s)",
       parseMilliseconds,
     )
     .option(
@@ -68,12 +70,16 @@ export function serve(): Command {
     )
     .option(
       "--lease <duration>",
-      "with --store: after so long without a sign of life the others take over (default: 10s)",
+      "with --store: after so long without a heartbeat the others take over (default: 10s)",
       parseMilliseconds,
     )
-    .option("--fallback", "with --store: open the doors only while no other broker is there")
+    .option("--fallback", "with --store: listen only while no other broker is there")
     .option("--keep-for <duration>", "forget jobs that ended longer ago than this: 30d", parseDuration)
-    .option("--keep-size <bytes>", "forget the oldest ended jobs while all takes more room than this: 50G", parseSize)
+    .option(
+      "--keep-size <bytes>",
+      "forget the oldest ended jobs while all jobs take more disk space than this: 50G",
+      parseSize,
+    )
     .option("--standing", "suspend and ban workers that fail too often")
     .option("--allow-network-filesystem", "use a data directory on NFS or the like, at your own risk")
     .option("--verbose", "say more when something fails")
@@ -90,7 +96,7 @@ async function run(options: Options): Promise<void> {
   const { listen, advertise, heartbeat, grace } = options;
   const store = resolveStoreUrl(options.store);
   if (store === undefined && (options.fallback === true || options.lease !== undefined)) {
-    throw new LaboroError("LABORO_BAD_INPUT", "--fallback and --lease are for brokers that share a store, see --store");
+    throw badInput("--fallback and --lease are for brokers that share a store, see --store");
   }
   let started: RunningBroker | undefined;
   const broker = await startBroker({
@@ -105,12 +111,12 @@ async function run(options: Options): Promise<void> {
     ...(options.allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem: true }),
     ...(store === undefined ? {} : { store, fallback: options.fallback === true }),
     ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
-    onStandby: () => printLines("standing by: the doors open when no other broker is there"),
-    // A fallback opens later, and a broker of a group may have to open anew.
+    onStandby: () => printLines("standing by: it listens when no other broker is there"),
+    // A fallback opens later, and a broker of a group may have to open again.
     onOpened: () => {
       if (started !== undefined) announce(started, dir);
     },
-    // Nothing can be promised any more: the next start finds what was.
+    // The store has failed: the next start recovers what was committed.
     onFailed: () => process.exit(1),
   });
   started = broker;
@@ -119,27 +125,24 @@ async function run(options: Options): Promise<void> {
 }
 
 function announce(broker: RunningBroker, dir: string): void {
-  if (broker.moved) printNotice(`port ${DEFAULT_PORT} is taken, so another one is used`);
+  if (broker.portChanged) printNotice(`port ${DEFAULT_PORT} is taken, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
   writePrivate(file, `${url}\n`);
   const clients = join(dir, CLIENT_FILE);
   writePrivate(clients, `${broker.joinUrl("client")}\n`);
-  // Not as an argument: those are for everyone on the machine to see.
+  // Not as an argument: everyone on the machine can see those.
   printLines(
     `listening on ${broker.url}`,
-    ...broker.doors.map(({ name, urls }) => `door ${name} is open at ${urls.join(", ")}`),
+    ...broker.listeners.map(({ name, urls }) => `${name} listens on ${urls.join(", ")}`),
     "a worker joins with",
-    `  laboro worker --join @${quoted(file)}`,
+    `  laboro worker --join @${shellQuote(file)}`,
     "where it can read that file, and otherwise with",
-    `  LABORO_BROKER=${quoted(url)} laboro worker`,
+    `  LABORO_BROKER=${shellQuote(url)} laboro worker`,
     `the other verbs find it by themselves here, and elsewhere with what is in ${clients}`,
     "  laboro status --broker @client.url",
   );
 }
-
-/** For a shell, if need be. */
-const quoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** ADDRESS, ADDRESS:PORT, [V6]:PORT or a bare address of version 6. */
 function parseAddress(text: string): Address {

@@ -1,8 +1,8 @@
-/** `laboro services`: what can be asked for. */
+/** `laboro services`: the services that workers offer. */
 import { Command } from "commander";
 import { formatCount, shortDuration } from "../../base/format.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
 
@@ -12,7 +12,7 @@ interface Options extends BrokerChoice {
 
 export function services(): Command {
   const command = new Command("services")
-    .description("List the services that workers offer, how busy they are and how fast they have answered lately.")
+    .description("List the services that workers offer, how busy they are and how fast they answered recently.")
     .option("--json", "one JSON document")
     .addHelpText("after", "\nExamples:\n  laboro services\n  laboro services --json | jq '.services[].name'")
     .action(run);
@@ -25,7 +25,7 @@ const COLUMNS: readonly Column[] = [
   { title: "WORKERS", align: "right" },
   { title: "FREE", align: "right", dropPriority: 1 },
   { title: "WAITING", align: "right", dropPriority: 2 },
-  { title: "ANSWERED", align: "right", dropPriority: 4 },
+  { title: "COMPLETED", align: "right", dropPriority: 4 },
   { title: "FAILED", align: "right", dropPriority: 6 },
   { title: "RATE", align: "right", dropPriority: 7 },
   { title: "P50", align: "right", dropPriority: 5 },
@@ -44,13 +44,13 @@ async function run(options: Options): Promise<void> {
   }
   const orNothing = (count: number): string => (count === 0 ? "" : formatCount(count));
   const rows = answer.services.map(
-    ({ name, pool, workers, slots, free, waiting, completed: answered, failed, rate, latencyMs }) => [
+    ({ name, pool, workers, slots, free, waiting, completed, failed, rate, latencyMs }) => [
       name,
       pool === "default" ? "" : pool,
       workers === 0 ? { text: "none", colour: "red" as const } : formatCount(workers),
       `${free}/${slots}`,
       orNothing(waiting),
-      orNothing(answered),
+      orNothing(completed),
       orNothing(failed),
       rate === 0 ? "" : `${rate < 10 ? rate.toFixed(rate < 1 ? 2 : 1) : Math.round(rate)}/s`,
       latencyMs === undefined ? "" : shortDuration(latencyMs.p50),

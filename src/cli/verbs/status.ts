@@ -1,14 +1,14 @@
 /** `laboro status`, and `laboro` alone: the jobs, or one of them in full. */
 import { Command } from "commander";
-import { pluralize, formatCount } from "../../base/format.js";
+import { formatCount, pluralize } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, waitForBroker, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/duration.js";
-import { ENDED_STATES, type JobFilter, JOB_STATES, stateParser } from "../lib/job-states.js";
-import { printLines, printJson } from "../lib/print.js";
+import { ENDED_STATES, JOB_STATES, type JobFilter, stateParser } from "../lib/job-states.js";
+import { printJson, printLines } from "../lib/print.js";
 import { listJobs, selectJobs } from "../lib/select-jobs.js";
 import { isSingleJob, parseJobSelector } from "../lib/selectors.js";
-import { paint, type Terminal, detectTerminal } from "../lib/terminal/terminal.js";
+import { detectTerminal, paint, type Terminal } from "../lib/terminal/terminal.js";
 import type { JobView, OperationOutput } from "../lib/views.js";
 import { jobDetailLines } from "./status/job-details.js";
 import { jobTable } from "./status/job-table.js";
@@ -30,8 +30,8 @@ const MAX_ENDED_SCANNED = 200;
 export function status(): Command {
   const command = new Command("status")
     .description(
-      "Show the jobs and how far they are: those that are open and the few that ended last, or with a selector one job in full: " +
-        "its progress, what failed and why, what runs where.",
+      "Show the jobs and their progress: those that are open and the few that ended last; or with a selector one job in detail: " +
+        "its progress, which tasks failed and why, and where tasks run.",
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
     .option("--all", "every job, however long ago it ended")
@@ -58,13 +58,17 @@ async function run(text: string | undefined, options: Options): Promise<void> {
     }
     const jobs = await selectJobs(client, selector, filterOf(options));
     if (options.json === true) printJson(isSingleJob(selector) ? jobs[0] : { jobs });
-    else if (isSingleJob(selector)) for (const job of jobs) printLines(...(await jobDetailLines(client, job, detectTerminal())));
+    else if (isSingleJob(selector))
+      for (const job of jobs) printLines(...(await jobDetailLines(client, job, detectTerminal())));
     else printLines(...jobTable(jobs, detectTerminal()));
   });
 }
 
 async function showList(client: Client, options: Options): Promise<void> {
-  const [broker, { jobs, hidden, truncated: more }] = await Promise.all([client.ask("status", {}), jobsToShow(client, options)]);
+  const [broker, { jobs, hidden, truncated }] = await Promise.all([
+    client.ask("status", {}),
+    jobsToShow(client, options),
+  ]);
   if (options.json === true) {
     printJson({ broker, jobs, hidden });
     return;
@@ -72,11 +76,16 @@ async function showList(client: Client, options: Options): Promise<void> {
   const terminal = detectTerminal();
   printLines(...brokerLines(broker, terminal), "");
   if (jobs.length === 0)
-    printLines(isFiltered(options) ? "no job is like that" : "there is no job yet; laboro run or laboro submit gives one");
+    printLines(
+      isFiltered(options) ? "no job is like that" : "there is no job yet; laboro run or laboro submit gives one",
+    );
   else printLines(...jobTable(jobs, terminal));
   if (hidden === 0) return;
-  const count = more ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
-  printLines("", `${count} ${hidden === 1 && !more ? "is" : "are"} not shown; laboro status --all shows every one`);
+  const count = truncated ? `more than ${pluralize(hidden, "other job")}` : pluralize(hidden, "other job");
+  printLines(
+    "",
+    `${count} ${hidden === 1 && !truncated ? "is" : "are"} not shown; laboro status --all shows every one`,
+  );
 }
 
 interface JobListing {
@@ -97,7 +106,7 @@ async function jobsToShow(client: Client, options: Options): Promise<JobListing>
     listJobs(client, { ...filter, state: ["open"] }),
     client.ask("jobs", { ...filter, state: [...ENDED_STATES], limit: MAX_ENDED_SCANNED }),
   ]);
-  // What ended last, not what was submitted last: a long job that has just ended is news.
+  // Sorted by their ends: a long job that has just ended comes first.
   const recent = [...ended.jobs].sort((a, b) => (b.ended ?? 0) - (a.ended ?? 0)).slice(0, RECENT);
   return { jobs: [...open, ...recent], hidden: ended.jobs.length - recent.length, truncated: ended.next !== undefined };
 }
@@ -112,11 +121,11 @@ function filterOf({ state, name, pool }: Options): JobFilter {
 
 function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): string[] {
   const { workers, slots, tasks, refusing, requests } = broker;
-  const away = workers.disconnected === 0 ? "" : `, ${formatCount(workers.disconnected)} away`;
+  const disconnected = workers.disconnected === 0 ? "" : `, ${formatCount(workers.disconnected)} disconnected`;
   const parts = [
     workers.connected === 0
-      ? `no worker is connected${away}`
-      : `${pluralize(workers.connected, "worker")}${away} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
+      ? `no worker is connected${disconnected}`
+      : `${pluralize(workers.connected, "worker")}${disconnected} with ${pluralize(slots.total, "slot")}, ${formatCount(slots.free)} free`,
     `${pluralize(tasks.running, "task")} running, ${formatCount(tasks.waiting)} waiting`,
     requests.running + requests.waiting === 0
       ? ""

@@ -19,8 +19,10 @@ export function stop(): Command {
 
 async function run(name: string, options: BrokerChoice): Promise<void> {
   await withBroker(options, async (client) => {
-    const { id, name: known, tasks, prefetched: stock } = await findWorker(client, name);
+    const { id, name: known, tasks, prefetched } = await findWorker(client, name);
     await client.ask("stop", { worker: id });
-    printLines(`worker ${known} stops when it has ended what it runs: ${pluralize(Math.max(0, tasks - stock), "task")}`);
+    printLines(
+      `worker ${known} stops when it has ended what it runs: ${pluralize(Math.max(0, tasks - prefetched), "task")}`,
+    );
   });
 }

@@ -1,9 +1,9 @@
 /** `laboro submit`: as run, but returns the job's number at once. */
 import { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 import { readJobFile } from "./submit/job-file.js";
 
@@ -36,7 +36,7 @@ Examples:
 
 async function perform(words: readonly string[], options: Options): Promise<void> {
   if (options.file !== undefined && words.length > 0) {
-    throw new LaboroError("LABORO_BAD_INPUT", "--file names what to run; a command beside it has no place");
+    throw badInput("--file names what to run; a command beside it has no place");
   }
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {

@@ -6,8 +6,8 @@ import { addBrokerOptions, askWithRetry, type BrokerChoice, withBroker } from ".
 import { formatDuration, parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { OPEN_STATES } from "../lib/job-states.js";
-import { printNotice, printLines, printJson } from "../lib/print.js";
-import { jobResultLine, failureLines } from "../lib/result-text.js";
+import { printJson, printLines, printNotice } from "../lib/print.js";
+import { failureLines, jobResultLine } from "../lib/result-text.js";
 import { getJob, selectJobs } from "../lib/select-jobs.js";
 import { parseJobSelector } from "../lib/selectors.js";
 
@@ -52,12 +52,12 @@ async function run(text: string, options: Options): Promise<void> {
   });
 }
 
-/** Resolves when all have ended, however long the broker itself is away. */
+/** Resolves when all have ended, also across restarts of the broker. */
 async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: number | undefined): Promise<void> {
-  const over = new AbortController();
+  const stop = new AbortController();
   const ended = new Set<number>();
   const waits = jobs.map(async (job) => {
-    await askWithRetry(client, "wait", { job }, over.signal);
+    await askWithRetry(client, "wait", { job }, stop.signal);
     ended.add(job);
   });
   let timer: NodeJS.Timeout | undefined;
@@ -77,9 +77,9 @@ async function waitForAll(client: Client, jobs: readonly number[], timeoutMs: nu
   try {
     await Promise.race([Promise.all(waits), late]);
   } finally {
-    over.abort();
+    stop.abort();
     clearTimeout(timer);
-    // Of a question that nobody waits for any more, the end does not matter.
+    // Nobody awaits these any more: a rejection must not count as unhandled.
     for (const wait of waits) wait.catch(() => {});
   }
 }

@@ -1,10 +1,10 @@
 /** `laboro worker`: a worker in the foreground. */
 import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
-import { Command, InvalidArgumentError, Option } from "commander";
-import { LaboroError } from "../../base/errors.js";
+import { Command, Option } from "commander";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { makeDirectory } from "../../base/files/durable.js";
-import { dataDirectory, type BrokerAccess, findBroker } from "../../client/find-broker.js";
+import { type BrokerAccess, dataDirectory, findBroker } from "../../client/find-broker.js";
 import {
   SERVICE_MODES,
   type ServiceMode,
@@ -13,7 +13,8 @@ import {
   startWorker,
 } from "../../worker/index.js";
 import { formatDuration, parseDuration } from "../lib/duration.js";
-import { collect, logger, onStopSignal, wholeNumber } from "../lib/long-running.js";
+import { logger, onStopSignal } from "../lib/long-running.js";
+import { collect, parsePositive, parseWholeNumber } from "../lib/option-parsers.js";
 import { parseSize } from "../lib/size.js";
 import type { FuqOptions } from "./worker/fuq-worker.js";
 
@@ -42,7 +43,7 @@ export function worker(): Command {
     .description("Run a worker: it does the tasks of a broker and answers requests, until it is stopped.")
     .option("--join <url>", "the broker's join URL, or @FILE that holds it (default: LABORO_BROKER, else access.json)")
     .addOption(new Option("--broker <url>", "the same as --join").conflicts("join"))
-    .option("--data <dir>", "where access.json is looked for (default: LABORO_DATA, or ~/.local/share/laboro)")
+    .option("--data <dir>", "where access.json is (default: LABORO_DATA, or ~/.local/share/laboro)")
     .option("--no-wait", "end with code 3 if no broker answers at the first try")
     .option(
       "--dir <dir>",
@@ -53,10 +54,10 @@ export function worker(): Command {
     .option("--pool <name>", "take work of this pool only")
     .option("--tag <tag>", "a tag that tasks may ask for; may be repeated", collect, [])
     .option("--resource <name=amount>", "what else it has, as gpu=2; may be repeated", collect, [])
-    .option("--reserve-requests <n>", "slots that only requests may use", wholeNumber)
+    .option("--reserve-requests <n>", "slots that only requests may use", parseWholeNumber)
     .option("--min-memory <size>", "start no task while less memory is available, as 2G", parseSize)
-    .option("--lifetime <duration>", "stop in order after this time, as 1h30m or 01:30:00", parseDuration)
-    .option("--idle-timeout <duration>", "stop in order when it had nothing to do for so long", parseDuration)
+    .option("--lifetime <duration>", "stop gracefully after this time, as 1h30m or 01:30:00", parseDuration)
+    .option("--idle-timeout <duration>", "stop gracefully after being idle for so long", parseDuration)
     .option("--cancel-grace <duration>", "between SIGTERM and SIGKILL (default: 5s)", parseDuration)
     .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
     .addOption(
@@ -85,7 +86,7 @@ Examples:
 
 async function run(options: Options): Promise<void> {
   const name = options.name ?? hostname();
-  if (!/^[\w.:-]+$/.test(name)) throw badInput("--name", "letters, digits and . : - _", name);
+  if (!/^[\w.:-]+$/.test(name)) throw badOption("--name", "letters, digits and . : - _", name);
   const dir = options.dir ?? join(dataDirectory(options), "workers", name);
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
     rejectNonFuqOptions(options);
@@ -104,7 +105,7 @@ async function run(options: Options): Promise<void> {
   };
   const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
   let everJoined = false;
-  /** That no broker answers, since the last one did. */
+  /** Reported that no broker answers, since one last did. */
   let reportedUnreachable = false;
   const started = startWorker({
     broker: found.urls,
@@ -126,7 +127,7 @@ async function run(options: Options): Promise<void> {
     },
     onRefused: (error) => {
       const why = `the broker refuses it: ${error.message} (${error.code})`;
-      // What runs goes down with it; results that are not delivered stay for the next start.
+      // Running tasks are stopped; undelivered results stay for the next start.
       void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(why, 3));
     },
     onUnreachable: (error) => {
@@ -142,13 +143,13 @@ async function run(options: Options): Promise<void> {
     },
     onStopped: (why) => exitWith(reasonText(why, options), 0),
   });
-  // Ctrl-C lets tasks end; SIGTERM, as a machine that goes down sends it, stops them and gives them back.
+  // Ctrl-C lets tasks end. SIGTERM, sent when the machine shuts down, stops them and returns them to the broker.
   onStopSignal((signal) => {
     void started.stop({ finish: signal === "SIGINT" }).then(() => exitWith(`${signal} came`, 0));
   });
 }
 
-/** What a foreman of fuq knows nothing of. */
+/** Options that a foreman of fuq does not support. */
 const NON_FUQ_OPTIONS = ["join", "broker", "pool", "reserveRequests", "minMemory", "lifetime", "idleTimeout"] as const;
 
 function rejectNonFuqOptions(options: Options): void {
@@ -156,18 +157,18 @@ function rejectNonFuqOptions(options: Options): void {
   const [name] = [...NON_FUQ_OPTIONS.filter((one) => options[one] !== undefined), ...lists];
   if (name === undefined) return;
   const written = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new LaboroError("LABORO_BAD_INPUT", `--${written} does not go with a foreman of fuq`);
+  throw badInput(`--${written} does not go with a foreman of fuq`);
 }
 
-/** The broker, once there is a trace of one. */
+/** Waits until there is an address of a broker. */
 async function awaitBroker(options: Options): Promise<BrokerAccess> {
-  for (let said = false; ; said = true) {
+  for (let reported = false; ; reported = true) {
     try {
       return findBroker(brokerLocation(options));
     } catch (cause) {
       if (!options.wait || !isUnreachable(cause)) throw cause;
-      if (!said) console.error(`laboro: ${cause.message}; waiting for one`);
-      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+      if (!reported) console.error(`laboro: ${cause.message}; waiting for one`);
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 }
@@ -181,7 +182,7 @@ function refreshBroker(options: Options): BrokerAccess | undefined {
   }
 }
 
-const LOOK_AGAIN_MS = 1_000;
+const RETRY_MS = 1_000;
 
 const brokerLocation = ({ join: url, broker = url, data }: Options) => ({ broker, data });
 
@@ -199,7 +200,8 @@ function resourcesOf(given: readonly string[]): Record<string, number> {
   const resources: Record<string, number> = {};
   for (const text of given) {
     const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined || name === "slots") throw badInput("--resource", "NAME=AMOUNT", text);
+    if (name === undefined || amount === undefined || name === "slots")
+      throw badOption("--resource", "NAME=AMOUNT", text);
     resources[name] = Number(amount);
   }
   return resources;
@@ -209,17 +211,11 @@ function programsOf(given: readonly string[], mode: ServiceMode): Record<string,
   const programs: Record<string, ServiceProgram> = {};
   for (const text of given) {
     const [, name, command] = /^([^\s=]+)=(.*\S.*)$/s.exec(text) ?? [];
-    if (name === undefined || command === undefined) throw badInput("--service", "NAME='COMMAND'", text);
+    if (name === undefined || command === undefined) throw badOption("--service", "NAME='COMMAND'", text);
     programs[name] = { command, mode };
   }
   return programs;
 }
 
-function parsePositive(text: string): number {
-  const value = wholeNumber(text);
-  if (value > 0) return value;
-  throw new InvalidArgumentError("expected 1 or more");
-}
-
-const badInput = (option: string, expected: string, got: string): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `${option}: expected ${expected}, got ${got}`);
+const badOption = (option: string, expected: string, got: string): LaboroError =>
+  badInput(`${option}: expected ${expected}, got ${got}`);

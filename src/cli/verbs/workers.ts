@@ -1,9 +1,9 @@
-/** `laboro workers`: who works. */
+/** `laboro workers`: the workers and their free slots. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
-import { printLines, printJson } from "../lib/print.js";
+import { printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
-import { stateColour, detectTerminal } from "../lib/terminal/terminal.js";
+import { detectTerminal, stateColour } from "../lib/terminal/terminal.js";
 import type { WorkerView } from "../lib/views.js";
 
 interface Options extends BrokerChoice {
@@ -12,11 +12,11 @@ interface Options extends BrokerChoice {
 
 export function workers(): Command {
   const command = new Command("workers")
-    .description("List the workers that the broker knows, and how much room they have.")
+    .description("List the workers that the broker knows, and their free slots.")
     .option("--json", "one JSON document")
     .addHelpText(
       "after",
-      "\nStates: ready has a free slot, busy has none, draining gets nothing new, away has lost its link and is waited for, " +
+      "\nStates: ready has a free slot, busy has none, draining gets nothing new, disconnected has lost its link and may come back, " +
         "\nsuspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
     )
     .action(run);
@@ -27,14 +27,14 @@ const COLUMNS: readonly Column[] = [
   { title: "WORKER", minWidth: 24, keepEnd: true },
   { title: "STATE" },
   { title: "SLOTS", align: "right" },
-  { title: "STOCK", align: "right", dropPriority: 3 },
+  { title: "PREFETCHED", align: "right", dropPriority: 3 },
   { title: "REQUESTS", align: "right", dropPriority: 2 },
   { title: "POOL", minWidth: 6, dropPriority: 4 },
-  { title: "HAS", minWidth: 8, dropPriority: 5 },
+  { title: "RESOURCES", minWidth: 8, dropPriority: 5 },
   { title: "TAGS", minWidth: 8, dropPriority: 6 },
   { title: "SERVICES", minWidth: 8, dropPriority: 1 },
   { title: "RESULTS", align: "right", dropPriority: 8 },
-  { title: "LAST TEN", dropPriority: 9 },
+  { title: "RECENT", dropPriority: 9 },
   { title: "PROTOCOL", dropPriority: 7 },
 ];
 
@@ -78,9 +78,9 @@ function resultsOf({ stats: { results, succeeded } }: WorkerView): string {
   return succeeded === results ? String(results) : `${results} (${Math.floor((100 * succeeded) / results)} %)`;
 }
 
-/** The one word that says most. */
+/** The state that the table shows. */
 export function workerState(worker: WorkerView): string {
-  if (!worker.connected) return "away";
+  if (!worker.connected) return "disconnected";
   if (worker.draining) return "draining";
   if (worker.standing !== "good") return worker.standing;
   return (worker.free.slots ?? 0) > 0 ? "ready" : "busy";

@@ -3,7 +3,7 @@
  *   magic u16, type u16, padding u32, arg0 u32
  * and for JOB and UPDATE arg0 bytes of msgpack. There are no sequence numbers, no HELLO, no CANCEL and no RESET; the code of an ERROR is its arg0.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badMessage, LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
 import { MAGIC, type Task, TYPES, type Update } from "./messages.js";
 import { decodeTask, decodeUpdate, encodeTask, encodeUpdate } from "./payloads.js";
@@ -64,7 +64,7 @@ const withLength = (payload: Uint8Array) => ({ payload, arg0: payload.length });
 /** A whole message; `?` where only its header can be read. Throws LABORO_BAD_MESSAGE where there is none, and nothing else. */
 export function decodeMessageV1(given: Uint8Array): MessageV1 | UnreadableV1 {
   const bytes = Buffer.from(given.buffer, given.byteOffset, given.byteLength);
-  if (bytes.length < HEADER_SIZE_V1) throw bad(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE_V1}`);
+  if (bytes.length < HEADER_SIZE_V1) throw badMessage(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE_V1}`);
   const type = typeIn(bytes);
   const arg0 = bytes.readUInt32LE(8);
   const rest = bytes.subarray(HEADER_SIZE_V1);
@@ -92,16 +92,16 @@ function bodyOf(type: TypeV1, arg0: number, rest: Buffer): MessageV1 {
 }
 
 function payloadIn(rest: Buffer, length: number): Buffer {
-  if (length > rest.length) throw bad(`arg0 claims ${length} bytes, ${rest.length} came`);
+  if (length > rest.length) throw badMessage(`arg0 claims ${length} bytes, ${rest.length} came`);
   return rest.subarray(0, length);
 }
 
 function typeIn(header: Buffer): TypeV1 {
   const magic = header.readUInt16LE(0);
-  if (magic !== MAGIC) throw bad(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
+  if (magic !== MAGIC) throw badMessage(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
   const number = header.readUInt16LE(2);
   const type = NAMES.get(number);
-  if (type === undefined) throw bad(`${number} is no type of message in version 1`);
+  if (type === undefined) throw badMessage(`${number} is no type of message in version 1`);
   return type;
 }
 
@@ -113,5 +113,3 @@ export const STREAM_LAYOUT_V1: Layout = {
     return HEADER_SIZE_V1 + (type === "JOB" || type === "UPDATE" ? header.readUInt32LE(8) : 0);
   },
 };
-
-const bad = (text: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text);

@@ -3,7 +3,7 @@
  *   magic u16, type u8, subtype u8, seq u32, padding u32, arg0 u32
  * and for HELLO, JOB, UPDATE and CANCEL arg0 bytes of msgpack. Padding, the subtype of what is no ERROR, and trailing bytes are ignored.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badMessage, LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
 import { type Body, MAGIC, type Message, type Numbered, TYPES, type TypeName, type Unreadable } from "./messages.js";
 import {
@@ -83,7 +83,7 @@ export const splitCounts = (arg0: number): { nproc: number; nrun: number } => ({
  */
 export function decodeMessage(given: Uint8Array): Message | Unreadable {
   const bytes = Buffer.from(given.buffer, given.byteOffset, given.byteLength);
-  if (bytes.length < HEADER_SIZE) throw bad(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE}`);
+  if (bytes.length < HEADER_SIZE) throw badMessage(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE}`);
   checkMagic(bytes.readUInt16LE(0));
   const number = bytes.readUInt8(2);
   const subtype = bytes.readUInt8(3);
@@ -123,12 +123,12 @@ function bodyOf(type: TypeName, subtype: number, arg0: number, rest: Buffer): Bo
 }
 
 function payloadIn(rest: Buffer, length: number): Buffer {
-  if (length > rest.length) throw bad(`arg0 claims ${length} bytes, ${rest.length} came`);
+  if (length > rest.length) throw badMessage(`arg0 claims ${length} bytes, ${rest.length} came`);
   return rest.subarray(0, length);
 }
 
 function checkMagic(magic: number): void {
-  if (magic !== MAGIC) throw bad(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
+  if (magic !== MAGIC) throw badMessage(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
 }
 
 /** For a stream: how long a message is, as far as its header says. */
@@ -138,10 +138,8 @@ export const STREAM_LAYOUT: Layout = {
     checkMagic(header.readUInt16LE(0));
     const type = NAMES.get(header.readUInt8(2));
     // Without knowing the type nobody can tell where the next message begins.
-    if (type === undefined || type === "LIST") throw bad(`${header.readUInt8(2)} is no type of message that is in use`);
+    if (type === undefined || type === "LIST") throw badMessage(`${header.readUInt8(2)} is no type of message that is in use`);
     const hasPayload = type === "HELLO" || type === "JOB" || type === "UPDATE" || type === "CANCEL";
     return HEADER_SIZE + (hasPayload ? header.readUInt32LE(12) : 0);
   },
 };
-
-const bad = (text: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text);

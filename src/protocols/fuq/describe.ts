@@ -1,5 +1,5 @@
-/** Messages as a person reads them, with the field names that are on the wire. */
-import type { TracedMessage as ShownMessage } from "../../base/traced-connections.js";
+/** Messages in readable form, with the field names that are on the wire. */
+import type { TracedMessage } from "../../base/traced-connections.js";
 import type { Bytes } from "../../model/recipe.js";
 import { splitCounts } from "./codec.js";
 import type { MessageV1, UnreadableV1 } from "./codec-v1.js";
@@ -14,7 +14,7 @@ import {
   type Update,
 } from "./messages.js";
 
-export function describeMessage(message: Message | Unreadable): ShownMessage {
+export function describeMessage(message: Message | Unreadable): TracedMessage {
   return { name: message.type, fields: fieldsOf(message) };
 }
 
@@ -46,7 +46,7 @@ export function fieldsOf(message: Message | Unreadable): Readonly<Record<string,
   }
 }
 
-export function describeMessageV1(message: MessageV1 | UnreadableV1): ShownMessage {
+export function describeMessageV1(message: MessageV1 | UnreadableV1): TracedMessage {
   return { name: message.type, fields: fieldsOfV1(message) };
 }
 

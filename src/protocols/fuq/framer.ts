@@ -1,5 +1,5 @@
 /** Cuts a stream into messages by their headers. A length past the limit is refused before a byte of it is kept. */
-import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { asLaboroError, badMessage, type LaboroError } from "../../base/errors.js";
 
 export interface Layout {
   readonly headerSize: number;
@@ -81,7 +81,7 @@ export class Framer {
     if (bytes.length < this.#layout.headerSize) return undefined;
     const size = this.#layout.sizeOf(bytes);
     if (size > this.#limit) {
-      throw new LaboroError("LABORO_BAD_MESSAGE", `a message claims ${size} bytes, the limit is ${this.#limit}`);
+      throw badMessage(`a message claims ${size} bytes, the limit is ${this.#limit}`);
     }
     return size;
   }

@@ -3,7 +3,7 @@
  * came, what nobody asked for is walked over without recursion, and text that is not UTF-8 stays bytes. What follows the value is not looked at.
  */
 import { isUtf8 } from "node:buffer";
-import { LaboroError } from "../../base/errors.js";
+import { badMessage, type LaboroError } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 
 const NIL = 0xc0;
@@ -46,7 +46,7 @@ export class MsgpackReader {
     if (head < 8) return isSigned ? this.#bytes.readIntBE(at, head) : this.#bytes.readUIntBE(at, head);
     const value = isSigned ? this.#bytes.readBigInt64BE(at) : this.#bytes.readBigUInt64BE(at);
     if (value > Number.MAX_SAFE_INTEGER || value < Number.MIN_SAFE_INTEGER)
-      throw bad(`${what} is ${value}, beyond 2^53`);
+      throw badMessage(`${what} is ${value}, beyond 2^53`);
     return Number(value);
   }
 
@@ -75,7 +75,7 @@ export class MsgpackReader {
     const isShort = token >= 0x90 && token < 0xa0;
     if (!isShort && token !== 0xdc && token !== 0xdd) throw this.#unlike(what, token, "a list");
     const length = isShort ? token & 0x0f : this.#length(token);
-    if (length > most) throw bad(`${what} has ${length} items, expected at most ${most}`);
+    if (length > most) throw badMessage(`${what} has ${length} items, expected at most ${most}`);
     this.#mustHold(length);
     const items: T[] = [];
     for (let i = 0; i < length; i++) items.push(item());
@@ -119,7 +119,7 @@ export class MsgpackReader {
       if (token < 0x90) left += (token & 0x0f) * 2;
       else if (token < 0xa0) left += token & 0x0f;
       else if (token < 0xc0) this.#skipBytes(token & 0x1f);
-      else if (token === 0xc1) throw bad(`byte ${this.#at - 1} is 0xc1, which is no msgpack`);
+      else if (token === 0xc1) throw badMessage(`byte ${this.#at - 1} is 0xc1, which is no msgpack`);
       else if (token >= 0xde) left += this.#length(token) * 2;
       else if (token >= 0xdc) left += this.#length(token);
       else if (token >= 0xd4 && token <= 0xd8) this.#skipBytes(1 + 2 ** (token - 0xd4));
@@ -147,7 +147,7 @@ export class MsgpackReader {
 
   #peek(): number {
     const token = this.#bytes[this.#at];
-    if (token === undefined) throw bad(`it ends at byte ${this.#at}, in the middle of a value`);
+    if (token === undefined) throw badMessage(`it ends at byte ${this.#at}, in the middle of a value`);
     return token;
   }
 
@@ -161,7 +161,7 @@ export class MsgpackReader {
   #skipBytes(count: number): number {
     const at = this.#at;
     if (count > this.#bytes.length - at)
-      throw bad(`${count} bytes are claimed at byte ${at}, ${this.#bytes.length - at} are left`);
+      throw badMessage(`${count} bytes are claimed at byte ${at}, ${this.#bytes.length - at} are left`);
     this.#at += count;
     return at;
   }
@@ -169,12 +169,10 @@ export class MsgpackReader {
   /** A value takes a byte at least. */
   #mustHold(values: number): void {
     const left = this.#bytes.length - this.#at;
-    if (values > left) throw bad(`${values} values are claimed at byte ${this.#at}, ${left} bytes are left`);
+    if (values > left) throw badMessage(`${values} values are claimed at byte ${this.#at}, ${left} bytes are left`);
   }
 
   #unlike(what: string, token: number, expected: string): LaboroError {
-    return bad(`${what} begins with 0x${token.toString(16)} at byte ${this.#at - 1}, expected ${expected}`);
+    return badMessage(`${what} begins with 0x${token.toString(16)} at byte ${this.#at - 1}, expected ${expected}`);
   }
 }
-
-const bad = (text: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text);

@@ -58,15 +58,15 @@ export class OutgoingRequests<Tag> {
 
   /** HELLO goes before anything that waits. */
   add(request: Request, tag: Tag): void {
-    const asking = { request, tag, notBefore: 0 };
-    if (request.type === "HELLO") this.#queue.unshift(asking);
-    else this.#queue.push(asking);
+    const queued = { request, tag, notBefore: 0 };
+    if (request.type === "HELLO") this.#queue.unshift(queued);
+    else this.#queue.push(queued);
   }
 
   /** The first one has gone out with this number. */
   sent(seq: number): void {
-    const asking = this.#queue.shift();
-    if (asking !== undefined) this.#inFlight = { ...asking, seq, since: this.#goodReplies };
+    const queued = this.#queue.shift();
+    if (queued !== undefined) this.#inFlight = { ...queued, seq, since: this.#goodReplies };
   }
 
   /** This one has gone out beside any other. */
@@ -76,10 +76,10 @@ export class OutgoingRequests<Tag> {
 
   /** The one of this number, which has its reply. */
   answered(seq: number): SentRequest<Tag> | undefined {
-    const asked = [this.#inFlight, this.#urgent].find((one) => one?.seq === seq);
-    if (asked === this.#inFlight) this.#inFlight = undefined;
-    else if (asked !== undefined) this.#urgent = undefined;
-    return asked;
+    const sent = [this.#inFlight, this.#urgent].find((one) => one?.seq === seq);
+    if (sent === this.#inFlight) this.#inFlight = undefined;
+    else if (sent !== undefined) this.#urgent = undefined;
+    return sent;
   }
 
   /** It was refused with ERROR(overflow). */
@@ -93,7 +93,7 @@ export class OutgoingRequests<Tag> {
   }
 
   retry(): void {
-    this.#queue = this.#queue.map((asking) => ({ ...asking, notBefore: 0 }));
+    this.#queue = this.#queue.map((queued) => ({ ...queued, notBefore: 0 }));
   }
 
   /** Those above this number will have no reply. */
@@ -102,7 +102,7 @@ export class OutgoingRequests<Tag> {
     if (this.#inFlight !== undefined && this.#inFlight.seq > above) this.#inFlight = this.#requeue(this.#inFlight);
   }
 
-  /** Not a HELLO: that is made anew. */
+  /** Not a HELLO: a new one is made. */
   #requeue({ request, tag }: SentRequest<Tag>): undefined {
     if (request.type !== "HELLO") this.#queue.unshift({ request, tag, notBefore: 0 });
   }
@@ -115,7 +115,7 @@ export class OutgoingRequests<Tag> {
   /** Takes back those that were not sent, or are to be sent again; gives their tags. */
   withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
     const gone = this.#queue.filter(({ request, tag }) => which(request, tag));
-    this.#queue = this.#queue.filter((asking) => !gone.includes(asking));
+    this.#queue = this.#queue.filter((queued) => !gone.includes(queued));
     return gone.map(({ tag }) => tag);
   }
 }

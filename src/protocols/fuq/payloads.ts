@@ -2,7 +2,7 @@
  * What follows a header: Go structs as msgpack maps, keyed by their field names, in their order. Unknown keys are passed over, missing
  * ones are zero. A Task is written with its JobDescription nested; one version of the original writes it flat, so both are read.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badMessage } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
 import { COUNT_LIMIT, type Hello, type JobDescription, type Task, type TaskPair, type Update } from "./messages.js";
 import { MsgpackReader } from "./msgpack-reader.js";
@@ -101,7 +101,7 @@ export function decodeHello(bytes: Uint8Array): Hello {
     else return false;
     return true;
   });
-  if (numProcs < 0 || numProcs > COUNT_LIMIT) throw bad(`NumProcs is ${numProcs}, expected 0 to ${COUNT_LIMIT}`);
+  if (numProcs < 0 || numProcs > COUNT_LIMIT) throw badMessage(`NumProcs is ${numProcs}, expected 0 to ${COUNT_LIMIT}`);
   return { numProcs, running };
 }
 
@@ -124,7 +124,7 @@ export function decodeUpdate(bytes: Uint8Array): Update {
     else return false;
     return true;
   });
-  if (!there) throw bad("UPDATE is nil");
+  if (!there) throw badMessage("UPDATE is nil");
   return update;
 }
 
@@ -194,5 +194,3 @@ const newDescription = (): Changeable<JobDescription> => ({
 type Changeable<T> = { -readonly [K in keyof T]: T[K] };
 
 const asText = (value: Bytes): string => (typeof value === "string" ? value : Buffer.from(value).toString());
-
-const bad = (text: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text);

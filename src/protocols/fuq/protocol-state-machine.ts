@@ -1,6 +1,6 @@
 /**
- * One end of a fuq v2 connection without its socket: whose turn it is, by sections 4 and 5 of the text. Messages and wishes go in,
- * effects come out; what the requests mean is the caller's affair. Both ends use it. Its states are in conversation-states.ts.
+ * One end of a fuq v2 connection without its socket: whose turn it is, by sections 4 and 5 of the text. Messages and requests go in,
+ * effects come out; what the requests mean is up to the caller. Both ends use it. Its states are in protocol-states.ts.
  *
  * At most one request of this end is unanswered; requests of the other end are given to the caller one by one, in order. While a reply is
  * waited for, lower requests are answered, higher ones wait in a queue, STOP(at once) waits for nothing. A RESET waits until nothing
@@ -47,7 +47,7 @@ export class ProtocolStateMachine<Tag> {
   readonly #numbers: SequenceNumbers;
   #effects: Effect<Tag>[] = [];
   #stage: Stage = "new";
-  /** The worker has been told to begin. */
+  /** The effect "begin" was given to the worker's end. */
   #begun = false;
   /** Requests of the other end that wait, in order. */
   #incoming: Numbered<Request>[] = [];
@@ -140,7 +140,7 @@ export class ProtocolStateMachine<Tag> {
     return this.#advance();
   }
 
-  /** Begin the numbers anew, when all that is under way is answered. To an original program only where there is no other way. */
+  /** Restarts the sequence numbers, when all that is under way is answered. To an original program only where there is no other way. */
   reset(): Effect<Tag>[] {
     if (!this.#original && this.#stage === "open") this.#resetWanted = true;
     return this.#advance();
@@ -174,9 +174,9 @@ export class ProtocolStateMachine<Tag> {
 
   #onReply(reply: Numbered<Reply>): void {
     const { seq } = reply;
-    const asked = this.#outgoing.answered(seq);
-    if (asked !== undefined) {
-      this.#settle(asked, reply);
+    const sent = this.#outgoing.answered(seq);
+    if (sent !== undefined) {
+      this.#settle(sent, reply);
     } else if (this.#reset?.by === "us" && seq === this.#reset.seq) {
       this.#reset = undefined;
       this.#violation("RESET was answered, but not by RESET");
@@ -186,17 +186,17 @@ export class ProtocolStateMachine<Tag> {
     }
   }
 
-  #settle(asked: SentRequest<Tag>, reply: Numbered<Reply>): void {
-    const { request, tag } = asked;
+  #settle(sent: SentRequest<Tag>, reply: Numbered<Reply>): void {
+    const { request, tag } = sent;
     this.#numbers.replyReceived(reply.seq);
     if (reply.type === "OK") {
       this.#outgoing.countGoodReply();
       if ((request.type === "HELLO" || wantsCounts(request)) && this.#stage === "greeting") this.#stage = "open";
     } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
-      this.#outgoing.overflow(asked);
+      this.#outgoing.overflow(sent);
       return;
     }
-    this.#effects.push({ kind: "answered", request, tag, reply });
+    this.#effects.push({ kind: "reply", request, tag, reply });
   }
 
   /** OK(0) to a worker, OK(nproc) to a foreman: neither is a reply. */
@@ -210,7 +210,7 @@ export class ProtocolStateMachine<Tag> {
     // A plain number has nothing in its upper half.
     const numProcs = ok.nproc === 0 ? ok.nrun : ok.nproc;
     this.#answering = { type: "HELLO", hello: { numProcs, running: null }, seq: ok.seq };
-    this.#effects.push({ kind: "asked", request: this.#answering });
+    this.#effects.push({ kind: "request", request: this.#answering });
     return true;
   }
 
@@ -223,7 +223,7 @@ export class ProtocolStateMachine<Tag> {
       this.#send({ ...refusal("bad_message"), seq });
     } else if (isStopAtOnce(message)) {
       this.#stopAtOnce = message;
-      this.#effects.push({ kind: "asked", request: message });
+      this.#effects.push({ kind: "request", request: message });
     } else if (this.#incoming.length >= this.#queueLimit && !(this.#incoming.length === 0 && this.#mayDeliver(seq))) {
       this.#violation(`more than ${this.#queueLimit} requests at a time`);
       this.#send({ ...refusal("overflow"), seq });
@@ -281,8 +281,8 @@ export class ProtocolStateMachine<Tag> {
 
   /** The request of this number, if it is the first that waits, need not wait. Before the greeting is over none does. */
   #mayDeliver(seq: number): boolean {
-    const { inFlight: asked } = this.#outgoing;
-    const mayPass = asked === undefined || seq < asked.seq || (this.side === "foreman" && this.#stage === "greeting");
+    const { inFlight } = this.#outgoing;
+    const mayPass = inFlight === undefined || seq < inFlight.seq || (this.side === "foreman" && this.#stage === "greeting");
     return this.#answering === undefined && mayPass;
   }
 
@@ -291,7 +291,7 @@ export class ProtocolStateMachine<Tag> {
     if (first === undefined || !this.#mayDeliver(first.seq)) return;
     this.#incoming.shift();
     this.#answering = first;
-    this.#effects.push({ kind: "asked", request: first });
+    this.#effects.push({ kind: "request", request: first });
   }
 
   #sendNextRequest(): void {
@@ -352,7 +352,7 @@ export class ProtocolStateMachine<Tag> {
   }
 
   #violation(why: string): void {
-    this.#effects.push({ kind: "odd", why });
+    this.#effects.push({ kind: "violation", why });
   }
 
   #take(): Effect<Tag>[] {

@@ -1,5 +1,5 @@
 /**
- * Where a conversation stands, by the names of the text's tables, and what comes out of it.
+ * The states of the protocol, by the names of the text's tables, and the effects that the state machine asks for.
  *
  *   foreman   SV_INIT0   nothing was said
  *             SV_INIT1   waits for HELLO, or for OK(nproc)
@@ -50,35 +50,35 @@ interface StateInputs {
 export const stateName = (side: Side, standing: StateInputs): StateName =>
   side === "worker" ? ofWorker(standing) : ofForeman(standing);
 
-function ofWorker({ stage, pendingRequest: asked, queuedRequests: waiting }: StateInputs): StateName {
+function ofWorker({ stage, pendingRequest, queuedRequests }: StateInputs): StateName {
   if (stage === "exit") return "CL_EXIT0";
   if (stage === "exit at once") return "CL_EXIT1";
-  if (stage !== "open") return asked === "HELLO" ? "CL_INIT1" : "CL_INIT0";
-  if (asked === "UPDATE") return "CL_UPDATE1";
-  return waiting > 0 ? "CL_UPDATE0" : "CL_LOOP0";
+  if (stage !== "open") return pendingRequest === "HELLO" ? "CL_INIT1" : "CL_INIT0";
+  if (pendingRequest === "UPDATE") return "CL_UPDATE1";
+  return queuedRequests > 0 ? "CL_UPDATE0" : "CL_LOOP0";
 }
 
-function ofForeman({ stage, pendingRequest: asked, answering: current }: StateInputs): StateName {
+function ofForeman({ stage, pendingRequest, answering }: StateInputs): StateName {
   if (stage === "new") return "SV_INIT0";
-  if (stage === "greeting") return current === "HELLO" ? "SV_INIT2" : "SV_INIT1";
+  if (stage === "greeting") return answering === "HELLO" ? "SV_INIT2" : "SV_INIT1";
   if (stage !== "open") return "SV_EXIT";
-  if (current === "UPDATE") return "SV_LOOP2";
-  return asked === undefined ? "SV_LOOP0" : "SV_LOOP1";
+  if (answering === "UPDATE") return "SV_LOOP2";
+  return pendingRequest === undefined ? "SV_LOOP0" : "SV_LOOP1";
 }
 
-/** What a conversation wants done, in this order. `Tag` is what the caller gave with its request. */
+/** What the state machine wants done, in this order. `Tag` is what the caller gave with its request. */
 export type Effect<Tag> =
   /** To the other end, now. */
   | { readonly kind: "send"; readonly message: Message }
   /** The other end wants this; it gets its reply by `answer`. An OK(nproc) for a greeting comes as the HELLO that it stands for. */
-  | { readonly kind: "asked"; readonly request: Numbered<Request> }
+  | { readonly kind: "request"; readonly request: Numbered<Request> }
   /** The reply to a request of this end. */
-  | { readonly kind: "answered"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
+  | { readonly kind: "reply"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
   /** The worker's time to say HELLO, by `request`. */
   | { readonly kind: "begin" }
-  /** RESET: all begins anew. What was not answered goes out again by itself, after the HELLO. */
+  /** RESET: the protocol starts again. Requests without a reply are sent again after the HELLO. */
   | { readonly kind: "restarted" }
   /** The other end did something that it should not have; it was answered, or it does not matter. */
-  | { readonly kind: "odd"; readonly why: string }
+  | { readonly kind: "violation"; readonly why: string }
   /** The connection is of no use any more. */
   | { readonly kind: "broken"; readonly why: string };

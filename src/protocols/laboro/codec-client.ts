@@ -1,13 +1,14 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
+import { flag, integer } from "../../model/input.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
-import { amount, body, clipped, count, countWithin, errorCode, flag, name, text } from "./codec-fields.js";
-import { absent, BEAT, type MessageCodecs } from "./codec-from-worker.js";
+import { amount, body, clipped, count, errorCode, name, text } from "./codec-fields.js";
+import { absent, HEARTBEAT, type MessageCodecs } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT } from "./codec-limits.js";
 import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
 
 export const FROM_CLIENT: MessageCodecs<FromClient> = {
-  BEAT,
+  HEARTBEAT,
   HELLO: {
     number: 40,
     write: (m) => [40, m.version, m.name],
@@ -32,12 +33,12 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
       retry: absent(row[6]) ? false : flag(row[6], "retry"),
     }),
   },
-  FORGET: { number: 42, write: (m) => [42, m.id], read: (row) => ({ type: "FORGET", id: count(row[1], "id") }) },
-  ASK: {
+  CANCEL_REQUEST: { number: 42, write: (m) => [42, m.id], read: (row) => ({ type: "CANCEL_REQUEST", id: count(row[1], "id") }) },
+  OPERATION: {
     number: 43,
     write: (m) => (m.input === undefined ? [43, m.id, m.operation] : [43, m.id, m.operation, m.input]),
     read: (row) => ({
-      type: "ASK",
+      type: "OPERATION",
       id: count(row[1], "id"),
       operation: name(row[2], "operation"),
       input: row[3],
@@ -46,38 +47,38 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
 };
 
 export const TO_CLIENT: MessageCodecs<ToClient> = {
-  BEAT,
+  HEARTBEAT,
   BROKERS,
-  GREET: {
+  HELLO_ACK: {
     number: 50,
     write: (m) => [50, m.version, m.broker, m.heartbeatMs],
     read: (row) => ({
-      type: "GREET",
+      type: "HELLO_ACK",
       version: count(row[1], "version"),
       broker: name(row[2], "broker"),
-      heartbeatMs: countWithin(row[3], "heartbeatMs", 1, HEARTBEAT_LIMIT),
+      heartbeatMs: integer(row[3], "heartbeatMs", 1, HEARTBEAT_LIMIT),
     }),
   },
-  REPLIED: {
+  RESPONSE: {
     number: 51,
     write: (m) => (m.error === undefined ? [51, m.id, m.body] : [51, m.id, m.body, m.error]),
     read: (row) => ({
-      type: "REPLIED",
+      type: "RESPONSE",
       id: count(row[1], "id"),
       body: body(row[2], "body"),
       ...(absent(row[3]) ? {} : { error: errorCode(row[3], "error") }),
     }),
   },
-  ANSWER: {
+  RESULT: {
     number: 52,
     write: (m) => (m.value === undefined ? [52, m.id] : [52, m.id, m.value]),
-    read: (row) => ({ type: "ANSWER", id: count(row[1], "id"), value: row[2] }),
+    read: (row) => ({ type: "RESULT", id: count(row[1], "id"), value: row[2] }),
   },
-  REFUSE: {
+  ERROR: {
     number: 53,
     write: (m) => [53, m.id, m.code, clipped(m.message)],
     read: (row) => ({
-      type: "REFUSE",
+      type: "ERROR",
       id: count(row[1], "id"),
       code: errorCode(row[2], "code"),
       message: text(row[3], "message"),

@@ -1,5 +1,6 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
 import { SessionId, WorkerId } from "../../model/ids.js";
+import { flag, integer, unexpectedValue } from "../../model/input.js";
 import type { OutputStream } from "../../model/outcome.js";
 import {
   amount,
@@ -8,18 +9,15 @@ import {
   body,
   clipped,
   count,
-  countWithin,
+  enumValue,
   errorCode,
-  type MessageCodec,
-  flag,
   jobId,
+  type MessageCodec,
   name,
   names,
   type Row,
   rows,
   text,
-  fieldError,
-  enumValue,
 } from "./codec-fields.js";
 import type { DoneTask, FromWorker, HeldState, HeldTasks, AttemptRange, TaskRef } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
@@ -28,17 +26,17 @@ export type MessageCodecs<Message extends { readonly type: string }> = {
   readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;
 };
 
-const HELD_STATES: readonly HeldState[] = ["stock", "running", "finished"];
+const HELD_STATES: readonly HeldState[] = ["prefetched", "running", "finished"];
 const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 
-export const BEAT: MessageCodec<{ readonly type: "BEAT" }> = {
+export const HEARTBEAT: MessageCodec<{ readonly type: "HEARTBEAT" }> = {
   number: 0,
   write: () => [0],
-  read: () => ({ type: "BEAT" }),
+  read: () => ({ type: "HEARTBEAT" }),
 };
 
 export const FROM_WORKER: MessageCodecs<FromWorker> = {
-  BEAT,
+  HEARTBEAT,
   JOIN: {
     number: 1,
     write: (m) => [
@@ -146,11 +144,11 @@ function readDone(row: Row): DoneTask {
     attempt: attemptOf(row[2]),
     started: amount(row[4], "started"),
     ended: amount(row[5], "ended"),
-    outputBytes: count(row[6], "outputEnd"),
+    outputBytes: count(row[6], "outputBytes"),
   };
   const end = row[3];
   if (typeof end === "string") task.signal = name(end, "signal");
-  else if (!absent(end)) task.code = countWithin(end, "code", -0x8000_0000, 0xffff_ffff);
+  else if (!absent(end)) task.code = integer(end, "code", -0x8000_0000, 0xffff_ffff);
   if (!absent(row[7]) && flag(row[7], "timedOut")) task.timedOut = true;
   if (!absent(row[8])) task.error = text(row[8], "error");
   return task;
@@ -167,7 +165,7 @@ export const writeRange = (range: AttemptRange): Row => [range.job, range.first,
 export function readRange(row: Row): AttemptRange {
   const first = count(row[1], "first");
   const last = count(row[2], "last");
-  if (last < first) throw fieldError("last", last, `${first}, which is first, or more`);
+  if (last < first) throw unexpectedValue("last", `${first}, which is first, or more`, last);
   return { job: jobId(row[0]), first, last, attempt: attemptOf(row[3]) };
 }
 
@@ -175,6 +173,6 @@ export const absent = (value: unknown): value is null | undefined => value === u
 
 function chunk(value: unknown): Uint8Array {
   const bytes = body(value, "bytes");
-  if (bytes.length > OUTPUT_CHUNK) throw fieldError("bytes", bytes, `at most ${OUTPUT_CHUNK} bytes`);
+  if (bytes.length > OUTPUT_CHUNK) throw unexpectedValue("bytes", `at most ${OUTPUT_CHUNK} bytes`, bytes);
   return bytes;
 }

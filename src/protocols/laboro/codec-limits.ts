@@ -1,4 +1,4 @@
-/** What a frame of the link may hold. Both ends check all of it: a sender before it sends, a receiver before it believes. */
+/** What a frame of the link may hold. Both ends check all of it: a sender before it sends, a receiver before it uses a value. */
 
 /** Bytes of one frame. */
 export const FRAME_LIMIT = 64 * 1024 * 1024;
@@ -15,5 +15,5 @@ export const NAME_LIMIT = 1024;
 export const NAMES_LIMIT = 1024;
 /** Characters of a text for a person. A longer one is cut by its sender. */
 export const TEXT_LIMIT = 16 * 1024;
-/** Milliseconds between two BEATs: beyond a day a timer is a mistake. */
+/** Milliseconds between two HEARTBEATs: beyond a day a timer is a mistake. */
 export const HEARTBEAT_LIMIT = 86_400_000;

@@ -4,7 +4,7 @@
  * integers are safe, and there are no extension types. What passes can be handed to a lenient decoder.
  */
 import { isUtf8 } from "node:buffer";
-import { LaboroError } from "../../base/errors.js";
+import { badMessage } from "../../base/errors.js";
 
 export interface ScanLimits {
   readonly depth: number;
@@ -26,23 +26,23 @@ export function scan(bytes: Uint8Array, limits: ScanLimits): void {
   for (;;) {
     while (left === 0) {
       if (lacking.length === 0) {
-        if (at !== end) throw bad(`${end - at} bytes follow the end of the frame`);
+        if (at !== end) throw badMessage(`${end - at} bytes follow the end of the frame`);
         return;
       }
       left = lacking.pop() ?? 0;
       inMap = maps.pop() ?? false;
     }
-    if (at >= end) throw bad(`the frame ends at byte ${end}, in the middle of a value`);
-    if (++values > limits.values) throw bad(`the frame holds more than ${limits.values} values`);
+    if (at >= end) throw badMessage(`the frame ends at byte ${end}, in the middle of a value`);
+    if (++values > limits.values) throw badMessage(`the frame holds more than ${limits.values} values`);
     const token = view.getUint8(at++);
     const isKey = inMap && (left & 1) === 0;
     left--;
-    if (isKey && !isString(token)) throw bad(`a map key at byte ${at - 1} is not a string`);
+    if (isKey && !isString(token)) throw badMessage(`a map key at byte ${at - 1} is not a string`);
     // Small integers are most of what there is.
     if (token < 0x80 || token >= 0xe0) continue;
 
     const head = headSize(token);
-    if (head > end - at) throw bad(`the frame ends at byte ${end}, in the middle of a value`);
+    if (head > end - at) throw badMessage(`the frame ends at byte ${end}, in the middle of a value`);
     const kind = kindOf(token);
     if (kind === Kind.plain) {
       if (token === 0xcf || token === 0xd3) checkInt64(view, at, token === 0xd3);
@@ -50,20 +50,20 @@ export function scan(bytes: Uint8Array, limits: ScanLimits): void {
       continue;
     }
     if (kind === Kind.refused)
-      throw bad(`byte ${at - 1} is 0x${token.toString(16)}, a type that the link does not use`);
+      throw badMessage(`byte ${at - 1} is 0x${token.toString(16)}, a type that the link does not use`);
 
     const length = lengthOf(view, token, at, head);
     at += head;
     if (kind === Kind.bytes || kind === Kind.string) {
-      if (length > end - at) throw bad(`a string claims ${length} bytes, ${end - at} are left`);
+      if (length > end - at) throw badMessage(`a string claims ${length} bytes, ${end - at} are left`);
       if (kind === Kind.string) checkText(bytes, at, at + length);
       at += length;
       continue;
     }
     const claimed = kind === Kind.map ? length * 2 : length;
     // A value takes a byte at least.
-    if (claimed > end - at) throw bad(`a list claims ${claimed} values, ${end - at} bytes are left`);
-    if (lacking.length + 1 >= limits.depth) throw bad(`lists lie more than ${limits.depth} deep in each other`);
+    if (claimed > end - at) throw badMessage(`a list claims ${claimed} values, ${end - at} bytes are left`);
+    if (lacking.length + 1 >= limits.depth) throw badMessage(`lists lie more than ${limits.depth} deep in each other`);
     lacking.push(left);
     maps.push(inMap);
     left = claimed;
@@ -102,7 +102,7 @@ function lengthOf(view: DataView, token: number, at: number, head: number): numb
 function checkInt64(view: DataView, at: number, signed: boolean): void {
   const value = signed ? view.getBigInt64(at) : view.getBigUint64(at);
   if (value > Number.MAX_SAFE_INTEGER || value < Number.MIN_SAFE_INTEGER) {
-    throw bad(`the integer ${value} is beyond 2^53`);
+    throw badMessage(`the integer ${value} is beyond 2^53`);
   }
 }
 
@@ -113,7 +113,5 @@ function checkText(bytes: Uint8Array, from: number, to: number): void {
     while (at < to && (bytes[at] ?? 0) < 0x80) at++;
     if (at === to) return;
   }
-  if (!isUtf8(bytes.subarray(from, to))) throw bad(`a string at byte ${from} is not UTF-8`);
+  if (!isUtf8(bytes.subarray(from, to))) throw badMessage(`a string at byte ${from} is not UTF-8`);
 }
-
-const bad = (text: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text);

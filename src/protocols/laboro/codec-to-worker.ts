@@ -1,29 +1,26 @@
 /** What the broker sends to a worker: the order of the fields on the wire, both ways. */
+import { fields, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
+import { readLinkLimits, readLinkRecipe } from "../../model/job-input.js";
 import {
   amount,
   amounts,
   attemptOf,
   body,
   count,
-  countWithin,
   type MessageCodec,
   jobId,
-  listOf,
   name,
   names,
   type Row,
-  record,
   rows,
   textOrBytes,
-  fieldError,
 } from "./codec-fields.js";
-import { absent, BEAT, type MessageCodecs, readRange, writeRange } from "./codec-from-worker.js";
+import { absent, HEARTBEAT, type MessageCodecs, readRange, writeRange } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
-import { readLimits, readRecipe } from "./codec-recipe.js";
 import type { Brokers, ResumedTask, ToWorker } from "./messages.js";
 
-/** Clients are told as workers are. */
+/** For workers and clients alike. */
 export const BROKERS: MessageCodec<Brokers> = {
   number: 30,
   write: (m) => [30, m.urls],
@@ -31,14 +28,14 @@ export const BROKERS: MessageCodec<Brokers> = {
 };
 
 export const TO_WORKER: MessageCodecs<ToWorker> = {
-  BEAT,
+  HEARTBEAT,
   WELCOME: {
     number: 20,
     write: (m) => [
       20,
       m.version,
       m.broker,
-      m.keep.map((kept) => [kept.job, kept.index, kept.attempt, kept.outputStored]),
+      m.keep.map((task) => [task.job, task.index, task.attempt, task.outputStored]),
       m.drop.map(writeRange),
       m.heartbeatMs,
       m.config,
@@ -50,8 +47,8 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       broker: name(row[2], "broker"),
       keep: rows(row[3], "keep", readResumedTask),
       drop: rows(row[4], "drop", readRange),
-      heartbeatMs: countWithin(row[5], "heartbeatMs", 1, HEARTBEAT_LIMIT),
-      config: record(row[6], "config"),
+      heartbeatMs: integer(row[5], "heartbeatMs", 1, HEARTBEAT_LIMIT),
+      config: fields(row[6], "config"),
       window: count(row[7], "window"),
     }),
   },
@@ -61,9 +58,9 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     read: (row) => ({
       type: "RECIPE",
       job: jobId(row[1]),
-      recipe: readRecipe(row[2]),
+      recipe: readLinkRecipe(row[2], "recipe"),
       needs: amounts(row[3], "needs"),
-      limits: readLimits(row[4]),
+      limits: readLinkLimits(row[4], "limits"),
     }),
   },
   TASKS: {
@@ -99,7 +96,7 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
   CONFIG: {
     number: 29,
     write: (m) => [29, m.config],
-    read: (row) => ({ type: "CONFIG", config: record(row[1], "config") }),
+    read: (row) => ({ type: "CONFIG", config: fields(row[1], "config") }),
   },
   BROKERS,
   CALL: {
@@ -113,7 +110,7 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       timeoutMs: amount(row[4], "timeoutMs"),
     }),
   },
-  UNCALL: { number: 32, write: (m) => [32, m.id], read: (row) => ({ type: "UNCALL", id: count(row[1], "id") }) },
+  CANCEL_CALL: { number: 32, write: (m) => [32, m.id], read: (row) => ({ type: "CANCEL_CALL", id: count(row[1], "id") }) },
 };
 
 function readResumedTask(row: Row): ResumedTask {
@@ -126,7 +123,7 @@ function readResumedTask(row: Row): ResumedTask {
 }
 
 function readEntries(value: unknown, size: number): Entries {
-  const entries = listOf(value, "entries", ROWS_LIMIT);
-  if (entries.length !== size) throw fieldError("entries", entries, `one for each of ${size} tasks`);
-  return entries.map((entry) => textOrBytes(entry, "entries"));
+  const entries = list(value, "entries", ROWS_LIMIT, textOrBytes);
+  if (entries.length !== size) throw unexpectedValue("entries", `one for each of ${size} tasks`, entries.length);
+  return entries;
 }

@@ -1,15 +1,15 @@
 /**
  * Frames of the link as bytes. A frame is a msgpack array of messages; a message is an array of its type number and its fields.
- * Pure functions. The bodies in decoded messages are views into the frame: they live as long as it does and must not be
- * written to, and who keeps one for long copies it, or keeps the whole frame.
+ * Pure functions. Bodies in decoded messages are views into the frame. Do not write to them, and copy a body before you keep it.
  *
- * Free values (the input of ASK, the value of ANSWER, CONFIG) are what JSON has, and bytes; a property that is
- * undefined is left out.
+ * Free values (the input of OPERATION, the value of RESULT, CONFIG) are what JSON has, and bytes; a property that is
+ * undefined is omitted.
  */
 import { type Options, Packr, Unpackr } from "msgpackr";
-import { LaboroError } from "../../base/errors.js";
+import { badInput, badMessage, LaboroError } from "../../base/errors.js";
+import { unexpectedValue } from "../../model/input.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
-import { type MessageCodec, type Row, describeValue, fieldError } from "./codec-fields.js";
+import type { MessageCodec, Row } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
@@ -60,9 +60,9 @@ const TABLES: Readonly<Record<Exclude<Sender, "caller">, Table>> = {
 
 /** Throws LABORO_BAD_INPUT for a message that the other end would refuse, so that no bad value of a caller ends a link. */
 export function encodeMessage(message: LinkMessage): Uint8Array {
-  const form = CODECS[message.type];
+  const codec = CODECS[message.type];
   try {
-    const row = form.write(message);
+    const row = codec.write(message);
     const bytes = packr.pack(row);
     // The packer goes on using the largest buffer it ever needed.
     if (bytes.length > 1024 * 1024) packr.useBuffer(Buffer.allocUnsafeSlow(8192));
@@ -70,7 +70,7 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
       throw new LaboroError("LABORO_BODY_TOO_LARGE", `${bytes.length} bytes, a frame holds ${FRAME_LIMIT}`);
     }
     scan(bytes, MESSAGE_LIMITS);
-    form.read(row);
+    codec.read(row);
     return bytes;
   } catch (cause) {
     const code =
@@ -85,7 +85,7 @@ export function joinMessages(messages: readonly Uint8Array[]): Uint8Array {
   const count = messages.length;
   const head = count < 16 ? [0x90 | count] : count < 0x1_0000 ? [0xdc, count >> 8, count & 0xff] : undefined;
   if (head === undefined)
-    throw new LaboroError("LABORO_BAD_INPUT", `${count} messages, a frame holds ${MESSAGES_LIMIT}`);
+    throw badInput(`${count} messages, a frame holds ${MESSAGES_LIMIT}`);
   let size = head.length;
   for (const bytes of messages) size += bytes.length;
   const frame = Buffer.allocUnsafe(size);
@@ -102,12 +102,18 @@ export const encodeFrame = (messages: readonly LinkMessage[]): Uint8Array => joi
 
 /** Throws LABORO_BAD_MESSAGE for bytes that are no frame of this sender, and nothing else. */
 export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, limit = FRAME_LIMIT): SentBy[From][] {
-  if (bytes.length > limit) throw bad(`a frame of ${bytes.length} bytes, expected at most ${limit}`);
-  const rows = unpack(bytes);
-  const table = from === "caller" ? tableOfCaller(rows) : TABLES[from as Exclude<Sender, "caller">];
-  const messages: LinkMessage[] = [];
-  for (const row of rows) messages.push(read(row, table, from));
-  return messages as SentBy[From][];
+  if (bytes.length > limit) throw badMessage(`a frame of ${bytes.length} bytes, expected at most ${limit}`);
+  try {
+    const rows = unpack(bytes);
+    const table = from === "caller" ? tableOfCaller(rows) : TABLES[from as Exclude<Sender, "caller">];
+    const messages: LinkMessage[] = [];
+    for (const row of rows) messages.push(read(row, table, from));
+    return messages as SentBy[From][];
+  } catch (cause) {
+    // The readers refuse a caller's input; here the peer is at fault.
+    if (cause instanceof LaboroError && cause.code === "LABORO_BAD_INPUT") throw badMessage(cause.message, cause);
+    throw cause;
+  }
 }
 
 function unpack(bytes: Uint8Array): Row {
@@ -116,33 +122,33 @@ function unpack(bytes: Uint8Array): Row {
   try {
     frame = unpackr.unpack(bytes);
   } catch (cause) {
-    throw bad(cause instanceof Error ? cause.message : String(cause), cause);
+    throw badMessage(cause instanceof Error ? cause.message : String(cause), cause);
   }
-  if (!Array.isArray(frame)) throw fieldError("the frame", frame, "a list of messages");
-  if (frame.length > MESSAGES_LIMIT) throw fieldError("the frame", frame, `at most ${MESSAGES_LIMIT} messages`);
+  if (!Array.isArray(frame)) throw unexpectedValue("the frame", "a list of messages", frame);
+  if (frame.length > MESSAGES_LIMIT) {
+    throw unexpectedValue("the frame", `at most ${MESSAGES_LIMIT} messages`, frame.length);
+  }
   return frame;
 }
 
 function read(row: unknown, table: Table, from: Sender): LinkMessage {
-  if (!Array.isArray(row)) throw fieldError("a message", row, "a list");
+  if (!Array.isArray(row)) throw unexpectedValue("a message", "a list", row);
   const number: unknown = row[0];
-  const form = typeof number === "number" ? table[number] : undefined;
-  if (form === undefined) throw bad(`a message has type ${describeValue(number)}, which a ${from} does not send`);
-  return form.read(row);
+  const codec = typeof number === "number" ? table[number] : undefined;
+  if (codec === undefined) throw unexpectedValue("a message's type", `one that a ${from} sends`, number);
+  return codec.read(row);
 }
 
 function tableOfCaller(rows: Row): Table {
   const first = Array.isArray(rows[0]) ? rows[0][0] : undefined;
   if (first === FROM_WORKER.JOIN.number) return TABLES.worker;
   if (first === FROM_CLIENT.HELLO.number) return TABLES.client;
-  throw bad(`the first message has type ${describeValue(first)}, expected JOIN or HELLO`);
+  throw unexpectedValue("the first message's type", "JOIN or HELLO", first);
 }
 
-function byNumber(forms: Readonly<Record<string, unknown>>): Table {
+function byNumber(codecs: Readonly<Record<string, unknown>>): Table {
   const table: (AnyCodec | undefined)[] = [];
-  for (const form of Object.values(forms) as AnyCodec[]) table[form.number] = form;
+  for (const codec of Object.values(codecs) as AnyCodec[]) table[codec.number] = codec;
   // Holes would send a lookup to the prototype.
   return Array.from(table);
 }
-
-const bad = (text: string, cause?: unknown): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", text, { cause });

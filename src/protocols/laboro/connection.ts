@@ -4,13 +4,12 @@
  *   open    frames are decoded and delivered, messages are sent
  *   closed  nothing is delivered or sent any more; onClose has been called, once
  *
- * It is closed by our own close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
- * link, by a listener that threw, or by a peer that does not read. The WebSocket may take a while longer to say goodbye
- * underneath; that concerns nobody here. Messages of one frame are delivered as one batch.
+ * It is closed by close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
+ * link, by a handler that threw, or by a peer that does not read. The close handshake of the WebSocket may take a while longer. Messages of one frame are delivered as one batch.
  */
 import type { RawData, ServerOptions, WebSocket } from "ws";
 import type { TracedConnection } from "../../base/traced-connections.js";
-import { asLaboroError, errnoOf, LaboroError } from "../../base/errors.js";
+import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";
@@ -22,7 +21,7 @@ import { Outbox } from "./outbox.js";
 /** Bytes that may wait for a peer that reads slowly. */
 export const BUFFER_LIMIT = 64 * 1024 * 1024;
 
-/** How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer a goodbye is left after a few seconds. */
+/** How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer the close frame is dropped after a few seconds. */
 export const SOCKET_OPTIONS = { perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 } as const;
 
 export const SERVER_OPTIONS = {
@@ -33,7 +32,7 @@ export const SERVER_OPTIONS = {
 
 export interface CloseReason {
   readonly by: "us" | "peer" | "network";
-  /** The WebSocket close code; 1006 where there was no goodbye. */
+  /** The WebSocket close code; 1006 where there was no close frame. */
   readonly code: number;
   readonly text: string;
   /** Set where a fault ended it, found here or named by the peer. */
@@ -43,7 +42,7 @@ export interface CloseReason {
 export interface LinkHandler<In> {
   /** The messages of one frame. What it throws closes the connection with that reason. */
   readonly onMessages: (batch: readonly In[]) => void;
-  /** Called once, after our own close() too. */
+  /** Called once, after close() too. */
   readonly onClose: (reason: CloseReason) => void;
 }
 
@@ -54,10 +53,10 @@ export interface LinkLog {
 export interface ConnectionOptions {
   /** Who is at the other end. A caller becomes a worker or a client by its first frame. */
   readonly from: Sender;
-  /** The socket under the WebSocket: bytes of a frame that is still arriving are a sign of life too. */
+  /** The socket under the WebSocket: bytes of a frame that is still arriving count as received too. */
   readonly transport?: { readonly bytesRead: number };
   readonly log?: LinkLog;
-  /** Where what is said is recorded, while somebody looks. */
+  /** Records the messages while somebody watches the connection. */
   readonly traced?: TracedConnection;
   readonly bufferLimit?: number;
   readonly frameLimit?: number;
@@ -82,7 +81,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#from = options.from;
     this.#outbox = new Outbox((frame) => this.#transmit(frame));
     this.#heartbeat = new Heartbeat({
-      sendBeat: () => this.#beat(),
+      sendHeartbeat: () => this.#sendHeartbeat(),
       onTimeout: () => this.#terminate("nothing was heard for three heartbeats"),
       sent: () => this.#framesSent,
       received: () => options.transport?.bytesRead ?? this.#framesReceived,
@@ -96,20 +95,20 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     return this.#open;
   }
 
-  /** What was sent and has not left this process. A sender of much looks at it before it sends more. */
+  /** Bytes that were sent and have not left this process. A sender of much checks it before it sends more. */
   get bufferedBytes(): number {
     return this.#socket.bufferedAmount + this.#outbox.bytes;
   }
 
-  /** Goes out with all else of this turn. Once closed, nothing happens: onClose has told. Throws LABORO_BAD_INPUT. */
+  /** Goes out with all else of this turn. Once closed, nothing happens. Throws LABORO_BAD_INPUT. */
   send(message: Out): void {
     if (!this.#open) return;
-    const { traced: conversation } = this.#options;
-    if (conversation?.recording === true) conversation.sent(() => describeMessage(message));
+    const { traced } = this.#options;
+    if (traced?.recording === true) traced.sent(() => describeMessage(message));
     this.#outbox.push(message);
   }
 
-  /** From now on BEATs go and are expected. */
+  /** From now on HEARTBEATs go and are expected. */
   startHeartbeat(intervalMs: number): void {
     if (this.#open) this.#heartbeat.start(intervalMs);
   }
@@ -121,7 +120,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     return taken;
   }
 
-  /** Sends what waits, then says goodbye. */
+  /** Sends what waits, then the close frame. */
   close(code = 1000, text = ""): void {
     this.#closeWith({ by: "us", code, text });
   }
@@ -137,9 +136,9 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#socket.send(frame);
   }
 
-  #beat(): void {
-    this.#options.traced?.sent(() => ({ name: "BEAT", fields: {} }));
-    this.#outbox.push({ type: "BEAT" });
+  #sendHeartbeat(): void {
+    this.#options.traced?.sent(() => ({ name: "HEARTBEAT", fields: {} }));
+    this.#outbox.push({ type: "HEARTBEAT" });
     this.#outbox.flush();
   }
 
@@ -153,8 +152,8 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
       this.#fail(isBinary ? 1007 : 1003, asLaboroError(cause));
       return;
     }
-    const { traced: conversation } = this.#options;
-    if (conversation?.recording === true) for (const one of batch) conversation.received(() => describeMessage(one));
+    const { traced } = this.#options;
+    if (traced?.recording === true) for (const one of batch) traced.received(() => describeMessage(one));
     try {
       this.#handler.onMessages(batch as readonly In[]);
     } catch (cause) {
@@ -165,7 +164,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
 
   #decode(data: RawData, isBinary: boolean): SentBy[Sender][] {
     if (!isBinary || !(data instanceof Uint8Array)) {
-      throw new LaboroError("LABORO_BAD_MESSAGE", "a text frame, expected binary ones");
+      throw badMessage("a text frame, expected binary ones");
     }
     const batch = decodeFrame(data, this.#from, this.#options.frameLimit);
     if (this.#from === "caller") this.#from = batch[0]?.type === "JOIN" ? "worker" : "client";
@@ -185,21 +184,21 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#finish(reason);
   }
 
-  /** No goodbye: it would wait behind what the peer does not read. */
+  /** No close frame: it would wait behind what the peer does not read. */
   #terminate(text: string): void {
     this.#options.log?.warn({ from: this.#from }, `link given up: ${text}`);
     this.#socket.terminate();
     this.#finish({ by: "us", code: 1006, text });
   }
 
-  /** The close event follows; where `ws` refused what came, it follows only when the peer agrees to part. */
+  /** The close event follows; where `ws` refused what came, it follows only after the peer's close frame. */
   #onSocketError(fault: Error): void {
     this.#fault = fault;
     const errno = errnoOf(fault);
     if (errno === "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH") {
       this.#fail(1009, new LaboroError("LABORO_BODY_TOO_LARGE", fault.message, { cause: fault }));
     } else if (errno?.startsWith("WS_ERR_") === true) {
-      this.#fail(1002, new LaboroError("LABORO_BAD_MESSAGE", fault.message, { cause: fault }));
+      this.#fail(1002, badMessage(fault.message, fault));
     }
   }
 
@@ -224,10 +223,10 @@ function errorNamedIn(text: string): { readonly error?: LaboroError } {
   return isErrorCode(code) ? { error: new LaboroError(code, rest.join(": ")) } : {};
 }
 
-/** A close frame has room for 123 bytes. */
+/** The reason in a close frame has at most 123 bytes. */
 function cutToReason(text: string): string {
   const bytes = Buffer.from(text);
-  // What is cut in the middle of a character becomes U+FFFD, three bytes: leave it room.
+  // What is cut in the middle of a character becomes U+FFFD, three bytes.
   return bytes.length <= 123
     ? text
     : bytes

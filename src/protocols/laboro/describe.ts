@@ -1,4 +1,4 @@
-/** A message of the link as a person would read it: bytes as text where they are text, long things cut. */
+/** A message of the link in readable form: bytes as text where they are text, long values cut. */
 import { isUtf8 } from "node:buffer";
 import type { TracedMessage } from "../../base/traced-connections.js";
 import type { LinkMessage } from "./messages.js";

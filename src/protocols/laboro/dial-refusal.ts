@@ -1,4 +1,4 @@
-/** What it means that a broker will not have us, as an error with a code. */
+/** A broker's refusal of a link, as an error with a code. */
 import type { IncomingMessage } from "node:http";
 import { type ErrorCode, LaboroError } from "../../base/errors.js";
 
@@ -16,8 +16,8 @@ export const isRefusal = (error: LaboroError): boolean => Object.values(CODES).i
 /** Any other status is one of a broker that may yet come: LABORO_BROKER_UNREACHABLE. */
 export async function refusalOf(response: IncomingMessage, broker: string): Promise<LaboroError> {
   const status = response.statusCode ?? 0;
-  const said = await textOf(response);
-  const text = `${broker} answered ${status}${said === "" ? "" : `: ${said}`}`;
+  const body = await textOf(response);
+  const text = `${broker} answered ${status}${body === "" ? "" : `: ${body}`}`;
   return new LaboroError(CODES[status] ?? "LABORO_BROKER_UNREACHABLE", text);
 }
 

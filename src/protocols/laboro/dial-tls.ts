@@ -1,9 +1,9 @@
 /**
- * TLS to a broker that is known by the fingerprint of its CA: the SHA-256 of the CA's certificate, which is all that a join URL has
- * room for. The certificate itself is taken from the chain that the server shows, in a first connection over which
+ * TLS to a broker that is known by the fingerprint of its CA: the SHA-256 of the CA's certificate, which is all that a join URL
+ * carries. The certificate itself is taken from the chain that the server shows, in a first connection over which
  * nothing is sent; the connection of the link is then made with it as the only CA, so that OpenSSL checks the whole chain
- * and no CA of the system counts. The CA signs for its brokers alone, so the name in the certificate may be any:
- * who reaches a broker through a tunnel or by an address of its own is not sent away.
+ * and no CA of the system counts. The CA signs for its brokers alone, so the name in the certificate does not
+ * matter: a broker may be reached through a tunnel or by another address.
  */
 import { isIP } from "node:net";
 import { connect, type DetailedPeerCertificate } from "node:tls";
@@ -19,14 +19,14 @@ export function normalizeFingerprint(text: string): string | undefined {
   return /^[0-9a-f]{64}$/.test(digits) ? digits : undefined;
 }
 
-/** How `ws` connects to a broker with this CA; undefined where `learnCa` has not seen its certificate yet. */
+/** How `ws` connects to a broker with this CA; undefined where `fetchCa` has not seen its certificate yet. */
 export function pinnedTlsOptions(fingerprint: string): ClientOptions | undefined {
   const ca = caByFingerprint.get(fingerprint);
   // No error, that is to say: a falsy answer.
   return ca === undefined ? undefined : { ca, rejectUnauthorized: true, checkServerIdentity: () => false };
 }
 
-/** Looks for the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
+/** Finds the certificate with this fingerprint in the chain of the server. Rejects with LABORO_BAD_CERTIFICATE where it is not. */
 export function fetchCa(url: URL, fingerprint: string, signal: AbortSignal): Promise<void> {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   return new Promise((resolve, reject) => {

@@ -4,21 +4,21 @@
  *   connecting  one attempt at one URL, given up after CONNECT_TIMEOUT. The URLs are tried in turn, one after the other
  *   open        onOpen has been called with a connection
  *   waiting     every URL has failed, or the open connection ended: the next round starts after a random delay that grows
- *               with each round in vain, so that a thousand workers do not come back in the same moment
- *   stopped     by stop(), or because the broker refused us: nothing is called or tried any more
+ *               with each failed round, so that a thousand workers do not come back in the same moment
+ *   stopped     by stop(), or because the broker refused: nothing is called or tried any more
  *
- * A connection counts as a success once the broker has said something on it: one that is closed right after opening
+ * A connection counts as a success once a message of the broker has come on it: one that is closed right after opening
  * does not reset the delay.
  */
 import { type ClientOptions, WebSocket } from "ws";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
 import { certificateError, fetchCa, pinnedTlsOptions, normalizeFingerprint } from "./dial-tls.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
-/** An opened link on which the broker says nothing is given up: no heartbeat watches it yet. */
+/** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */
 export const FIRST_MESSAGE_TIMEOUT = 15_000;
 export const FIRST_DELAY = 100;
 export const LONGEST_DELAY = 5_000;
@@ -43,9 +43,9 @@ export interface DialOptions<From extends DialerRole> {
   readonly onMessages: (batch: readonly DialerMessages[From]["receives"][], connection: LinkOf<From>) => void;
   /** An open connection ended; the next is being tried. */
   readonly onDisconnected: (reason: CloseReason) => void;
-  /** The broker will not have us: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its goodbye. Not tried again. */
+  /** The broker refuses: LABORO_BAD_TOKEN, LABORO_FORBIDDEN, LABORO_VERSION, by HTTP or in its close frame. Not tried again. */
   readonly onRefused: (error: LaboroError) => void;
-  /** Every URL has been tried in vain, for the n-th time in a row. */
+  /** Every URL has failed, for the n-th time in a row. */
   readonly onUnreachable?: (error: LaboroError, rounds: number) => void;
   /** Go on trying after a refusal, as after any failure. */
   readonly retryRefused?: boolean;
@@ -71,7 +71,7 @@ export interface Dial {
 
 export const dial = <From extends DialerRole>(options: DialOptions<From>): Dial => new Dialer(options);
 
-/** Full jitter: anything from nothing to a bound that doubles with each round in vain. */
+/** Full jitter: anything from 0 to a bound that doubles with each failed round. */
 export const reconnectDelay = (rounds: number, random: number): number =>
   random * Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(rounds, 10));
 
@@ -83,11 +83,11 @@ class Dialer<From extends DialerRole> implements Dial {
   #triedThisRound = 0;
   #failedRounds = 0;
   #stopped = false;
-  /** Ends what is under way: the wait, the attempt or the connection. */
+  /** Ends the current wait, attempt or connection. */
   #cancelCurrent: (code?: number, text?: string) => void = () => {};
 
   constructor(options: DialOptions<From>) {
-    if (options.urls.length === 0) throw new LaboroError("LABORO_BAD_INPUT", "no URL of a broker was given");
+    if (options.urls.length === 0) throw badInput("no URL of a broker was given");
     this.#options = options;
     this.#setTimer = options.setTimer ?? setSystemTimer;
     this.#urls = options.urls;
@@ -155,18 +155,18 @@ class Dialer<From extends DialerRole> implements Dial {
           .then(() => connect(url, pinnedTlsOptions(fingerprint)))
           .catch(fail);
     } catch (cause) {
-      // On the next turn: who called dial() has not got its Dial yet.
+      // On the next turn: the caller of dial() does not have its Dial yet.
       setImmediate(() => fail(cause));
     }
   }
 
   #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
-    const { from, log, onOpen, onMessages, onDisconnected: onDown, firstMessageTimeoutMs: firstWordTimeoutMs = FIRST_MESSAGE_TIMEOUT } = this.#options;
+    const { from, log, onOpen, onMessages, onDisconnected, firstMessageTimeoutMs = FIRST_MESSAGE_TIMEOUT } = this.#options;
     const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
-    let spoken = false;
+    let messageReceived = false;
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {
       onMessages: (batch: readonly DialerMessages[From]["receives"][]) => {
-        spoken = true;
+        messageReceived = true;
         this.#failedRounds = 0;
         cancelDeadline();
         onMessages(batch, connection);
@@ -174,17 +174,17 @@ class Dialer<From extends DialerRole> implements Dial {
       onClose: (reason) => {
         cancelDeadline();
         if (this.#stopped) return;
-        onDown(reason);
+        onDisconnected(reason);
         if (this.#stopped) return;
         if (reason.by === "peer" && reason.error !== undefined && isRefusal(reason.error)) this.#refused(reason.error);
         else {
-          if (!spoken) this.#turnToNextUrl();
+          if (!messageReceived) this.#turnToNextUrl();
           this.#waitForNextRound();
         }
       },
     });
-    const cancelDeadline = this.#setTimer(firstWordTimeoutMs, () =>
-      connection.close(1008, `the broker said nothing within ${firstWordTimeoutMs} ms`),
+    const cancelDeadline = this.#setTimer(firstMessageTimeoutMs, () =>
+      connection.close(1008, `the broker said nothing within ${firstMessageTimeoutMs} ms`),
     );
     this.#cancelCurrent = (code, text) => connection.close(code, text);
     onOpen(connection);
@@ -222,7 +222,7 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 }
 
-/** Where the link is at a broker, and the CA that it is held to. Neither a token nor a fingerprint in the URL goes over the wire. */
+/** The URL of the link at a broker, and the fingerprint of its CA. Neither a token nor a fingerprint in the URL goes over the wire. */
 function linkUrl(base: string, caFingerprint: string): { readonly url: URL; readonly fingerprint?: string } {
   const [address = "", ownFingerprint = ""] = base.split("#", 2);
   const url = new URL(PATH, address.replace(/\/*$/, "/"));
@@ -232,15 +232,15 @@ function linkUrl(base: string, caFingerprint: string): { readonly url: URL; read
   if (wanted === "" || !/^(https|wss):$/.test(url.protocol)) return { url };
   const fingerprint = normalizeFingerprint(wanted);
   if (fingerprint !== undefined) return { url, fingerprint };
-  throw new LaboroError("LABORO_BAD_INPUT", `${quoted(wanted)} is no SHA-256 fingerprint`);
+  throw badInput(`${quoted(wanted)} is no SHA-256 fingerprint`);
 }
 
 const quoted = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 function unreachable(broker: string, cause: unknown): LaboroError {
   if (cause instanceof LaboroError) return cause;
-  const said = cause instanceof Error ? cause.message || errnoOf(cause) || "cannot connect" : String(cause);
-  return new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${said}`, { cause });
+  const reason = cause instanceof Error ? cause.message || errnoOf(cause) || "cannot connect" : String(cause);
+  return new LaboroError("LABORO_BROKER_UNREACHABLE", `${broker} cannot be reached: ${reason}`, { cause });
 }
 
 const setSystemTimer: SetTimer = (ms, act) => {

@@ -1,17 +1,17 @@
 /**
- * Keeps a link known to be alive: sends a BEAT when nothing else was sent for an interval, and calls `dead` when
- * nothing at all was received for three.
+ * Keeps a link known to be alive: sends a HEARTBEAT when nothing else was sent for an interval, and calls `onTimeout`
+ * when nothing at all was received for three.
  *
- * It counts its own ticks, two an interval, and never asks the time: a process that was stopped or busy for a
+ * It counts its own ticks, two an interval, and never reads the clock: a process that was stopped or busy for a
  * minute finds one tick missed, not twenty, and does not give up a peer that was there all along.
  */
 export const MISSED_LIMIT = 3;
 const TICKS = 2;
 
 export interface HeartbeatOptions {
-  readonly sendBeat: () => void;
+  readonly sendHeartbeat: () => void;
   readonly onTimeout: () => void;
-  /** Counters that rise with what is sent and received, a BEAT included. */
+  /** Counters that rise with what is sent and received, a HEARTBEAT included. */
   readonly sent: () => number;
   readonly received: () => number;
   readonly timers?: Timers;
@@ -32,7 +32,7 @@ export class Heartbeat {
 
   start(intervalMs: number): void {
     this.stop();
-    const { sendBeat: beat, onTimeout: dead, sent, received, timers = REAL_TIMERS } = this.#options;
+    const { sendHeartbeat, onTimeout, sent, received, timers = REAL_TIMERS } = this.#options;
     let sentBefore = sent();
     let receivedBefore = received();
     let silent = 0;
@@ -41,13 +41,13 @@ export class Heartbeat {
       receivedBefore = received();
       if (silent >= MISSED_LIMIT * TICKS) {
         this.stop();
-        dead();
+        onTimeout();
         return;
       }
       const idle = sent() === sentBefore;
       sentBefore = sent();
-      // The beat itself is seen as sent by the next tick, so an idle link has one an interval.
-      if (idle) beat();
+      // The next tick sees the heartbeat itself as sent, so an idle link has one an interval.
+      if (idle) sendHeartbeat();
     });
   }
 

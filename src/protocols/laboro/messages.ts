@@ -1,5 +1,5 @@
 /**
- * The messages of our own link, WebSocket subprotocol `laboro.1`. One binary frame is a msgpack array of messages; a message
+ * The messages of laboro's own link, WebSocket subprotocol `laboro.1`. One binary frame is a msgpack array of messages; a message
  * is an array whose first element is its type (codec.ts has the order of the fields). Pipelined: no message waits for
  * a reply, except that JOIN is answered by WELCOME before anything else goes either way.
  *
@@ -13,7 +13,7 @@ import type { Range } from "../../model/ranges.js";
 import type { Resources, Recipe } from "../../model/recipe.js";
 
 export const SUBPROTOCOL = "laboro.1";
-/** Minor versions; a broker serves workers one minor version older. */
+/** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */
 export const LINK_VERSION = 1;
 /** Bytes of output in one OUTPUT message. */
 export const OUTPUT_CHUNK = 32 * 1024;
@@ -21,7 +21,7 @@ export const OUTPUT_CHUNK = 32 * 1024;
 /** A recipe is sent again once this many others were sent after it on the same connection. */
 export const RECIPES_REMEMBERED = 256;
 
-export type HeldState = "stock" | "running" | "finished";
+export type HeldState = "prefetched" | "running" | "finished";
 
 /** Tasks that a worker has, in one state. */
 export interface HeldTasks extends Range {
@@ -53,7 +53,7 @@ export interface Join {
   readonly version: number;
   readonly worker: WorkerId;
   readonly session: SessionId;
-  /** What people call it. */
+  /** The name that people see. */
   readonly name: string;
   readonly total: Resources;
   readonly tags: readonly string[];
@@ -62,7 +62,7 @@ export interface Join {
   /** Slots that only requests may use. */
   readonly reserveRequests: number;
   readonly held: readonly HeldTasks[];
-  /** How long it will be there yet; without an end if absent. */
+  /** How long the worker will still run; unlimited if absent. */
   readonly lifetimeMs?: number;
 }
 
@@ -81,16 +81,16 @@ export type FromWorker =
   /** Cancelled before they were started. One that ran comes back as DONE. */
   | { readonly type: "CANCELLED"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
-  /** The worker's services have changed; or, by what it was told, its tags and its room. */
+  /** The worker's services have changed; or, by a pushed config, its tags and its total. */
   | {
       readonly type: "SERVICES";
       readonly services: readonly string[];
       readonly tags?: readonly string[];
       readonly total?: Resources;
     }
-  /** Orderly stop: hand nothing more out. The worker closes when it has nothing left. */
+  /** Orderly stop: assign nothing more. The worker closes when it has nothing left. */
   | { readonly type: "LEAVING" }
-  | { readonly type: "BEAT" };
+  | { readonly type: "HEARTBEAT" };
 
 export interface Welcome {
   readonly type: "WELCOME";
@@ -98,7 +98,7 @@ export interface Welcome {
   readonly broker: string;
   readonly keep: readonly ResumedTask[];
   readonly drop: readonly AttemptRange[];
-  /** Milliseconds between BEATs; three missed end the connection. */
+  /** Milliseconds between HEARTBEATs; three missed end the connection. */
   readonly heartbeatMs: number;
   /** `version`, `settings` as the operator keeps them for this worker, `heartbeatMs`. */
   readonly config: Readonly<Record<string, unknown>>;
@@ -106,13 +106,13 @@ export interface Welcome {
   readonly window: number;
 }
 
-/** Where the brokers of the group are, the best first. */
+/** The URLs of the brokers of the group, the best first. */
 export interface Brokers {
   readonly type: "BROKERS";
   readonly urls: readonly string[];
 }
 
-/** What a worker needs to know of a job, once a connection. */
+/** What a worker needs to know of a job; sent once a connection. */
 export interface JobRecipe {
   readonly job: JobId;
   readonly recipe: Recipe;
@@ -141,8 +141,8 @@ export type ToWorker =
       readonly timeoutMs: number;
     }
   /** The caller no longer waits. */
-  | { readonly type: "UNCALL"; readonly id: number }
-  | { readonly type: "BEAT" };
+  | { readonly type: "CANCEL_CALL"; readonly id: number }
+  | { readonly type: "HEARTBEAT" };
 
 export type FromClient =
   | { readonly type: "HELLO"; readonly version: number; readonly name: string }
@@ -158,17 +158,17 @@ export type FromClient =
       readonly retry: boolean;
     }
   /** The caller no longer waits for this REQUEST. */
-  | { readonly type: "FORGET"; readonly id: number }
+  | { readonly type: "CANCEL_REQUEST"; readonly id: number }
   /** An operation of the broker itself: submit, wait, results… */
-  | { readonly type: "ASK"; readonly id: number; readonly operation: string; readonly input: unknown }
-  | { readonly type: "BEAT" };
+  | { readonly type: "OPERATION"; readonly id: number; readonly operation: string; readonly input: unknown }
+  | { readonly type: "HEARTBEAT" };
 
 export type ToClient =
-  | { readonly type: "GREET"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
+  | { readonly type: "HELLO_ACK"; readonly version: number; readonly broker: string; readonly heartbeatMs: number }
   | Brokers
-  | { readonly type: "REPLIED"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
-  | { readonly type: "ANSWER"; readonly id: number; readonly value: unknown }
-  | { readonly type: "REFUSE"; readonly id: number; readonly code: ErrorCode; readonly message: string }
-  | { readonly type: "BEAT" };
+  | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
+  | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
+  | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
+  | { readonly type: "HEARTBEAT" };
 
 export type LinkMessage = FromWorker | ToWorker | FromClient | ToClient;

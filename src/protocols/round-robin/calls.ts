@@ -24,7 +24,7 @@ const ABORTED = makePacket({ kind: "abort", zlib: false, handle: Buffer.alloc(8)
 
 /**
  * What a RESPONSE says where a command was refused or lost. Who asked for a stream takes whatever comes for a packet, and the original
- * reads on past the end of a status: it is told that the stream was aborted.
+ * reads on past the end of a status: it gets a packet that aborts the stream.
  */
 export const failureReply = (command: Buffer | undefined): Buffer =>
   isArgument(command, STREAM) || isArgument(command, MQS_MORE) ? ABORTED : FAILURE;
@@ -46,7 +46,7 @@ export function replyArguments(command: Buffer, body: Uint8Array, failed: boolea
   return body.length === 0 ? [] : [body];
 }
 
-/** What a RESPONSE means to one who did not ask in frames. */
+/** The body of a RESPONSE, for a caller of another protocol. */
 export function readReply(args: readonly Buffer[]): Buffer {
   if (args.length === 1 && args[0]?.equals(FAILURE) === true) {
     throw new LaboroError("LABORO_SERVICE_FAILED", "the round-robin worker answered with the status failure");

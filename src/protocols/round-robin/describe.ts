@@ -1,4 +1,4 @@
-/** A message as a person reads it: for `laboro decode`, for the conversation on the dashboard, and for the consoles. */
+/** A message in readable form: for `laboro decode`, for the connections on the dashboard, and for the consoles. */
 import {
   DEREGISTER,
   INCREMENT,
@@ -46,14 +46,14 @@ export function messageName({ command, args: [what] }: Message): string {
   return asks && what !== undefined ? `${command} ${argumentName(what)}` : command;
 }
 
-function fieldsOf({ to, command, id, args, returnPath: back }: Message): Record<string, unknown> {
+function fieldsOf({ to, command, id, args, returnPath }: Message): Record<string, unknown> {
   const asks = command === "EXEC" || command === "TRACKEXEC";
   const rest = asks ? args.slice(1) : args;
   return {
     ...(to.length === 0 ? {} : { to: to.map((address) => printable(address)) }),
     id: id.toString("hex").slice(0, 64),
     ...(rest.length === 0 ? {} : { args: rest.slice(0, 100).map((arg) => argumentOf(command, arg)) }),
-    ...(back.length === 0 ? {} : { back: back.map((address) => printable(address)) }),
+    ...(returnPath.length === 0 ? {} : { returnPath: returnPath.map((address) => printable(address)) }),
   };
 }
 

@@ -89,7 +89,7 @@ export interface MessageInit {
 
 const NONE: readonly Uint8Array[] = [];
 
-export const makeMessage = ({ to = NONE, command, id, args = NONE, returnPath: back = NONE }: MessageInit): Uint8Array[] => [
+export const makeMessage = ({ to = NONE, command, id, args = NONE, returnPath = NONE }: MessageInit): Uint8Array[] => [
   ...to,
   EMPTY,
   VERSION,
@@ -97,7 +97,7 @@ export const makeMessage = ({ to = NONE, command, id, args = NONE, returnPath: b
   id,
   ...args,
   EMPTY,
-  ...back,
+  ...returnPath,
 ];
 
 export const id4 = (number: number): Buffer => {
@@ -120,7 +120,7 @@ export function readNumber(frame: Buffer | undefined, most: number): number | un
   return digits === undefined || Number(digits) > most ? undefined : Number(digits);
 }
 
-/** Bytes as a person reads them: text where it is, hexadecimal where not; long ones are cut. */
+/** Bytes in readable form: printable text, else hexadecimal; long ones are cut. */
 export function printable(bytes: Uint8Array, most = 64): string {
   const text = Buffer.from(bytes.subarray(0, most)).toString("latin1");
   const rest = bytes.length > most ? `… (${bytes.length} bytes)` : "";

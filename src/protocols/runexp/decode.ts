@@ -1,7 +1,7 @@
 /**
- * `laboro decode runexp`: both directions of a capture in named messages. What a piece can be depends on what was said before it, so the
+ * `laboro decode runexp`: both directions of a capture in named messages. What a piece can be depends on the messages before it, so the
  * two directions are read together: an announced script or output is counted off the direction that sends it. `r>m` and `m>r` name the
- * directions; with other names, or none, each may hold what either side says.
+ * directions; with other names, or none, each may hold messages of either side.
  */
 import type { DecodedMessage, Decoder } from "../decoders.js";
 import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
@@ -43,7 +43,7 @@ interface Direction {
 
 class RunexpDecoder implements Decoder {
   readonly #directions = new Map<string, Direction>();
-  /** What LABORO or REZULTO has announced, until the other side says PRETA. */
+  /** What LABORO or REZULTO has announced, until the other side sends PRETA. */
   #announced: { readonly by: Side; readonly size: number } | undefined;
 
   push(direction: string, frames: readonly Uint8Array[]): readonly DecodedMessage[] {

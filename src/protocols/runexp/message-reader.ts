@@ -1,14 +1,14 @@
 /**
- * Takes the messages of one direction out of a stream that has no marks between them. Who reads says what can come now; a word
- * is taken as soon as it is whole, data by its count, and a message with a variable tail, which nothing can follow because its sender
- * waits for the answer:
+ * Takes the messages of one direction out of a stream that has no marks between them. The caller says what can come now; a word is taken
+ * as soon as it is whole, data by its count, and a message with a variable tail, which nothing can follow because its sender waits for the
+ * answer:
  *
  *   at once            where all of it came in one piece and the grammar has it for a whole message
  *   after some quiet   where it came in several: another piece could still belong to it
  *   at its newline     where it has one: its data follows
  *
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
- * No clock is in here: `quiet()` says that nothing has come for QUIET_MS.
+ * No clock is in here: the caller says with `quietElapsed()` that nothing has come for QUIET_MS.
  */
 import { LONGEST_MESSAGE, type MessageType, type RunexpMessage, VARIABLE_MESSAGES, type VariableMessage } from "./messages.js";
 
@@ -19,12 +19,12 @@ export type ReadResult<M extends RunexpMessage = RunexpMessage> =
   /** More must come. */
   | { readonly kind: "partial" }
   /** It is a message if nothing more comes for a while. */
-  | { readonly kind: "unquiet" }
+  | { readonly kind: "needs-quiet" }
   /** Whatever comes, it will be none of what can come now. */
   | { readonly kind: "wrong"; readonly text: string };
 
 const PARTIAL: ReadResult<never> = { kind: "partial" };
-const NEEDS_QUIET: ReadResult<never> = { kind: "unquiet" };
+const NEEDS_QUIET: ReadResult<never> = { kind: "needs-quiet" };
 
 export class MessageReader {
   #buffer: Buffer = Buffer.alloc(0);
@@ -47,7 +47,7 @@ export class MessageReader {
     this.#quiet = true;
   }
 
-  /** The next message, which can only be one of these. With `kin` the data of one that announces some follows for certain. */
+  /** The next message, which can only be one of these. With `laboroPeer` the data of a message that announces some follows for certain. */
   take<T extends MessageType>(expected: readonly T[], laboroPeer = false): ReadResult<Extract<RunexpMessage, { type: T }>> {
     type M = Extract<RunexpMessage, { type: T }>;
     if (this.#buffer.length === 0) return PARTIAL;
@@ -94,10 +94,10 @@ export class MessageReader {
   }
 }
 
-const endsWithNewline = ({ newline: line }: VariableMessage, text: string, laboroPeer: boolean): boolean =>
-  line === "always" || (line === "optional" && (laboroPeer || text.includes("\n")));
+const endsWithNewline = ({ newline }: VariableMessage, text: string, laboroPeer: boolean): boolean =>
+  newline === "always" || (newline === "optional" && (laboroPeer || text.includes("\n")));
 
-/** The beginning of what came, as it can stand in a line of a log. */
+/** The beginning of what came, for a log. */
 function preview(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
 }

@@ -2,13 +2,14 @@
  * The messages of runexp 1.3. None has a terminator; the names and numbers in them are bytes, carried here as text with one
  * character a byte (latin1), so that a file name of any encoding comes back as it went.
  *
- * Between two of ours the script or output that a message announces may follow it at once, without PRETA; such a message ends with a
- * newline. They know each other by a size with a zero in front, which is the same number to everybody else (see client-states.ts):
+ * Between a runner and a manager that are both laboro's, the script or output that a message announces may follow it at once, without PRETA;
+ * such a message ends with a newline. They recognise each other by a size with a zero in front, which is the same number to everybody else
+ * (see client-state-machine.ts):
  *
  *   r  REZULTO a success 0212        as usual, and: a script may follow its LABORO
  *   m  LABORO b .sh 14⏎script        and so may an output its REZULTO
  *   r  REZULTO b success 212⏎output
- *   r  REDONI c⏎                     it has LABORO c and has not begun it: somebody else may
+ *   r  REDONI c⏎                     it has LABORO c and has not begun it: another runner may
  */
 
 export const PROTOCOL_VERSION = "1.3";
@@ -26,7 +27,7 @@ export type Status = "success" | "failure";
 /** Messages that are a word and nothing else. */
 type WordMessage<T> = T extends string ? { readonly type: T } : never;
 
-/** Its data is to follow, when the other side has said PRETA, or at once. */
+/** Its data is to follow, when the other side has sent PRETA, or at once. */
 interface DataMessage<T> {
   readonly type: T;
   readonly name: string;
@@ -77,7 +78,7 @@ function textOf(message: RunexpMessage): string {
 
 const endOf = ({ follows }: { readonly follows?: true }): string => (follows ? "\n" : "");
 
-/** How a message with a variable tail is told: what it begins with, what may follow so far, and the whole of it. */
+/** How a message with a variable tail is recognised: its prefix, what may follow so far, and the whole of it. */
 export interface VariableMessage {
   readonly prefix: string;
   /** Whether more of the same could still make it a message. */
@@ -141,13 +142,13 @@ export const VARIABLE_MESSAGES: Readonly<Partial<Record<MessageType, VariableMes
     parse: (text) => {
       const [, name, status, size] = REZULTO.exec(text) ?? [];
       if (name === undefined || (status !== "success" && status !== "failure")) return undefined;
-      const isKin = /^0\d/.test(size ?? "");
-      return { type: "REZULTO", name, status, size: Number(size), ...(isKin ? { fromLaboro: isKin } : {}) };
+      const fromLaboro = /^0\d/.test(size ?? "");
+      return { type: "REZULTO", name, status, size: Number(size), ...(fromLaboro ? { fromLaboro } : {}) };
     },
   },
 };
 
-/** A message as a person would read it: names as text where they are UTF-8. */
+/** A message in readable form: names as text where they are UTF-8. */
 export function fieldsOf(message: RunexpMessage): Record<string, unknown> {
   const { type: _, ...fields } = message;
   return "name" in fields ? { ...fields, name: displayName(fields.name) } : fields;

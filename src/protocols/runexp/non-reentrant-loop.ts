@@ -1,6 +1,6 @@
 /**
- * How a state machine reads: step after step, as long as its state changes. What is decided within a step asks for more of it, and is left to the
- * loop that runs already: a peer may say any number of things at once, and the stack is not to grow with them.
+ * Runs the steps of a state machine as long as its state changes. A call from within a step returns at once and leaves the rest to the loop
+ * that runs already: a peer may send any number of messages at once, and the stack must not grow with them.
  */
 export class NonReentrantLoop {
   #running = false;

@@ -1,6 +1,5 @@
 /**
- * The text of a `.res` file: what a runner says about a job before what the job has said itself, and the rule by which that is a
- * success.
+ * The text of a `.res` file: the runner's header before the output of the job, and the rule by which that output is a success.
  */
 import type { Status } from "./messages.js";
 
@@ -17,11 +16,11 @@ export interface RunSummary {
 }
 
 /** All of the text but the job's output, which follows it. One character a byte. */
-export function writeResHeader({ name, host, command, started: began, ended, waitStatus, status }: RunSummary): string {
+export function writeResHeader({ name, host, command, started, ended, waitStatus, status }: RunSummary): string {
   return [
     `runexp summary: ${status}`,
     "",
-    `${began} -- [${host}] Running ${name}`,
+    `${started} -- [${host}] Running ${name}`,
     `> ${command}`,
     `${ended} -- Finished running`,
     `Program exited with status ${waitStatus}`,
@@ -53,7 +52,7 @@ export function readResHeader(text: string): ResHeader | undefined {
   return found === null ? undefined : { length: found[0].length, waitStatus: Number(found[1]) };
 }
 
-/** What the first line of a `.res` file says, where a runner has written it. */
+/** The status in the first line of a `.res` file, where a runner has written it. */
 export function summaryOf(firstLine: string): Status | undefined {
   const [, status] = /^runexp summary: (success|failure)/.exec(firstLine) ?? [];
   return status === "success" || status === "failure" ? status : undefined;
@@ -76,7 +75,6 @@ export class ResStatusReader {
 
   push(bytes: Uint8Array): void {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
-    // Nothing is asked of a line without a tag; most output has none.
     const lines = text.split("\n");
     lines.forEach((part, at) => {
       if (at > 0) this.#endLine();
@@ -110,11 +108,11 @@ export class ResStatusReader {
   }
 }
 
-/** By the same rule, for an output that is all there. */
+/** By the same rule, for a whole output. */
 export function resStatusOf(output: Uint8Array): Status {
-  const verdict = new ResStatusReader();
-  verdict.push(output);
-  return verdict.status;
+  const reader = new ResStatusReader();
+  reader.push(output);
+  return reader.status;
 }
 
 /** What wait(2) would say of a command that a shell has run, where a signal is an exit with 128 more than its number. */

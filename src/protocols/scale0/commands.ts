@@ -69,7 +69,7 @@ const LONGEST_ID = 1_024;
 export function readConnect(parameters: Parameters): ConnectRequest {
   const { config_type: type = "JSON", services, slots, work } = parameters;
   const configType = typeof type === "string" ? configTypeOf(type) : undefined;
-  if (configType === undefined) throw input.badInput("config_type", "JSON, XML or ZFL", type);
+  if (configType === undefined) throw input.unexpectedValue("config_type", "JSON, XML or ZFL", type);
   return {
     configType,
     services: input.optional(services, "services", readServices),
@@ -109,7 +109,7 @@ export function readPing({ heartbeat_interval, time, config_version }: Parameter
 
 export function readVersion(value: unknown, what: string): string {
   if (typeof value === "number" || (typeof value === "string" && value.length <= 64)) return String(value);
-  throw input.badInput(what, "a number or text", value);
+  throw input.unexpectedValue(what, "a number or text", value);
 }
 
 export interface WorkRequest {
@@ -141,7 +141,7 @@ export function readMessageId(command: Command, { message_id, id }: Parameters):
 
 function plainId(value: unknown, what: string): MessageId {
   if (typeof value === "number" || (typeof value === "string" && value.length <= LONGEST_ID)) return value;
-  throw input.badInput(what, `a number or text of up to ${LONGEST_ID} characters`, value);
+  throw input.unexpectedValue(what, `a number or text of up to ${LONGEST_ID} characters`, value);
 }
 
 /** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */

@@ -24,7 +24,7 @@ const JSON_FORMAT: ConfigFormat = {
   },
 };
 
-/** The XML library is loaded by who has to do with these only. */
+/** Loads the XML library, which only these formats need. */
 export async function loadConfigFormats(): Promise<ConfigFormats> {
   const [xml, zfl] = await Promise.all([import("./config-xml.js"), import("./config-zfl.js")]);
   return {

@@ -25,7 +25,7 @@ import {
 const INDENT = "    ";
 const ITEM = "$item";
 const NOTHING = "[]";
-/** For who reads it here: to all others it is a comment. */
+/** Only this reader gives it a meaning: to all others it is a comment. */
 const LIST_OF_ONE = "# a list of one";
 
 export function writeZfl(config: Config, version: number): string {
@@ -78,7 +78,7 @@ interface Property {
   readonly name: string;
   /** A `$item` in quotes is a name like any other. */
   readonly isItem: boolean;
-  /** It is said above that it is a list, even alone. */
+  /** A comment above it says that it is a list, even alone. */
   readonly isList: boolean;
   readonly value: ConfigValue | undefined;
   readonly children: Property[];
@@ -174,9 +174,11 @@ function objectOf(properties: readonly Property[]): Config {
   );
 }
 
-function contentOf({ value, children: below }: Property): ConfigValue {
+function contentOf({ value, children }: Property): ConfigValue {
   if (value !== undefined) return value;
-  return below[0]?.isItem === true && below.every(({ isItem: item }) => item) ? below.map(contentOf) : objectOf(below);
+  return children[0]?.isItem === true && children.every(({ isItem }) => isItem)
+    ? children.map(contentOf)
+    : objectOf(children);
 }
 
 const zflError = (line: number, why: string) => badConfig(`line ${line + 1} of the ZFL: ${why}`);

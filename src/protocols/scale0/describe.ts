@@ -1,23 +1,23 @@
-/** Messages as a person reads them: in traces of connections and in `laboro decode scale0`. */
+/** Messages in readable form: in traces of connections and in `laboro decode scale0`. */
 import { type ReceivedFrames, type Message, printable } from "./frames.js";
 
-/** Text where it is some that a person can read, and hexadecimal otherwise. */
-export function shownIdentity(identity: Buffer): string {
+/** Printable text, else hexadecimal. */
+export function describeIdentity(identity: Buffer): string {
   const text = identity.toString();
   const plain =
     /^[\p{L}\p{N}\p{P}\p{S} ]+$/u.test(text) && Buffer.from(text).equals(identity) && !text.startsWith("0x");
   return plain ? text : `0x${identity.toString("hex")}`;
 }
 
-const LONGEST_SHOWN = 200;
+const MAX_TEXT = 200;
 
-function shownBody(body: readonly Uint8Array[]): Record<string, unknown> {
+function describeBody(body: readonly Uint8Array[]): Record<string, unknown> {
   if (body.length === 0) return {};
   return {
     body: body.map((frame) => {
-      const bytes = Buffer.from(frame.subarray(0, LONGEST_SHOWN));
+      const bytes = Buffer.from(frame.subarray(0, MAX_TEXT));
       const text = bytes.toString();
-      const cut = frame.length > LONGEST_SHOWN ? "…" : "";
+      const cut = frame.length > MAX_TEXT ? "…" : "";
       return (/^[\p{L}\p{N}\p{P}\p{S}\s]*$/u.test(text) ? text : `0x${bytes.toString("hex")}`) + cut;
     }),
   };
@@ -25,18 +25,18 @@ function shownBody(body: readonly Uint8Array[]): Record<string, unknown> {
 
 const shortened = ([name, value]: readonly [string, unknown]): readonly [string, unknown] => [
   name,
-  typeof value === "string" && value.length > LONGEST_SHOWN ? `${value.slice(0, LONGEST_SHOWN)}…` : value,
+  typeof value === "string" && value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT)}…` : value,
 ];
 
-export const shown = ({ command, parameters, body }: Message): { name: string; fields: Record<string, unknown> } => ({
+export const describeMessage = ({ command, parameters, body }: Message): { name: string; fields: Record<string, unknown> } => ({
   name: command,
-  fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...shownBody(body) },
+  fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...describeBody(body) },
 });
 
-export function shownHeard(heard: ReceivedFrames): { name: string; fields: Record<string, unknown> } {
-  if (heard.kind === "message") return shown(heard);
-  if (heard.kind === "prototype") return { name: heard.word, fields: { value: printable(heard.value) } };
-  return heard.kind === "unknown"
-    ? { name: heard.command, fields: { unknown: true } }
-    : { name: "?", fields: { malformed: heard.why } };
+export function describeFrames(frames: ReceivedFrames): { name: string; fields: Record<string, unknown> } {
+  if (frames.kind === "message") return describeMessage(frames);
+  if (frames.kind === "prototype") return { name: frames.word, fields: { value: printable(frames.value) } };
+  return frames.kind === "unknown"
+    ? { name: frames.command, fields: { unknown: true } }
+    : { name: "?", fields: { malformed: frames.why } };
 }

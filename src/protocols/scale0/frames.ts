@@ -1,9 +1,9 @@
 /**
- * A message of Scale0 is several frames: the command, a JSON object with its parameters, and any number of frames that are nobody's
- * business but those of its two ends. A REQ socket puts an envelope before it and wants the same before the answer: an empty frame, and
- * before that a number of four bytes where it was told to match answers to what it asked.
+ * A message of Scale0 is several frames: the command, a JSON object with its parameters, and any number of frames that only the two
+ * ends interpret. A REQ socket puts an envelope before it and wants the same before the answer: an empty frame, and
+ * before that a number of four bytes where it is set to match answers to requests.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badMessage } from "../../base/errors.js";
 import { COMMANDS, type Command, type Parameters } from "./commands.js";
 
 export interface Message {
@@ -44,9 +44,9 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
   const word = textOf(first);
   const known = COMMANDS.find((command) => command === (COMMAND_ALIASES[word] ?? word));
   const value = second === undefined ? undefined : textOf(second.subarray(0, PARAMETER_BYTES + 1));
-  const early = PROTOTYPE_WORDS.find((one) => one === word);
-  if (early !== undefined && value !== undefined && body.length === 0 && !/^\s*\{/.test(value))
-    return { kind: "prototype", word: early, value };
+  const prototypeWord = PROTOTYPE_WORDS.find((one) => one === word);
+  if (prototypeWord !== undefined && value !== undefined && body.length === 0 && !/^\s*\{/.test(value))
+    return { kind: "prototype", word: prototypeWord, value };
   if (known === undefined) return { kind: "unknown", envelope, command: printable(word) };
   if (second === undefined || value === undefined) return malformed(`${word} without parameters`);
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
@@ -78,11 +78,13 @@ const isWord = (text: string): boolean => [...COMMANDS, ...PROTOTYPE_WORDS].some
 
 /** For the side that connects: anything but a message is a fault of the other end. */
 export function readMessage(frames: readonly Uint8Array[]): Message {
-  const heard = readFrames(frames);
-  if (heard.kind === "message") return heard;
+  const received = readFrames(frames);
+  if (received.kind === "message") return received;
   const why =
-    heard.kind === "malformed" ? heard.why : `unknown command ${heard.kind === "unknown" ? heard.command : heard.word}`;
-  throw new LaboroError("LABORO_BAD_MESSAGE", `the broker said something that is not Scale0: ${why}`);
+    received.kind === "malformed"
+      ? received.why
+      : `unknown command ${received.kind === "unknown" ? received.command : received.word}`;
+  throw badMessage(`the broker sent something that is not Scale0: ${why}`);
 }
 
 const textOf = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString();

@@ -1,6 +1,6 @@
 /** The other sockets with CURVE, by the `zeromq` package: PUB, and DEALER and SUB of the side that connects. */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Subscriber as ZmqSubscriber } from "zeromq";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
@@ -17,11 +17,11 @@ import {
 } from "./types.js";
 
 export async function openCurvePublisher(options: BindOptions & { curve: CurveServer }): Promise<Publisher> {
-  const { curve, host, onPeerError: complain = () => {} } = options;
+  const { curve, host, onPeerError = () => {} } = options;
   const context = new Context();
   const closeZapHandler = await openZapHandler(context, curve.known, {
     admitted: () => {},
-    refused: (address, key) => complain(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
+    refused: (address, key) => onPeerError(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
   });
   const socket = new ZmqPublisher({
     context,
@@ -36,13 +36,7 @@ export async function openCurvePublisher(options: BindOptions & { curve: CurveSe
   } catch (cause) {
     socket.close();
     closeZapHandler();
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `cannot publish on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`,
-      {
-        cause,
-      },
-    );
+    throw badInput(`cannot publish on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`, cause);
   }
   const port = Number(/:(\d+)$/.exec(socket.lastEndpoint ?? "")?.[1] ?? options.port);
   // A PUB never waits for its subscribers; only the package wants one send after the other.
@@ -98,11 +92,11 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
   socket.events.on("close:error", ({ error }) => lost(error.message));
   socket.events.on("connect:retry", () => lost("nobody answers"));
   socket.connect(options.url);
-  const hear = async (): Promise<void> => {
+  const receive = async (): Promise<void> => {
     for await (const frames of socket) listener.message(frames);
   };
   // It ends with the socket.
-  void hear().catch(() => {});
+  void receive().catch(() => {});
   return {
     send: (frames) => {
       if (!open) return false;
@@ -122,10 +116,10 @@ export function openCurveSubscriber(options: SubscriberOptions & { curve: CurveC
   socket.events.on("handshake", () => listener.opened?.());
   socket.events.on("disconnect", () => listener.closed?.("the connection was closed by the other end"));
   socket.connect(options.url);
-  const hear = async (): Promise<void> => {
+  const receive = async (): Promise<void> => {
     for await (const frames of socket) listener.message(frames);
   };
-  void hear().catch(() => {});
+  void receive().catch(() => {});
   return {
     close: async () => socket.close(),
   };

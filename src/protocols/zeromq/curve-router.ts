@@ -3,7 +3,7 @@
  * `mandatory` and no wait, one to a peer that is gone fails at once, and that is how it is noticed.
  */
 import { Context, Router as ZmqRouter } from "zeromq";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
@@ -20,7 +20,7 @@ import {
 /** Messages that wait for the package, for all peers together. */
 const MOST_WAITING = 100_000;
 
-/** After a connection was lost it is asked so much later whose it was. */
+/** When, after a connection was lost, all peers are probed to find whose it was. */
 const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
 
 interface Sending {
@@ -32,7 +32,7 @@ export async function openCurveRouter(
   options: RouterOptions & { curve: CurveServer },
   listener: RouterListener,
 ): Promise<Router> {
-  const { curve, host, onPeerError: complain = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
+  const { curve, host, onPeerError = () => {}, heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const context = new Context();
   const addresses = new Map<string, string>();
@@ -43,7 +43,7 @@ export async function openCurveRouter(
       const [oldest] = addresses.keys();
       if (addresses.size > limits.peers && oldest !== undefined) addresses.delete(oldest);
     },
-    refused: (address, key) => complain(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
+    refused: (address, key) => onPeerError(address, "LABORO_BAD_TOKEN", `the CURVE key ${key} is not known here`),
   });
   const socket = new ZmqRouter({
     context,
@@ -70,7 +70,7 @@ export async function openCurveRouter(
     probeTimers = LOST_PEER_PROBE_DELAYS_MS.map((ms) => setTimeout(() => listener.unknownPeerLeft?.(), ms));
   });
   socket.events.on("handshake:error:protocol", ({ error }) =>
-    complain("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
+    onPeerError("unknown", "LABORO_BAD_TOKEN", `a peer without CURVE, or with another server's key: ${error.message}`),
   );
   const present = new Map<string, Peer>();
   const waiting: Sending[] = [];
@@ -94,7 +94,7 @@ export async function openCurveRouter(
     sending = false;
   };
 
-  const hear = async (): Promise<void> => {
+  const receive = async (): Promise<void> => {
     for await (const [identity = Buffer.alloc(0), ...frames] of socket) {
       const key = keyOf(identity);
       let peer = present.get(key);
@@ -109,7 +109,7 @@ export async function openCurveRouter(
         }
       }
       if (frames.length > limits.frames) {
-        complain(peer.address, "LABORO_BAD_MESSAGE", `a message of ${frames.length} frames was dropped`);
+        onPeerError(peer.address, "LABORO_BAD_MESSAGE", `a message of ${frames.length} frames was dropped`);
       } else {
         listener.message(peer, frames);
       }
@@ -121,17 +121,11 @@ export async function openCurveRouter(
   } catch (cause) {
     socket.close();
     closeZapHandler();
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `cannot listen on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`,
-      {
-        cause,
-      },
-    );
+    throw badInput(`cannot listen on tcp://${inUrl(host)}:${options.port}: ${String(cause)}`, cause);
   }
   const port = Number(/:(\d+)$/.exec(socket.lastEndpoint ?? "")?.[1] ?? options.port);
-  void hear().catch((cause: unknown) => {
-    if (!closed) complain(host, "LABORO_INTERNAL", `the ZeroMQ socket failed: ${String(cause)}`);
+  void receive().catch((cause: unknown) => {
+    if (!closed) onPeerError(host, "LABORO_INTERNAL", `the ZeroMQ socket failed: ${String(cause)}`);
   });
   return {
     url: `tcp://${inUrl(host)}:${port}`,

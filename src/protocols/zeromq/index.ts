@@ -1,8 +1,8 @@
 /**
- * All of ZeroMQ that laboro has. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve-*.ts),
+ * The ZeroMQ sockets of laboro. Sockets are plain TypeScript (zmtp-*.ts); those with CURVE keys are of the `zeromq` package (curve-*.ts),
  * which is loaded only then.
  */
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type {
   BindOptions,
   ConnectOptions,
@@ -25,18 +25,18 @@ export type {
   CurveClient,
   CurveServer,
   Dealer,
-  DealerListener as DealerEars,
+  DealerListener,
   Limits,
   Peer,
   Publisher,
   Router,
-  RouterListener as RouterEars,
+  RouterListener,
   RouterOptions,
   Subscriber,
   SubscriberOptions,
 } from "./types.js";
 export { DEFAULT_LIMITS, keyOf } from "./types.js";
-export { parseTcpUrl as placeOf } from "./zmtp-dealer.js";
+export { parseTcpUrl } from "./zmtp-dealer.js";
 
 export async function openRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
   const { curve } = options;
@@ -63,8 +63,8 @@ export async function openDealer(options: ConnectOptions, listener: DealerListen
 export async function openSubscriber(options: SubscriberOptions, listener: DealerListener): Promise<Subscriber> {
   const { curve } = options;
   if (curve === undefined) {
-    const first = options.topics.map((topic) => [Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")])]);
-    return openZmtpDealer(options, listener, { socketType: "SUB", accepts: ["PUB", "XPUB"], initialMessages: first });
+    const initialMessages = options.topics.map((topic) => [Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")])]);
+    return openZmtpDealer(options, listener, { socketType: "SUB", accepts: ["PUB", "XPUB"], initialMessages });
   }
   await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);
   return (await import("./curve-peers.js")).openCurveSubscriber({ ...options, curve }, listener);
@@ -73,6 +73,6 @@ export async function openSubscriber(options: SubscriberOptions, listener: Deale
 async function checkKeys(...keys: readonly string[]): Promise<void> {
   const { isCurveKey } = await import("./curve-auth.js");
   if (!keys.every(isCurveKey)) {
-    throw new LaboroError("LABORO_BAD_INPUT", "a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
+    throw badInput("a CURVE key is 40 characters of Z85, as zmq_curve_keypair makes them");
   }
 }

@@ -1,4 +1,4 @@
-/** What laboro wants of ZeroMQ. Whether a socket is plain TypeScript or of the `zeromq` package is decided in index.ts, and nobody else knows. */
+/** The ZeroMQ sockets that laboro uses. index.ts decides whether a socket is plain TypeScript or one of the `zeromq` package. */
 import type { ErrorCode } from "../../base/errors.js";
 
 export interface Limits {
@@ -99,7 +99,7 @@ export interface Router {
 export interface Publisher {
   readonly url: string;
   readonly port: number;
-  /** To all that have subscribed to a beginning of the first frame. */
+  /** To all that have subscribed to a prefix of the first frame. */
   publish(frames: readonly Uint8Array[]): void;
   close(): Promise<void>;
 }
@@ -112,7 +112,7 @@ export interface ConnectOptions {
   readonly curve?: CurveClient;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
-  /** The wait before it connects again: so long at first, doubled up to `reconnectMostMs`. */
+  /** The wait before it connects again: so long at first, doubled up to `reconnectMaxMs`. */
   readonly reconnectMs?: number;
   readonly reconnectMaxMs?: number;
 }
@@ -132,7 +132,7 @@ export interface Dealer {
 }
 
 export interface SubscriberOptions extends ConnectOptions {
-  /** Beginnings of the first frame; the empty one is everything. */
+  /** Prefixes of the first frame; the empty one matches everything. */
   readonly topics: readonly string[];
 }
 

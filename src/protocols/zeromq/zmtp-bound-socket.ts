@@ -1,12 +1,12 @@
-/** A bound ZMTP socket: listening, the connections that are there, their heartbeat, and the end. */
+/** A bound ZMTP socket: it listens, keeps the open connections and their heartbeat, and closes them. */
 import { createServer } from "node:net";
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { badInput, errnoOf } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
 import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } from "./types.js";
 import { type ConnectionListener, type ZmtpConnectionOptions, ZmtpConnection } from "./zmtp-connection.js";
 
-/** What stands on one connection. */
-export type PeerListener = Omit<ConnectionListener, "faulty">;
+/** The events of one connection that its socket type handles. */
+export type PeerListener = Omit<ConnectionListener, "protocolError">;
 
 export interface BoundSocket {
   readonly url: string;
@@ -22,7 +22,7 @@ export async function listen(
   side: Pick<ZmtpConnectionOptions, "socketType" | "accepts" | "identity">,
   accept: (connection: () => ZmtpConnection, address: string) => PeerListener,
 ): Promise<BoundSocket> {
-  const { host, heartbeatMs = DEFAULT_HEARTBEAT_MS, onPeerError: complain = () => {} } = options;
+  const { host, heartbeatMs = DEFAULT_HEARTBEAT_MS, onPeerError = () => {} } = options;
   const limits: Limits = { ...DEFAULT_LIMITS, ...options.limits };
   const full: ZmtpConnectionOptions = { ...side, bound: true, limits, ...(options.plain === undefined ? {} : { plain: options.plain }) };
   const connections = new Set<ZmtpConnection>();
@@ -31,13 +31,13 @@ export async function listen(
     if (connections.size >= limits.peers) {
       socket.on("error", () => {});
       socket.destroy();
-      complain(address, "LABORO_TOO_MANY_PEERS", `${limits.peers} peers are connected already`);
+      onPeerError(address, "LABORO_TOO_MANY_PEERS", `${limits.peers} peers are connected already`);
       return;
     }
     const session = accept(() => connection, address);
     const connection: ZmtpConnection = new ZmtpConnection(socket, full, {
       ...session,
-      protocolError: ({ code, message }) => complain(address, code, message),
+      protocolError: ({ code, message }) => onPeerError(address, code, message),
       closed: (why) => {
         connections.delete(connection);
         session.closed(why);
@@ -50,14 +50,12 @@ export async function listen(
     server.listen(options.port, host, resolve);
   }).catch((cause: unknown) => {
     const why = errnoOf(cause) === "EADDRINUSE" ? "something else listens there" : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot listen on tcp://${inUrl(host)}:${options.port}: ${why}`, {
-      cause,
-    });
+    throw badInput(`cannot listen on tcp://${inUrl(host)}:${options.port}: ${why}`, cause);
   });
-  server.on("error", (error) => complain(host, "LABORO_INTERNAL", `the listening socket failed: ${error.message}`));
+  server.on("error", (error) => onPeerError(host, "LABORO_INTERNAL", `the listening socket failed: ${error.message}`));
   const address = server.address();
   const port = typeof address === "object" && address !== null ? address.port : options.port;
-  const heart = setInterval(() => {
+  const heartbeat = setInterval(() => {
     for (const connection of connections) connection.beat(heartbeatMs);
   }, heartbeatMs);
   return {
@@ -65,12 +63,12 @@ export async function listen(
     port,
     close: () =>
       new Promise((resolve) => {
-        clearInterval(heart);
-        const patience = setTimeout(() => {
+        clearInterval(heartbeat);
+        const closeTimer = setTimeout(() => {
           for (const connection of connections) connection.destroy("the socket was closed");
         }, CLOSE_TIMEOUT_MS);
         server.close(() => {
-          clearTimeout(patience);
+          clearTimeout(closeTimer);
           resolve();
         });
         for (const connection of connections) connection.end();

@@ -1,6 +1,7 @@
 /** Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time to live and a context. */
-import { LaboroError } from "../../base/errors.js";
+
 import type { PlainCredentials } from "./types.js";
+import { zmtpError } from "./zmtp-error.js";
 
 export interface Command {
   readonly name: string;
@@ -16,7 +17,7 @@ const MOST_PROPERTIES = 100;
 
 export function readCommand(frame: Buffer): Command {
   const length = frame[0] ?? 0;
-  if (length === 0 || frame.length < 1 + length) throw bad("a command without a name");
+  if (length === 0 || frame.length < 1 + length) throw zmtpError("a command without a name");
   return { name: frame.toString("latin1", 1, 1 + length), body: frame.subarray(1 + length) };
 }
 
@@ -28,10 +29,10 @@ export function readProperties(body: Buffer): Properties {
   let at = 0;
   while (at < body.length) {
     const nameEnd = at + 1 + (body[at] as number);
-    if (nameEnd + 4 > body.length) throw bad("properties that end in the middle");
+    if (nameEnd + 4 > body.length) throw zmtpError("properties that end in the middle");
     const end = nameEnd + 4 + body.readUInt32BE(nameEnd);
-    if (end > body.length) throw bad("a property longer than its command");
-    if (found.size >= MOST_PROPERTIES) throw bad(`more than ${MOST_PROPERTIES} properties`);
+    if (end > body.length) throw zmtpError("a property longer than its command");
+    if (found.size >= MOST_PROPERTIES) throw zmtpError(`more than ${MOST_PROPERTIES} properties`);
     found.set(body.toString("latin1", at + 1, nameEnd).toLowerCase(), body.subarray(nameEnd + 4, end));
     at = end;
   }
@@ -52,7 +53,7 @@ export function makeProperties(properties: Readonly<Record<string, Uint8Array>>)
 export function readHello(body: Buffer): PlainCredentials {
   const nameEnd = 1 + (body[0] ?? 0);
   const end = nameEnd + 1 + (body[nameEnd] ?? 0);
-  if (nameEnd >= body.length || end !== body.length) throw bad("a HELLO that does not hold a name and a password");
+  if (nameEnd >= body.length || end !== body.length) throw zmtpError("a HELLO that does not hold a name and a password");
   return { username: body.toString("utf8", 1, nameEnd), password: body.toString("utf8", nameEnd + 1, end) };
 }
 
@@ -73,5 +74,3 @@ export function makeError(why: string): Buffer {
 }
 
 export const readError = (body: Buffer): string => body.toString("latin1", 1, 1 + (body[0] ?? 0));
-
-const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `not ZMTP 3: ${what}`);

@@ -3,12 +3,11 @@
  *
  *   greeting    both have sent their 64 bytes or are about to
  *   handshake   NULL: READY both ways. PLAIN, the side that is bound: HELLO, WELCOME, INITIATE, READY
- *   open        messages, and PING where nothing was heard for a while
- *   failing     the peer broke the rules; what it sends is not looked at any more
- *   closed      whatever the reason; said once
+ *   open        messages, and PING where nothing was received for a while
+ *   failing     the peer broke the rules; what it sends is ignored
+ *   closed      whatever the reason; reported once
  *
- * The side that is bound answers READY with READY, and does not speak first: by then it knows whom it speaks to, and can take the name by
- * which that peer wants to know it.
+ * The bound side sends its READY only after the peer's READY: then it knows the peer's identity and can choose its own identity for it.
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
@@ -29,6 +28,7 @@ import {
 import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
 import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
 import { WriteBuffer } from "./zmtp-write-buffer.js";
+import { zmtpError } from "./zmtp-error.js";
 
 export interface ZmtpConnectionOptions {
   readonly socketType: string;
@@ -69,8 +69,8 @@ export class ZmtpConnection {
   #answersPing = false;
   #receivedSinceBeat = false;
   #silentBeats = 0;
-  /** Those that want to know whether the peer lives. */
-  readonly #livenessChecks = new Set<(lives: boolean) => void>();
+  /** Callers that wait to know whether the peer is alive. */
+  readonly #livenessChecks = new Set<(alive: boolean) => void>();
   #why = "the connection was closed by the other end";
 
   constructor(socket: Socket, options: ZmtpConnectionOptions, listener: ConnectionListener) {
@@ -80,7 +80,7 @@ export class ZmtpConnection {
     this.#reader = new FrameReader(options.limits);
     this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes);
     this.#handshakeTimer = setTimeout(() => {
-      this.#fail(bad("the handshake took too long"));
+      this.#fail(zmtpError("the handshake took too long"));
       socket.destroy();
     }, HANDSHAKE_MS);
     socket.setNoDelay(true);
@@ -120,22 +120,22 @@ export class ZmtpConnection {
     this.sendBytes(encodeCommand(makePing(intervalMs * MISSED_LIMIT)));
   }
 
-  /** Whether the peer still lives. One that does not know PING cannot be asked, and does not count as living. */
+  /** Whether the peer answers a PING. A peer that does not know PING counts as not alive. */
   isAlive(withinMs: number): Promise<boolean> {
     if (this.#state !== "open" || !this.#answersPing) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const tell = (lives: boolean): void => {
-        clearTimeout(patience);
-        this.#livenessChecks.delete(tell);
-        resolve(lives);
+      const settle = (alive: boolean): void => {
+        clearTimeout(timer);
+        this.#livenessChecks.delete(settle);
+        resolve(alive);
       };
-      const patience = setTimeout(tell, withinMs, false);
-      this.#livenessChecks.add(tell);
+      const timer = setTimeout(settle, withinMs, false);
+      this.#livenessChecks.add(settle);
       this.sendBytes(encodeCommand(makePing(withinMs)));
     });
   }
 
-  /** What has come already is still told. */
+  /** Bytes that have come already are still delivered. */
   pause(): void {
     this.#socket.pause();
   }
@@ -157,7 +157,7 @@ export class ZmtpConnection {
 
   #received(chunk: Buffer): void {
     this.#receivedSinceBeat = true;
-    for (const tell of this.#livenessChecks) tell(true);
+    for (const settle of this.#livenessChecks) settle(true);
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
@@ -191,11 +191,11 @@ export class ZmtpConnection {
     if (incoming.kind === "command") {
       this.#onCommand(incoming.body);
     } else if (this.#state !== "open") {
-      throw bad("a message before the end of the handshake");
+      throw zmtpError("a message before the end of the handshake");
     } else if (incoming.kind === "message") {
       this.#listener.message(incoming.frames);
     } else {
-      this.#listener.protocolError(bad(`a message of ${incoming.frames} frames was dropped`));
+      this.#listener.protocolError(zmtpError(`a message of ${incoming.frames} frames was dropped`));
     }
   }
 
@@ -217,18 +217,18 @@ export class ZmtpConnection {
   #shakeHands(name: string, body: Buffer): void {
     const { plain } = this.#options;
     if (plain === undefined) {
-      if (name !== "READY") throw bad(`${JSON.stringify(name)} where READY is expected`);
+      if (name !== "READY") throw zmtpError(`${JSON.stringify(name)} where READY is expected`);
       this.#open(body, "READY");
     } else if (!this.#welcomed) {
-      if (name !== "HELLO") throw bad(`${JSON.stringify(name)} where HELLO is expected`);
+      if (name !== "HELLO") throw zmtpError(`${JSON.stringify(name)} where HELLO is expected`);
       const given = readHello(body);
-      // Not one after the other: both are looked at however the first comes out.
+      // Both are compared, whatever the result of the first: the time must not tell which was wrong.
       const known = [same(given.username, plain.username), same(given.password, plain.password)];
       if (known.includes(false)) this.#refuse(new LaboroError("LABORO_BAD_TOKEN", "an unknown name or password"));
       this.#welcomed = true;
       this.#command(makeCommand("WELCOME"));
     } else {
-      if (name !== "INITIATE") throw bad(`${JSON.stringify(name)} where INITIATE is expected`);
+      if (name !== "INITIATE") throw zmtpError(`${JSON.stringify(name)} where INITIATE is expected`);
       this.#open(body, "READY");
     }
   }
@@ -237,10 +237,10 @@ export class ZmtpConnection {
     const read = readProperties(properties);
     const socketType = read.get("socket-type")?.toString("latin1") ?? "";
     if (!this.#options.accepts.includes(socketType)) {
-      this.#refuse(bad(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#options.socketType}`));
+      this.#refuse(zmtpError(`a ${JSON.stringify(socketType)} socket cannot speak to a ${this.#options.socketType}`));
     }
     const given = read.get("identity") ?? Buffer.alloc(0);
-    if (given.length > 255) throw bad("an identity of more than 255 bytes");
+    if (given.length > 255) throw zmtpError("an identity of more than 255 bytes");
     // The bytes are a part of what was received with them; an identity is kept for long.
     const identity = Buffer.from(given);
     if (this.#options.bound) this.#command(this.#metadata(answer, identity));
@@ -290,7 +290,7 @@ export class ZmtpConnection {
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
     this.#outgoing.clear();
-    for (const tell of this.#livenessChecks) tell(false);
+    for (const settle of this.#livenessChecks) settle(false);
     this.#listener.closed(this.#why);
   }
 }
@@ -299,5 +299,3 @@ function same(given: string, wanted: string): boolean {
   const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(given), digest(wanted));
 }
-
-const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `not ZMTP 3: ${what}`);

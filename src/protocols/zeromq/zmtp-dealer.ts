@@ -7,7 +7,7 @@
  *   closed       for good
  */
 import { connect } from "node:net";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerListener } from "./types.js";
 import { ZmtpConnection } from "./zmtp-connection.js";
 
@@ -33,12 +33,12 @@ class ZmtpDealer implements Dealer {
   readonly #listener: DealerListener;
   readonly #type: ConnectingSocketType;
   readonly #address: { readonly host: string; readonly port: number };
-  readonly #heart: NodeJS.Timeout;
+  readonly #heartbeat: NodeJS.Timeout;
   #state: "connecting" | "open" | "waiting" | "closed" = "connecting";
   #connection: ZmtpConnection | undefined;
   #tries = 0;
   #reconnectTimer: NodeJS.Timeout | undefined;
-  /** That it is gone was said, and it has not been there since. */
+  /** The loss has been reported, and the connection has not been open since. */
   #lossReported = false;
   #ended: (() => void) | undefined;
 
@@ -48,7 +48,7 @@ class ZmtpDealer implements Dealer {
     this.#type = type;
     this.#address = parseTcpUrl(options.url);
     const { heartbeatMs = DEFAULT_HEARTBEAT_MS } = options;
-    this.#heart = setInterval(() => this.#connection?.beat(heartbeatMs), heartbeatMs);
+    this.#heartbeat = setInterval(() => this.#connection?.beat(heartbeatMs), heartbeatMs);
     this.#connect();
   }
 
@@ -57,15 +57,15 @@ class ZmtpDealer implements Dealer {
   }
 
   close(): Promise<void> {
-    clearInterval(this.#heart);
+    clearInterval(this.#heartbeat);
     clearTimeout(this.#reconnectTimer);
     this.#state = "closed";
     const connection = this.#connection;
     if (connection === undefined) return Promise.resolve();
     return new Promise((resolve) => {
-      const patience = setTimeout(() => connection.destroy("it was closed"), CLOSE_TIMEOUT_MS);
+      const closeTimer = setTimeout(() => connection.destroy("it was closed"), CLOSE_TIMEOUT_MS);
       this.#ended = () => {
-        clearTimeout(patience);
+        clearTimeout(closeTimer);
         resolve();
       };
       connection.end();
@@ -113,8 +113,8 @@ class ZmtpDealer implements Dealer {
       return;
     }
     this.#state = "waiting";
-    const { reconnectMs = RECONNECT_MS, reconnectMaxMs: reconnectMostMs = RECONNECT_MAX_MS } = this.#options;
-    const wait = Math.min(reconnectMs * 2 ** this.#tries, reconnectMostMs);
+    const { reconnectMs = RECONNECT_MS, reconnectMaxMs = RECONNECT_MAX_MS } = this.#options;
+    const wait = Math.min(reconnectMs * 2 ** this.#tries, reconnectMaxMs);
     this.#tries = Math.min(this.#tries + 1, 30);
     // Not all at the same moment, after a server was started again.
     this.#reconnectTimer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 4));
@@ -129,7 +129,7 @@ export function parseTcpUrl(url: string): { readonly host: string; readonly port
   const [, v6, name, port] = /^tcp:\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(url) ?? [];
   const host = v6 ?? name;
   if (host === undefined || Number(port) > 65_535) {
-    throw new LaboroError("LABORO_BAD_INPUT", `expected tcp://HOST:PORT, got ${url}`);
+    throw badInput(`expected tcp://HOST:PORT, got ${url}`);
   }
   return { host, port: Number(port) };
 }

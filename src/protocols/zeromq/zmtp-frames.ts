@@ -2,8 +2,9 @@
  * Frames of ZMTP 3: one byte of flags, the length in one byte or in eight, the body. Pure: bytes in, bytes out. A message is frames with
  * MORE up to one without; a command is one frame of its own.
  */
-import { LaboroError } from "../../base/errors.js";
+
 import type { Limits } from "./types.js";
+import { zmtpError } from "./zmtp-error.js";
 
 const MORE = 1;
 const LONG = 2;
@@ -63,7 +64,7 @@ export class FrameReader {
   readonly #limits: Pick<Limits, "frames" | "messageBytes">;
   #chunks: Buffer[] = [];
   #size = 0;
-  /** So many bytes are needed before it is worth looking. */
+  /** Bytes that are needed before the next frame can be read. */
   #need = 2;
   #frames: Buffer[] = [];
   #frameCount = 0;
@@ -82,7 +83,7 @@ export class FrameReader {
     this.#need = 2;
     while (bytes.length - at >= 2) {
       const flags = bytes[at] as number;
-      if (flags > 6 || flags === (COMMAND | MORE)) throw bad(`a frame with the flags ${flags}`);
+      if (flags > 6 || flags === (COMMAND | MORE)) throw zmtpError(`a frame with the flags ${flags}`);
       const start = at + ((flags & LONG) === 0 ? 2 : 9);
       if (bytes.length < start) {
         this.#need = start - at;
@@ -103,7 +104,7 @@ export class FrameReader {
 
   #check(length: number): void {
     const { messageBytes } = this.#limits;
-    if (this.#messageBytes + length > messageBytes) throw bad(`a message of more than ${messageBytes} bytes`);
+    if (this.#messageBytes + length > messageBytes) throw zmtpError(`a message of more than ${messageBytes} bytes`);
   }
 
   #frame(flags: number, body: Buffer, found: (incoming: Incoming) => void): void {
@@ -130,5 +131,3 @@ function longLength(bytes: Buffer, at: number): number {
   const high = bytes.readUInt32BE(at);
   return high * 2 ** 32 + bytes.readUInt32BE(at + 4);
 }
-
-const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `not ZMTP 3: ${what}`);

@@ -3,6 +3,7 @@
  * greeting and are refused by name.
  */
 import { LaboroError } from "../../base/errors.js";
+import { zmtpError } from "./zmtp-error.js";
 
 export const GREETING_SIZE = 64;
 /** Where the version is known, and a peer of an older one would wait for ever for more. */
@@ -32,8 +33,8 @@ export function encodeGreeting(mechanism: Mechanism, asServer: boolean): Buffer 
 
 /** Undefined while it is not whole; throws as soon as it can be none. */
 export function readGreeting(bytes: Buffer): Greeting | undefined {
-  if (bytes.length > 0 && bytes[0] !== 0xff) throw bad("the first byte is not FF");
-  if (bytes.length > 9 && bytes[9] !== 0x7f) throw bad("the signature does not end with 7F");
+  if (bytes.length > 0 && bytes[0] !== 0xff) throw zmtpError("the first byte is not FF");
+  if (bytes.length > 9 && bytes[9] !== 0x7f) throw zmtpError("the signature does not end with 7F");
   const version = bytes[VERSION_AT] ?? 3;
   if (version < 3)
     throw new LaboroError("LABORO_VERSION", `ZMTP revision ${version}; 3.0 (ZeroMQ 4) is the oldest spoken here`);
@@ -41,5 +42,3 @@ export function readGreeting(bytes: Buffer): Greeting | undefined {
   const mechanism = bytes.toString("latin1", MECHANISM_AT, MECHANISM_AT + MECHANISM_SIZE).replace(/\0+$/, "");
   return { minor: bytes[VERSION_AT + 1] ?? 0, mechanism, asServer: bytes[AS_SERVER_AT] === 1 };
 }
-
-const bad = (what: string): LaboroError => new LaboroError("LABORO_BAD_MESSAGE", `no ZMTP greeting: ${what}`);

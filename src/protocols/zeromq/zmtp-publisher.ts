@@ -1,4 +1,7 @@
-/** A PUB socket in plain TypeScript. Who has subscribed to what is kept by beginning, so that a message costs as many looks as beginnings have lengths. */
+/**
+ * A PUB socket in plain TypeScript. Subscribers are kept by topic prefix, so that a message costs one lookup for each length that a
+ * prefix has.
+ */
 import { type BindOptions, keyOf, type Publisher } from "./types.js";
 import type { ZmtpConnection } from "./zmtp-connection.js";
 import { encodeMessage } from "./zmtp-frames.js";
@@ -13,7 +16,7 @@ const CANCEL = 0;
 
 export async function openZmtpPublisher(options: BindOptions): Promise<Publisher> {
   const subscribers = new Map<string, Set<ZmtpConnection>>();
-  /** How many beginnings there are of each length. */
+  /** How many prefixes there are of each length. */
   const lengths = new Map<number, number>();
 
   const add = (topic: string, connection: ZmtpConnection): void => {

@@ -1,7 +1,7 @@
 /**
- * A ROUTER socket in plain TypeScript. A peer is known by its identity. A second one that gives the same waits until the first was asked
- * whether it lives: if so, the second is refused, as ZeroMQ does; if not, it takes the place, so that a peer which connects again before its
- * old connection was missed is found.
+ * A ROUTER socket in plain TypeScript. A peer is known by its identity. When a second peer gives the same identity, it waits until the
+ * first has been sent a PING. If the first answers, the second is refused, as ZeroMQ does. If not, the second replaces it, so that a peer
+ * can reconnect before the loss of its old connection was noticed.
  */
 import { keyOf, type Peer, type Router, type RouterListener, type RouterOptions } from "./types.js";
 import type { ZmtpConnection } from "./zmtp-connection.js";
@@ -12,7 +12,7 @@ interface ConnectedPeer {
   readonly connection: ZmtpConnection;
 }
 
-/** The time that a peer has to show that it lives. */
+/** How long a peer has to answer a PING. */
 const LIVENESS_TIMEOUT_MS = 1_000;
 
 export async function openZmtpRouter(options: RouterOptions, listener: RouterListener): Promise<Router> {
@@ -45,11 +45,11 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
     },
     (connection, address) => {
       let mine: ConnectedPeer | undefined;
-      /** What came while it waits. */
+      /** Messages that came while it waits. */
       const held: (readonly Buffer[])[] = [];
       const message = (frames: readonly Buffer[]): void => {
         if (mine === undefined) held.push(frames);
-        // What a replaced connection still had in its bytes is nobody's.
+        // Messages that a replaced connection had already received are dropped.
         else if (peers.get(mine.peer.key) === mine) listener.message(mine.peer, frames);
       };
       const enter = (one: ConnectedPeer): void => {
@@ -64,9 +64,9 @@ export async function openZmtpRouter(options: RouterOptions, listener: RouterLis
       };
       const wait = async (one: ConnectedPeer, before: ConnectedPeer): Promise<void> => {
         one.connection.pause();
-        const lives = await before.connection.isAlive(LIVENESS_TIMEOUT_MS);
+        const alive = await before.connection.isAlive(LIVENESS_TIMEOUT_MS);
         if (!one.connection.open) return;
-        if (lives) {
+        if (alive) {
           options.onPeerError?.(address, "LABORO_BAD_MESSAGE", "its identity is that of a peer that is there");
           one.connection.destroy("its identity is taken");
           return;

@@ -1,8 +1,8 @@
-/** What leaves a connection: the messages of one turn of the event loop together, and never more than a limit on the way. */
+/** Outgoing messages of a connection. Those of one turn of the event loop are written together; the bytes under way are limited. */
 import type { Socket } from "node:net";
 import { messageSize, writeMessage } from "./zmtp-frames.js";
 
-/** So much does not wait for the end of the turn. */
+/** Above this size the buffer is flushed before the end of the turn. */
 const FLUSH_BYTES = 1024 * 1024;
 
 export class WriteBuffer {

@@ -1,28 +1,19 @@
 /**
- * One stored stretch of output, and its form in a record of a segment: the stream as one byte, then task index, attempt and
+ * One stored chunk of output, and its form in a record of a segment: the stream as one byte, then task index, attempt and
  * offset as varints, then the bytes themselves.
  *
  * The offset counts the attempt's output with both streams in one, in order of arrival. So one number says how much of
  * an attempt is stored, and reading by offset gives the streams interleaved as they came.
  */
 
-import { LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { RECORD_HEADER, writeRecordHeader } from "../../base/files/records.js";
 import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
-import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
-import type { OutputStream } from "../../model/outcome.js";
+import type { Attempt, TaskIndex } from "../../model/ids.js";
+import type { OutputChunk } from "../../model/store.js";
 
-export interface StoredChunk {
-  readonly index: TaskIndex;
-  readonly attempt: Attempt;
-  readonly stream: OutputStream;
-  readonly offset: number;
-  readonly bytes: Uint8Array;
-}
-
-export interface OutputChunk extends StoredChunk {
-  readonly job: JobId;
-}
+/** A chunk as a segment has it: the job is the name of the directory. */
+export type StoredChunk = Omit<OutputChunk, "job">;
 
 /** Larger chunks are stored as several: a reader and a repair never need more than this at once. */
 export const MAX_CHUNK = 1024 * 1024;
@@ -41,8 +32,7 @@ export function checkChunk(chunk: StoredChunk): void {
   const { index, attempt, offset } = chunk;
   if (isCount(index, MAX_INDEX) && isCount(attempt, MAX_ATTEMPT) && isCount(offset, Number.MAX_SAFE_INTEGER / 2))
     return;
-  throw new LaboroError(
-    "LABORO_BAD_INPUT",
+  throw badInput(
     `output with task index ${index}, attempt ${attempt}, offset ${offset}: not all are whole numbers in range`,
   );
 }

@@ -1,8 +1,7 @@
 /**
- * Where an attempt's output stands: a list of extents, in order of offset. An extent is a stretch of a segment together
- * with the offsets that it covers. It may contain records of other attempts, which a reader passes over; every offset
- * it covers was stored there, so what a reader does not find in it is damaged. Offsets covered by no extent were never
- * stored.
+ * Where an attempt's output is stored: a list of extents, in order of offset. An extent is a part of a segment together with the
+ * offsets that it covers. It may contain records of other attempts, which a reader skips. Every offset it covers was stored there, so
+ * what a reader does not find in it is damaged. Offsets covered by no extent were never stored.
  *
  * Neighbouring records share an extent up to a size that keeps reading from the middle cheap. A list that grows long all the
  * same (an attempt that trickles between others) is thinned by joining neighbours, which bounds both the memory of a

@@ -35,7 +35,7 @@ export class JobSegments {
     return join(this.directory, `${segment}.seg`);
   }
 
-  /** Looks at what is on disk, without reading it. */
+  /** Lists the segments on disk, without reading them. */
   loadSizes(): void {
     const segments = this.list();
     this.directoryExists = true;

@@ -8,7 +8,7 @@
  *
  * States: working; or failed, after a sync that did not succeed for another reason than a full disk. The system may have
  * dropped what it could not write and still show it, so nothing said afterwards would be true: every later append and
- * sync fails with the same error until the segments are opened anew.
+ * sync fails with the same error until the segments are opened again.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -16,7 +16,8 @@ import { errnoOf, type LaboroError } from "../../base/errors.js";
 import { syncDirectory, writeFailure, writeFully } from "../../base/files/durable.js";
 import { OpenFiles } from "../../base/files/open-files.js";
 import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
-import { attemptKey, checkChunk, type OutputChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
+import type { OutputChunk } from "../../model/store.js";
+import { attemptKey, checkChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
 import { decodeReference, type Extents } from "./extents.js";
 import { JobSegments, type SegmentDamage } from "./job-segments.js";
 import { type SegmentOutputPage, type ReadOptions, readOutput } from "./read.js";
@@ -244,7 +245,7 @@ export class OutputSegments {
     try {
       fs.ftruncateSync(fd, job.size);
     } catch {
-      // The remains cannot be removed, so nothing may be written behind them. The write's own error is the one to tell.
+      // The remains cannot be removed, so nothing may be written behind them. The error of the write itself is reported.
       job.segment++;
       job.size = 0;
     }

@@ -1,25 +1,20 @@
 /**
  * Reading an attempt's output through its extents, a bounded page at a time. Pieces come in order of offset, neighbours
- * of one stream joined. Every offset passed over is named in a gap: `not kept` where it was never stored (past the cap),
+ * of one stream joined. Every offset passed over is named in a gap: `not stored` where it was never stored (past the cap),
  * `damaged` where it was and cannot be read any more.
  */
 import { scanRecords } from "../../base/files/records.js";
 import type { Attempt, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
+import type { OutputOptions, OutputPiece } from "../../model/store.js";
 import { MAX_CHUNK_PAYLOAD, readChunk, trimmed } from "./chunk.js";
 import type { Extent } from "./extents.js";
-
-export interface OutputPiece {
-  readonly stream: OutputStream;
-  readonly offset: number;
-  readonly bytes: Uint8Array;
-}
 
 export interface OutputGap {
   readonly offset: number;
   readonly length: number;
-  readonly reason: "not kept" | "damaged";
-  /** What was found in its place: one line for a person. */
+  readonly reason: "not stored" | "damaged";
+  /** What was found in its place: one line for people. */
   readonly detail?: string;
 }
 
@@ -30,12 +25,7 @@ export interface SegmentOutputPage {
   readonly next?: number;
 }
 
-export interface ReadOptions {
-  readonly from: number;
-  /** At most this many bytes of output. */
-  readonly limit: number;
-  readonly stream?: OutputStream;
-}
+export type ReadOptions = Omit<OutputOptions, "attempt">;
 
 /** A page ends after reading this much, however little of it was asked for. */
 const MAX_READ_BYTES = 8 * 1024 * 1024;
@@ -54,7 +44,7 @@ export function readOutput(
   for (let at = firstBeyond(extents, options.from); at < extents.length && !page.full && budget > 0; at++) {
     const extent = extents[at];
     if (extent === undefined) break;
-    page.skipTo(extent.offset, "not kept");
+    page.skipTo(extent.offset, "not stored");
     const fd = open(extent.segment);
     let found = typeof fd === "string" ? fd : "other records stand in its place";
     if (typeof fd === "number") {
@@ -117,11 +107,11 @@ class PageBuilder {
   skipTo(offset: number, reason: OutputGap["reason"], detail?: string): void {
     if (offset <= this.at) return;
     const gap = { offset: this.at, length: offset - this.at, reason };
-    this.#gaps.push(detail === undefined || reason === "not kept" ? gap : { ...gap, detail });
+    this.#gaps.push(detail === undefined || reason === "not stored" ? gap : { ...gap, detail });
     this.at = offset;
   }
 
-  /** Copies as many of these bytes, which begin where the page is, as there is room for. */
+  /** Copies as many of these bytes, which begin at `at`, as fit into the page. */
   take(stream: OutputStream, bytes: Uint8Array): void {
     if (this.#wanted !== undefined && stream !== this.#wanted) {
       this.at += bytes.length;

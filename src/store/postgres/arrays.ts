@@ -1,4 +1,4 @@
-/** Columns of values as arrays in PostgreSQL's own text form, and stretches of tasks as multiranges. */
+/** Columns of values as arrays in PostgreSQL's own text form, and task ranges as multiranges. */
 import type { Range, Ranges } from "../../model/ranges.js";
 
 export const numberArray = (list: readonly (number | null)[]): string => `{${list.map((one) => one ?? "NULL").join(",")}}`;
@@ -9,7 +9,7 @@ export const booleanArray = (list: readonly (boolean | null)[]): string =>
 export const textArray = (list: readonly (string | null)[]): string =>
   `{${list.map((one) => (one === null ? "NULL" : `"${validText(one).replace(/["\\]/g, "\\$&")}"`)).join(",")}}`;
 
-/** PostgreSQL has no NUL in its texts, and UTF-8 no half of a character. */
+/** PostgreSQL's text allows no NUL, and UTF-8 no lone surrogate. */
 export const validText = (text: string): string => text.replaceAll("\0", "\ufffd").replace(/\p{Surrogate}/gu, "\ufffd");
 
 /** The last number that a range of PostgreSQL's integers can end with. */
@@ -32,7 +32,7 @@ export function rangesFrom(text: string | null): Ranges {
   return ranges;
 }
 
-/** Many pieces of bytes as one parameter, with where each begins (from 1, as PostgreSQL counts) and how long it is. */
+/** Many byte strings as one parameter, with the start (from 1, as PostgreSQL counts) and length of each. */
 export class ConcatenatedBytes {
   readonly #parts: Uint8Array[] = [];
   readonly starts: number[] = [];

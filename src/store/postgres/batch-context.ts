@@ -1,4 +1,4 @@
-/** What the operations of one batch share while it is on its way. */
+/** What the operations of one batch share. */
 import type { JobId } from "../../model/ids.js";
 import type { WriteResult } from "../../model/store.js";
 import type { Session } from "./connections.js";
@@ -8,14 +8,14 @@ import type { WriteOf } from "./stages.js";
 export interface BatchContext {
   readonly session: Session;
   readonly now: number;
-  /** By the place of the write. */
+  /** By the position of the write. */
   readonly writeResults: (WriteResult | undefined)[];
   /** The numbers of the workers that results name. */
   readonly workerNumbers: ReadonlyMap<string, number>;
-  /** Those given to submissions. */
+  /** The job numbers given to submissions. */
   readonly jobNumbers: ReadonlyMap<WriteOf<"submit">, JobId>;
   readonly entries: EntryCache;
 }
 
-/** Writes that were taken together did not go as they would have one by one: all is undone, and done one by one. */
+/** Writes combined into one statement gave another result than they would one by one: the batch is rolled back and done one by one. */
 export class MustRunSeparately extends Error {}

@@ -1,6 +1,6 @@
 /**
- * What other brokers change is found by looking: rows carry the transaction that last changed them, and what a look could not see yet is found
- * by the next. NOTIFY says that it is time to look, once for many changes; what it carries are the numbers of jobs that are there no more.
+ * The changes of other brokers are found by polling: rows carry the transaction that last changed them, and changes that one poll could
+ * not see yet are found by the next. NOTIFY triggers a poll, once for many changes; its payload are the numbers of removed jobs.
  */
 import { JobId } from "../../model/ids.js";
 import type { Epoch, Group } from "../../model/store.js";
@@ -8,18 +8,18 @@ import type { Client, Connections } from "./connections.js";
 
 export type HintListener = Parameters<Group["listen"]>[0];
 
-/** $1 the oldest transaction that was under way at the last look, $2 this broker. */
+/** $1 the oldest transaction that was under way at the last poll, $2 this broker. */
 export const CHANGES = `
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS seen, c.job, c.area, c.changed
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS seen, c.job, c.bucket, c.changed
 FROM (SELECT 1) AS one LEFT JOIN (
-  SELECT id AS job, NULL AS area, changed::text FROM laboro.job WHERE changed >= $1::xid8 AND changed_by <> $2::bigint
+  SELECT id AS job, NULL AS bucket, changed_xid::text AS changed FROM laboro.job WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint
   UNION ALL
-  SELECT NULL, area, max(changed_in)::text FROM laboro.kept WHERE changed_in >= $1::xid8 AND changed_by <> $2::bigint GROUP BY area) AS c ON true`;
+  SELECT NULL, bucket, max(changed_xid)::text FROM laboro.key_value WHERE changed_xid >= $1::xid8 AND changed_by <> $2::bigint GROUP BY bucket) AS c ON true`;
 const CHANNEL = "laboro";
 const NOTIFY = "SELECT pg_notify('laboro', $1::text)";
-/** Changes that come close together are told once: a NOTIFY makes other transactions with one wait for it. */
+/** Changes within this time are notified once: transactions with a NOTIFY wait for each other. */
 const NOTIFY_DELAY_MS = 20;
-/** What it carries has to be shorter than 8,000 bytes. */
+/** The payload has to be shorter than 8,000 bytes. */
 const MAX_REMOVED = 400;
 
 interface Row {
@@ -34,7 +34,7 @@ export class ChangeFeed {
   readonly #epoch: Epoch;
   readonly #log: (line: string) => void;
   #seen: string;
-  /** What was told already and may be found again, with the transaction that changed it. */
+  /** Changes that were reported already and may be found again, with the transaction of each. */
   #reported = new Map<string, string>();
   #listener: HintListener | undefined;
   #listenClient: Client | undefined;
@@ -60,19 +60,19 @@ export class ChangeFeed {
       for (const job of removed.split(" ").filter(Boolean)) listener({ job: JobId(Number(job)) });
       poll();
     };
-    // It listens again by itself when its connection comes back, and looks for what it missed.
+    // The client listens again by itself when its connection comes back, and polls for what it missed.
     this.#listenClient.listen(CHANNEL, onNotify, poll).catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
   }
 
-  /** This broker has changed something that others want to hear of. */
+  /** This broker has changed something that concerns others. */
   notify(removed: readonly JobId[] = []): void {
     if (this.#stopped) return;
     this.#removed.push(...removed);
     this.#notifyTimer ??= setTimeout(() => {
       this.#notifyTimer = undefined;
       const gone = this.#removed.splice(0).slice(0, MAX_REMOVED).join(" ");
-      // One that is not told is found by who looks at all jobs.
-      this.#connections.read(NOTIFY, [gone]).catch((cause: unknown) => this.#log(`a change was not told: ${cause}`));
+      // A removed job that is not in the payload is found by brokers that compare all jobs.
+      this.#connections.read(NOTIFY, [gone]).catch((cause: unknown) => this.#log(`other brokers were not notified of a change: ${cause}`));
     }, NOTIFY_DELAY_MS);
   }
 
@@ -95,7 +95,7 @@ export class ChangeFeed {
         this.#report(await this.#connections.read<Row>(CHANGES, [this.#seen, this.#epoch]));
       } while (this.#pollAgain);
     } catch (cause) {
-      if (!this.#stopped) this.#log(`what other brokers changed could not be looked at: ${cause}`);
+      if (!this.#stopped) this.#log(`cannot read the changes of other brokers: ${cause}`);
     } finally {
       this.#polling = false;
     }
@@ -106,7 +106,7 @@ export class ChangeFeed {
     for (const { job, bucket, changed, seen } of rows) {
       this.#seen = seen;
       if (changed === null) continue;
-      const key = job === null ? `area ${bucket}` : `job ${job}`;
+      const key = job === null ? `bucket ${bucket}` : `job ${job}`;
       reported.set(key, changed);
       if (this.#reported.get(key) === changed) continue;
       this.#listener?.(job === null ? { bucket: bucket ?? "" } : { job: JobId(job) });

@@ -1,13 +1,13 @@
 /**
- * Batches, one after the other, each a transaction on the connection that writes.
+ * Batches, one after the other, each a transaction on the connection that writes. States of a batch:
  *
- *   trying      its statements are sent together; nothing is committed before all of them have answered
- *   committing  COMMIT is on its way
- *   unheard     the connection broke while it was: the batch is tried again, and finds its own number if it had been committed
+ *   trying       its statements are sent together; COMMIT is not sent before all of them have answered
+ *   committing   COMMIT is sent
+ *   unconfirmed  the connection broke before the answer: the batch is tried again, and finds its own number if it was committed
  *
- * A batch has a number, which its transaction stores. It is rejected only where it is certain that nothing of it was committed; while that is
- * not known, it is tried until it is. A statement that a broken connection leaves behind may be sent on the next one, where there is no
- * transaction: none of them does anything without the setting that its transaction made (statements.ts).
+ * A batch has a number, which its transaction stores. It is rejected only where it is certain that nothing of it was committed; until
+ * that is known it is tried again. The client may send a statement of a broken connection on the next one, outside a transaction:
+ * no statement does anything without the setting that its own transaction made (statements.ts).
  */
 import { LaboroError } from "../../base/errors.js";
 import type { Epoch } from "../../model/store.js";
@@ -21,31 +21,31 @@ const begin = (epoch: Epoch, slowMs: number): string =>
   `BEGIN; SELECT set_config('laboro.epoch', '${epoch}', true), set_config('statement_timeout', '${slowMs}', true)`;
 
 /**
- * $1 the batch's number. A broker that was found dead writes nothing more. The lock on its row makes whoever would find it dead wait for this
- * batch.
+ * $1 the batch's number. A broker that was marked dead writes nothing more. The lock on its row makes a broker that would mark it dead
+ * wait for this batch.
  */
 export const BEGIN_BATCH = `
 WITH alive AS MATERIALIZED (SELECT epoch FROM laboro.broker WHERE epoch = ${OWN_EPOCH} AND NOT dead FOR KEY SHARE),
-former AS (DELETE FROM laboro.batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint - 1),
-made AS (INSERT INTO laboro.batch (epoch, number) SELECT epoch, $1::bigint FROM alive)
+former AS (DELETE FROM laboro.last_batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint - 1),
+made AS (INSERT INTO laboro.last_batch (epoch, number) SELECT epoch, $1::bigint FROM alive)
 SELECT EXISTS (SELECT 1 FROM alive) AS alive,
-  EXISTS (SELECT 1 FROM laboro.batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint) AS known`;
+  EXISTS (SELECT 1 FROM laboro.last_batch WHERE epoch = ${OWN_EPOCH} AND number = $1::bigint) AS known`;
 
 /** Outside a transaction this is an error, where a plain COMMIT would seem to succeed. */
 const COMMIT = "COMMIT AND CHAIN";
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
-/** What takes too long is given up, and may take longer the next time: a server that is slow must not be asked the same for ever. */
+/** A statement that takes too long is cancelled and may take longer the next time: a slow server must not be sent the same for ever. */
 const MAX_STATEMENT_TIMEOUT_MS = 600_000;
-/** No answer for so long after that means that there will be none. */
+/** Without an answer for this long after the statement timeout the connection is given up. */
 const NO_REPLY_MS = 3_000;
 
 export interface TransactionWork<T> {
-  /** It may take as long as it takes. */
+  /** Its statements have no timeout. */
   readonly noTimeout: boolean;
   /** Before the transaction: numbers that it needs. */
   prepare(client: Client): Promise<void>;
-  /** Sends what it can before it first waits. `apart`: it must not take writes together. */
+  /** Sends what it can before it first waits. `separately`: each write in a statement of its own. */
   run(session: Session, separately: boolean): Promise<T>;
 }
 
@@ -54,7 +54,7 @@ interface BatchStatus {
   readonly known: boolean;
 }
 
-/** Of a batch whose commit was not heard of: what it would be answered. */
+/** A batch whose COMMIT has no answer yet: what its caller gets if it was committed. */
 interface UnconfirmedCommit<T> {
   readonly answer: T;
 }
@@ -150,17 +150,17 @@ class CommitAttempt<T> {
     }
   }
 
-  /** The answer of an earlier try that had been committed, before another broker found this one dead. */
+  /** The answer of an earlier try that was committed before another broker marked this one dead. */
   #committedBefore(mark: BatchStatus | undefined): UnconfirmedCommit<T> | undefined {
     if (mark?.alive === true) {
-      // Its number was free: of the earlier tries none was committed.
+      // Its number is free: none of the earlier tries was committed.
       this.unconfirmed = undefined;
       return undefined;
     }
     if (mark?.known === true && this.unconfirmed !== undefined) return this.unconfirmed;
     throw new LaboroError(
       "LABORO_LEASE_LOST",
-      "the lease of this broker has ended and others may have taken over what it had: it has to open the store anew",
+      "the lease of this broker has ended and others may have taken over what it had: it has to open the store again",
     );
   }
 
@@ -186,16 +186,16 @@ class Pipeline implements Session {
   }
 
   begin(beginning: string): Promise<unknown> {
-    return this.#keep(this.#client.unsafe(beginning).execute());
+    return this.#track(this.#client.unsafe(beginning).execute());
   }
 
   send<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
-    // An operation may not have heard yet that another has failed: what it sends now would go into the next try.
+    // An operation may not know yet that another has failed: what it sends now would get into the next try.
     if (this.#ended) return Promise.reject(new LaboroError("LABORO_INTERNAL", "the batch has been given up"));
-    return this.#keep(send<Row>(this.#client, statement, values));
+    return this.#track(send<Row>(this.#client, statement, values));
   }
 
-  /** What is still to answer answers before the connection is used for anything else. */
+  /** Waits for all answers before the connection is used for anything else. */
   async end(): Promise<void> {
     this.#ended = true;
     await Promise.allSettled(this.#sent);
@@ -203,8 +203,8 @@ class Pipeline implements Session {
     rollback.catch(() => {});
   }
 
-  #keep<P extends Promise<unknown>>(sent: P): P {
-    // Who sent it hears of its failure.
+  #track<P extends Promise<unknown>>(sent: P): P {
+    // The sender gets the failure through its own promise.
     sent.catch(() => {});
     this.#sent.push(sent);
     return sent;

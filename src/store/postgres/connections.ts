@@ -1,9 +1,9 @@
 /**
- * A broker's connections to its PostgreSQL: one that writes, a few that read, one for heartbeats, and one that listens (hints.ts). A heartbeat
- * must not wait behind a batch, nor a batch behind a page that somebody reads.
+ * A broker's connections to its PostgreSQL: one that writes, a few that read, one for heartbeats, and one that listens (change-feed.ts). A
+ * heartbeat must not wait behind a batch, nor a batch behind a page that is read.
  */
 import postgres from "postgres";
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import { storeFailure } from "./failures.js";
 
 export type Client = postgres.Sql<{ bigint: number }>;
@@ -20,17 +20,17 @@ export interface ConnectionOptions {
   readonly url: string;
   /** Connections that read. */
   readonly readers?: number;
-  /** How long what fails is tried again before it is said to fail. */
+  /** How long a failed statement is tried again before it is rejected. */
   readonly retryForMs?: number;
-  /** A statement of a batch that takes longer is given up, and may take twice as long the next time. */
+  /** A statement of a batch that takes longer is cancelled, and may take twice as long the next time. */
   readonly statementTimeoutMs?: number;
 }
 
-/** A lock that is not to be had for so long is another broker's that hangs. */
+/** A lock that another broker holds for longer than this: that broker hangs. */
 const LOCK_MS = 10_000;
-/** A transaction whose broker is gone gives back its locks. */
+/** The server ends a transaction that is idle for this long, so that a broker that is gone holds no locks. */
 const IDLE_MS = 10_000;
-/** What reads may take long; a heartbeat that does is none. */
+/** Reads may take long, heartbeats may not. */
 const READ_MS = 30_000;
 const HEARTBEAT_MS = 3_000;
 const CONNECT_S = 5;
@@ -49,8 +49,8 @@ const SESSION_SETTINGS = {
 };
 
 /**
- * The statements of a batch find everything by an index, whatever the values (plans.test.ts). So they are planned once, and not anew for each batch;
- * and in an empty database they are not planned for tables that will stay as small as they are then.
+ * The statements of a batch find everything by an index, whatever the values (plans.test.ts). So they are planned once and not for each
+ * batch. Without sequential scans an empty database does not get plans that are right only while its tables are small.
  */
 const WRITER_SETTINGS = { ...SESSION_SETTINGS, plan_cache_mode: "force_generic_plan", enable_seqscan: "off" };
 
@@ -102,9 +102,7 @@ export class Connections {
       });
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
-      throw new LaboroError("LABORO_BAD_INPUT", `${this.displayUrl} is no address of a PostgreSQL database: ${text}`, {
-        cause,
-      });
+      throw badInput(`${this.displayUrl} is no address of a PostgreSQL database: ${text}`, cause);
     }
   }
 
@@ -113,14 +111,14 @@ export class Connections {
     return this.#writer;
   }
 
-  /** Another one in its place; what the former still had to answer is refused. */
+  /** Replaces the connection that writes; statements of the former one without an answer are rejected. */
   replaceWriter(): void {
     if (this.#closed) return;
     void this.#writer.end({ timeout: 0 });
     this.#writer = this.client(1, WRITER_SETTINGS);
   }
 
-  /** Statements that change nothing are asked again until patience is over. */
+  /** Sends a statement that changes nothing; retries for `retryForMs`. */
   read<Row extends object>(statement: string, values: readonly Value[] = []): Promise<readonly Row[]> {
     const ask = (): Promise<readonly Row[]> =>
       withTimeout(READ_MS + HEARTBEAT_MS, send<Row>(this.#readers, statement, values), () => {
@@ -130,7 +128,7 @@ export class Connections {
     return this.#withRetries(ask);
   }
 
-  /** For what must not wait: once, whatever comes of it. */
+  /** Sends a heartbeat: once, without a retry. */
   async heartbeat<Row extends object>(statement: string, values: readonly Value[]): Promise<readonly Row[]> {
     try {
       return await withTimeout(HEARTBEAT_MS, send<Row>(this.#heartbeats, statement, values), () => {
@@ -161,7 +159,7 @@ export class Connections {
   }
 }
 
-/** What does not answer in time is cut off, so that the next try has a connection of its own; that is what refuses it. */
+/** Without an answer in time the connection is closed, which rejects the statement; the next try has a new connection. */
 async function withTimeout<T>(ms: number, answering: Promise<T>, cutOff: () => void): Promise<T> {
   const timer = setTimeout(cutOff, ms);
   try {

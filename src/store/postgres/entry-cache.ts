@@ -1,6 +1,6 @@
 /**
- * Entries of tasks, in the chunks in which they are stored. Claims walk through a job's entries in order, so the chunks used last are kept: a
- * chunk is then read once and not with each of its thousand tasks. Entries never change.
+ * Entries of tasks, in the chunks in which they are stored. Claims need a job's entries in order, so the chunks used last are cached: a
+ * chunk is read once and not for each of its thousand tasks. Entries never change.
  */
 import type { JobId } from "../../model/ids.js";
 import type { Entries } from "../../model/job.js";

@@ -4,7 +4,7 @@
  */
 import { errnoOf, LaboroError } from "../../base/errors.js";
 
-/** Passes by itself, or when somebody sees to the server: trying again is right, and nothing was changed. */
+/** Temporary: nothing was changed, and a retry may succeed. */
 const TRANSIENT_CLASSES = new Set([
   "08", // connection
   "40", // deadlock, serialization: another transaction was in the way
@@ -31,17 +31,17 @@ const CORRUPT = new Set(["XX001", "XX002"]);
 const UNIQUE = "23505";
 const SERVER_SHUTDOWN = new Set(["57P01", "57P02", "57P03", "57P05", "25P03"]);
 
-/** `opening`: nothing was written yet, so what a person has to put right is said so. */
+/** `opening`: nothing was written yet, so a refusal by the server is LABORO_DATA_UNUSABLE, which a person has to fix. */
 export function storeFailure(cause: unknown, displayUrl: string, opening = false): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const code = errnoOf(cause) ?? "";
   const text = `${displayUrl}: ${textOf(cause)}`;
-  if (code === DISK_FULL) return new LaboroError("LABORO_DISK_FULL", `no room to write at ${text}`, { cause });
+  if (code === DISK_FULL) return new LaboroError("LABORO_DISK_FULL", `no disk space to write at ${text}`, { cause });
   if (REFUSED.has(code) && opening) return new LaboroError("LABORO_DATA_UNUSABLE", `cannot use ${text}`, { cause });
   if (CORRUPT.has(code)) return new LaboroError("LABORO_DATA_CORRUPT", text, { cause });
   if (REFUSED.has(code) || isTransient(code) || isOutsideTransaction(cause))
     return new LaboroError("LABORO_STORE_UNAVAILABLE", text, { cause });
-  // Two parcels with one id, a number out of range: trying again would not help.
+  // Two task ranges with one id, a number out of range: a retry would not help.
   if (/^2[23]/.test(code)) return new LaboroError("LABORO_INTERNAL", text, { cause });
   return new LaboroError("LABORO_STORE_FAILED", text, { cause });
 }
@@ -52,7 +52,7 @@ const isOutsideTransaction = (cause: unknown): boolean => errnoOf(cause) === "22
 const isTransient = (code: string): boolean =>
   CONNECTION_ERRORS.has(code) || TRANSIENT.has(code) || (code.length === 5 && TRANSIENT_CLASSES.has(code.slice(0, 2)));
 
-/** The answer to a COMMIT that is no answer: it may have been carried out. */
+/** Whether a COMMIT may have been carried out although it failed. */
 export function isUnconfirmed(cause: unknown): boolean {
   const code = errnoOf(cause) ?? "";
   return CONNECTION_ERRORS.has(code) || code.startsWith("08") || SERVER_SHUTDOWN.has(code) || code === "";
@@ -63,7 +63,7 @@ export const isTimeout = (cause: unknown): boolean => errnoOf(cause) === "57014"
 
 /** The batch has been committed before. */
 export const isAlreadyCommitted = (cause: unknown): boolean =>
-  errnoOf(cause) === UNIQUE && fieldOf(cause, "constraint_name") === "batch_pkey";
+  errnoOf(cause) === UNIQUE && fieldOf(cause, "constraint_name") === "last_batch_pkey";
 
 /** Some refusals of connections come as a list, one an address. */
 function textOf(cause: unknown): string {

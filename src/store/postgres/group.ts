@@ -1,7 +1,7 @@
 /**
- * Brokers that share the database. Each has a row with a lease that its heartbeat renews, by the database's clock. A broker whose lease has ended is
- * found dead by another: in that transaction what waited there becomes anybody's, and nothing that it writes afterwards is taken. What its
- * workers hold stays under its epoch until they join another broker, or until one takes it over.
+ * Brokers that share the database. Each has a row with a lease that its heartbeat renews, by the database's clock. Another broker marks
+ * a broker dead whose lease has ended: that transaction releases its waiting tasks, and refuses its later writes. The claims of its
+ * workers stay under its epoch until the workers join another broker, or until one takes the claims over.
  */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
@@ -16,58 +16,58 @@ import { type ReleasedRange, releaseStatement } from "./operations/release.js";
 import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "./task-range-rows.js";
 import { OWN_EPOCH } from "./statements.js";
 
-/** $1 epoch, $2 about, $3 milliseconds. */
+/** $1 epoch, $2 info, $3 milliseconds. */
 export const HEARTBEAT = `
 UPDATE laboro.broker
-SET about = $2::text, beat = clock_timestamp(), lease_ends = clock_timestamp() + $3::float8 * interval '1 millisecond'
+SET info = $2::text, heartbeat_at = clock_timestamp(), lease_ends_at = clock_timestamp() + $3::float8 * interval '1 millisecond'
 WHERE epoch = $1::bigint AND NOT dead RETURNING epoch`;
 
-const HAS_CLAIMS = "EXISTS (SELECT 1 FROM laboro.parcel p WHERE p.epoch = b.epoch AND p.worker IS NOT NULL)";
+const HAS_CLAIMS = "EXISTS (SELECT 1 FROM laboro.task_range p WHERE p.epoch = b.epoch AND p.worker IS NOT NULL)";
 const MEMBERS = `
-SELECT b.epoch, b.about, extract(epoch FROM b.started)::float8 * 1000 AS started, extract(epoch FROM b.beat)::float8 * 1000 AS "lastBeat",
-  NOT b.dead AND b.lease_ends > clock_timestamp() AS alive
+SELECT b.epoch, b.info, extract(epoch FROM b.started)::float8 * 1000 AS started, extract(epoch FROM b.heartbeat_at)::float8 * 1000 AS "lastHeartbeat",
+  NOT b.dead AND b.lease_ends_at > clock_timestamp() AS alive
 FROM laboro.broker b WHERE NOT b.dead OR ${HAS_CLAIMS} ORDER BY b.epoch`;
 
-/** What a lease would be granted: tasks beyond the cursor, or some that were given back and are due. */
+/** What a lease would grant: tasks beyond the cursor, or released ones that are due. */
 export const JOB_SUMMARIES = `
-SELECT j.id AS job, j.changed::text AS mark, t.succeeded, t.failed, t.cancelled,
+SELECT j.id AS job, j.changed_xid::text AS "changeMark", t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
-    SELECT 1 FROM laboro.parcel p
-    WHERE p.job = j.id AND p.epoch IS NULL AND p.not_before <= extract(epoch FROM clock_timestamp()) * 1000) AS more
+    SELECT 1 FROM laboro.task_range p
+    WHERE p.job = j.id AND p.epoch IS NULL AND p.not_before <= extract(epoch FROM clock_timestamp()) * 1000) AS "mayLease"
 FROM laboro.job j, LATERAL (
   SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed, coalesce(sum(cancelled), 0)::int AS cancelled
-  FROM laboro.tally WHERE job = j.id) AS t
+  FROM laboro.job_counters WHERE job = j.id) AS t
 WHERE j.ended_at IS NULL ORDER BY j.id`;
 
-/** A broker in the middle of a batch is passed over: it lives, or its connection will be found dead first. */
+/** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
 UPDATE laboro.broker SET dead = true
-WHERE epoch IN (SELECT epoch FROM laboro.broker WHERE NOT dead AND lease_ends < clock_timestamp() AND epoch <> ${OWN_EPOCH}
+WHERE epoch IN (SELECT epoch FROM laboro.broker WHERE NOT dead AND lease_ends_at < clock_timestamp() AND epoch <> ${OWN_EPOCH}
                 ORDER BY epoch FOR UPDATE SKIP LOCKED)
 RETURNING epoch`;
 const LOCK_JOBS_OF = `
-SELECT id FROM laboro.job WHERE id IN (SELECT job FROM laboro.parcel WHERE epoch = ANY($1::bigint[]) AND worker IS NULL)
+SELECT id FROM laboro.job WHERE id IN (SELECT job FROM laboro.task_range WHERE epoch = ANY($1::bigint[]) AND worker IS NULL)
 ORDER BY id FOR NO KEY UPDATE`;
 const RELEASE_OF = releaseStatement("p.epoch = ANY($1::bigint[])");
 const DEAD_WITH_CLAIMS = `SELECT b.epoch FROM laboro.broker b WHERE b.dead AND ${HAS_CLAIMS} ORDER BY b.epoch`;
 const DELETE_DEAD = `
 WITH gone AS (
   DELETE FROM laboro.broker b
-  WHERE b.dead AND b.beat < clock_timestamp() - interval '1 hour' AND ${OWN_EPOCH} > 0
-    AND NOT EXISTS (SELECT 1 FROM laboro.parcel p WHERE p.epoch = b.epoch)
+  WHERE b.dead AND b.heartbeat_at < clock_timestamp() - interval '1 hour' AND ${OWN_EPOCH} > 0
+    AND NOT EXISTS (SELECT 1 FROM laboro.task_range p WHERE p.epoch = b.epoch)
   RETURNING b.epoch)
-DELETE FROM laboro.batch WHERE epoch IN (SELECT epoch FROM gone)`;
+DELETE FROM laboro.last_batch WHERE epoch IN (SELECT epoch FROM gone)`;
 
 /** $1 the dead broker. */
 const TAKE_CLAIMS = `
 WITH theirs AS MATERIALIZED (
-  SELECT p.id FROM laboro.parcel p
+  SELECT p.id FROM laboro.task_range p
   WHERE p.epoch = $1::bigint AND p.worker IS NOT NULL AND EXISTS (SELECT 1 FROM laboro.broker b WHERE b.epoch = $1::bigint AND b.dead)
   ORDER BY p.id FOR UPDATE)
-UPDATE laboro.parcel p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
-const HELD_OF = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.parcel p WHERE p.id = ANY($1::bigint[])`;
+UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
+const HELD_OF = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.id = ANY($1::bigint[])`;
 
-const LEAVE = `UPDATE laboro.broker SET dead = true, lease_ends = clock_timestamp() WHERE epoch = ${OWN_EPOCH}`;
+const LEAVE = `UPDATE laboro.broker SET dead = true, lease_ends_at = clock_timestamp() WHERE epoch = ${OWN_EPOCH}`;
 
 export class PostgresGroup implements Group {
   readonly #connections: Connections;
@@ -75,15 +75,15 @@ export class PostgresGroup implements Group {
   readonly #changes: ChangeFeed;
   readonly #epoch: Epoch;
 
-  constructor(connections: Connections, commits: CommitQueue, hints: ChangeFeed, epoch: Epoch) {
+  constructor(connections: Connections, commits: CommitQueue, changes: ChangeFeed, epoch: Epoch) {
     this.#connections = connections;
     this.#commits = commits;
-    this.#changes = hints;
+    this.#changes = changes;
     this.#epoch = epoch;
   }
 
-  async heartbeat(about: string, leaseMs: number): Promise<void> {
-    const rows = await this.#connections.heartbeat(HEARTBEAT, [this.#epoch, validText(about), leaseMs]);
+  async heartbeat(info: string, leaseMs: number): Promise<void> {
+    const rows = await this.#connections.heartbeat(HEARTBEAT, [this.#epoch, validText(info), leaseMs]);
     if (rows.length > 0) return;
     throw new LaboroError("LABORO_LEASE_LOST", `the lease of this broker at ${this.#connections.displayUrl} has ended`);
   }
@@ -116,11 +116,11 @@ export class PostgresGroup implements Group {
 
   async jobSummaries(): Promise<readonly JobSummary[]> {
     const rows = await this.#connections.read<Omit<JobSummary, "counters"> & Counters>(JOB_SUMMARIES);
-    return rows.map(({ job, changeMark, mayLease, ...counters }) => ({ job, mark: changeMark, counters, more: mayLease }));
+    return rows.map(({ job, changeMark, mayLease, ...counters }) => ({ job, changeMark, counters, mayLease }));
   }
 
-  listen(heard: Parameters<Group["listen"]>[0]): void {
-    this.#changes.listen(heard);
+  listen(onHint: Parameters<Group["listen"]>[0]): void {
+    this.#changes.listen(onHint);
   }
 
   async leave(): Promise<void> {
@@ -136,7 +136,7 @@ export class PostgresGroup implements Group {
 
 const ownTransaction = <T>(run: (session: Session) => Promise<T>): TransactionWork<T> => ({ noTimeout: false, prepare: async () => {}, run });
 
-/** What waits at these brokers can be leased by anyone. Jobs of which the last tasks were cancelled end with it. */
+/** Releases the waiting tasks of these brokers. Jobs of which the last tasks were cancelled end with it. */
 async function releaseWaiting(session: Session, epochs: string, now: number): Promise<void> {
   const [, freed] = await Promise.all([
     session.send(LOCK_JOBS_OF, [epochs]),

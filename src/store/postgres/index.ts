@@ -13,6 +13,7 @@ import type {
   JobFilter,
   JobPage,
   KeyValue,
+  OutputOptions,
   OutputPage,
   ResultFilter,
   ResultPage,
@@ -30,22 +31,22 @@ import { conditionsOf } from "./job-filter.js";
 import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
 import { WorkerNumbers } from "./assigned-numbers.js";
 import { joinGroup } from "./join-group.js";
-import { OUTPUT_ENDS, type OutputOptions, readOutput } from "./output-rows.js";
+import { OUTPUT_ENDS, readOutput } from "./output-rows.js";
 import { ENDS, readEarlier, readResults } from "./result-rows.js";
 import { BYTES } from "./store-size.js";
 import { WriteBatch } from "./write-batch.js";
 
 export interface PostgresOptions extends ConnectionOptions {
   /**
-   * The epoch of this broker's former life, where it is certain that it is over: what it had is this one's at once. Without it the others
-   * wait for its lease to end.
+   * The epoch of this broker's former process, where it has certainly ended: this broker takes its task ranges over at once. Without
+   * it they wait until the lease of that epoch ends.
    */
   readonly formerEpoch?: Epoch;
-  /** What this broker calls itself with its heartbeats: `former` counts only where that one did too, as a database may have been made anew. */
+  /** This broker's identity in its heartbeats. `formerEpoch` counts only where that epoch has the same one: the database may have been re-created. */
   readonly identity?: string;
-  /** How long the lease runs that a broker has before its first heartbeat. */
+  /** The length of a broker's lease before its first heartbeat. */
   readonly firstLeaseMs?: number;
-  /** Told what a person should know. */
+  /** Called with messages for the operator. */
   readonly log?: (line: string) => void;
 }
 
@@ -54,9 +55,9 @@ export function openPostgresStore(options: PostgresOptions): Store {
 }
 
 const FIRST_LEASE_MS = 30_000;
-const KEY_VALUES = `SELECT key, value, version, changed FROM laboro.kept WHERE area = $1::text ORDER BY key`;
+const KEY_VALUES = `SELECT key, value, version, updated_at AS "updatedAt" FROM laboro.key_value WHERE bucket = $1::text ORDER BY key`;
 
-/** What there is only while the store is open. */
+/** What exists only while the store is open. */
 interface OpenStore {
   readonly connections: Connections;
   readonly commits: CommitQueue;
@@ -87,9 +88,9 @@ class PostgresStore implements Store {
     try {
       const { recovered, seen } = await joinGroup(connections, firstLeaseMs, formerEpoch, identity);
       const commits = new CommitQueue(connections, recovered.epoch);
-      const hints = new ChangeFeed(connections, recovered.epoch, seen, log);
-      const group = new PostgresGroup(connections, commits, hints, recovered.epoch);
-      this.#opened = { connections, commits, changes: hints, group };
+      const changes = new ChangeFeed(connections, recovered.epoch, seen, log);
+      const group = new PostgresGroup(connections, commits, changes, recovered.epoch);
+      this.#opened = { connections, commits, changes, group };
       return recovered;
     } catch (cause) {
       await connections.close();
@@ -100,12 +101,12 @@ class PostgresStore implements Store {
   async commit(writes: readonly Write[], now: number): Promise<readonly WriteResult[]> {
     const { commits, changes } = this.#open;
     if (writes.length === 0) return [];
-    const answers = await commits.commit(new WriteBatch(writes, now, this.#workers, this.#entries));
+    const results = await commits.commit(new WriteBatch(writes, now, this.#workers, this.#entries));
     const removed = writes.flatMap((write, at) =>
-      write.op === "remove" && wasRemoved(answers[at]) ? [write.job] : [],
+      write.op === "remove" && wasRemoved(results[at]) ? [write.job] : [],
     );
-    if (removed.length > 0 || answers.some(concernsOthers)) changes.notify(removed);
-    return answers;
+    if (removed.length > 0 || results.some(concernsOthers)) changes.notify(removed);
+    return results;
   }
 
   async job(id: JobId): Promise<Job | undefined> {
@@ -134,8 +135,8 @@ class PostgresStore implements Store {
     return readResults(this.#reader, job, options);
   }
 
-  endCounts(job: JobId, { first, last }: Range, per: number): Promise<readonly EndCounts[]> {
-    return this.#reader.send<EndCounts>(ENDS, [job, first, last, per]);
+  endCounts(job: JobId, { first, last }: Range, cellSize: number): Promise<readonly EndCounts[]> {
+    return this.#reader.send<EndCounts>(ENDS, [job, first, last, cellSize]);
   }
 
   earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
@@ -163,8 +164,8 @@ class PostgresStore implements Store {
     return rows.map(({ end }) => end);
   }
 
-  keyValues(area: string): Promise<readonly KeyValue[]> {
-    return this.#reader.send<KeyValue>(KEY_VALUES, [validText(area)]);
+  keyValues(bucket: string): Promise<readonly KeyValue[]> {
+    return this.#reader.send<KeyValue>(KEY_VALUES, [validText(bucket)]);
   }
 
   async bytesUsed(): Promise<number> {
@@ -185,21 +186,21 @@ class PostgresStore implements Store {
   }
 }
 
-const wasRemoved = (answer: WriteResult | undefined): boolean => answer?.op === "remove" && answer.removed;
+const wasRemoved = (result: WriteResult | undefined): boolean => result?.op === "remove" && result.removed;
 
 /** Whether brokers other than this one have to do something about it. */
-function concernsOthers(answer: WriteResult): boolean {
-  switch (answer.op) {
+function concernsOthers(result: WriteResult): boolean {
+  switch (result.op) {
     case "submit":
     case "hold":
     case "cancel":
     case "rerun":
     case "release":
-    case "keep":
+    case "put":
       return true;
     case "settle":
     case "replace":
-      return answer.progress?.ended !== undefined;
+      return result.progress?.ended !== undefined;
     default:
       return false;
   }

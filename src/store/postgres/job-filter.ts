@@ -1,5 +1,5 @@
 /** The conditions that a filter on jobs stands for, with their values. */
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { JobFilter } from "../../model/store.js";
 import { numberArray, validText } from "./arrays.js";
 import type { Value } from "./connections.js";
@@ -41,7 +41,7 @@ const MAX_PATTERN_LENGTH = 10_000;
 /** In LIKE a percent sign stands for any text, an underscore for any character. */
 function pattern(name: string): string {
   if (name.length > MAX_PATTERN_LENGTH) {
-    throw new LaboroError("LABORO_BAD_INPUT", `a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
+    throw badInput(`a pattern for names of ${name.length} characters: at most ${MAX_PATTERN_LENGTH}`);
   }
   return validText(name)
     .replace(/[\\%_]/g, "\\$&")

@@ -6,11 +6,11 @@ import { rangesFrom } from "./arrays.js";
 import type { Condition } from "./job-filter.js";
 
 const FIELDS = `
-j.id, j.created, j.request, j.has_entries AS "hasEntries", j.held, j.cursor, j.cancels::text, j.reason,
+j.id, j.created, j.spec, j.has_entries AS "hasEntries", j.held, j.cursor, j.cancels::text, j.cancel_reason AS reason,
 t.succeeded, t.failed, t.cancelled, j.ended_at AS "endedAt", j.ended_state AS "endedState"`;
 const SUMS = `
 LATERAL (SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed,
-  coalesce(sum(cancelled), 0)::int AS cancelled FROM laboro.tally WHERE job = j.id) AS t`;
+  coalesce(sum(cancelled), 0)::int AS cancelled FROM laboro.job_counters WHERE job = j.id) AS t`;
 
 export const JOB = `SELECT ${FIELDS} FROM laboro.job j, ${SUMS} WHERE j.id = $1::bigint`;
 export const OPEN_JOBS = `SELECT ${FIELDS} FROM laboro.job j, ${SUMS} WHERE j.ended_at IS NULL ORDER BY j.id`;

@@ -1,4 +1,4 @@
-/** A broker comes: the schema is brought up to date, it gets its epoch, and finds what there is. */
+/** A broker joins the group: it migrates the schema, gets its epoch and reads the open state. */
 import type { Epoch, RecoveredState } from "../../model/store.js";
 import type { Client, Connections } from "./connections.js";
 import { send } from "./connections.js";
@@ -7,18 +7,18 @@ import { type JobRow, jobFrom, OPEN_JOBS } from "./job-rows.js";
 import { migrate } from "./migrations/index.js";
 import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "./task-range-rows.js";
 
-/** $1 milliseconds. Whatever is changed by transactions from `seen` on may not be in what is read next. */
+/** $1 milliseconds. Changes by transactions from `seen` on may be missing in what is read next. */
 const INSERT_BROKER = `
-INSERT INTO laboro.broker (about, lease_ends) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
+INSERT INTO laboro.broker (info, lease_ends_at) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
 RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen`;
 
-/** $1 the former epoch, $2 the new one. What is under way there comes to its end first, and nothing follows it. */
+/** $1 the former epoch. Waits for a batch that is under way there; no batch follows it. */
 const MARK_DEAD =
   "UPDATE laboro.broker SET dead = true WHERE epoch = (SELECT epoch FROM laboro.broker WHERE epoch = $1::bigint FOR UPDATE)";
-/** $1 an epoch, $2 what the broker calls itself. */
-const IS_SAME_BROKER = "SELECT 1 FROM laboro.broker WHERE epoch = $1::bigint AND about::jsonb ->> 'identity' = $2::text";
-const TAKE_OVER_RANGES = "UPDATE laboro.parcel SET epoch = $2::bigint WHERE epoch = $1::bigint";
-const HELD = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.parcel p WHERE p.epoch = $1::bigint`;
+/** $1 an epoch, $2 the identity of the broker. */
+const IS_SAME_BROKER = "SELECT 1 FROM laboro.broker WHERE epoch = $1::bigint AND info::jsonb ->> 'identity' = $2::text";
+const TAKE_OVER_RANGES = "UPDATE laboro.task_range SET epoch = $2::bigint WHERE epoch = $1::bigint";
+const HELD = `SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.epoch = $1::bigint`;
 
 export interface JoinedGroup {
   readonly recovered: RecoveredState;

@@ -1,12 +1,12 @@
 /**
- * What a batch takes hold of before it changes anything, always in this order: jobs by number, then parcels by name. So two batches that want the
- * same wait for each other and never in a circle.
+ * The rows that a batch locks before it changes anything, always in this order: jobs by number, then task ranges by id. So two batches
+ * that need the same rows wait for each other without a deadlock.
  *
- * A job's row is held against exactly what must not happen meanwhile:
- *   results, tasks that go back   KEY SHARE       no cancel, no rerun, no removal; any number of brokers at a time
- *   leases, holds, giving back    NO KEY UPDATE   none of these by another broker either
- *   cancels, reruns, removals     UPDATE          nothing at all
- * A batch that holds one job more tightly holds all of its jobs so.
+ * The lock of a job's row keeps out exactly what must not happen meanwhile:
+ *   results, tasks that return    KEY SHARE       cancels, reruns, removals; any number of brokers may hold it
+ *   leases, holds, releases       NO KEY UPDATE   also leases, holds and releases by other brokers
+ *   cancels, reruns, removals     UPDATE          everything
+ * A batch locks all of its jobs with the strongest of these that it needs.
  */
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";
@@ -16,15 +16,15 @@ import { OWN_EPOCH } from "./statements.js";
 
 const STRENGTHS = ["KEY SHARE", "NO KEY UPDATE", "UPDATE"] as const;
 
-/** $1 jobs, $2 parcels whose jobs are meant too. */
+/** $1 jobs, $2 task ranges whose jobs are locked too. */
 export const lockJobs = (strength: (typeof STRENGTHS)[number]): string => `
 SELECT id FROM laboro.job
-WHERE id IN (SELECT unnest($1::bigint[]) UNION SELECT job FROM laboro.parcel WHERE id = ANY($2::bigint[]))
+WHERE id IN (SELECT unnest($1::bigint[]) UNION SELECT job FROM laboro.task_range WHERE id = ANY($2::bigint[]))
 ORDER BY id FOR ${strength} OF job`;
 
-/** $1 parcels. Whoever else has one has it for good: that row is not waited for. */
+/** $1 task ranges. One that another broker owns never comes back to this one: its row is not waited for. */
 export const LOCK_TASK_RANGES = `
-SELECT id FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} ORDER BY id FOR UPDATE`;
+SELECT id FROM laboro.task_range WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} ORDER BY id FOR UPDATE`;
 
 export async function lockRows(session: Session, writes: readonly Write[]): Promise<void> {
   const jobs = new Set<JobId>();

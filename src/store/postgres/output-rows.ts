@@ -1,38 +1,31 @@
 /** Reading an attempt's output, a bounded page at a time: pieces in order of offset, neighbours of one stream joined. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { OutputStream } from "../../model/outcome.js";
-import type { OutputPage, OutputPiece } from "../../model/store.js";
+import type { OutputOptions, OutputPage, OutputPiece } from "../../model/store.js";
 import type { Session } from "./connections.js";
 import { STREAMS } from "./operations/output.js";
-
-export interface OutputOptions {
-  readonly attempt?: number;
-  readonly from: number;
-  readonly limit: number;
-  readonly stream?: OutputStream;
-}
 
 /** $1 job, $2 task. */
 export const LATEST = "SELECT max(attempt) AS attempt FROM laboro.output WHERE job = $1::bigint AND idx = $2::int";
 
 /** $1 job, $2 task, $3 attempt, $4 from, $5 rows at most: from the row on in which `from` lies. */
 export const OUTPUT_ROWS = `
-SELECT at, stream, bytes FROM laboro.output
-WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND at >= coalesce((
-  SELECT max(at) FROM laboro.output WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND at <= $4::bigint), 0)
-ORDER BY at LIMIT $5::int`;
+SELECT start_offset AS "offset", stream, bytes FROM laboro.output
+WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset >= coalesce((
+  SELECT max(start_offset) FROM laboro.output WHERE job = $1::bigint AND idx = $2::int AND attempt = $3::int AND start_offset <= $4::bigint), 0)
+ORDER BY start_offset LIMIT $5::int`;
 
 /**
- * $1 jobs, $2 tasks, $3 attempts. Nothing of an attempt that has ended: it has a result, or its job ended while it ran, and may be in another life
- * since.
+ * $1 jobs, $2 tasks, $3 attempts. 0 for an attempt that has ended: it has a result, or its job ended while it ran, and may have been
+ * reopened since.
  */
 export const OUTPUT_ENDS = `
 SELECT coalesce((
-  SELECT o.at + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job
-  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.life = j.life AND j.ended_at IS NULL
+  SELECT o.start_offset + octet_length(o.bytes) FROM laboro.output o JOIN laboro.job j ON j.id = o.job
+  WHERE o.job = a.job AND o.idx = a.idx AND o.attempt = a.attempt AND o.reopen_count = j.reopen_count AND j.ended_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM laboro.result r WHERE r.job = a.job AND r.idx = a.idx AND r.attempt = a.attempt)
-    AND NOT EXISTS (SELECT 1 FROM laboro.earlier e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
-  ORDER BY o.at DESC LIMIT 1), 0) AS "end"
+    AND NOT EXISTS (SELECT 1 FROM laboro.earlier_attempt e WHERE e.job = a.job AND e.idx = a.idx AND e.attempt = a.attempt)
+  ORDER BY o.start_offset DESC LIMIT 1), 0) AS "end"
 FROM unnest($1::bigint[], $2::int[], $3::int[]) WITH ORDINALITY AS a (job, idx, attempt, n) ORDER BY a.n`;
 
 /** Rows asked for at a time: a few where they are large. */
@@ -42,7 +35,7 @@ const MAX_ROWS = 2_000;
 const MAX_READ_BYTES = 8 * 1024 * 1024;
 
 interface Row {
-  readonly at: number;
+  readonly offset: number;
   readonly stream: number;
   readonly bytes: Uint8Array;
 }
@@ -58,13 +51,13 @@ export async function readOutput(
   let budget = MAX_READ_BYTES;
   for (let wanted = MIN_ROWS; ; ) {
     const rows = await session.send<Row>(OUTPUT_ROWS, [job, index, attempt, page.at, wanted]);
-    for (const { at, stream, bytes } of rows) {
+    for (const { offset, stream, bytes } of rows) {
       if (page.full || budget <= 0) {
-        // There is more, unless this row says nothing that the page has not.
-        if (at + bytes.length > page.at) return { pieces: page.pieces, next: page.at };
+        // There is more, unless the page has all of this row already.
+        if (offset + bytes.length > page.at) return { pieces: page.pieces, next: page.at };
         continue;
       }
-      page.take(STREAMS[stream] ?? "stdout", at, bytes);
+      page.take(STREAMS[stream] ?? "stdout", offset, bytes);
       budget -= bytes.length;
     }
     if (rows.length < wanted) return page.truncated ? { pieces: page.pieces, next: page.at } : { pieces: page.pieces };
@@ -96,7 +89,7 @@ class PageBuilder {
     return this.#bytesLeft === 0;
   }
 
-  /** Bytes that begin at this offset; what lies before the page, or is in it already, is passed over. */
+  /** Adds bytes that begin at this offset; bytes before the page, or in it already, are skipped. */
   take(stream: OutputStream, offset: number, bytes: Uint8Array): void {
     const fresh = bytes.subarray(Math.max(0, this.at - offset));
     if (fresh.length === 0) return;

@@ -8,10 +8,10 @@ export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error";
 
 /** `w` is the position of the write that brings it. The last three are left out where no result has any of them. */
-const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_end", "code"];
+const COLUMNS = ["w", "idx", "attempt", "state", "worker", "started", "ended", "output_bytes", "code"];
 const RARE = ["signal", "timed_out", "error"];
 const TYPES = "int int int smallint int float8 float8 bigint bigint text boolean text".split(" ");
 
@@ -73,7 +73,7 @@ export interface ResultRow {
 }
 
 export const RESULT_FIELDS = `
-r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_end AS "outputEnd", r.code, r.signal,
+r.idx AS "index", r.attempt, r.state, coalesce(w.name, '') AS worker, r.started, r.ended, r.output_bytes AS "outputBytes", r.code, r.signal,
 r.timed_out AS "timedOut", r.error`;
 
 export function resultFrom({ code, signal, timedOut, error, state, ...row }: ResultRow): TaskResult {

@@ -22,7 +22,7 @@ ORDER BY r.idx LIMIT $3::int`;
 
 /** $1 job, $2 task. */
 export const EARLIER = `
-SELECT ${RESULT_FIELDS} FROM laboro.earlier r LEFT JOIN laboro.worker w ON w.id = r.worker
+SELECT ${RESULT_FIELDS} FROM laboro.earlier_attempt r LEFT JOIN laboro.worker w ON w.id = r.worker
 WHERE r.job = $1::bigint AND r.idx = $2::int ORDER BY r.attempt`;
 
 /** $1 job, $2 first, $3 last, $4 tasks a cell. */

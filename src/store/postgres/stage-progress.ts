@@ -1,6 +1,6 @@
 /**
- * How far each write of a stage has brought its job. The database gives a job's counters as they are after the stage; what the
- * later writes of the stage have added is taken off for the earlier ones.
+ * The progress of a job after each write of a stage. The database gives a job's counters after the whole stage; what later writes of
+ * the stage added is subtracted for the earlier ones.
  */
 import type { JobId } from "../../model/ids.js";
 import { type Counters, finishedCount, jobEnd } from "../../model/job.js";

@@ -15,7 +15,7 @@ export interface IndexedWrite<Name extends Write["op"]> {
   readonly write: WriteOf<Name>;
 }
 
-/** Done one after the other, each alone in its stage; neighbours that give back go together. */
+/** Done one after the other, each alone in its stage; consecutive releases go together. */
 export type SingleOp = Exclude<Write["op"], "output" | "submit" | "settle" | "replace" | "claim" | "lease">;
 
 export interface Stage {
@@ -27,7 +27,7 @@ export interface Stage {
   readonly singles: IndexedWrite<SingleOp>[];
 }
 
-/** `apart`: every write in a stage of its own. */
+/** `separately`: every write in a stage of its own. */
 export function stagesOf(writes: readonly Write[], separately: boolean): Stage[] {
   const stages: StageBuilder[] = [];
   writes.forEach((write, at) => {
@@ -47,10 +47,10 @@ class StageBuilder implements Stage {
   readonly claims: IndexedWrite<"claim">[] = [];
   readonly leases: IndexedWrite<"lease">[] = [];
   readonly singles: IndexedWrite<SingleOp>[] = [];
-  /** Parcels that are put in the place of others. */
+  /** Task ranges that replace others. */
   readonly #replacements = new Set<TaskRangeId>();
   readonly #replaced = new Set<TaskRangeId>();
-  /** Parcels that claims make, and those that they take from, with the task that follows what is taken. */
+  /** Task ranges that claims make, and those that they take from, with the task that follows the taken ones. */
   readonly #claimed = new Set<TaskRangeId>();
   readonly #takenFrom = new Map<TaskRangeId, number>();
   readonly #emptied = new Set<TaskRangeId>();
@@ -83,7 +83,7 @@ class StageBuilder implements Stage {
         const { from, rangeId, first } = write;
         // A lease may be what makes `from` this broker's.
         if (this.leases.length > 0 || this.#claimed.has(from) || this.#isNew(rangeId)) return false;
-        // Only what follows on can be added up to one cut.
+        // Only consecutive claims can be combined into one cut.
         return (this.#takenFrom.get(from) ?? first) === first;
       }
       case "lease":

@@ -1,11 +1,11 @@
-/** Rows of parcels. */
+/** Rows of task ranges. */
 import type { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { ClaimedRange, TaskRange } from "../../model/store.js";
 import { rangesFrom } from "./arrays.js";
 
 export const TASK_RANGE_COLUMNS = "id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch";
 
-/** The fields of a parcel, for a reader; `p` is the row. */
+/** The fields of a task range; `p` is its row. */
 export const TASK_RANGE_FIELDS = `
 p.id, p.job, p.first, p.last, p.attempt, p.failures, p.crashes, p.not_before AS "notBefore", p.avoid, p.worker`;
 
@@ -28,7 +28,7 @@ export function taskRangeFrom(row: TaskRangeRow): TaskRange {
   return { ...known, ...(avoid === null ? {} : { avoid }), ...(worker === null ? {} : { worker }) };
 }
 
-/** The tasks of a parcel that have a result, as a multirange; `p` is its row. */
+/** The tasks of a task range that have a result, as a multirange; `p` is its row. */
 export const SETTLED = `
 (SELECT range_agg(int4range(r.idx, r.idx + 1)) FROM laboro.result r
  WHERE r.job = p.job AND r.idx BETWEEN p.first AND p.last)::text AS settled`;
@@ -36,4 +36,4 @@ export const SETTLED = `
 export type ClaimedRow = TaskRangeRow & { readonly settled: string | null };
 
 export const claimedRangesFrom = (rows: readonly ClaimedRow[]): ClaimedRange[] =>
-  rows.toSorted((a, b) => a.id - b.id).map((row) => ({ parcel: taskRangeFrom(row), settled: rangesFrom(row.settled) }));
+  rows.toSorted((a, b) => a.id - b.id).map((row) => ({ taskRange: taskRangeFrom(row), settled: rangesFrom(row.settled) }));

@@ -1,4 +1,4 @@
-/** The writes of a broker as one transaction: what is taken hold of first, output, then stage after stage. */
+/** The writes of a broker as one transaction: locks, output, then stage after stage. */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { WriteResult, Write } from "../../model/store.js";
@@ -67,13 +67,13 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
     for (const stage of stagesOf(this.#writes, separately)) {
       const done = runStage(batch, stage);
       pending.push(done);
-      // Only what asks as it goes along has to be waited for; all else follows without.
+      // Only operations whose statements depend on each other have to be awaited; all others are pipelined.
       if (stage.singles.some(({ write }) => AWAITED.has(write.op))) await Promise.all(pending);
     }
     await Promise.all(pending);
-    return writeResults.map((answer) => {
-      if (answer === undefined) throw new LaboroError("LABORO_INTERNAL", "a write was given no answer");
-      return answer;
+    return writeResults.map((result) => {
+      if (result === undefined) throw new LaboroError("LABORO_INTERNAL", "a write got no result");
+      return result;
     });
   }
 }
@@ -100,8 +100,8 @@ async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
   const [totals] = await Promise.all([totalsOf(batch, counted), ...pending]);
   const released = singles.some(({ write }) => write.op === "release");
   for (const [at, progress] of stageProgress.progress(released ? await totalsOf(batch, stageProgress.jobs) : totals)) {
-    const answer = batch.writeResults[at];
-    if (answer !== undefined) batch.writeResults[at] = { ...answer, progress } as WriteResult;
+    const result = batch.writeResults[at];
+    if (result !== undefined) batch.writeResults[at] = { ...result, progress } as WriteResult;
   }
 }
 
@@ -122,7 +122,7 @@ function runSingle(batch: BatchContext, stageProgress: StageProgress, solo: read
       return rerun(batch, { at, write });
     case "remove":
       return remove(batch, { at, write });
-    case "keep":
+    case "put":
       return put(batch, { at, write });
     default:
       return Promise.resolve();

@@ -1,4 +1,4 @@
-/** The data directory: made if need be, on a disk that a database can trust, and held by this process alone. */
+/** The data directory: created if missing, not on a network filesystem, and locked by this process. */
 import * as fs from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { LaboroError } from "../../base/errors.js";
@@ -14,7 +14,7 @@ export interface DataDirectory {
 export interface DataDirectoryOptions {
   readonly dir: string;
   readonly allowNetworkFilesystem: boolean;
-  /** What to believe of the system instead of asking it. */
+  /** Facts about the filesystem, for tests; read from the system if absent. */
   readonly facts?: FilesystemFacts;
 }
 

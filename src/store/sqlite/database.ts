@@ -7,9 +7,9 @@ import { migrate } from "./migrations/index.js";
 export type Database = DatabaseSyncInstance;
 export type Statement = StatementSyncInstance;
 
-// Exclusive locking comes first: then the index of the log lives in memory and no shared-memory file is needed.
+// Exclusive locking comes first: then the index of the log is in memory and no shared-memory file is needed.
 // The log may grow to 16 MiB between checkpoints, each of which costs two more fsyncs.
-// Relaxed, only these sync: a kill of the process loses nothing, the end of the machine what was committed since.
+// Relaxed, only checkpoints sync: a kill of the process loses nothing, a crash of the machine what was committed since the last one.
 const settings = (relaxed: boolean): string => `
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA journal_mode = WAL;

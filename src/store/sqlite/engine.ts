@@ -19,7 +19,7 @@ import { WorkerNumbers } from "./worker-numbers.js";
 
 const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
-const OWN_ALL = `UPDATE parcel SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
+const OWN_ALL = `UPDATE task_range SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
 
 const PAGES_USED = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
   FROM pragma_page_count c, pragma_freelist_count f, pragma_page_size s`;
@@ -49,7 +49,7 @@ export class Engine {
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
-      this.#keyValues = db.prepare("SELECT key, value, version, changed FROM kept WHERE area = ? ORDER BY key");
+      this.#keyValues = db.prepare("SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key");
       this.jobs = new JobTable(db);
       this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);
@@ -93,14 +93,14 @@ export class Engine {
 
     const batch = { epoch: this.#epoch, now };
     try {
-      const answers = this.#inTransaction(() => {
-        const given = writes.map((write) => this.#apply(write, batch));
+      const results = this.#inTransaction(() => {
+        const applied = writes.map((write) => this.#apply(write, batch));
         for (const job of this.#jobCounters.endedInBatch) this.output.saveUnended(job);
         this.#jobCounters.write(now);
-        return given;
+        return applied;
       });
       for (const line of this.output.afterCommit()) this.#log(line);
-      return answers;
+      return results;
     } catch (cause) {
       this.output.afterRollback();
       this.#names.clear();
@@ -110,8 +110,8 @@ export class Engine {
     }
   }
 
-  keyValues(area: string): KeyValue[] {
-    return this.#keyValues.all(area);
+  keyValues(bucket: string): KeyValue[] {
+    return this.#keyValues.all(bucket);
   }
 
   /** Pages in use, and the segments of output. */

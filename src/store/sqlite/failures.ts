@@ -35,7 +35,7 @@ export function storeFailure(cause: unknown, path: string): LaboroError {
     case SQLITE_NOTADB:
       return corrupt(path, text, cause);
     case SQLITE_CONSTRAINT:
-      // Two parcels with one id, or the like: trying again would not help.
+      // For example two task ranges with one id: a retry would not help.
       return new LaboroError("LABORO_INTERNAL", `${path}: ${text}`, { cause });
     case SQLITE_PERM:
     case SQLITE_READONLY:
@@ -56,7 +56,7 @@ export function corrupt(path: string, text: string, cause?: unknown): LaboroErro
 }
 
 function full(path: string, text: string, cause: unknown): LaboroError {
-  return new LaboroError("LABORO_DISK_FULL", `no room to write ${path}: ${text}`, { cause });
+  return new LaboroError("LABORO_DISK_FULL", `no disk space to write ${path}: ${text}`, { cause });
 }
 
 export function unusable(path: string, text: string, cause: unknown): LaboroError {

@@ -11,6 +11,7 @@ import type {
   JobFilter,
   JobPage,
   KeyValue,
+  OutputOptions,
   OutputPage,
   ResultFilter,
   ResultPage,
@@ -20,7 +21,6 @@ import type {
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import type { WriteResultRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
-import type { OutputOptions } from "./output-table.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
 import { jobFrom, submittedJob } from "./job-spec.js";
@@ -28,11 +28,11 @@ import { ThreadCalls } from "./thread-calls.js";
 
 export interface SqliteOptions {
   readonly dir: string;
-  /** SQLite's locks and syncs cannot be trusted there; for those who know that theirs can. */
+  /** SQLite's locks and syncs are not reliable there; for network filesystems that are known to be. */
   readonly allowNetworkFilesystem?: boolean;
-  /** Commits are not waited for by the disk: only the end of the machine itself costs the last of them. */
+  /** A commit returns before it is on disk. Only a crash of the machine loses the last commits. */
   readonly relaxed?: boolean;
-  /** Told what a person should know: damaged output, a stale lock. */
+  /** Called with messages for the operator: damaged output, a stale lock. */
   readonly log?: (line: string) => void;
 }
 
@@ -43,8 +43,8 @@ export function openSqliteStore(options: SqliteOptions): Store {
 }
 
 /**
- * States: new; open, with the directory held and the thread running; closed. A thread's end closes whatever it still had
- * open, so the directory is given back only after it.
+ * States: new; open, with the directory locked and the thread running; closed. The end of the thread closes its open files, so the
+ * directory is released only after it.
  */
 class SqliteStore implements Store {
   readonly shared = false;
@@ -103,12 +103,12 @@ class SqliteStore implements Store {
     return beyond === undefined ? { results: found } : { results: found.slice(0, limit), next: beyond.index };
   }
 
-  async endCounts(job: JobId, range: Range, per: number): Promise<readonly EndCounts[]> {
-    return this.#thread.call("ends", { job, range, cellSize: per });
+  async endCounts(job: JobId, range: Range, cellSize: number): Promise<readonly EndCounts[]> {
+    return this.#thread.call("endCounts", { job, range, cellSize });
   }
 
   async earlierAttempts(job: JobId, index: TaskIndex): Promise<readonly TaskResult[]> {
-    return this.#thread.call("earlier", { job, index });
+    return this.#thread.call("earlierAttempts", { job, index });
   }
 
   async entries(job: JobId, range: Range): Promise<Entries> {
@@ -120,15 +120,15 @@ class SqliteStore implements Store {
   }
 
   async storedOutputBytes(tasks: readonly TaskAttempt[]): Promise<readonly number[]> {
-    return this.#thread.call("outputEnds", { tasks });
+    return this.#thread.call("storedOutputBytes", { tasks });
   }
 
-  async keyValues(area: string): Promise<readonly KeyValue[]> {
-    return this.#thread.call("kept", { bucket: area });
+  async keyValues(bucket: string): Promise<readonly KeyValue[]> {
+    return this.#thread.call("keyValues", { bucket });
   }
 
   async bytesUsed(): Promise<number> {
-    return this.#thread.call("bytes", {});
+    return this.#thread.call("bytesUsed", {});
   }
 
   async close(): Promise<void> {
@@ -162,7 +162,7 @@ function rerun({ job, ...row }: RerunRow): WriteResult {
 }
 
 function submitted(write: Write | undefined, row: SubmittedRow, now: number): WriteResult {
-  if (write?.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the store's answers do not match the writes");
+  if (write?.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the results of the store do not match the writes");
   const job = submittedJob(write, row, now);
   return row.taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange: row.taskRange };
 }

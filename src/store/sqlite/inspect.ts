@@ -1,6 +1,6 @@
 /**
- * A look at a database before it is opened for writing. SQLite merges the log into the file when it closes, and takes a file
- * that is empty for a new one; a file that is damaged, or newer than this program, has to stay as it is.
+ * Checks a database before it is opened for writing. SQLite merges the log into the file when it closes, and treats an empty file as a
+ * new one; a file that is damaged, or newer than this program, must not be changed.
  */
 import * as fs from "node:fs";
 import { DatabaseSync } from "@photostructure/sqlite";
@@ -41,17 +41,17 @@ function inspectHeader(path: string, size: number, log: number): void {
 function inspectContent(path: string, size: number): void {
   const db = new DatabaseSync(path, { readOnly: true });
   try {
-    // Through a function and not through a statement: one that was prepared keeps the file locked until it is collected.
-    let said: unknown;
-    db.function("tell", (value: unknown) => {
-      said = value;
+    // The value is read by a function and not by a prepared statement, which would keep the file locked until it is collected.
+    let value: unknown;
+    db.function("report", (reported: unknown) => {
+      value = reported;
       return null;
     });
-    db.exec("SELECT tell(user_version) FROM pragma_user_version");
-    refuseNewer(Number(said), path);
+    db.exec("SELECT report(user_version) FROM pragma_user_version");
+    refuseNewer(Number(value), path);
     if (size > MAX_FULL_CHECK_BYTES) return;
-    db.exec("SELECT tell(quick_check) FROM pragma_quick_check LIMIT 1");
-    if (said !== "ok") throw corrupt(path, String(said));
+    db.exec("SELECT report(quick_check) FROM pragma_quick_check LIMIT 1");
+    if (value !== "ok") throw corrupt(path, String(value));
   } finally {
     db.close();
     // Reading beside a log needs this file; the lock on the directory says that no one else does.

@@ -1,5 +1,5 @@
 /** The conditions that a filter on jobs stands for, with their values. */
-import { LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { JobFilter } from "../../model/store.js";
 
 export interface Condition {
@@ -38,10 +38,7 @@ const MAX_PATTERN_LENGTH = 10_000;
 /** In GLOB a question mark and a bracket mean something too; in brackets they stand for themselves. */
 function glob(pattern: string): string {
   if (pattern.length > MAX_PATTERN_LENGTH) {
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`,
-    );
+    throw badInput(`a pattern for names of ${pattern.length} characters: at most ${MAX_PATTERN_LENGTH}`);
   }
   return pattern.replace(/[?[]/g, "[$&]");
 }

@@ -1,4 +1,4 @@
-/** A job's request as stored: one MessagePack value, which may hold bytes where JSON could not. */
+/** A job's spec as stored: one MessagePack value, which may hold bytes where JSON could not. */
 import { pack, unpack } from "msgpackr";
 import { type Job, type JobSpec, newJob } from "../../model/job.js";
 import type { Write } from "../../model/store.js";

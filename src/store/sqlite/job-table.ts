@@ -7,7 +7,7 @@ import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";
 
 const COLUMNS = `
-id, created, request, has_entries AS hasEntries, held, cursor, cancels, reason, succeeded, failed, cancelled,
+id, created, spec, has_entries AS hasEntries, held, cursor, cancels, cancel_reason AS reason, succeeded, failed, cancelled,
 ended_at AS endedAt, ended_state AS endedState`;
 const ONE = `SELECT ${COLUMNS} FROM job WHERE id = ?`;
 export const pageOfJobs = (conditions: readonly string[]): string =>

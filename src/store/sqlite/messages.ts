@@ -1,11 +1,11 @@
 /**
  * What passes between the broker's event loop and the database's thread. Everything here is plain data, cheap to clone;
- * the writes and answers that come by the thousand travel as numbers (pack-writes.ts, pack-answers.ts).
+ * the writes and results that come by the thousand are sent as numbers (pack-writes.ts, pack-write-results.ts).
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, TaskRangeId, TaskIndex } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
-import type { OutputStream, TaskResult } from "../../model/outcome.js";
+import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
   WriteResult,
@@ -14,6 +14,7 @@ import type {
   ClaimedRange,
   JobFilter,
   KeyValue,
+  OutputOptions,
   OutputPage,
   TaskRange,
   ResultFilter,
@@ -23,7 +24,7 @@ import type { EntryChunk } from "../entry-chunks.js";
 import type { PackedWriteResults } from "./pack-write-results.js";
 import type { PackedWrites } from "./pack-writes.js";
 
-/** A submission with what the thread need not understand already encoded. */
+/** A submission; what the thread need not read is encoded already. */
 export interface SubmitRow {
   readonly op: "submit";
   readonly id?: JobId;
@@ -49,7 +50,7 @@ export type RerunRow = Omit<Extract<WriteResult, { op: "rerun" }>, "job"> & { re
 export type WriteRow = Exclude<Write, { op: "submit" }> | SubmitRow;
 export type WriteResultRow = Exclude<WriteResult, { op: "submit" | "rerun" }> | SubmittedRow | RerunRow;
 
-/** A job as its row has it; the request is decoded on the other side. */
+/** A job as its row has it; the spec is decoded in the main thread. */
 export interface JobRow {
   readonly id: JobId;
   readonly created: number;
@@ -79,7 +80,7 @@ export interface TaskAttempt {
   readonly attempt: Attempt;
 }
 
-/** Every call the thread answers: what is asked, what comes back. */
+/** Every call of the thread, with its arguments and its result. */
 export interface Calls {
   open: { args: Record<never, never>; result: RecoveredRows };
   commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
@@ -90,11 +91,7 @@ export interface Calls {
   earlierAttempts: { args: { job: JobId; index: TaskIndex }; result: TaskResult[] };
   entries: { args: { job: JobId; range: Range }; result: EntryChunk[] };
   output: {
-    args: {
-      job: JobId;
-      index: TaskIndex;
-      options: { attempt?: Attempt; from: number; limit: number; stream?: OutputStream };
-    };
+    args: { job: JobId; index: TaskIndex; options: OutputOptions };
     result: OutputPage;
   };
   storedOutputBytes: { args: { tasks: readonly TaskAttempt[] }; result: number[] };
@@ -110,7 +107,7 @@ export type ThreadRequest = { [Name in CallName]: { id: number; call: Name; args
 export type ThreadReply =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: { readonly code: ErrorCode; readonly message: string } }
-  /** Not an answer: something a person should read. */
+  /** Not a reply: a message for the operator. */
   | { readonly log: string };
 
 export interface ThreadData {

@@ -1,10 +1,10 @@
 /**
- * Where the output of attempts that ended stands. The segments know that of the others themselves: an attempt is
- * handed from them to this table in the transaction that records its end.
+ * Where the output of ended attempts is. The segments know this of the other attempts: the transaction that records the end of an
+ * attempt moves its reference from them to this table.
  */
 import type { Attempt, JobId, TaskIndex } from "../../model/ids.js";
-import type { OutputStream, TaskResult } from "../../model/outcome.js";
-import type { OutputPage } from "../../model/store.js";
+import type { TaskResult } from "../../model/outcome.js";
+import type { OutputOptions, OutputPage } from "../../model/store.js";
 import type { OutputSegments } from "../output/output-segments.js";
 import type { Database, Statement } from "./database.js";
 import type { TaskAttempt } from "./messages.js";
@@ -14,20 +14,13 @@ const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt
 const REMOVE = "DELETE FROM output WHERE job = ?";
 const LATEST = "SELECT max(attempt) AS attempt FROM output WHERE job = ? AND idx = ?";
 
-export interface OutputOptions {
-  readonly attempt?: Attempt;
-  readonly from: number;
-  readonly limit: number;
-  readonly stream?: OutputStream;
-}
-
 export class OutputTable {
   readonly #segments: OutputSegments;
   readonly #insert: Statement;
   readonly #find: Statement;
   readonly #remove: Statement;
   readonly #latest: Statement;
-  /** Kept in this batch; the segments forget them once it is durable. */
+  /** Saved in this batch; the segments release them once it is durable. */
   readonly #savedInBatch: TaskAttempt[] = [];
   /** Removed in this batch; their segments go once it is durable. */
   readonly #removed: JobId[] = [];
@@ -40,7 +33,7 @@ export class OutputTable {
     this.#latest = db.prepare(LATEST);
   }
 
-  /** Keeps where the output of these ended attempts stands. */
+  /** Saves where the output of these ended attempts is. */
   saveReferences(job: JobId, results: readonly TaskResult[]): void {
     for (const { index, attempt, outputBytes } of results) if (outputBytes > 0) this.#saveReference(job, index, attempt);
   }
@@ -55,7 +48,7 @@ export class OutputTable {
     this.#removed.push(job);
   }
 
-  /** Gives a line for a person for each job whose segments could not be removed; the next start tries again. */
+  /** Returns a log line for each job whose segments could not be removed; the next start tries again. */
   afterCommit(): string[] {
     for (const { job, index, attempt } of this.#savedInBatch) this.#segments.release(job, index, attempt);
     const lines = this.#removeSegments(this.#removed);
@@ -73,7 +66,7 @@ export class OutputTable {
     return this.#removeSegments(this.#segments.jobs().filter(wasRemoved));
   }
 
-  /** After a start: finds the attempts of a job that may go on. Gives a line for a person for each damaged stretch. */
+  /** After a start: finds the attempts of a job that may continue. Returns a log line for each damaged part. */
   recover(job: JobId): string[] {
     const damages = this.#segments.recover(job);
     for (const { index, attempt } of this.#segments.unreleased(job)) {

@@ -1,4 +1,4 @@
-/** The answers to a batch on their way back: those that come by the thousand as numbers, the others as they are. */
+/** The results of a batch, for the way back to the main thread: frequent ones as numbers, the others as they are. */
 import type { JobEnd } from "../../model/job.js";
 import type { Progress } from "../../model/store.js";
 import type { WriteResultRow } from "./messages.js";
@@ -8,11 +8,11 @@ type Frequent = Extract<WriteResultRow, { op: "claim" | "settle" | "replace" }>;
 /** A claim with entries is no more frequent than they are large. */
 type Plain = Exclude<WriteResultRow, Frequent> | Extract<WriteResultRow, { op: "claim" }>;
 
-const isFrequent = (answer: WriteResultRow): answer is Frequent =>
-  answer.op === "settle" || answer.op === "replace" || (answer.op === "claim" && answer.entries === undefined);
+const isFrequent = (result: WriteResultRow): result is Frequent =>
+  result.op === "settle" || result.op === "replace" || (result.op === "claim" && result.entries === undefined);
 
 export interface PackedWriteResults {
-  /** A code an answer, for some followed by a job's counters and end. */
+  /** A code for each result, for some followed by a job's counters and end. */
   readonly numbers: Float64Array;
   readonly plain: readonly Plain[];
 }
@@ -26,19 +26,19 @@ const ENDS: readonly JobEnd[] = ["succeeded", "failed", "cancelled"];
 const OP = 4;
 const MAX_FIELDS = 5;
 
-export function packWriteResults(answers: readonly WriteResultRow[]): PackedWriteResults {
-  const numbers = new Float64Array(answers.length * MAX_FIELDS);
+export function packWriteResults(results: readonly WriteResultRow[]): PackedWriteResults {
+  const numbers = new Float64Array(results.length * MAX_FIELDS);
   const plain: Plain[] = [];
   let at = 0;
-  for (const answer of answers) {
-    if (!isFrequent(answer)) {
+  for (const result of results) {
+    if (!isFrequent(result)) {
       numbers[at++] = PLAIN;
-      plain.push(answer);
+      plain.push(result);
       continue;
     }
-    const progress = answer.op === "claim" ? undefined : answer.progress;
+    const progress = result.op === "claim" ? undefined : result.progress;
     numbers[at++] =
-      (OPS.indexOf(answer.op) + 1) * OP + (answer.lost ? LOST : 0) + (progress === undefined ? 0 : PROGRESS);
+      (OPS.indexOf(result.op) + 1) * OP + (result.lost ? LOST : 0) + (progress === undefined ? 0 : PROGRESS);
     if (progress === undefined) continue;
     numbers[at++] = progress.counters.succeeded;
     numbers[at++] = progress.counters.failed;
@@ -51,23 +51,23 @@ export function packWriteResults(answers: readonly WriteResultRow[]): PackedWrit
 export function unpackWriteResults(packed: PackedWriteResults): WriteResultRow[] {
   const { numbers } = packed;
   const plain = packed.plain.values();
-  const answers: WriteResultRow[] = [];
+  const results: WriteResultRow[] = [];
   let at = 0;
   const next = (): number => numbers[at++] ?? Number.NaN;
   while (at < numbers.length) {
     const code = next();
     const op = OPS[Math.floor(code / OP) - 1];
     if (op === undefined) {
-      const answer = plain.next();
-      if (!answer.done) answers.push(answer.value);
+      const result = plain.next();
+      if (!result.done) results.push(result.value);
       continue;
     }
     const lost = (code & LOST) !== 0;
-    if (op === "claim") answers.push({ op, lost });
-    else if ((code & PROGRESS) === 0) answers.push({ op, lost });
-    else answers.push({ op, lost, progress: progressFrom(next(), next(), next(), next()) });
+    if (op === "claim") results.push({ op, lost });
+    else if ((code & PROGRESS) === 0) results.push({ op, lost });
+    else results.push({ op, lost, progress: progressFrom(next(), next(), next(), next()) });
   }
-  return answers;
+  return results;
 }
 
 function progressFrom(succeeded: number, failed: number, cancelled: number, end: number): Progress {

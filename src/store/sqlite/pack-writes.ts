@@ -212,7 +212,7 @@ function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { name, count, held, key = null } = job;
   const { pool } = job.requirement;
   const numbered = id === undefined ? {} : { id };
-  const row = { op, ...numbered, request: encodeSpec(job), name, pool, key, count, held, lease, parcel: rangeId };
+  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, count, held, lease, rangeId };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 

@@ -30,7 +30,7 @@ FROM (SELECT idx, attempt, idx - row_number() OVER (PARTITION BY attempt ORDER B
       FROM ${table} WHERE ${WITHIN} AND ${condition})
 GROUP BY attempt, run`;
 const copyWith = ({ table, condition }: StateQuery): string => `
-INSERT INTO earlier (${RESULT_COLUMNS})
+INSERT INTO earlier_attempt (${RESULT_COLUMNS})
 SELECT ${RESULT_COLUMNS} FROM ${table} WHERE ${WITHIN} AND ${condition}
 ON CONFLICT DO NOTHING`;
 const deleteWith = ({ table, condition }: StateQuery): string => `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;

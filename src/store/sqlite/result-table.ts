@@ -1,4 +1,4 @@
-/** The rows of finished attempts: `result` for the last one of a task, `earlier` for those before it. */
+/** The rows of finished attempts: `result` for the last one of a task, `earlier_attempt` for those before it. */
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
@@ -9,16 +9,16 @@ import { ANY_STATE, type StateQuery, stateQuery, STATES, stateNumber } from "./t
 import type { WorkerNumbers } from "./worker-numbers.js";
 
 export const RESULT_COLUMNS =
-  "job, idx, attempt, state, worker, started, ended, output_end, code, signal, timed_out, error";
+  "job, idx, attempt, state, worker, started, ended, output_bytes, code, signal, timed_out, error";
 const ONE_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /** Rows in one statement: more of them cost no less a row. */
 const ROWS = 16;
 
-const insertInto = (table: "result" | "earlier", rows: number): string =>
+const insertInto = (table: "result" | "earlier_attempt", rows: number): string =>
   `INSERT INTO ${table} (${RESULT_COLUMNS}) VALUES ${new Array(rows).fill(ONE_ROW).join(", ")} ON CONFLICT DO NOTHING`;
 
-const selectFrom = (table: "result" | "earlier", indexed: string = table): string => `
-SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_end AS outputEnd, code, signal,
+const selectFrom = (table: "result" | "earlier_attempt", indexed: string = table): string => `
+SELECT idx AS "index", attempt, state, worker.name AS worker, started, ended, output_bytes AS outputBytes, code, signal,
        timed_out AS timedOut, error
 FROM ${indexed} JOIN worker ON worker.id = ${table}.worker`;
 
@@ -31,7 +31,7 @@ ORDER BY idx LIMIT ?3`;
 const ENDS = `
 SELECT CAST((idx - ?2) / ?4 AS INTEGER) AS cell, sum(state = 0) AS succeeded, sum(state = 1) AS failed, sum(state = 2) AS cancelled
 FROM result WHERE job = ?1 AND idx BETWEEN ?2 AND ?3 GROUP BY cell ORDER BY cell`;
-const EARLIER = `${selectFrom("earlier")} WHERE job = ? AND idx = ? ORDER BY attempt`;
+const EARLIER = `${selectFrom("earlier_attempt")} WHERE job = ? AND idx = ? ORDER BY attempt`;
 
 interface ResultRow {
   readonly index: TaskIndex;
@@ -61,7 +61,7 @@ export class ResultTable {
     this.#names = names;
     this.#one = db.prepare(insertInto("result", 1));
     this.#many = db.prepare(insertInto("result", ROWS));
-    this.#earlier = db.prepare(insertInto("earlier", 1));
+    this.#earlier = db.prepare(insertInto("earlier_attempt", 1));
     this.#all = db.prepare(pageOfResults(ANY_STATE));
     this.#withState = new Map(STATES.map((state) => [state, db.prepare(pageOfResults(stateQuery(state)))]));
     this.#ends = db.prepare(ENDS);

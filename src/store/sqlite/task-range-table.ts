@@ -24,7 +24,7 @@ export function taskRangeFrom({ avoid, worker, ...row }: TaskRangeRow): TaskRang
 }
 
 const INSERT = `
-INSERT INTO parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
+INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export type InsertTaskRange = (taskRange: TaskRange, epoch: Epoch) => void;
@@ -51,7 +51,7 @@ export const freshTaskRange = (id: TaskRangeId, job: JobId, first: number, last:
 
 const SETTLED = "SELECT idx FROM result WHERE job = ? AND idx BETWEEN ? AND ? ORDER BY idx";
 
-/** Says which tasks of a parcel have a result already. */
+/** Adds to a task range which of its tasks have a result already. */
 export function prepareClaimedRange(db: Database): (row: TaskRangeRow) => ClaimedRange {
   const settled = db.prepare(SETTLED);
   return (row) => {

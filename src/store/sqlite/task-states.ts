@@ -5,7 +5,7 @@ export const STATES: readonly TaskEnd[] = ["succeeded", "failed", "cancelled"];
 
 export const stateNumber = (state: TaskEnd): number => STATES.indexOf(state);
 
-/** Where to look for results of one state, and how to say so. */
+/** The table, with an index hint, and the condition for results of one state. */
 export interface StateQuery {
   readonly table: string;
   readonly condition: string;
@@ -14,8 +14,8 @@ export interface StateQuery {
 export const ANY_STATE: StateQuery = { table: "result", condition: "true" };
 
 /**
- * What is no success has an index, which serves only a query that says so itself. Named, because without statistics SQLite takes the
- * primary key for as good.
+ * Results that are no success have a partial index, which serves only a query with the condition of the index. It is named, because
+ * without statistics SQLite would use the primary key.
  */
 export const stateQuery = (state: TaskEnd): StateQuery =>
   state === "succeeded"

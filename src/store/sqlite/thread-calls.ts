@@ -38,11 +38,11 @@ export class ThreadCalls {
     return new Promise<Calls[Name]["result"]>((resolve, reject) => {
       // The thread answers each call with what Calls says of it.
       this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject });
-      this.#worker.postMessage({ id, call, asks: args }, transfer);
+      this.#worker.postMessage({ id, call, args }, transfer);
     });
   }
 
-  /** Ends the thread; what it still had to answer is refused. */
+  /** Ends the thread; calls without a reply are rejected. */
   async end(): Promise<void> {
     this.#refuseAll("it is closed");
     await this.#worker.terminate();

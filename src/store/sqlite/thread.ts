@@ -14,7 +14,7 @@ const data: ThreadData = workerData;
 const log = (line: string): void => port.postMessage({ log: line } satisfies ThreadReply);
 let engine: Engine | undefined;
 
-/** Quiet for so long, the thread makes room for the log. */
+/** After this long without a call the thread extends the WAL file. */
 const IDLE_MS = 300;
 let idleTimer: NodeJS.Timeout | undefined;
 let walExtended = data.relaxed;
@@ -26,8 +26,8 @@ function extendWalWhenIdle(): void {
     if (!walExtended) idleTimer = setTimeout(extendWalWhenIdle, 1).unref();
   } catch (cause) {
     walExtended = true;
-    // Only speed is lost. Whatever is wrong with the disk will be said by a write that matters.
-    log(`the log cannot be lengthened: ${cause instanceof Error ? cause.message : String(cause)}`);
+    // Only speed is lost. A problem of the disk will be reported by the next commit.
+    log(`the WAL file cannot be extended: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
 }
 
@@ -59,21 +59,21 @@ function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] 
       return engine.jobs.page(request.args.before, request.args.limit, request.args.filter);
     case "results":
       return engine.results.page(request.args.job, request.args.from, request.args.limit, request.args.filter);
-    case "ends":
+    case "endCounts":
       return engine.results.endCounts(request.args.job, request.args.range, request.args.cellSize);
-    case "earlier":
+    case "earlierAttempts":
       return engine.results.earlierAttempts(request.args.job, request.args.index);
     case "entries":
       return engine.jobs.entries(request.args.job, request.args.range);
     case "output":
       return engine.output.read(request.args.job, request.args.index, request.args.options);
-    case "outputEnds": {
+    case "storedOutputBytes": {
       const { output } = engine;
       return request.args.tasks.map((task) => output.storedEnd(task));
     }
-    case "kept":
+    case "keyValues":
       return engine.keyValues(request.args.bucket);
-    case "bytes":
+    case "bytesUsed":
       return engine.bytesUsed();
     case "close":
       engine.close();

@@ -2,12 +2,12 @@ import type { TaskRangeId } from "../../model/ids.js";
 import { type Range, type Ranges, sizeOf, difference } from "../../model/ranges.js";
 import type { Database } from "./database.js";
 
-const CUT = "UPDATE parcel SET first = ?, last = ? WHERE id = ?";
-const REMOVE = "DELETE FROM parcel WHERE id = ?";
+const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
+const REMOVE = "DELETE FROM task_range WHERE id = ?";
 
 /**
- * Cancelled tasks at the ends of a parcel that nobody owns leave it. Those between tasks that are to run stay, for
- * the broker that leases these. Gives how many left.
+ * Removes cancelled tasks from the ends of a released task range. Cancelled tasks between others stay, for the broker that leases the
+ * range. Returns how many were removed.
  */
 export function prepareTrim(db: Database): (taskRange: Range & { readonly id: TaskRangeId }, cancels: Ranges) => number {
   const cut = db.prepare(CUT);

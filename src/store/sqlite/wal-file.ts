@@ -1,8 +1,7 @@
 /**
- * Room for SQLite's log, made before it is needed. A commit that makes the log longer has the file system write down the new
- * length, too, which doubles the time of its fsync; one that writes over what is there does not. So when the thread has
- * nothing else to do, the log is lengthened, a piece at a time, to what it grows to between two checkpoints. SQLite takes what
- * stands behind its last frame for nothing: the checksums do not fit.
+ * Extends SQLite's log before the space is needed. A commit that makes the log longer has to store the new length too, which doubles
+ * the time of its fsync; a commit that overwrites existing bytes does not. So when the thread is idle, the log is extended piece by
+ * piece to the size that it reaches between two checkpoints. SQLite ignores what follows its last frame: the checksums do not match.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
@@ -12,10 +11,10 @@ import { writeFully } from "../../base/files/durable.js";
 /** 4,096 pages with their frame headers, and a little more. */
 const TARGET_BYTES = 17 * 1024 * 1024;
 const PIECE = 1024 * 1024;
-/** On a disk with less room than this the log grows as it must. */
+/** On a disk with less free space than this the log is not extended. */
 const MIN_FREE_DISK = 1024 * 1024 * 1024;
 
-/** Makes one piece; false once there is nothing left to do. Called in the thread that writes the log, so the two never meet. */
+/** Extends the log by one piece; false once it is long enough. Called in the thread that writes the log, so the two never overlap. */
 export function extendWal(path: string): boolean {
   const log = `${path}-wal`;
   let fd: number;

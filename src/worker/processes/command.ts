@@ -11,17 +11,17 @@ export interface CommandSpec {
   /** A file as standard input; /dev/null where absent. */
   readonly stdinFile?: string;
   /**
-   * As a shell would run it in a pipe: it has ended when nothing can write to its standard output any more, not when its process has; what
-   * it leaves behind goes on, while the slot has a shell; and a signal that ends it may be told as 128 and its number, in words on its
-   * standard error.
+   * As a shell runs it in a pipe. It has ended when no process can write to its standard output any more, not when its own process
+   * has. Processes it leaves behind go on while the slot has a shell. A signal that ends it may be reported as exit code 128 plus its
+   * number, with the shell's message on its standard error.
    */
   readonly asInPipe?: boolean;
 }
 
-/** How it ended: by exit (`code`), by signal (`signal`), or not run to its end for a reason of ours (`error`). */
+/** How it ended: by exit (`code`), by signal (`signal`), or because laboro could not run it to its end (`error`). */
 export interface ProcessEnd {
   readonly code?: number;
-  /** "SIGKILL". Beside it `error` may say that the slot's shell went down too. */
+  /** "SIGKILL". With it `error` may say that the slot's shell died too. */
   readonly signal?: string;
   /** One line for a person: why it did not start, or what happened to the slot. */
   readonly error?: string;

@@ -11,10 +11,10 @@ export function signalGroup(group: number, name: NodeJS.Signals): void {
   }
 }
 
-/** How long a killed group may take to vanish before we go on without it: a process stuck in the kernel. */
+/** How long to wait for a killed group to vanish: a process may be stuck in the kernel. */
 const GROUP_EXIT_TIMEOUT_MS = 2_000;
 const POLL_MS = 5;
-/** From here on what is left may be zombies that their new parent is slow to reap; they do nothing any more. */
+/** After this time the rest may be zombies that their new parent is slow to reap; they do nothing any more. */
 const ZOMBIES_AFTER_MS = 20;
 
 /** Calls back, perhaps at once, when no process of a killed group does anything any more. */
@@ -22,7 +22,8 @@ export function whenGroupGone(group: number, then: () => void): void {
   const start = performance.now();
   const check = (): void => {
     const waited = performance.now() - start;
-    if (!groupExists(group) || waited > GROUP_EXIT_TIMEOUT_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group))) then();
+    if (!groupExists(group) || waited > GROUP_EXIT_TIMEOUT_MS || (waited > ZOMBIES_AFTER_MS && onlyZombies(group)))
+      then();
     else setTimeout(check, waited < ZOMBIES_AFTER_MS ? POLL_MS : POLL_MS * 8);
   };
   check();

@@ -1,11 +1,11 @@
 /**
- * Sees to it that no task outlives its agent. A shell in a session of its own, out of reach of the terminal's
- * Ctrl-C, reads from a pipe whose other end only the agent holds. It is told the process groups as they come and go. When the
- * pipe closes, be it by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the agent's
- * folder of pipes and ends.
+ * Ensures that no task outlives its agent. A shell in a session of its own, out of reach of the terminal's Ctrl-C, reads from a
+ * pipe whose other end only the agent holds. The agent sends it the list of process groups at every change. When the pipe
+ * closes, even by kill -9 of the agent, it sends SIGTERM to all of them, SIGKILL a second later, removes the agent's folder of
+ * pipes and ends.
  *
- *     watching   told of every change; started again, with the whole list, should it die
- *     closed     told that there is nothing left to guard, its pipe closed
+ *     watching   receives every change; if it dies, it is started again with the whole list
+ *     closed     has received the empty list, and its pipe is closed
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -70,7 +70,7 @@ export class Guardian {
     };
     child.once("error", lost);
     child.once("exit", lost);
-    // The agent's life does not hang on its guardian.
+    // The guardian does not keep the agent's event loop alive.
     child.unref();
     child.stdin?.write(preamble(this.options.dir), "latin1");
     this.sendGroups();

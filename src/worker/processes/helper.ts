@@ -17,8 +17,8 @@ import { join } from "node:path";
 import type { OutputStream } from "../../model/outcome.js";
 import { quote } from "../../model/shell-words.js";
 import { signalGroup, whenGroupGone } from "./group.js";
-import { OutputPipes } from "./output-pipes.js";
 import { OutputPipe } from "./output-pipe.js";
+import { OutputPipes } from "./output-pipes.js";
 import { ReportReader, type TaskReport } from "./report.js";
 import type { ShellPipes } from "./script.js";
 
@@ -44,7 +44,7 @@ export interface HelperEnd {
 
 export class HelperShell {
   readonly pipes: ShellPipes;
-  /** Begins the lines meant for us on the report pipe; no task knows it. */
+  /** Marks the lines on the report pipe that are for the agent; no task knows it. */
   readonly mark = randomBytes(12).toString("hex");
   private readonly events: HelperEvents;
   private readonly child: ChildProcess;
@@ -69,7 +69,7 @@ export class HelperShell {
     this.child.once("error", (cause) => {
       if (this.child.pid === undefined) this.onEnd({ reason: cause.message });
     });
-    // Its end is told by "close"; a write that comes too late changes nothing. Without descriptors left there are no streams.
+    // "close" reports its end; a write after that has no effect. Without free descriptors there are no streams.
     this.child.stdin?.on("error", () => {});
     this.child.stdout?.on("data", (bytes: Buffer) => this.onStartupOutput(bytes));
     this.send(preamble(this.pipes));
@@ -112,10 +112,10 @@ export class HelperShell {
   }
 
   private onEnd(end: HelperEnd): void {
-    // The rest of the group has lost its leader: nothing of it may go on unseen.
+    // The rest of the group has lost its leader and must not go on unwatched.
     this.signal("SIGKILL");
-    const said = this.startupError ?? (this.output === undefined ? this.startupOutput.trim() : "");
-    const full = said === "" ? end : { ...end, reason: `${end.reason}: ${said}` };
+    const message = this.startupError ?? (this.output === undefined ? this.startupOutput.trim() : "");
+    const full = message === "" ? end : { ...end, reason: `${end.reason}: ${message}` };
     this.end = full;
     this.child.stdin?.destroy();
     if (this.pid === undefined) this.onVanished(full);
@@ -123,8 +123,8 @@ export class HelperShell {
   }
 
   /**
-   * Whoever writes reports is gone, so the pipe holds all that is left of them. Its end is not waited for: a shell that was killed
-   * right after its "ready" never opened the pipe, and of a writer that never came the kernel does not tell that it is gone.
+   * All writers of reports are gone, so the pipe holds all that is left. It is not read to its end: a shell that was killed right
+   * after its "ready" never opened the pipe, and without a writer the kernel signals no end.
    */
   private onVanished(end: HelperEnd): void {
     this.reports?.drain();
@@ -137,7 +137,7 @@ export class HelperShell {
 
 function preamble({ report, stdout, stderr }: ShellPipes): string {
   return (
-    // Ignored, not caught: SIGTERM comes after each task, and is not to wake the shell.
+    // Ignored, not caught: SIGTERM is sent after each task and must not wake the shell.
     "exec 2>&1\ntrap : HUP INT QUIT PIPE ALRM USR1 USR2\ntrap '' TERM\n" +
     `command -p mkfifo -m 600 ${quote(report)} ${quote(stdout)} ${quote(stderr)}||exit 1\necho "$BASH_VERSION"ready\n` +
     `exec >${quote(report)} 2>&1\n`

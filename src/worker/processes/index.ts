@@ -1,4 +1,4 @@
-/** Starts commands fast whatever the size of the agent, and leaves none behind. */
+/** Starts commands quickly whatever the memory size of the agent, and leaves none behind. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ export interface SlotsOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Where the folder of named pipes is made; the system's temporary folder where absent. Not a network filesystem. */
   readonly dir?: string;
-  /** The shell and its arguments: dash, bash and busybox are known to do. */
+  /** The shell and its arguments: dash, bash and busybox are tested. */
   readonly shell?: readonly [string, ...string[]];
   readonly now?: () => number;
 }
@@ -24,7 +24,7 @@ export interface SlotsOptions {
 export interface Slots {
   readonly slots: readonly SlotShell[];
   readonly guardian: Guardian;
-  /** From now on so many, where that is more than there are. */
+  /** Raises the number of slots to `count`, if that is more. */
   grow(count: number): void;
   /** Ends all commands, shells and the guardian; resolves when no process and no file is left. */
   close(): Promise<void>;
@@ -51,7 +51,7 @@ export function openSlots(options: SlotsOptions): Slots {
     close: async () => {
       await Promise.all(slots.map((slot) => slot.close()));
       await guardian.close();
-      // In case that the guardian was just down.
+      // In case the guardian was just being restarted.
       rmSync(dir, { recursive: true, force: true });
     },
   };

@@ -1,10 +1,10 @@
 /**
- * The agent's end of one output stream: a named pipe that each task opens anew, so that no flag which one task sets on it
- * (O_NONBLOCK, say) lives on in the next. No one else keeps a write end; hence at a task's end one read tells all:
- * 0 bytes means nobody holds it any more ("clear"), EAGAIN that something left behind does ("held").
+ * The agent's end of one output stream: a named pipe that each task opens again, so that a flag which one task sets on it
+ * (O_NONBLOCK, for example) does not affect the next. Only the task has a write end. Hence one read at its end is enough:
+ * 0 bytes means that no process holds it any more ("clear"), EAGAIN that a process left behind does ("held").
  *
- * A short task costs two such reads and nothing else. Only for one that runs on is the pipe followed: a second
- * descriptor goes to the event loop, which delivers as bytes come and closes it when the last writer is gone.
+ * A short task costs two such reads and nothing else. The pipe of a longer one is followed: a second descriptor in the event
+ * loop delivers bytes as they come and is closed when the last writer is gone.
  */
 
 import { closeSync, constants, openSync, readSync } from "node:fs";

@@ -3,7 +3,7 @@ import type { OutputStream } from "../../model/outcome.js";
 import { OutputPipe, type PipeState } from "./output-pipe.js";
 import type { ShellPipes } from "./script.js";
 
-/** Output of a command younger than this waits in its pipes: most are over before it would pay to follow them. */
+/** In its first milliseconds the output of a command stays in its pipes: most commands end before following them pays. */
 const FOLLOW_AFTER_MS = 10;
 
 /** Both output streams of the tasks of one shell. */
@@ -27,13 +27,13 @@ export class OutputPipes {
     return states.includes("held") ? "held" : "clear";
   }
 
-  /** As `drain`, but it tells of standard output alone. */
+  /** As `drain`, but returns the state of standard output alone. */
   drainStdout(): PipeState | undefined {
     const [stdout] = this.pipes.map((pipe) => pipe.drain());
     return stdout;
   }
 
-  /** A task begins: its output is delivered as it comes, from a few milliseconds on. */
+  /** A task begins: after a few milliseconds its output is delivered as it comes. */
   begin(): void {
     this.timer = setTimeout(() => this.follow(() => {}), FOLLOW_AFTER_MS);
   }
@@ -45,13 +45,13 @@ export class OutputPipes {
       for (const pipe of this.pipes) pipe.follow(onClear);
     } catch (cause) {
       if (!/^E[MN]FILE$/.test(errnoOf(cause) ?? "")) throw cause;
-      // Out of descriptors: look into the pipes until there are some.
+      // Out of descriptors: poll the pipes until there are some.
       this.timer = setTimeout(() => this.follow(onClear), FOLLOW_AFTER_MS);
       if (this.drain() === "clear") onClear();
     }
   }
 
-  /** Until the next `begin` nothing is looked at. */
+  /** Stops following until the next `begin` or `follow`. */
   unfollow(): void {
     clearTimeout(this.timer);
     for (const pipe of this.pipes) pipe.unfollow();

@@ -1,11 +1,11 @@
 /**
- * Reads what the shell of a slot says about its task. Marked lines end with `\n` and carry one letter and a number:
+ * Reads the reports of a slot's shell about its task. Marked lines end with `\n` and carry one letter and a number:
  *
  *     MARK D1     the directory could not be entered
  *     MARK X127   the command could not be started, with the shell's code for why
  *     MARK E0     the task is over, with the shell's status; ends the report
  *
- * Text between them is the shell's own message, "Killed", printed when a signal ended the task: it tells status 137 by
+ * Text between them is the shell's own message ("Killed"), printed when a signal ended the task: it distinguishes status 137 by
  * signal from exit 137. No shell prints it for SIGINT and SIGPIPE, so these count as exit 130 and 141.
  */
 
@@ -50,10 +50,10 @@ export class ReportReader {
   }
 
   private finish(status: number): TaskReport {
-    const { sawMessage: said, failure } = this;
+    const { sawMessage, failure } = this;
     this.sawMessage = false;
     this.failure = undefined;
-    if (status > 128 && said) return { signal: signalName(status - 128) };
+    if (status > 128 && sawMessage) return { signal: signalName(status - 128) };
     return failure ?? { code: status };
   }
 }

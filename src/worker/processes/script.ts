@@ -1,6 +1,6 @@
 /**
- * What is written to the shell of a slot. Everything from outside is a single-quoted word, in which no shell
- * interprets anything; bytes travel as latin1 text so that none is changed.
+ * The text that is written to the shell of a slot. All foreign input is a single-quoted word, in which no shell interprets
+ * anything; bytes are passed as latin1 text so that none is changed.
  *
  * A task is one subshell, which gives it its own directory and environment for one fork and one exec:
  *
@@ -8,8 +8,8 @@
  *     )2>/dev/null
  *     echo "MARK E$?"
  *
- * `exec` never runs a builtin, function or keyword. Only a failed exec (or redirection) lives to run the EXIT trap,
- * so that `X127` tells a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
+ * `exec` never runs a builtin, function or keyword. Only after a failed exec (or redirection) does the EXIT trap run,
+ * so that `X127` distinguishes a missing command from one that exits 127. The subshell's own stderr is dropped: what reaches the
  * report pipe besides the marked lines is the shell's message about a child that a signal ended.
  *
  * A task as in a pipe that needs no directory and no environment of its own is a command of the shell itself, for which dash need not copy
@@ -22,7 +22,7 @@
 
 import { LaboroError } from "../../base/errors.js";
 import type { Bytes } from "../../model/recipe.js";
-import { latin1, quote, SHELL_OWNS } from "../../model/shell-words.js";
+import { latin1, quote, SHELL_RESERVED } from "../../model/shell-words.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";
 
@@ -37,7 +37,8 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** The lines, as latin1 text, that run one command and report how it ended. `path` is the PATH of the base environment. */
 export function taskScript(spec: CommandSpec, pipes: ShellPipes, mark: string, path?: string): string {
-  if (needsNoSubshell(spec)) return `trap : TERM\n${commandWords(spec, path)} ${redirections(spec, pipes)}\necho "${mark} E$?"\n`;
+  if (needsNoSubshell(spec))
+    return `trap : TERM\n${commandWords(spec, path)} ${redirections(spec, pipes)}\necho "${mark} E$?"\n`;
   const onFailure = quote(`echo "${mark} X$?">${quote(pipes.report)}`);
   return (
     `(trap - TERM;trap ${onFailure} EXIT;${changeDirectory(spec.dir, mark)}${exportAll(spec.env)}` +
@@ -77,7 +78,7 @@ function exportAll(env: CommandSpec["env"]): string {
       throw new LaboroError("LABORO_BAD_INPUT", `"${name}" cannot be the name of an environment variable`);
     }
     const word = quote(value, `value of ${name}`);
-    if (!SHELL_OWNS.test(name)) text += `export ${name}=${word};`;
+    if (!SHELL_RESERVED.test(name)) text += `export ${name}=${word};`;
   }
   return text;
 }
@@ -85,9 +86,9 @@ function exportAll(env: CommandSpec["env"]): string {
 function commandWords(spec: CommandSpec, path: string | undefined): string {
   const [command, ...rest] = spec.argv;
   if (command === undefined) throw new LaboroError("LABORO_BAD_INPUT", "the command is empty");
-  const viaEnv = Object.entries(spec.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));
+  const viaEnv = Object.entries(spec.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const name = latin1(command, "command");
-  // An option to exec or env, it would seem: give the file instead.
+  // exec or env would take the name for an option or assignment: pass the path of the file instead.
   const ambiguous = name.startsWith("-") || (viaEnv.length > 0 && name.includes("="));
   const first = ambiguous
     ? (findCommand(name, latin1(spec.env?.PATH ?? path ?? DEFAULT_PATH, "PATH")) ?? `./${name}`)

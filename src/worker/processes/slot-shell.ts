@@ -2,11 +2,11 @@
  * One slot: runs one command at a time through a shell that it keeps.
  *
  *     empty      no shell: none was needed yet, or the last one is gone. A command starts one.
- *     starting   a shell is on its way; holds the command that waits for it, if any
+ *     starting   a shell is being started; a command may wait for it
  *     idle       the shell waits for lines
- *     running    the shell runs the command, or one that is to be silent first has left something that may write; its output is delivered
- *     clearing   the command has ended and was reported, but something it left behind still holds its output pipes. It was
- *                sent SIGTERM; what it writes is dropped. Clear pipes lead to idle, a grace gone by to ending. The next
+ *     running    the shell runs the command; or, with `asInPipe`, a process it left behind can still write. Output is delivered
+ *     clearing   the command has ended and was reported, but a process it left behind still holds its output pipes. It was
+ *                sent SIGTERM; what it writes is dropped. Clear pipes lead to idle, the end of the grace to ending. The next
  *                command waits here.
  *     ending     the shell was sent SIGKILL. When its group is gone, a running command is reported and the slot is empty;
  *                a command that waits starts the next shell, with new pipes.
@@ -20,12 +20,12 @@ import { rmSync } from "node:fs";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { OutputStream } from "../../model/outcome.js";
 import type { CommandSpec, ProcessEnd, ProcessSink, RunningCommand } from "./command.js";
-import { neverStarted, startError } from "./start-error.js";
 import type { Guardian } from "./guardian.js";
 import { type HelperEnd, HelperShell } from "./helper.js";
 import type { OutputPipes } from "./output-pipes.js";
 import type { TaskReport } from "./report.js";
 import { taskScript } from "./script.js";
+import { neverStarted, startError } from "./start-error.js";
 
 export interface SlotOptions {
   /** The path at which the slot's shells make their folders of pipes, a number added for each. */
@@ -41,9 +41,9 @@ type EndReason = Pick<ProcessEnd, "code" | "signal" | "error">;
 interface SlotCommand {
   readonly spec: CommandSpec;
   readonly sink: ProcessSink;
-  /** When the shell was told to run it; before that, when it was asked for. */
+  /** When it was sent to the shell; before that, when `run` was called. */
   started: number;
-  /** waiting: for a shell. begun: the shell was told. open: its output was seen open, so its signals are at their defaults. */
+  /** waiting: for a shell. begun: sent to the shell. open: its output was seen open, so its signals are at their defaults. */
   stage: "waiting" | "cancelled" | "begun" | "open" | "killed";
   termAgain?: NodeJS.Timeout;
   grace?: NodeJS.Timeout;
@@ -53,7 +53,7 @@ const LEFTOVER_GRACE_MS = 1_000;
 const TERM_AGAIN_MS = 20;
 const TERM_RETRY_LIMIT_MS = 5_000;
 const JUST_BEGUN_MS = 100;
-/** Node takes a longer one for 1 ms. */
+/** Node treats a longer timeout as 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export class SlotShell {
@@ -100,7 +100,7 @@ export class SlotShell {
     };
   }
 
-  /** Starts the shell, so that the first command need not wait for it. */
+  /** Starts the shell, so that the first command does not wait for it. */
   prepare(): void {
     if (this.state === "empty" && this.whenClosed.length === 0) this.startShell();
   }
@@ -204,7 +204,7 @@ export class SlotShell {
     };
     if (check()) return;
     this.output?.follow(check);
-    // Its last writer may have gone just before, and then nothing tells of it.
+    // The last writer may have gone just before `follow`, which then never calls back.
     check();
   }
 
@@ -225,7 +225,7 @@ export class SlotShell {
       this.becomeIdle();
     };
     this.output?.follow(check);
-    // Its last writer may have gone just before, and then nothing tells of it.
+    // The last writer may have gone just before `follow`, which then never calls back.
     check();
   }
 
@@ -242,13 +242,13 @@ export class SlotShell {
     this.helper?.signal("SIGTERM");
     // A stopped process takes no SIGTERM.
     this.helper?.signal("SIGCONT");
-    // A shell that has not begun the task, or not yet put its signals to their defaults, swallows it. But a task that has
-    // sent its output elsewhere looks the same, and is not to be pestered.
+    // A shell that has not begun the task, or has not yet reset its signals, ignores SIGTERM, so it is repeated. But a task that
+    // has redirected its output looks the same: the repetition ends after a limit.
     if (task.stage !== "begun" || this.options.now() - task.started > TERM_RETRY_LIMIT_MS) return;
     task.termAgain = setTimeout(() => this.sendTerm(task, againMs * 2), againMs);
   }
 
-  /** Its signals are at their defaults. But bash loses one that comes just before its exec, and then another is needed. */
+  /** Its signals are at their defaults. But bash loses a signal that arrives just before its exec, so another one is sent. */
   private seenOpen(task: SlotCommand): void {
     task.stage = "open";
     if (this.options.now() - task.started > JUST_BEGUN_MS) return;

@@ -5,7 +5,7 @@ import { latin1 } from "../../model/shell-words.js";
 import type { CommandSpec } from "./command.js";
 import { DEFAULT_PATH, findCommand } from "./lookup.js";
 
-/** Why a command was not started, in one line. The shell only says that it was not; the file system tells the rest. */
+/** Why a command was not started, in one line. The shell only reports that it was not; the file system shows the reason. */
 export function startError(spec: CommandSpec, failed: "directory" | "start", code: number): string {
   if (failed === "directory")
     return `cannot enter the directory ${quoted(spec.dir ?? "")}: ${whyNotDirectory(spec.dir ?? "")}`;
@@ -20,8 +20,8 @@ export function startError(spec: CommandSpec, failed: "directory" | "start", cod
 }
 
 /**
- * For a shell that does not tell a failed exec from a command's own exit code 126 or 127: whether this command cannot have
- * been started, going by the file system.
+ * For a shell that does not distinguish a failed exec from a command's own exit code 126 or 127: whether this command cannot
+ * have been started, according to the file system.
  */
 export function neverStarted(spec: CommandSpec, code: number, basePath: string | undefined): boolean {
   if (code !== 126 && code !== 127) return false;

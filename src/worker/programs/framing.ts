@@ -1,7 +1,7 @@
 /**
- * How a program that stays is asked and answers, on its standard input and output:
- *   lines    one line in, one line out. What ends the line is no part of the message
- *   length   four bytes, big-endian, how many follow; then these. Both ways
+ * The framing of requests and replies on the standard input and output of a persistent program:
+ *   lines    one line in, one line out. The line ending is not part of the message
+ *   length   four bytes, big-endian: the number of bytes that follow; then these. Both ways
  * Pure functions on bytes.
  */
 import { LaboroError } from "../../base/errors.js";
@@ -41,7 +41,7 @@ export const FRAMINGS: Readonly<Record<FramingName, Framing>> = {
   },
 };
 
-/** Bytes that came and are not yet a whole message, in pieces as they came. */
+/** Received bytes that are not yet a whole message. */
 class ByteQueue {
   #pieces: Buffer[] = [];
   length = 0;
@@ -52,7 +52,7 @@ class ByteQueue {
     this.length += piece.length;
   }
 
-  /** The first `count` bytes, which are there. */
+  /** Removes the first `count` bytes, which must have been received. */
   take(count: number): Buffer {
     const all = this.#pieces.length === 1 ? (this.#pieces[0] ?? Buffer.alloc(0)) : Buffer.concat(this.#pieces);
     const rest = all.subarray(count);

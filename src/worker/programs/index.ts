@@ -4,28 +4,28 @@ import type { Log } from "../../base/log.js";
 import { openSlots, type SlotShell, type Slots } from "../processes/index.js";
 import type { Handler } from "../services.js";
 import { FRAMINGS, type FramingName } from "./framing.js";
-import { PersistentProcess } from "./persistent-process.js";
-import { oneShot } from "./one-shot.js";
 import { ObjectPool } from "./object-pool.js";
+import { oneShot } from "./one-shot.js";
+import { PersistentProcess } from "./persistent-process.js";
 
-/** Started for each call, or kept, with messages as lines or behind their length. */
+/** Started for each call (`once`), or persistent, with one of the framings. */
 export type ServiceMode = "once" | FramingName;
 
 export const SERVICE_MODES: readonly ServiceMode[] = ["once", "lines", "length"];
 
 export interface ServiceProgram {
-  /** A line for /bin/sh. */
+  /** A command line for /bin/sh. */
   readonly command: string;
   readonly mode?: ServiceMode;
 }
 
 export interface ProgramsOptions {
-  /** Calls at one time, over all services; of a kept program, processes. */
+  /** Concurrent calls over all services; the maximum of processes of a persistent program. */
   readonly count: number;
-  /** Made here, and removed at the end: the bodies of calls under way. */
+  /** Holds the bodies of active calls. Created here, and removed at the end. */
   readonly dir: string;
   readonly env: NodeJS.ProcessEnv;
-  /** Between SIGTERM and SIGKILL, for a program whose asker no longer waits. */
+  /** Between SIGTERM and SIGKILL, for a program whose client no longer waits. */
   readonly graceMs: number;
   readonly log: Log;
   readonly now: () => number;
@@ -33,7 +33,7 @@ export interface ProgramsOptions {
 
 export interface Programs {
   readonly handlers: Readonly<Record<string, Handler>>;
-  /** So many calls at one time from now on, where that is more. */
+  /** Raises the number of concurrent calls to `count`, if that is more. */
   grow(count: number): void;
   /** Resolves when no process and no file is left. */
   close(): Promise<void>;
@@ -72,7 +72,7 @@ export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>,
   };
 }
 
-/** As many processes as calls at one time, each kept until it ends by itself or is put out of step. */
+/** As many processes as concurrent calls. Each lives until it ends by itself or breaks the framing. */
 function persistentProgram(
   service: string,
   command: string,
@@ -96,7 +96,7 @@ function persistentProgram(
   pools.push(pool);
   return async (body, { signal }) => {
     let process = await pool.acquire(signal);
-    // One that has just died is not given back: another comes in its place when it is gone.
+    // A process that has just died is not released: `onGone` makes place for another one.
     while (!process.usable) process = await pool.acquire(signal);
     try {
       return await process.call(body, signal);

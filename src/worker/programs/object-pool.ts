@@ -1,68 +1,68 @@
-/** Things lent to one borrower at a time; the one returned last goes first. More of them are made when needed, up to a number. */
+/** A pool of objects, each used by one holder at a time. The one released last is acquired first. Objects are created when needed, up to `max`. */
 import { LaboroError } from "../../base/errors.js";
 
-export class ObjectPool<Thing> {
+export class ObjectPool<Item> {
   #max: number;
-  readonly #make: (() => Thing) | undefined;
-  readonly #free: Thing[];
-  readonly #waiting = new Set<(thing: Thing) => void>();
-  #made = 0;
+  readonly #create: (() => Item) | undefined;
+  readonly #free: Item[];
+  readonly #waiting = new Set<(item: Item) => void>();
+  #created = 0;
 
-  constructor(first: readonly Thing[], max = 0, make?: () => Thing) {
+  constructor(first: readonly Item[], max = 0, create?: () => Item) {
     this.#free = [...first].reverse();
     this.#max = max;
-    this.#make = make;
+    this.#create = create;
   }
 
-  /** In order of asking. `signal` takes the wish back. */
-  acquire(signal: AbortSignal): Promise<Thing> {
+  /** First come, first served. `signal` cancels the wait. */
+  acquire(signal: AbortSignal): Promise<Item> {
     const free = this.#free.pop();
     if (free !== undefined) return Promise.resolve(free);
-    if (this.#make !== undefined && this.#made < this.#max) {
-      this.#made++;
-      return Promise.resolve(this.#make());
+    if (this.#create !== undefined && this.#created < this.#max) {
+      this.#created++;
+      return Promise.resolve(this.#create());
     }
     return new Promise((resolve, reject) => {
       const abort = (): void => {
         this.#waiting.delete(got);
         reject(new LaboroError("LABORO_DEADLINE", "nobody waits for the answer any more"));
       };
-      const got = (thing: Thing): void => {
+      const got = (item: Item): void => {
         signal.removeEventListener("abort", abort);
-        resolve(thing);
+        resolve(item);
       };
       this.#waiting.add(got);
       signal.addEventListener("abort", abort, { once: true });
     });
   }
 
-  /** So many may be made from now on, where that is more. */
+  /** Raises the maximum to `max`, if that is more. */
   grow(max: number): void {
     while (this.#max < max) {
       this.#max++;
-      if (this.#waiting.size === 0 || this.#make === undefined) continue;
-      this.#made++;
-      this.release(this.#make());
+      if (this.#waiting.size === 0 || this.#create === undefined) continue;
+      this.#created++;
+      this.release(this.#create());
     }
   }
 
-  release(thing: Thing): void {
+  release(item: Item): void {
     const [next] = this.#waiting;
     if (next === undefined) {
-      this.#free.push(thing);
+      this.#free.push(item);
       return;
     }
     this.#waiting.delete(next);
-    next(thing);
+    next(item);
   }
 
-  /** It is of no more use, be it lent or free: there is room for another. */
-  discard(thing: Thing): void {
-    const at = this.#free.indexOf(thing);
+  /** Removes an unusable object, in use or free, so that another can be created. */
+  discard(item: Item): void {
+    const at = this.#free.indexOf(item);
     if (at >= 0) this.#free.splice(at, 1);
-    this.#made--;
-    if (this.#waiting.size === 0 || this.#make === undefined) return;
-    this.#made++;
-    this.release(this.#make());
+    this.#created--;
+    if (this.#waiting.size === 0 || this.#create === undefined) return;
+    this.#created++;
+    this.release(this.#create());
   }
 }

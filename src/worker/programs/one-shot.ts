@@ -1,6 +1,6 @@
 /**
- * A program that is started for each call: the body is its standard input, its standard output the answer. It runs in a shell of
- * the same kind as tasks do, but never of theirs: the broker counts slots, not which shell is busy.
+ * A program that is started for each call: the body is its standard input, its standard output is the reply. It runs in slot
+ * shells as tasks do, but not in the shells of tasks: the broker counts slots, it does not know which shell is busy.
  */
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ export interface OneShotOptions {
   readonly service: string;
   readonly command: string;
   readonly shells: ObjectPool<SlotShell>;
-  /** Where the bodies lie that are being answered. */
+  /** For the bodies of active calls. */
   readonly dir: string;
   readonly graceMs: number;
 }

@@ -1,13 +1,13 @@
 /**
- * A program that stays and answers one call after the other (framing.ts).
+ * A program that answers one call after the other (framing.ts).
  *
- *     idle      waits to be asked; what it says unasked puts it out of step, and that ends it
- *     asked     has a call; its next message is the answer
- *     ending    it has died, or was sent SIGTERM, and SIGKILL after the grace: its call was aborted, it is out of step, or the
- *               worker stops
- *     gone      no process of its group is left; the call that it had is refused with what it said last
+ *     idle      waits for a call. Output in this state breaks the framing, and the process is ended
+ *     busy      has a call; its next message is the reply
+ *     ending    it has died, or was sent SIGTERM, and SIGKILL after the grace: its call was aborted, it broke the framing, or
+ *               the worker stops
+ *     gone      no process of its group is left; its call fails with the last lines of its standard error
  *
- * It leads a process group, which the guardian knows.
+ * It leads a process group, which the guardian watches.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
@@ -34,7 +34,7 @@ interface PendingCall {
   readonly reject: (error: LaboroError) => void;
 }
 
-/** How long output may follow the end of a process before it is not waited for. */
+/** How long to wait for remaining output after the end of the process. */
 const OUTPUT_DRAIN_MS = 500;
 
 export class PersistentProcess {
@@ -43,7 +43,7 @@ export class PersistentProcess {
   readonly #reader: FrameReader;
   readonly #tail = new StderrTail();
   readonly #whenGone: (() => void)[] = [];
-  #state: "idle" | "asked" | "ending" | "gone" = "idle";
+  #state: "idle" | "busy" | "ending" | "gone" = "idle";
   #pendingCall: PendingCall | undefined;
   #fault: LaboroError | undefined;
   #grace: NodeJS.Timeout | undefined;
@@ -55,7 +55,7 @@ export class PersistentProcess {
     const child = spawn("/bin/sh", ["-c", command], { detached: true, env: { ...env, LABORO_SERVICE: service } });
     this.#child = child;
     if (child.pid !== undefined) guardian.watch(child.pid);
-    // Its end is told by "exit"; a write that comes too late changes nothing.
+    // "exit" reports its end; a write after that has no effect.
     child.stdin?.on("error", () => {});
     child.stdout?.on("data", (bytes: Buffer) => this.#onOutput(bytes));
     child.stderr?.on("data", (bytes: Buffer) => this.#tail.push(bytes));
@@ -65,11 +65,11 @@ export class PersistentProcess {
     });
     child.once("exit", () => {
       if (this.#state === "idle") this.#state = "ending";
-      // The rest of the group has lost its leader: nothing of it may go on unseen.
+      // The rest of the group has lost its leader and must not go on unwatched.
       this.#signal("SIGKILL");
-      const waited = setTimeout(() => this.#gone(), OUTPUT_DRAIN_MS);
+      const drainTimer = setTimeout(() => this.#gone(), OUTPUT_DRAIN_MS);
       child.once("close", () => {
-        clearTimeout(waited);
+        clearTimeout(drainTimer);
         this.#gone();
       });
     });
@@ -79,7 +79,7 @@ export class PersistentProcess {
     return this.#state === "idle";
   }
 
-  /** Rejects, once the process is gone, where it dies or `signal` takes the call back. */
+  /** Rejects, once the process is gone, if it dies or `signal` aborts the call. */
   call(body: Uint8Array, signal: AbortSignal): Promise<Buffer> {
     const message = this.#options.framing.encode(body);
     if (this.#state !== "idle") return Promise.reject(this.#endError());
@@ -87,7 +87,7 @@ export class PersistentProcess {
       const abort = (): void =>
         this.#stop(new LaboroError("LABORO_DEADLINE", "nobody waits for the answer any more"), this.#options.graceMs);
       const settled = (): void => signal.removeEventListener("abort", abort);
-      this.#state = "asked";
+      this.#state = "busy";
       this.#pendingCall = {
         resolve: (reply) => {
           settled();
@@ -125,9 +125,12 @@ export class PersistentProcess {
       return;
     }
     for (const message of messages) {
-      if (this.#state !== "asked") {
+      if (this.#state !== "busy") {
         this.#stop(
-          new LaboroError("LABORO_SERVICE_FAILED", `the program of ${this.#options.service} spoke unasked`),
+          new LaboroError(
+            "LABORO_SERVICE_FAILED",
+            `the program of ${this.#options.service} sent output without a request`,
+          ),
           0,
         );
         return;

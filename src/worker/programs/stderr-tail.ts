@@ -1,4 +1,4 @@
-/** What a program said last on its standard error: the reason that its asker is given. */
+/** The last bytes of a program's standard error: the error text for its client. */
 const MAX_BYTES = 2 * 1024;
 
 export class StderrTail {
@@ -10,7 +10,7 @@ export class StderrTail {
   }
 
   get text(): string {
-    // The first bytes may be the rest of a character that was cut.
+    // The first bytes may be the end of a cut UTF-8 character.
     let from = 0;
     while (from < 3 && ((this.#bytes[from] ?? 0) & 0xc0) === 0x80) from++;
     return this.#bytes.subarray(from).toString().trim();

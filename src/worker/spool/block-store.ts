@@ -1,6 +1,6 @@
 /**
- * The sealed blocks of one attempt that are still wanted, in order of offset: each in memory or in a slot of the spill
- * file. A block that the disk does not take, or does not give back as it was, is reported lost and no longer kept.
+ * The sealed blocks of one attempt that are still needed, in order of offset: each in memory or in a slot of the spill
+ * file. A block that cannot be written to the disk, or cannot be read back unchanged, is reported lost and removed.
  */
 import type { Block } from "./block.js";
 import { SpillFile } from "./spill-file.js";
@@ -31,7 +31,7 @@ export class BlockStore {
   #inMemory = 0;
   /** The block last read from the spill file. */
   #loaded: Block | undefined;
-  /** The memory of the block last spilled, for the next one: a task that floods leaves nothing to collect. */
+  /** The memory of the block last spilled, for the next one, so that a task with much output leaves nothing to collect. */
   #spare: Buffer | undefined;
 
   constructor(settings: BlockStoreSettings) {
@@ -44,12 +44,12 @@ export class BlockStore {
     return this.#file.made;
   }
 
-  /** Where the last block kept ends. */
+  /** Where the last block ends. */
   get end(): number {
     return this.#list.at(-1)?.end ?? 0;
   }
 
-  /** Memory for the next block, if there is some left over. */
+  /** The memory of a spilled block, for the next one. */
   takeSpare(): Buffer | undefined {
     const spare = this.#spare;
     this.#spare = undefined;
@@ -57,14 +57,14 @@ export class BlockStore {
   }
 
   add(block: Block): void {
-    const kept: StoredBlock = { start: block.start, end: block.end, block, slot: undefined };
-    this.#list.push(kept);
+    const stored: StoredBlock = { start: block.start, end: block.end, block, slot: undefined };
+    this.#list.push(stored);
     this.#inMemory += block.length;
     if (this.#inMemory <= this.#settings.memory) return;
     try {
-      this.#spill(kept);
+      this.#spill(stored);
     } catch (cause) {
-      this.#lose(kept, cause);
+      this.#lose(stored, cause);
     }
   }
 
@@ -75,15 +75,15 @@ export class BlockStore {
   /** The block with this offset, or the first one after it. */
   blockFrom(offset: number): Block | undefined {
     for (;;) {
-      const kept = this.#list[this.#firstEndingAfter(offset)];
-      if (kept === undefined) return undefined;
-      if (kept.block !== undefined) return kept.block;
-      if (this.#loaded?.start === kept.start) return this.#loaded;
+      const stored = this.#list[this.#firstEndingAfter(offset)];
+      if (stored === undefined) return undefined;
+      if (stored.block !== undefined) return stored.block;
+      if (this.#loaded?.start === stored.start) return this.#loaded;
       try {
-        this.#loaded = this.#file.get(kept.slot ?? -1, kept.start, kept.end);
+        this.#loaded = this.#file.get(stored.slot ?? -1, stored.start, stored.end);
         return this.#loaded;
       } catch (cause) {
-        this.#lose(kept, cause);
+        this.#lose(stored, cause);
       }
     }
   }
@@ -91,7 +91,7 @@ export class BlockStore {
   /** Drops the blocks that end at or before this offset. */
   dropBefore(offset: number): void {
     const count = this.#firstEndingAfter(offset);
-    for (const kept of this.#list.splice(0, count)) this.#forget(kept);
+    for (const stored of this.#list.splice(0, count)) this.#forget(stored);
   }
 
   /** Drops the blocks that lie wholly between these offsets. */
@@ -99,7 +99,7 @@ export class BlockStore {
     const first = this.#firstEndingAfter(from);
     let last = first;
     while (last < this.#list.length && (this.#list[last]?.end ?? 0) <= to) last++;
-    if (last > first) for (const kept of this.#list.splice(first, last - first)) this.#forget(kept);
+    if (last > first) for (const stored of this.#list.splice(first, last - first)) this.#forget(stored);
   }
 
   /** All blocks, where they are in memory and hold no more than this together. */
@@ -113,9 +113,9 @@ export class BlockStore {
     return blocks;
   }
 
-  /** Moves every block to the spill file; throws where that does not take one, which then stays in memory. */
+  /** Moves every block to the spill file. Throws if one cannot be written, which then stays in memory. */
   spillAll(): void {
-    for (const kept of this.#list) if (kept.block !== undefined) this.#spill(kept);
+    for (const stored of this.#list) if (stored.block !== undefined) this.#spill(stored);
   }
 
   /** Where each block is, once all are in the spill file. */
@@ -145,24 +145,24 @@ export class BlockStore {
     return low;
   }
 
-  #spill(kept: StoredBlock): void {
-    const { block } = kept;
+  #spill(stored: StoredBlock): void {
+    const { block } = stored;
     if (block === undefined) return;
-    kept.slot = this.#file.put(block);
-    kept.block = undefined;
+    stored.slot = this.#file.put(block);
+    stored.block = undefined;
     this.#spare = block.spare;
     this.#inMemory -= block.length;
   }
 
-  #lose(kept: StoredBlock, cause: unknown): void {
-    this.#list.splice(this.#list.indexOf(kept), 1);
-    this.#forget(kept);
-    this.#settings.onLost(kept.start, kept.end, cause);
+  #lose(stored: StoredBlock, cause: unknown): void {
+    this.#list.splice(this.#list.indexOf(stored), 1);
+    this.#forget(stored);
+    this.#settings.onLost(stored.start, stored.end, cause);
   }
 
-  #forget(kept: StoredBlock): void {
-    if (kept.block !== undefined) this.#inMemory -= kept.block.length;
-    if (kept.slot !== undefined) this.#file.free(kept.slot);
-    if (this.#loaded?.start === kept.start) this.#loaded = undefined;
+  #forget(stored: StoredBlock): void {
+    if (stored.block !== undefined) this.#inMemory -= stored.block.length;
+    if (stored.slot !== undefined) this.#file.free(stored.slot);
+    if (this.#loaded?.start === stored.start) this.#loaded = undefined;
   }
 }

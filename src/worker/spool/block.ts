@@ -1,5 +1,5 @@
 /**
- * A stretch of an attempt's output as the worker buffers it: bytes in order of arrival, and the runs that say which stream
+ * A range of an attempt's output as the worker buffers it: bytes in order of arrival, and the runs that record which stream
  * they came from. Writes of one stream that follow each other share a run. A block is open while it takes bytes, and is
  * sealed when it is full of bytes or of runs; then it can be written to a slot of the spill file.
  *
@@ -14,7 +14,7 @@ export const MOST_RUNS = 4096;
 const FIRST_BYTES = 256;
 const NONE = Buffer.alloc(0);
 
-/** The room that a sealed block of this many bytes needs at most. */
+/** The maximum size of a sealed block with this many bytes. */
 export const slotBytes = (blockBytes: number): number => RECORD_HEADER + 16 + 4 * MOST_RUNS + blockBytes;
 
 const bitOf = (stream: OutputStream): number => (stream === "stdout" ? 0 : 1);
@@ -34,7 +34,7 @@ export class Block {
     this.#bytes = spare;
   }
 
-  /** The memory of a block that is no longer needed, if it is of full size and nobody was given a view of it. */
+  /** The memory of a block that is no longer needed, if it has full size and no view of it was returned. */
   get spare(): Buffer | undefined {
     return this.#lent || this.#bytes.length < this.#limit ? undefined : this.#bytes;
   }
@@ -51,7 +51,7 @@ export class Block {
     return this.#length >= this.#limit || this.#runs.length >= MOST_RUNS;
   }
 
-  /** Takes as many of the bytes as there is room for, and says how many. */
+  /** Appends as many of the bytes as fit, and returns how many. */
   append(stream: OutputStream, bytes: Uint8Array): number {
     const taken = Math.min(bytes.length, this.#limit - this.#length);
     this.#grow(taken);
@@ -70,13 +70,13 @@ export class Block {
     return run === undefined ? undefined : { stream: (run & 1) === 0 ? "stdout" : "stderr", length: run >>> 1 };
   }
 
-  /** A view; it stays good, as bytes in a block are never changed. */
+  /** A view. It stays valid, as bytes in a block are never changed. */
   bytes(from: number, to: number): Uint8Array {
     this.#lent = true;
     return this.#bytes.subarray(from - this.start, to - this.start);
   }
 
-  /** The block as one record, in the target where one is given that is large enough. */
+  /** The block as one record; in `target`, if that is large enough. */
   encode(target?: Buffer): Buffer {
     let size = varintSize(this.start) + varintSize(this.#runs.length) + this.#length;
     for (const run of this.#runs) size += varintSize(run);
@@ -91,7 +91,7 @@ export class Block {
     return record;
   }
 
-  /** The block of a record's payload, which it goes on using. Throws LABORO_DATA_CORRUPT where that has another form. */
+  /** The block in a record's payload; it keeps a view of the payload. Throws LABORO_DATA_CORRUPT for an invalid one. */
   static decode(payload: Buffer): Block {
     const numbers = new VarintReader(payload);
     const start = numbers.next();
@@ -106,7 +106,7 @@ export class Block {
   #grow(more: number): void {
     const needed = this.#length + more;
     if (needed <= this.#bytes.length) return;
-    // Most tasks write a line or two: a block begins small and doubles.
+    // Most tasks write a line or two: a block starts small and doubles.
     const size = Math.min(this.#limit, Math.max(needed, this.#bytes.length * 2, FIRST_BYTES));
     const larger = Buffer.allocUnsafeSlow(size);
     this.#bytes.copy(larger, 0, 0, this.#length);

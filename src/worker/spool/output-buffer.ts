@@ -3,15 +3,15 @@
  *
  * - The newest bytes are in the open block. Sealed blocks stay in memory up to a limit; beyond it the newest goes to
  *   the spill file, so that a link that keeps up never touches the disk.
- * - Up to half the cap is the head: sent as it comes. What follows is the tail: the oldest of it is dropped once it
- *   exceeds the other half, and it is sent only after the end, as before that nobody knows what it will be.
- * - A block that the disk cannot take or give back is lost: the task goes on, `onLost` says so, the offsets stay empty.
+ * - Up to half the cap is the head, sent as it comes. The rest is the tail: its oldest part is dropped once it exceeds the
+ *   other half. It is sent only after the end, as only then is it known which part remains.
+ * - A block that the disk cannot write or read back is lost: the task goes on, `onLost` is called, the offsets stay empty.
  *
  * States: writing; ended (`end` was called: nothing more is written, the tail can be sent); discarded. In each, `next`
- * gives what follows the cursor, `stored` drops what the broker has, `rewind` sets the cursor back after a reconnect.
+ * returns what follows the cursor, `markStored` drops what the broker has, `rewind` sets the cursor back after a reconnect.
  *
- * An ended output outlives the process in one of two ways: `pack` gives a small one as bytes, to be spooled with the
- * result in its one group commit; `persist` makes any other durable beside its spill file.
+ * An ended output survives the process in one of two ways: `pack` returns a small one as bytes, to be spooled with the
+ * result in one group commit; `persist` makes any other durable beside its spill file.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
@@ -66,7 +66,7 @@ export class OutputBuffer {
   #hasFiles = false;
   #discarded = false;
 
-  /** The other two are for an output that was written by another process: the size of its blocks, the slots of its file. */
+  /** `blockBytes` and `slots` are for an output that another process wrote: the size of its blocks, the slots of its file. */
   constructor(settings: OutputBufferSettings, blockBytes?: number, slots = 0) {
     const memory = settings.memory ?? DEFAULT_MEMORY;
     this.#path = settings.path;
@@ -94,12 +94,12 @@ export class OutputBuffer {
     return this.#lost;
   }
 
-  /** Whether all that will ever be sent has been given out by `next`: then the result may follow. */
+  /** Whether `next` has returned all that will ever be sent: then the result may follow. */
   get sentAll(): boolean {
     return this.#ended && this.#cursor >= this.#keptEnd;
   }
 
-  /** Whether the broker has all that was kept: then this can be discarded. */
+  /** Whether the broker has all that was kept: then the buffer can be discarded. */
   get delivered(): boolean {
     return this.#ended && this.#stored >= this.#keptEnd;
   }
@@ -110,15 +110,15 @@ export class OutputBuffer {
     let rest = bytes;
     while (rest.length > 0) {
       // No block lies in both head and tail, so that the tail can be dropped block by block.
-      const room = this.#openBlock.start < this.#head ? this.#head - this.#openBlock.end : rest.length;
-      const taken = this.#openBlock.append(stream, room < rest.length ? rest.subarray(0, room) : rest);
+      const fits = this.#openBlock.start < this.#head ? this.#head - this.#openBlock.end : rest.length;
+      const taken = this.#openBlock.append(stream, fits < rest.length ? rest.subarray(0, fits) : rest);
       rest = rest.subarray(taken);
       this.#end += taken;
       if (this.#openBlock.full || this.#openBlock.end === this.#head) this.#seal();
     }
   }
 
-  /** Nothing more will be written. Says how much was. */
+  /** Nothing more will be written. Returns how much was. */
   end(): number {
     this.#ended = true;
     this.#blocks.dropWithin(this.#head, this.#tailFrom);
@@ -126,7 +126,7 @@ export class OutputBuffer {
     return this.#end;
   }
 
-  /** The next chunk that was not given out yet, or undefined while there is none. */
+  /** The next unsent chunk, or undefined while there is none. */
   next(maxBytes: number = LARGEST_CHUNK): UnsentOutput | undefined {
     const sendable = this.#ended ? this.#end : Math.min(this.#head, this.#end);
     const limit = Math.min(maxBytes, LARGEST_CHUNK);
@@ -144,7 +144,7 @@ export class OutputBuffer {
     return undefined;
   }
 
-  /** The broker has everything before this offset: it need not be kept any longer. */
+  /** The broker has everything before this offset: it is dropped here. */
   markStored(upTo: number): void {
     if (upTo <= this.#stored) return;
     this.#stored = Math.min(upTo, this.#end);
@@ -153,13 +153,13 @@ export class OutputBuffer {
     if (this.#openBlock.length > 0 && this.#openBlock.end <= this.#stored) this.#clearOpen();
   }
 
-  /** Sending restarts at this offset: what the broker has stored, as it says after a reconnect. */
+  /** Sending restarts at this offset, up to which the broker has stored the output, after a reconnect. */
   rewind(toOffset: number): void {
     this.markStored(toOffset);
     this.#cursor = Math.min(toOffset, this.#end);
   }
 
-  /** What is left of an ended output as bytes, where it is small and all in memory. */
+  /** The rest of an ended output as bytes, if it is small and all in memory. */
   pack(atMost: number = MAX_PACKED_BYTES): Uint8Array | undefined {
     this.#sealLast();
     const blocks = this.#blocks.inMemory(atMost);
@@ -175,7 +175,7 @@ export class OutputBuffer {
     return output.#asEnded(end, lost);
   }
 
-  /** Makes durable what is left of an ended output; rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be tried again. */
+  /** Makes the rest of an ended output durable. Rejects with LABORO_DISK_FULL or LABORO_STORE_FAILED, and may be called again. */
   async persist(): Promise<void> {
     this.#sealLast();
     this.#persisting = true;
@@ -197,7 +197,7 @@ export class OutputBuffer {
     }
   }
 
-  /** What an earlier process persisted under this path; undefined where there is nothing. */
+  /** The output that an earlier process persisted under this path; undefined if there is none. */
   static load(settings: OutputBufferSettings): OutputBuffer | undefined {
     const index = readIndex(settings.path);
     if (index === undefined) return undefined;
@@ -278,7 +278,7 @@ export class OutputBuffer {
 
   #removeFiles(): void {
     this.#blocks.close();
-    // Most tasks never had one, and asking the system to remove nothing costs more than all else here.
+    // Most tasks never had a file, and removing one that does not exist costs more than everything else here.
     if (!this.#hasFiles && !this.#blocks.spilled) return;
     for (const path of [this.#path, indexPath(this.#path), `${this.#path}.new`]) fs.rmSync(path, { force: true });
   }

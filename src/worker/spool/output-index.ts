@@ -1,7 +1,7 @@
 /**
- * What a fresh worker process needs to deliver an ended attempt's output: how long it was, which part of it is kept, and in
- * which slots of the spill file. It stands beside the spill file as `<path>.index`, one checksummed record of varints,
- * written whole or not at all. A spill file without an index belonged to a task that died with its worker.
+ * What a new worker process needs to deliver an ended attempt's output: its length, which part of it is kept, and in which
+ * slots of the spill file. It is the file `<path>.index` beside the spill file, one checksummed record of varints, written
+ * whole or not at all. A spill file without an index belonged to a task that died with its worker.
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ export interface OutputIndex {
   readonly blockBytes: number;
   /** How much the task wrote. */
   readonly end: number;
-  /** Bytes that no disk could take. */
+  /** Bytes that could not be written to disk. */
   readonly lost: number;
   readonly blocks: readonly { readonly slot: number; readonly start: number; readonly end: number }[];
 }
@@ -32,8 +32,10 @@ export function encodeIndex(index: OutputIndex): Buffer {
 
 function decodeIndex(payload: Uint8Array): OutputIndex {
   const numbers = new VarintReader(payload);
-  const form = numbers.next();
-  if (form !== FORMAT_VERSION) throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown form ${form}`);
+  const version = numbers.next();
+  if (version !== FORMAT_VERSION) {
+    throw new LaboroError("LABORO_DATA_NEWER", `spooled output has the unknown format version ${version}`);
+  }
   const [cap, blockBytes, end, lost] = [numbers.next(), numbers.next(), numbers.next(), numbers.next()];
   const blocks: { slot: number; start: number; end: number }[] = [];
   while (!numbers.done) {
@@ -43,7 +45,7 @@ function decodeIndex(payload: Uint8Array): OutputIndex {
   return { cap, blockBytes, end, lost, blocks };
 }
 
-/** The index of this spill file; undefined where there is none. */
+/** The index of this spill file; undefined if there is none. */
 export function readIndex(path: string): OutputIndex | undefined {
   let fd: number;
   try {

@@ -1,5 +1,5 @@
 /**
- * A small ended output as bytes that travel inside a spooled result: varints (form, cap, length written, bytes lost), then each
+ * A small ended output as bytes inside a spooled result: varints (format version, cap, length written, bytes lost), then each
  * block as its size and its record.
  */
 
@@ -28,8 +28,10 @@ export function packOutput(output: PackedOutput): Uint8Array {
 
 export function unpackOutput(bytes: Uint8Array): PackedOutput {
   const numbers = new VarintReader(bytes);
-  const form = numbers.next();
-  if (form !== FORMAT_VERSION) throw new LaboroError("LABORO_DATA_NEWER", `packed output has the unknown form ${form}`);
+  const version = numbers.next();
+  if (version !== FORMAT_VERSION) {
+    throw new LaboroError("LABORO_DATA_NEWER", `packed output has the unknown format version ${version}`);
+  }
   const [cap, end, lost] = [numbers.next(), numbers.next(), numbers.next()];
   const blocks: Block[] = [];
   while (!numbers.done) {

@@ -8,11 +8,11 @@ export function encodeResult(done: DoneTask, packed: Uint8Array | undefined): Ui
   return packr.pack(packed === undefined ? { done } : { done, packed });
 }
 
-/** Undefined where the bytes are not such a result: a checksum held, so another version wrote them. */
+/** Undefined if the bytes are not such a result. Their checksum was right, so another version wrote them. */
 export function decodeResult(bytes: Uint8Array): { done: DoneTask; packed?: Uint8Array } | undefined {
   const entry = packr.unpack(bytes) as { done?: Partial<DoneTask>; packed?: Uint8Array } | null;
-  const { job, index, attempt, started, ended, outputBytes: outputEnd } = entry?.done ?? {};
-  const whole = [job, index, attempt, started, ended, outputEnd].every((value) => typeof value === "number");
+  const { job, index, attempt, started, ended, outputBytes } = entry?.done ?? {};
+  const whole = [job, index, attempt, started, ended, outputBytes].every((value) => typeof value === "number");
   if (!whole || entry?.done === undefined) return undefined;
   return entry.packed === undefined
     ? { done: entry.done as DoneTask }

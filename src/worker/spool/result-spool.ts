@@ -3,29 +3,29 @@
  *
  * An entry is waiting (not on disk yet), being written, written, or settled (acknowledged, and gone from here). One write is in
  * flight at a time. It takes all that waits, with the numbers of written entries that were settled meanwhile, and ends
- * with a sync; when it ends, the next begins. So there is no timer, and the busier the worker, the larger the group. An
- * entry settled while it waits is never written. Settled numbers alone cause no write: losing them means that a result is
- * delivered twice, which the broker's fence sorts out.
+ * with a sync; when it ends, the next begins. So the busier the worker, the larger the group. An entry settled while it waits
+ * is never written. Settled numbers alone cause no write: losing them means that a result is delivered twice, and the broker
+ * ignores the second.
  *
- * The file is cut to nothing when nothing in it is wanted any more, and is rewritten when most of it is not. It is also
- * rewritten after damage or a failed sync, as what the system shows of such a file need not be what is on the disk.
+ * The file is truncated when no entry in it is needed, and rewritten when most are not. It is also rewritten after damage or a
+ * failed sync, as the content that the system shows may then differ from the content on disk.
  *
- * Where a write fails, its entries wait again and `failing` says why. It is tried again with the next append and after an
- * interval, until it succeeds. Nothing is thrown away.
+ * If a write fails, its entries wait again and `failing` holds the error. It is retried with the next append and after an
+ * interval, until it succeeds. No entry is dropped.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { LaboroError } from "../../base/errors.js";
 import { syncDirectory, writeFailure } from "../../base/files/durable.js";
-import { type SpoolEntry, encodeBatch, entrySize, readSpool, type SpoolDamage } from "./spool-format.js";
+import { encodeBatch, entrySize, readSpool, type SpoolDamage, type SpoolEntry } from "./spool-format.js";
 
 export interface ResultSpoolSettings {
-  /** How long after a failed write it is tried again. */
+  /** How long after a failed write it is retried. */
   readonly retryMs?: number;
   /** A file smaller than this is not rewritten. */
   readonly rewriteFrom?: number;
-  /** How long a result may wait to be written: one that is acknowledged by then need not be written at all. */
+  /** How long a result may wait to be written: one that is acknowledged by then is not written at all. */
   readonly batchDelayMs?: number;
   /** Called when writing begins to fail and when it works again. */
   readonly onFailing?: (error: LaboroError | undefined) => void;
@@ -71,7 +71,7 @@ export class ResultSpool {
   #flushes: PendingFlush[] = [];
   #fd: number;
   #end = 0;
-  /** Bytes of the file that are still wanted. */
+  /** Bytes of the file that are still needed. */
   #liveBytes = 0;
   #lastNumber = 0;
   #mustRewrite = false;
@@ -91,7 +91,7 @@ export class ResultSpool {
     this.#onFailing = settings.onFailing ?? (() => {});
   }
 
-  /** Opens the file, or makes it, and gives what an earlier process left in it. */
+  /** Opens or creates the file, and returns what an earlier process left in it. */
   static load(path: string, settings: ResultSpoolSettings = {}): LoadedSpool {
     try {
       fs.rmSync(temporaryPath(path), { force: true });
@@ -181,7 +181,7 @@ export class ResultSpool {
 
   #onBatchDelay(): void {
     this.#batchTimer = undefined;
-    // What was acknowledged meanwhile would only be skipped.
+    // Entries acknowledged meanwhile need no write.
     this.#waiting = this.#waiting.filter((entry) => entry.state === "waiting");
     if (this.#waiting.length > 0) this.#startWriting();
   }
@@ -242,7 +242,7 @@ export class ResultSpool {
     try {
       await writeAll(this.#fd, bytes, this.#end);
     } catch (cause) {
-      // What cannot be cut off again must not stand before what is written next.
+      // A partial record that cannot be cut off must not precede the next one.
       await truncate(this.#fd, this.#end).catch(() => {
         this.#mustRewrite = true;
       });
@@ -254,7 +254,7 @@ export class ResultSpool {
     this.#written(batch);
   }
 
-  /** All that is wanted goes into a new file, which takes the place of the old one. */
+  /** Writes all needed entries to a new file, which replaces the old one. */
   async #rewrite(batch: readonly SpoolEntry[]): Promise<void> {
     const old = Array.from(this.#entries.values()).filter((entry) => entry.state === "written");
     const draft = temporaryPath(this.#path);
@@ -304,7 +304,7 @@ export class ResultSpool {
     }
   }
 
-  /** These are in the file now; those acknowledged while they were written are not wanted there. */
+  /** These are in the file now. Those acknowledged during the write are settled at once. */
   #written(entries: readonly SpoolEntry[]): void {
     for (const entry of entries) {
       if (entry.state === "settled") {

@@ -1,7 +1,7 @@
 /**
- * A file of equal slots, each holding one block or nothing of use. Slots that were freed are used again, so the file is a
- * ring where the oldest is dropped for the newest, and shrinks to nothing once no slot is in use. It is made when first
- * needed: the output of most tasks never touches the disk.
+ * A file of slots of equal size; each holds one block or is free. Freed slots are used again, so the file acts as a ring where
+ * the oldest block is replaced by the newest, and it is truncated once no slot is in use. It is created when first needed: the
+ * output of most tasks never touches the disk.
  */
 import * as fs from "node:fs";
 import { LaboroError } from "../../base/errors.js";
@@ -9,7 +9,7 @@ import { writeFully } from "../../base/files/durable.js";
 import { scanRecords } from "../../base/files/records.js";
 import { Block, slotBytes } from "./block.js";
 
-/** Every record is made here and written at once: a busy task would otherwise leave much to collect. */
+/** Every record is built here and written at once, so that a task with much output leaves nothing to collect. */
 const draft = Buffer.allocUnsafeSlow(slotBytes(64 * 1024));
 
 export class SpillFile {
@@ -20,19 +20,19 @@ export class SpillFile {
   #slots: number;
   #made = false;
 
-  /** `slots` says how many slots are in the file already. */
+  /** `slots` is the number of slots in the file already. */
   constructor(path: string, blockBytes: number, slots = 0) {
     this.path = path;
     this.#slotBytes = slotBytes(blockBytes);
     this.#slots = slots;
   }
 
-  /** Whether this has been opened, and so was made if it was not there. */
+  /** Whether the file was opened, and so exists. */
   get made(): boolean {
     return this.#made;
   }
 
-  /** Writes the block and says into which slot; a failure leaves the slot free. */
+  /** Writes the block and returns its slot; a failure leaves the slot free. */
   put(block: Block): number {
     const slot = this.#free.pop() ?? this.#slots++;
     try {
@@ -44,7 +44,7 @@ export class SpillFile {
     }
   }
 
-  /** The block in this slot. Throws where it cannot be read or is not the one expected. */
+  /** The block in this slot. Throws if it cannot be read or is not the expected one. */
   get(slot: number, start: number, end: number): Block {
     const fd = this.#open(0);
     const from = slot * this.#slotBytes;

@@ -1,5 +1,5 @@
 /**
- * What stands in the file of spooled results. A record's payload begins with its kind:
+ * The format of the file of spooled results. A record's payload begins with its kind:
  *
  *   1 entry    number, length of the key, key (UTF-8), result
  *   2 settled  the numbers of entries that were acknowledged, as differences
@@ -27,7 +27,7 @@ export interface SpoolEntry extends SpooledResult {
   state: "waiting" | "writing" | "written" | "settled";
 }
 
-/** What an entry takes up in the file, near enough to decide by. */
+/** The approximate size of an entry in the file. */
 export const entrySize = (entry: SpooledResult): number => RECORD_HEADER + 8 + entry.key.length + entry.payload.length;
 
 /** One buffer with a record for each entry, and one for the numbers that were settled, if any. */
@@ -84,7 +84,7 @@ export interface SpoolContents {
   readonly end: number;
 }
 
-/** Reads the whole file; holds in memory only what was not acknowledged by the time it is passed. */
+/** Reads the whole file. Only entries without a settled record so far are held in memory. */
 export function readSpool(fd: number): SpoolContents {
   const results = new Map<number, SpooledResult>();
   const damage: SpoolDamage[] = [];

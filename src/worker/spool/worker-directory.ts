@@ -1,6 +1,6 @@
 /**
- * A worker's data directory: who it is, in `worker-id`, and what it has not delivered yet, in `results` and `out/`. One
- * process has it at a time.
+ * A worker's data directory: its id in `worker-id`, and what it has not delivered yet in `results` and `out/`. One process
+ * uses it at a time.
  */
 import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
@@ -18,11 +18,11 @@ export interface WorkerDirectory {
   readonly brokersPath: string;
   /** Where each attempt's output has its spill file. */
   readonly outputDirectory: string;
-  /** Lets another process have it. */
+  /** Allows another process to use it. */
   release(): void;
 }
 
-/** Makes the directory, or takes over what an earlier process of this worker left in it. */
+/** Creates the directory, or opens the one that an earlier process of this worker left. */
 export function openWorkerDirectory(directory: string): WorkerDirectory {
   const outputDirectory = join(directory, "out");
   try {

@@ -86,15 +86,15 @@ describe("the brokers of a group", () => {
     );
     const { brokers } = await a.client.ask("brokers", {});
     expect(brokers).toMatchObject([
-      { name: new URL(a.broker.url).host, here: true, state: "open", fallback: false, workers: 0 },
+      { name: new URL(a.broker.url).host, self: true, state: "open", fallback: false, workers: 0 },
       {
         name: new URL(b.broker.url).host,
-        here: false,
+        self: false,
         state: "open",
         services: [{ pool: "default", service: "echo" }],
       },
     ]);
-    expect(brokers.every(({ heartbeatAgeMs: lagMs }) => lagMs >= 0 && lagMs < PATIENCE_MS)).toBe(true);
+    expect(brokers.every(({ heartbeatAgeMs }) => heartbeatAgeMs >= 0 && heartbeatAgeMs < PATIENCE_MS)).toBe(true);
     await expect(a.client.ask("stepBack", { broker: "nobody" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
     await expect(a.client.ask("stepBack", { broker: brokers[1]?.name ?? "" })).rejects.toMatchObject({
       code: "LABORO_BAD_INPUT",

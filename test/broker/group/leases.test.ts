@@ -64,7 +64,11 @@ describe("a broker that is cut off from the store", () => {
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
     await until("b has buried it", () => world.brokers.rows.get(epoch)?.dead === true, PATIENCE_MS);
-    await until("b waits for its worker", () => b.broker.core.state.workers.get(worker.id)?.assigned === 2, PATIENCE_MS);
+    await until(
+      "b waits for its worker",
+      () => b.broker.core.state.workers.get(worker.id)?.assigned === 2,
+      PATIENCE_MS,
+    );
     world.brokers.cutOff.delete(epoch);
     await until("it has a new life", () => (epochOf(a.broker) ?? epoch) !== epoch, PATIENCE_MS);
     expect(await b.client.job(job.id).wait()).toBe("succeeded");

@@ -76,7 +76,7 @@ describe("a task at a worker of another broker", () => {
     for (let from = 0, ended = false; !ended; ) {
       const page = await a.client.ask("output", { job: job.id, index: 0, from, waitMs: PATIENCE_MS });
       for (const { bytes } of page.pieces) text += Buffer.from(bytes).toString();
-      ({ end: from, ended } = page);
+      ({ endOffset: from, ended } = page);
     }
     expect(text).toBe("begun\ndone\n");
   });

@@ -12,9 +12,9 @@ export function describeConversations(browser: () => Browser): void {
     await scene.worker({ name: "anna", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
     const visitor = await Visitor.come(browser(), scene.broker);
     const { page } = visitor;
-    await visitor.go("/ui/conversations");
+    await visitor.go("/ui/connections");
     await page.getByRole("link", { name: /anna/ }).click();
-    await visitor.sees("nothing was said yet");
+    await visitor.sees("no messages yet");
     expect(await scene.client.request("shout", "hello")).toEqual(Buffer.from("HELLO"));
     const call = page.locator(".sequence li.broker", { hasText: "CALL" });
     await call.waitFor();
@@ -25,20 +25,20 @@ export function describeConversations(browser: () => Browser): void {
     await visitor.shoot("conversation-light");
     expect(await visitor.faults()).toEqual([]);
     // Nothing is recorded of those that nobody looks at.
-    const { connections: conversations } = await scene.client.ask("conversations", {});
-    expect(conversations.filter(({ recording }) => recording).map(({ peer }) => peer)).toEqual(["anna"]);
+    const { connections } = await scene.client.ask("connections", {});
+    expect(connections.filter(({ recording }) => recording).map(({ peer }) => peer)).toEqual(["anna"]);
     await visitor.leave();
     await scene.close();
   });
 
   it("are there for a door of another protocol, too", async () => {
-    const scene = await Scene.open({ doors: [{ name: "runexp", host: "127.0.0.1", ports: [0] }] });
-    const [door] = scene.broker.doors;
-    const url = new URL(door?.urls[0] ?? "");
+    const scene = await Scene.open({ listeners: [{ name: "runexp", host: "127.0.0.1", ports: [0] }] });
+    const [listener] = scene.broker.listeners;
+    const url = new URL(listener?.urls[0] ?? "");
     const socket = connectTcp(Number(url.port), url.hostname);
     socket.on("error", () => {});
     const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go("/ui/conversations");
+    await visitor.go("/ui/connections");
     await visitor.page.getByRole("link", { name: /runexp/ }).click();
     await visitor.sees("recording");
     await until(

@@ -22,7 +22,7 @@ export function describeJob(browser: () => Browser): void {
     await visitor.go(`/ui/jobs/${jobs.failed.id}`);
     await visitor.page.getByRole("gridcell", { name: "exit 3" }).first().waitFor();
     expect(await visitor.page.locator(".counts").textContent()).toContain("succeeded 18 75%failed 6 25%");
-    const picture = visitor.page.getByRole("img", { name: /^Picture of the tasks: tasks 6 failed, 18 succeeded/ });
+    const picture = visitor.page.getByRole("img", { name: /^Task map: tasks 6 failed, 18 succeeded/ });
     await picture.waitFor();
     await visitor.page
       .getByRole("row", { name: /exit 3/ })
@@ -118,7 +118,7 @@ export function describeJob(browser: () => Browser): void {
   it("has a picture that is walked by keys, and opens the task under the mark", async () => {
     const visitor = await Visitor.come(browser(), scene.broker);
     await visitor.go(`/ui/jobs/${jobs.failed.id}`);
-    await visitor.page.getByRole("img", { name: /^Picture of the tasks: tasks/ }).focus();
+    await visitor.page.getByRole("img", { name: /^Task map: tasks/ }).focus();
     await visitor.press("ArrowRight", "ArrowRight", "ArrowRight");
     await visitor.sees("task 2: succeeded");
     await visitor.press("ArrowRight");

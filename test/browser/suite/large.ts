@@ -65,7 +65,7 @@ export function describeLarge(browser: () => Browser): void {
     });
     const began = performance.now();
     await visitor.go(`/ui/jobs/${job}`);
-    const picture = page.getByRole("img", { name: /^Picture of the tasks: cells \d/ });
+    const picture = page.getByRole("img", { name: /^Task map: cells \d/ });
     await picture.waitFor();
     console.info(`a million tasks: seen after ${Math.round(performance.now() - began)} ms`);
     await visitor.shoot("million-light");
@@ -86,7 +86,7 @@ export function describeLarge(browser: () => Browser): void {
     await picture.focus();
     await visitor.press("ArrowRight", "Enter");
     await visitor.sees(/^tasks 0 to 14,999 of/);
-    await page.getByRole("img", { name: /^Picture of the tasks: tasks 3 failed, 14,997 succeeded/ }).waitFor();
+    await page.getByRole("img", { name: /^Task map: tasks 3 failed, 14,997 succeeded/ }).waitFor();
     expect(Math.max(...sizes)).toBeLessThan(200_000);
     console.info(`a million tasks: ${await framesSeen(visitor)}, largest answer ${Math.max(...sizes)} bytes`);
     await visitor.leave();

@@ -39,7 +39,7 @@ export function describePages(browser: () => Browser): void {
     ["services", "/ui/services", (visitor) => visitor.sees("shout")],
     ["brokers", "/ui/brokers", (visitor) => visitor.sees("this one")],
     ["config", "/ui/config", (visitor) => visitor.sees("version 2")],
-    ["conversations", "/ui/conversations", (visitor) => visitor.sees("laboro.1")],
+    ["connections", "/ui/connections", (visitor) => visitor.sees("laboro.1")],
   ];
 
   it.each(["light", "dark"] as const)("are there in %s colours, and axe has nothing against them", async (scheme) => {
@@ -132,7 +132,7 @@ export function describePages(browser: () => Browser): void {
     await visitor.page.route("**/api/**", (route) => route.abort());
     await visitor.sees("the broker does not answer");
     await visitor.page.unroute("**/api/**");
-    await until("it is forgotten", () => visitor.page.locator(".lost").isHidden(), 60_000);
+    await until("it is forgotten", () => visitor.page.locator(".connection-alert").isHidden(), 60_000);
     visitor.forgive();
     await visitor.leave();
   });

@@ -11,7 +11,7 @@ export function describeReadOnly(browser: () => Browser): void {
     const job = await scene.client.submit({ name: "precious", recipe: { kind: "noop" }, count: 3, held: true });
     const visitor = await Visitor.come(browser(), scene.broker, { role: "read" });
     const { page } = visitor;
-    await visitor.sees("you may look");
+    await visitor.sees("read only");
     await visitor.go(`/ui/jobs/${job.id}/tasks/0`);
     await visitor.sees("Why? Its job is held.");
     await visitor.go("/ui/workers?find=anna");
@@ -24,9 +24,9 @@ export function describeReadOnly(browser: () => Browser): void {
       buttons.push(...(await page.locator("main button:visible").allTextContents()));
     }
     expect(buttons).toEqual([]);
-    await visitor.go("/ui/conversations");
+    await visitor.go("/ui/connections");
     await page.getByRole("link", { name: /anna/ }).click();
-    await visitor.sees("only an admin may look");
+    await visitor.sees("only an admin may see them");
     const tried = `(async () => (await fetch("/api/v1/jobs/${job.id}/cancel", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status)()`;
     expect(await page.evaluate(tried)).toBe(403);
     expect((await job.info()).state).toBe("held");

@@ -67,20 +67,20 @@ function pointAt(at: number): HistoryPoint {
   const wave = 0.62 + 0.22 * Math.sin(at / 70) + 0.08 * Math.sin(at / 17) + 0.04 * noise(at);
   const slots = at < 260 ? 96 : 144;
   const used = Math.min(slots, Math.round(slots * (wave + 0.25)));
-  const pace = Math.round(used * 3.1 * (1 + 0.1 * noise(at + 7)));
+  const rate = Math.round(used * 3.1 * (1 + 0.1 * noise(at + 7)));
   return {
     at: Date.now() - (POINTS - at) * STEP_MS,
-    succeeded: pace,
+    succeeded: rate,
     failed: at % 97 === 0 ? 9 : at % 31 === 0 ? 3 : 0,
     cancelled: 0,
-    handedOut: pace,
-    answered: Math.round(140 + 60 * Math.sin(at / 50) + 14 * noise(at + 3)),
-    refused: 0,
+    assigned: rate,
+    requestsCompleted: Math.round(140 + 60 * Math.sin(at / 50) + 14 * noise(at + 3)),
+    requestsFailed: 0,
     waitP50: 40 + 60 * wave,
     waitP95: 180 + 320 * wave + 40 * noise(at),
     oldestWait: 500 + 900 * wave,
-    answerP50: 2,
-    answerP95: 9,
+    latencyP50: 2,
+    latencyP95: 9,
     slots,
     slotsUsed: used,
     tasksWaiting: 0,

@@ -29,10 +29,10 @@ export function describeWorkers(browser: () => Browser): void {
     const carl = visitor.page.getByRole("row", { name: /carl/ });
     await carl.getByText("banned").waitFor();
     expect(await carl.textContent()).toMatch(/0\/1\d /);
-    await visitor.page.getByLabel("Order").selectOption("trouble");
+    await visitor.page.getByLabel("Order").selectOption("problems");
     const first = visitor.page.getByRole("row").nth(1);
     await until("carl is first", async () => ((await first.textContent()) ?? "").includes("carl"), PATIENCE_MS);
-    expect(visitor.page.url()).toContain("order=trouble");
+    expect(visitor.page.url()).toContain("order=problems");
     await visitor.page.getByRole("searchbox", { name: "Find workers" }).fill("fast");
     await visitor.sees("1 of 2 workers");
     await visitor.leave();
@@ -40,7 +40,7 @@ export function describeWorkers(browser: () => Browser): void {
 
   it("are chosen by keys and forgiven", async () => {
     const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go("/ui/workers?order=trouble");
+    await visitor.go("/ui/workers?order=problems");
     await visitor.page.getByRole("row", { name: /carl/ }).waitFor();
     await visitor.page.getByRole("grid", { name: "Workers" }).focus();
     await visitor.press("ArrowDown", "Enter");
@@ -48,7 +48,7 @@ export function describeWorkers(browser: () => Browser): void {
     await side.getByText(/^0 of 1\d, 0%$/).waitFor();
     await side.getByRole("button", { name: "Forgive" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Forgive worker" }).click();
-    await visitor.sees("carl begins anew");
+    await visitor.sees("carl starts with good standing");
     const carl = async () => (await scene.client.workers()).find(({ name }) => name === "carl");
     await until("it is good", async () => (await carl())?.standing === "good", PATIENCE_MS);
     await visitor.leave();
@@ -69,7 +69,7 @@ export function describeWorkers(browser: () => Browser): void {
     await visitor.page.getByRole("row", { name: /carl/ }).click();
     await side.getByRole("button", { name: "Stop" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Stop worker" }).click();
-    await visitor.sees("It is not there any more.");
+    await visitor.sees("This worker is gone.");
     await visitor.leave();
   });
 }

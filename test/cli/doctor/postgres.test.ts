@@ -59,7 +59,7 @@ it("finds settings that lose what was acknowledged, and a schema that is newer",
   const found = await said(
     url,
     "CREATE SCHEMA laboro",
-    "CREATE TABLE laboro.version AS SELECT 99 AS number",
+    "CREATE TABLE laboro.schema_version AS SELECT 99 AS number",
     `ALTER DATABASE ${name} SET synchronous_commit = off`,
     `ALTER DATABASE ${name} SET idle_in_transaction_session_timeout = 0`,
   );

@@ -18,6 +18,11 @@ describe("the progress line", () => {
   });
 
   it("writes lengths of time as people say them", () => {
-    expect([400, 12_000, 200_000, 7_500_000].map(formatRemaining)).toEqual(["0.4 s", "12 s", "3 min 20 s", "2 h 5 min"]);
+    expect([400, 12_000, 200_000, 7_500_000].map(formatRemaining)).toEqual([
+      "0.4 s",
+      "12 s",
+      "3 min 20 s",
+      "2 h 5 min",
+    ]);
   });
 });

@@ -108,7 +108,7 @@ const free: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
   ),
 })).value;
 const config = dictionary(key, free, { maxKeys: 4 });
-const beat = fc.constant({ type: "BEAT" as const });
+const beat = fc.constant({ type: "HEARTBEAT" as const });
 const type = <Type extends string>(value: Type) => fc.constant(value);
 const heartbeatMs = fc.integer({ min: 1, max: 86_400_000 });
 const urls = fc.array(
@@ -191,7 +191,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
   record({ type: type("CONFIG"), config }),
   record({ type: type("BROKERS"), urls }),
   record({ type: type("CALL"), id: count, service: name, body: bytes, timeoutMs: time }),
-  record({ type: type("UNCALL"), id: count }),
+  record({ type: type("CANCEL_CALL"), id: count }),
 );
 
 export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
@@ -206,15 +206,15 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
     pool: name,
     retry: fc.boolean(),
   }),
-  record({ type: type("FORGET"), id: count }),
-  record({ type: type("ASK"), id: count, operation: name, input: free }),
+  record({ type: type("CANCEL_REQUEST"), id: count }),
+  record({ type: type("OPERATION"), id: count, operation: name, input: free }),
 );
 
 export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   beat,
-  record({ type: type("GREET"), version: count, broker: name, heartbeatMs }),
+  record({ type: type("HELLO_ACK"), version: count, broker: name, heartbeatMs }),
   record({ type: type("BROKERS"), urls }),
-  record({ type: type("REPLIED"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
-  record({ type: type("ANSWER"), id: count, value: free }),
-  record({ type: type("REFUSE"), id: count, code, message: fc.string({ unit: "binary" }) }),
+  record({ type: type("RESPONSE"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
+  record({ type: type("RESULT"), id: count, value: free }),
+  record({ type: type("ERROR"), id: count, code, message: fc.string({ unit: "binary" }) }),
 );

@@ -26,10 +26,10 @@ test.each(DIRECTIONS)("any message of a %s comes out of its frame as it went in"
 });
 
 test("an input or value that is undefined stays undefined, and an undefined property is left out", () => {
-  const ask = decodeFrame(encodeFrame([{ type: "ASK", id: 1, operation: "list", input: undefined }]), "client");
-  expect(ask).toEqual([{ type: "ASK", id: 1, operation: "list", input: undefined }]);
-  const answer = decodeFrame(encodeFrame([{ type: "ANSWER", id: 1, value: { a: undefined, b: 1 } }]), "brokerToClient");
-  expect(answer).toStrictEqual([{ type: "ANSWER", id: 1, value: { b: 1 } }]);
+  const ask = decodeFrame(encodeFrame([{ type: "OPERATION", id: 1, operation: "list", input: undefined }]), "client");
+  expect(ask).toEqual([{ type: "OPERATION", id: 1, operation: "list", input: undefined }]);
+  const answer = decodeFrame(encodeFrame([{ type: "RESULT", id: 1, value: { a: undefined, b: 1 } }]), "brokerToClient");
+  expect(answer).toStrictEqual([{ type: "RESULT", id: 1, value: { b: 1 } }]);
 });
 
 test("bodies are views into the frame that was decoded", () => {

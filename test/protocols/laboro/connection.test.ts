@@ -272,7 +272,7 @@ describe("closing", () => {
     worker.startHeartbeat(60);
     pair.broker.startHeartbeat(60);
     worker.send(started(1));
-    await until(() => pair.batches.length >= 3, "a few BEATs");
+    await until(() => pair.batches.length >= 3, "a few HEARTBEATs");
     expect(pair.closes).toEqual([]);
     pair.proxy[way] = undefined;
     const deaf = way === "up" ? pair.closes : closes;

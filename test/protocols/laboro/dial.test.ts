@@ -53,7 +53,7 @@ async function greeter(options: ListenOptions = {}) {
         {
           onMessages: () => {
             greeted.push(connection);
-            connection.send({ type: "GREET", version: 1, broker: "b", heartbeatMs: 1000 });
+            connection.send({ type: "HELLO_ACK", version: 1, broker: "b", heartbeatMs: 1000 });
           },
           onClose: () => {},
         },
@@ -88,26 +88,26 @@ describe("connecting", () => {
     const broker = await greeter();
     const url = broker.url.replace("ws://", "ws://joined@");
     const seen = dialling([`${url}/#fingerprint`], { token: "secret" });
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     const [request] = broker.requests;
     expect(request?.url).toBe("/node/persistent");
     expect(request?.headers["sec-websocket-protocol"]).toBe("laboro.1");
     expect(request?.headers.authorization).toBe("Bearer secret");
     expect(request?.headers["sec-websocket-extensions"]).toBeUndefined();
-    expect(seen.got).toEqual([{ type: "GREET", version: 1, broker: "b", heartbeatMs: 1000 }]);
+    expect(seen.got).toEqual([{ type: "HELLO_ACK", version: 1, broker: "b", heartbeatMs: 1000 }]);
   });
 
   test("a path before the link's own is kept, for a broker behind a proxy", async () => {
     const broker = await greeter();
     const seen = dialling([`${broker.url}/some/where/`]);
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     expect(broker.requests[0]?.url).toBe("/some/where/node/persistent");
   });
 
   test("tries the URLs in turn until one answers", async () => {
     const broker = await greeter();
     const seen = dialling([await deadUrl(), "not a url", broker.url]);
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     expect(seen.unreachable).toEqual([]);
   });
 
@@ -132,7 +132,7 @@ describe("connecting", () => {
       toClose.push(proxy);
       proxy[way] = undefined;
       const seen = dialling([proxy.url, broker.url], { connectTimeoutMs: 50 });
-      await until(() => seen.got.length === 1, "GREET");
+      await until(() => seen.got.length === 1, "HELLO_ACK");
       expect(seen.opened).toHaveLength(1);
     },
   );
@@ -141,7 +141,7 @@ describe("connecting", () => {
     const mute = await greeter({ onConnection: () => {} });
     const broker = await greeter();
     const seen = dialling([mute.url, broker.url], { firstMessageTimeoutMs: 50, ...soon });
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     expect(seen.downs).toEqual([{ by: "us", code: 1008, text: "the broker said nothing within 50 ms" }]);
   });
 
@@ -212,12 +212,12 @@ describe("reconnecting", () => {
   test("finds a broker that was restarted on the same port", async () => {
     const first = await greeter();
     const seen = dialling([first.url], soon);
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     await first.close();
     await until(() => seen.downs.length === 1 && seen.unreachable.length >= 2, "failures");
     expect(seen.downs[0]).toMatchObject({ by: "network", code: 1006 });
     await greeter({ port: first.port });
-    await until(() => seen.got.length === 2, "GREET again");
+    await until(() => seen.got.length === 2, "HELLO_ACK again");
     expect(seen.opened).toHaveLength(2);
     expect(seen.opened[0]?.isOpen).toBe(false);
     expect(seen.opened[1]?.isOpen).toBe(true);
@@ -227,12 +227,12 @@ describe("reconnecting", () => {
     const first = await greeter();
     const second = await greeter();
     const seen = dialling([first.url], soon);
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     seen.dial.setUrls([await deadUrl(), second.url]);
     seen.dial.setUrls([]);
     expect(seen.opened[0]?.isOpen).toBe(true);
     await first.close();
-    await until(() => seen.got.length === 2, "GREET of the second");
+    await until(() => seen.got.length === 2, "HELLO_ACK of the second");
     expect(second.greeted).toHaveLength(1);
   });
 
@@ -263,7 +263,7 @@ describe("reconnecting", () => {
     await mute.close();
     const broker = await greeter({ port });
     waits[5]?.();
-    await until(() => seen.got.length === 1, "GREET");
+    await until(() => seen.got.length === 1, "HELLO_ACK");
     await broker.close();
     await until(() => seen.downs.length === 2, "the end");
     expect(delays.at(-1)).toBe(100);

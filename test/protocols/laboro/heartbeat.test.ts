@@ -36,7 +36,7 @@ function tick(times = 1): void {
 }
 
 describe("sending", () => {
-  test("an idle link has one BEAT an interval", () => {
+  test("an idle link has one HEARTBEAT an interval", () => {
     heartbeat.start(1000);
     expect(running?.ms).toBe(500);
     for (let i = 0; i < 20; i++) {
@@ -46,7 +46,7 @@ describe("sending", () => {
     expect(beats).toBe(10);
   });
 
-  test("no BEAT goes while there is something else to send", () => {
+  test("no HEARTBEAT goes while there is something else to send", () => {
     heartbeat.start(1000);
     for (let i = 0; i < 20; i++) {
       received++;

@@ -68,7 +68,7 @@ test("a large message that comes alone is not left behind", () => {
 
 test("more messages than a frame may hold go in several", () => {
   const { outbox, frames, turn } = outboxWithFrames();
-  for (let id = 0; id < 70_000; id++) outbox.push({ type: "BEAT" });
+  for (let id = 0; id < 70_000; id++) outbox.push({ type: "HEARTBEAT" });
   turn();
   expect(frames.map((frame) => decodeFrame(frame, "worker").length)).toEqual([65_535, 4465]);
 });

@@ -1,8 +1,8 @@
 import { JobId } from "../../../src/model/ids.js";
 import type { OutputStream } from "../../../src/model/outcome.js";
-import type { OutputChunk } from "../../../src/store/output/chunk.js";
+import type { OutputChunk, OutputPiece } from "../../../src/model/store.js";
 import type { AttemptOutput, OutputSegments } from "../../../src/store/output/output-segments.js";
-import type { OutputGap, OutputPiece } from "../../../src/store/output/read.js";
+import type { OutputGap } from "../../../src/store/output/read.js";
 
 export const JOB = JobId(7);
 

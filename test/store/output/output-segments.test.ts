@@ -38,7 +38,7 @@ describe("OutputSegments", () => {
     output.append([chunk(0, 0, "abc"), chunk(0, 6, "ghij"), chunk(0, 5, "f"), chunk(0, 20, "tail")]);
     const { text, gaps } = readAll(output, { job: JOB, index: 0, attempt: 1 });
     expect(text).toBe("abcdefghijtail");
-    expect(gaps).toEqual([{ offset: 10, length: 10, reason: "not kept" }]);
+    expect(gaps).toEqual([{ offset: 10, length: 10, reason: "not stored" }]);
     expect(output.storedEnd(JOB, 0, 1)).toBe(24);
   });
 

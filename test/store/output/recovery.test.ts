@@ -2,7 +2,7 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { OutputChunk } from "../../../src/store/output/chunk.js";
+import type { OutputChunk } from "../../../src/model/store.js";
 import { OutputSegments } from "../../../src/store/output/output-segments.js";
 import { scratch } from "../../files/scratch.js";
 import { chunk, JOB, readAll } from "./chunks.js";
@@ -155,7 +155,7 @@ describe("after a restart", () => {
             expect(found).toEqual([...offsets].sort((a, b) => a - b));
             for (const { offset, bytes } of pieces)
               expect(Buffer.from(bytes).toString()).toBe(content(index, offset, bytes.length));
-            expect(gaps.every(({ reason }) => reason === "not kept")).toBe(true);
+            expect(gaps.every(({ reason }) => reason === "not stored")).toBe(true);
           }
         }
         output.close();

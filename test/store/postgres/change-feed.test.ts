@@ -7,7 +7,7 @@ import { type DatabaseHarness, postgresHarness } from "./harness.js";
 
 interface Hint {
   readonly job?: JobId;
-  readonly area?: string;
+  readonly bucket?: string;
 }
 
 let harness: DatabaseHarness;
@@ -30,7 +30,7 @@ afterEach(async () => {
 });
 
 const hears = (what: string, wanted: Hint): Promise<true> =>
-  until(what, () => heard.some(({ job, area }) => job === wanted.job && area === wanted.area) || undefined, 30_000);
+  until(what, () => heard.some(({ job, bucket }) => job === wanted.job && bucket === wanted.bucket) || undefined, 30_000);
 
 it("tells of a job that is added, held, cancelled, given back, ended, run again and removed", async () => {
   const { job, parcel } = await first.submitAll(2);
@@ -63,8 +63,8 @@ it("tells of a job that is added, held, cancelled, given back, ended, run again 
 }, 60_000);
 
 it("tells of a text that is kept", async () => {
-  await first.write({ op: "keep", bucket: "standing", key: "ann", value: "good" });
-  await hears("kept", { area: "standing" });
+  await first.write({ op: "put", bucket: "standing", key: "ann", value: "good" });
+  await hears("kept", { bucket: "standing" });
 });
 
 it("hears of what was changed while its connection was gone, and while another transaction was under way", async () => {
@@ -95,12 +95,12 @@ it("shows every open job at a glance, with another mark after each change", asyn
   const group = second.store.group;
   if (group === undefined || parcel === undefined) throw new Error("it has a group");
   const [before] = await group.jobSummaries();
-  expect(before).toMatchObject({ job: job.id, more: false, counters: { succeeded: 0 } });
+  expect(before).toMatchObject({ job: job.id, mayLease: false, counters: { succeeded: 0 } });
   await first.settle(await first.claim(parcel, 0, 0), [result(0)]);
   expect(await group.jobSummaries()).toEqual([{ ...before, counters: { succeeded: 1, failed: 0, cancelled: 0 } }]);
   await first.write({ op: "release", rangeId: parcel.id });
   const [after] = await group.jobSummaries();
-  expect(after).toMatchObject({ job: job.id, more: true });
+  expect(after).toMatchObject({ job: job.id, mayLease: true });
   expect(after?.changeMark).not.toBe(before?.changeMark);
   await first.write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 2 }] }, NOW);
   expect(await group.jobSummaries()).toEqual([]);

@@ -139,7 +139,7 @@ it("waits where no connection is to be had, and takes the same batch when there 
   const claim = {
     op: "claim",
     from: parcel.id,
-    parcel: newParcel(),
+    rangeId: newParcel(),
     first: 0,
     last: 2,
     attempt: 1,
@@ -217,7 +217,7 @@ it.each(["WITH own AS", "WITH found AS"])(
       { lost: false, progress: { counters: { succeeded: 5 } } },
       { lost: false },
     ]);
-    expect(await harness.sql`SELECT first, last FROM laboro.parcel`).toMatchObject([{ first: 5, last: 9 }]);
+    expect(await harness.sql`SELECT first, last FROM laboro.task_range`).toMatchObject([{ first: 5, last: 9 }]);
     await broker.store.close();
     await proxy.close();
   },
@@ -227,7 +227,7 @@ it("gives up a network that says nothing any more, and goes on when it is back",
   const { proxy, broker } = await behindProxy();
   const { parcel } = await broker.submitAll(10);
   proxy.swallow(true);
-  const claim = { op: "claim", from: parcel.id, parcel: newParcel(), first: 0, last: 4, attempt: 1 } as const;
+  const claim = { op: "claim", from: parcel.id, rangeId: newParcel(), first: 0, last: 4, attempt: 1 } as const;
   const writes = [{ ...claim, worker: ANN }];
   await expect(broker.store.group?.heartbeat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
   await expect(broker.store.commit(writes, NOW)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });

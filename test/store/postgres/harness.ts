@@ -17,7 +17,7 @@ export interface DatabaseHarness extends StoreHarness {
 const EMPTY = `
 DO $$ BEGIN EXECUTE (
   SELECT 'TRUNCATE ' || string_agg(format('laboro.%I', tablename), ', ') || ' RESTART IDENTITY' FROM pg_tables
-  WHERE schemaname = 'laboro' AND tablename <> 'version'); END $$;
+  WHERE schemaname = 'laboro' AND tablename <> 'schema_version'); END $$;
 ALTER SEQUENCE laboro.job_number RESTART`;
 
 interface Place {

@@ -24,9 +24,9 @@ it("has at once what its former life had, and the former life nothing more", asy
   const after = await Broker.at(harness.open({ formerEpoch: before.held.epoch, identity: "one" }));
   const history = { job: job.id, failures: 0, crashes: 0, notBefore: 0 };
   expect(after.held.taskRanges).toEqual([
-    { parcel: { ...history, id: parcel.id, first: 2, last: 3, attempt: 0 }, settled: [] },
+    { taskRange: { ...history, id: parcel.id, first: 2, last: 3, attempt: 0 }, settled: [] },
     {
-      parcel: { ...history, id: out.id, first: 0, last: 1, attempt: 1, worker: ANN },
+      taskRange: { ...history, id: out.id, first: 0, last: 1, attempt: 1, worker: ANN },
       settled: [{ first: 0, last: 0 }],
     },
   ]);

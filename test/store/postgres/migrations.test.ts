@@ -44,7 +44,7 @@ it("brings a schema forward step by step, each whole or not at all", async () =>
 
 it("refuses the schema of a newer laboro and leaves it as it is", async () => {
   await migrate(client, place);
-  await sql`UPDATE laboro.version SET number = ${MIGRATIONS.length + 1}`;
+  await sql`UPDATE laboro.schema_version SET number = ${MIGRATIONS.length + 1}`;
   await expect(openPostgresStore({ url }).open(1)).rejects.toMatchObject({
     code: "LABORO_DATA_NEWER",
     message: expect.stringContaining(`version ${MIGRATIONS.length + 1}`),

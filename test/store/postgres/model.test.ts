@@ -43,7 +43,7 @@ class Both {
     const held = await engine.open(this.#now);
     const expected = await model.open(this.#now);
     const own = former === undefined ? [] : this.world.orphans(former, held.epoch);
-    expect(held).toEqual({ ...expected, parcels: own });
+    expect(held).toEqual({ ...expected, taskRanges: own });
     this.#sides.unshift({ engine, model, epoch: held.epoch });
   }
 
@@ -91,12 +91,12 @@ class Both {
       // By its own clock, which is not that of this test.
       await sql`UPDATE laboro.job SET ended_at = ${this.#now} WHERE ended_at > 1e12`;
     } else {
-      await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${gone.epoch}`;
+      await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${gone.epoch}`;
     }
     const claimed = this.world.reap(gone.epoch, this.#now);
     const bereft = await left.engine.group?.reap(this.#now);
     expect(bereft).toEqual(claimed.length > 0 ? [gone.epoch] : []);
-    await expect(gone.engine.commit([{ op: "keep", bucket: "a", key: "k", value: "v" }], 1)).rejects.toMatchObject({
+    await expect(gone.engine.commit([{ op: "put", bucket: "a", key: "k", value: "v" }], 1)).rejects.toMatchObject({
       code: "LABORO_LEASE_LOST",
     });
     await gone.engine.close();

@@ -28,7 +28,7 @@ it("takes texts with NUL, quotes, braces and half of a character, and is not end
   expect(found).toMatchObject([{ error: stored, signal: "NULL", worker: `w${stored}` }, { worker: `w${stored}` }]);
   const { jobs } = await broker.store.jobs({ limit: 9, filter: { key: odd, name: odd } });
   expect(jobs.map(({ id, name }) => [id, name.includes("\0")])).toEqual([[job.id, true]]);
-  await broker.write({ op: "keep", bucket: odd, key: odd, value: odd });
+  await broker.write({ op: "put", bucket: odd, key: odd, value: odd });
   expect(await broker.store.keyValues(odd)).toMatchObject([{ key: stored, value: stored }]);
 });
 
@@ -68,21 +68,21 @@ it("takes a batch of very many jobs, claims and results at once", async () => {
     op: "submit" as const,
     job: request({ count: 1 }),
     lease: 1,
-    parcel: newParcel(),
+    rangeId: newParcel(),
   }));
   await broker.store.commit(submits, 1);
   const { jobs } = await broker.store.jobs({ limit: count, filter: { states: ["open"] } });
   expect(jobs).toHaveLength(count);
   const first = Math.min(...jobs.map(({ id }) => id));
   const outs = submits.map(() => newParcel());
-  const claims = submits.map(({ parcel }, i) => {
-    const claimed = { op: "claim", from: parcel, parcel: outs[i] ?? parcel, first: 0, last: 0 } as const;
+  const claims = submits.map(({ rangeId }, i) => {
+    const claimed = { op: "claim", from: rangeId, rangeId: outs[i] ?? rangeId, first: 0, last: 0 } as const;
     return { ...claimed, attempt: 1, worker: WorkerId("w") };
   });
-  const settles = outs.map((parcel, i) => {
+  const settles = outs.map((rangeId, i) => {
     const job = jobs.find(({ id }) => id === first + i)?.id;
     if (job === undefined) throw new Error("the jobs are numbered in a row");
-    return { op: "settle", job, parcel, results: results(0, 0), empty: true } as const;
+    return { op: "settle", job, rangeId, results: results(0, 0), empty: true } as const;
   });
   await broker.store.commit(claims, 2);
   const answers = await broker.store.commit(settles, 3);

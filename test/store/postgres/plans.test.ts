@@ -27,27 +27,27 @@ import { type DatabaseHarness, postgresHarness } from "./harness.js";
 
 const JOBS = 6_000;
 const FILL = `
-INSERT INTO laboro.job (id, created, ended_at, ended_state, count, cursor, has_entries, held, changed, changed_by, name, pool, key, request)
+INSERT INTO laboro.job (id, created, ended_at, ended_state, count, cursor, has_entries, held, changed_xid, changed_by, name, pool, key, spec)
 SELECT j, j, CASE WHEN j % 10 > 0 THEN j END, CASE WHEN j % 10 > 0 THEN 0 END, 50, 50, false, false, j::text::xid8, 1,
   'job ' || j, 'pool ' || j % 100, 'key ' || j, '' FROM generate_series(1, ${JOBS}) j;
-INSERT INTO laboro.tally (job, epoch, succeeded) SELECT j, e, 25 FROM generate_series(1, ${JOBS}) j, generate_series(1, 2) e;
+INSERT INTO laboro.job_counters (job, epoch, succeeded) SELECT j, e, 25 FROM generate_series(1, ${JOBS}) j, generate_series(1, 2) e;
 INSERT INTO laboro.worker (name) SELECT 'worker ' || w FROM generate_series(1, 50) w;
-INSERT INTO laboro.result (job, idx, attempt, state, worker, started, ended, output_end, code)
+INSERT INTO laboro.result (job, idx, attempt, state, worker, started, ended, output_bytes, code)
 SELECT j, i, 1, CASE WHEN i % 25 = 0 THEN 1 ELSE 0 END, 1 + i % 50, 1, 2, 0, 0 FROM generate_series(1, ${JOBS}) j, generate_series(0, 49) i;
-INSERT INTO laboro.earlier SELECT * FROM laboro.result WHERE idx < 5;
-INSERT INTO laboro.output (job, at, idx, attempt, life, stream, bytes)
+INSERT INTO laboro.earlier_attempt SELECT * FROM laboro.result WHERE idx < 5;
+INSERT INTO laboro.output (job, start_offset, idx, attempt, reopen_count, stream, bytes)
 SELECT j, i * 10, 3, 1, 0, 0, '0123456789' FROM generate_series(1, ${JOBS}) j, generate_series(0, 9) i;
 INSERT INTO laboro.entry_chunk (job, first, last, bytes)
 SELECT j, c * 10, c * 10 + 9, 'x' FROM generate_series(1, ${JOBS}) j, generate_series(0, 4) c;
-INSERT INTO laboro.parcel (id, job, epoch, not_before, first, last, attempt, failures, crashes, worker)
+INSERT INTO laboro.task_range (id, job, epoch, not_before, first, last, attempt, failures, crashes, worker)
 SELECT j * 10 + p, j, CASE WHEN p < 2 THEN NULL ELSE p END, 0, p * 2, p * 2 + 1, 1, 0, 0, CASE WHEN p > 3 THEN 'worker ' || j END
 FROM generate_series(10, ${JOBS}) j, generate_series(0, 5) p;
-INSERT INTO laboro.batch SELECT e, 1 FROM generate_series(1, 3) e;
-INSERT INTO laboro.broker (about, lease_ends) SELECT '', now() FROM generate_series(1, 3);
+INSERT INTO laboro.last_batch SELECT e, 1 FROM generate_series(1, 3) e;
+INSERT INTO laboro.broker (info, lease_ends_at) SELECT '', now() FROM generate_series(1, 3);
 ANALYZE`;
 
 /** Small whatever happens: a broker each, or what is kept by key. */
-const SMALL = ["broker", "batch", "kept", "worker"];
+const SMALL = ["broker", "last_batch", "key_value", "worker"];
 
 let harness: DatabaseHarness;
 

@@ -69,7 +69,7 @@ it("acknowledges a cancel only after results that did not know of it are recorde
   // The result is held up in the middle: it has looked at the cancels, and waits for its counters.
   const holdUp = await sql.reserve();
   await holdUp`BEGIN`;
-  await holdUp`SELECT * FROM laboro.tally FOR UPDATE`;
+  await holdUp`SELECT * FROM laboro.job_counters FOR UPDATE`;
   const order: string[] = [];
   const settling = first.settle(out, [result(1)]).then((answer) => {
     order.push("settled");
@@ -113,7 +113,7 @@ it("lets a result be recorded by its broker or be found by the one that adopts, 
 it("keeps a text for one of two that expect the same version", async () => {
   for (let version = 0; version < 20; version++) {
     const answers = await Promise.all(
-      [first, second].map((broker, n) => broker.write({ op: "keep", bucket: "a", key: "k", value: `${n}`, version })),
+      [first, second].map((broker, n) => broker.write({ op: "put", bucket: "a", key: "k", value: `${n}`, version })),
     );
     expect(answers.filter(({ stored: kept }) => kept)).toHaveLength(1);
   }
@@ -125,7 +125,7 @@ it("takes what a dead broker left once, however many find it dead", async () => 
   const third = await Broker.at(harness.handle());
   const { job, parcel } = await third.submitAll(10);
   await third.claim(parcel, 0, 3);
-  await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
+  await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
   const groups = [first, second].map(({ store }) => store.group);
   await Promise.all(groups.map((group) => group?.reap(NOW)));
   expect(await groups[0]?.reap(NOW)).toEqual([third.held.epoch]);
@@ -141,13 +141,13 @@ it("takes what a dead broker left once, however many find it dead", async () => 
 
 it("finds no broker dead that renews its lease, also after the lease has ended", async () => {
   const { sql } = harness;
-  await sql`UPDATE laboro.broker SET lease_ends = now() - interval '1 s' WHERE epoch = ${second.held.epoch}`;
+  await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${second.held.epoch}`;
   expect(await first.store.group?.members()).toMatchObject([{ alive: true }, { alive: false }]);
   await second.store.group?.heartbeat('{"name":"second"}', 60_000);
   await first.store.group?.reap(NOW);
   expect(await first.store.group?.members()).toMatchObject([
     { alive: true },
-    { alive: true, about: '{"name":"second"}' },
+    { alive: true, info: '{"name":"second"}' },
   ]);
   await second.submitAll(1);
 });

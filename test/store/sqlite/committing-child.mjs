@@ -18,8 +18,8 @@ const request = {
   after: [],
   held: false,
 };
-const submit = { op: "submit", job: request, lease: request.count, parcel: ++parcels };
-const [{ job, parcel }] = await store.commit([submit], Date.now());
+const submit = { op: "submit", job: request, lease: request.count, rangeId: ++parcels };
+const [{ job, taskRange: parcel }] = await store.commit([submit], Date.now());
 
 async function commitOne(first) {
   const last = first + size - 1;
@@ -37,14 +37,14 @@ async function commitOne(first) {
       code: 0,
       started: 1,
       ended: 2,
-      outputEnd: text.length,
+      outputBytes: text.length,
     });
   }
   await store.commit(
     [
-      { op: "claim", from: parcel.id, parcel: claimed, first, last, attempt: 1, worker: "w" },
+      { op: "claim", from: parcel.id, rangeId: claimed, first, last, attempt: 1, worker: "w" },
       { op: "output", chunks },
-      { op: "settle", job: job.id, parcel: claimed, results, empty: true },
+      { op: "settle", job: job.id, rangeId: claimed, results, empty: true },
     ],
     Date.now(),
   );

@@ -9,11 +9,11 @@ it("undoes the whole of a batch whose last write is refused, and goes on", async
   const out = await broker.claim(parcel, 0, 19);
   const before = await broker.store.jobs({ limit: 9 });
   const good = [
-    { op: "settle", job: job.id, parcel: out.id, results: results(0, 19, { worker: "new here" }), empty: true },
+    { op: "settle", job: job.id, rangeId: out.id, results: results(0, 19, { worker: "new here" }), empty: true },
     { op: "cancel", job: job.id, ranges: [{ first: 30, last: 39 }] },
-    { op: "submit", job: request(), entries: ["a"], lease: 1, parcel: newParcel() },
+    { op: "submit", job: request(), entries: ["a"], lease: 1, rangeId: newParcel() },
   ] as const;
-  const taken = { op: "submit", job: request(), lease: 1, parcel: parcel.id } as const;
+  const taken = { op: "submit", job: request(), lease: 1, rangeId: parcel.id } as const;
   await expect(broker.store.commit([...good, taken], 1)).rejects.toMatchObject({ code: "LABORO_INTERNAL" });
   expect(await broker.store.jobs({ limit: 9 })).toEqual(before);
   expect((await broker.store.results(job.id, { from: 0, limit: 9 })).results).toEqual([]);

@@ -17,7 +17,7 @@ export function describeCancel(broker: () => Broker): void {
       reason: "no more",
       ended: { at: NOW + 3, state: "cancelled" },
     });
-    expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, parcels: [], more: false });
+    expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, taskRanges: [], mayLease: false });
   });
 
   it("counts what lies beyond the cursor, and leaves the rest to the broker that has it", async () => {

@@ -60,7 +60,7 @@ export function describeJobs(broker: () => Broker): void {
     expect(await broker().write({ op: "cancel", job: stranger, ranges: [{ first: 0, last: 1 }] })).toEqual({
       op: "cancel",
     });
-    expect(await broker().lease(stranger, 5)).toEqual({ op: "lease", job: stranger, parcels: [], more: false });
+    expect(await broker().lease(stranger, 5)).toEqual({ op: "lease", job: stranger, taskRanges: [], mayLease: false });
   });
 
   it("lists jobs newest first, page by page", async () => {
@@ -105,13 +105,13 @@ export function describeJobs(broker: () => Broker): void {
     const entries = ["a", Uint8Array.of(0, 255), "c", "d"];
     const { parcel } = await broker().submit({ count: 4 }, 4, entries);
     if (parcel === undefined) throw new Error("no parcel was granted");
-    const claim = { op: "claim", from: parcel.id, parcel: newParcel(), attempt: 1, worker: ANN } as const;
+    const claim = { op: "claim", from: parcel.id, rangeId: newParcel(), attempt: 1, worker: ANN } as const;
     expect(await broker().write({ ...claim, first: 0, last: 1 })).toEqual({
       op: "claim",
       lost: false,
       entries: entries.slice(0, 2),
     });
-    const rest = { ...claim, parcel: newParcel(), first: 2, last: 3 };
+    const rest = { ...claim, rangeId: newParcel(), first: 2, last: 3 };
     expect(await broker().write(rest)).toEqual({ op: "claim", lost: false, entries: ["c", "d"] });
   });
 

@@ -7,16 +7,16 @@ export function describeKept(make: MakeStore): void {
     try {
       let broker = await Broker.at(harness.handle());
       const keep = (key: string, value: string | null, version?: number) =>
-        broker.write({ op: "keep", bucket: "hats", key, value, ...(version === undefined ? {} : { version }) });
-      expect(await keep("b", "one")).toEqual({ op: "keep", kept: true, version: 1 });
-      expect(await keep("b", "two")).toEqual({ op: "keep", kept: true, version: 2 });
-      expect(await keep("B", "größer 'quoted' \n")).toEqual({ op: "keep", kept: true, version: 1 });
-      expect(await broker.write({ op: "keep", bucket: "caps", key: "b", value: "" })).toMatchObject({ version: 1 });
+        broker.write({ op: "put", bucket: "hats", key, value, ...(version === undefined ? {} : { version }) });
+      expect(await keep("b", "one")).toEqual({ op: "put", stored: true, version: 1 });
+      expect(await keep("b", "two")).toEqual({ op: "put", stored: true, version: 2 });
+      expect(await keep("B", "größer 'quoted' \n")).toEqual({ op: "put", stored: true, version: 1 });
+      expect(await broker.write({ op: "put", bucket: "caps", key: "b", value: "" })).toMatchObject({ version: 1 });
       await broker.store.close();
       broker = await Broker.at(harness.handle());
       expect(await broker.store.keyValues("hats")).toEqual([
-        { key: "B", value: "größer 'quoted' \n", version: 1, changed: NOW },
-        { key: "b", value: "two", version: 2, changed: NOW },
+        { key: "B", value: "größer 'quoted' \n", version: 1, updatedAt: NOW },
+        { key: "b", value: "two", version: 2, updatedAt: NOW },
       ]);
       expect(await broker.store.keyValues("caps")).toMatchObject([{ key: "b", value: "" }]);
       expect(await broker.store.keyValues("none")).toEqual([]);
@@ -31,13 +31,13 @@ export function describeKept(make: MakeStore): void {
     try {
       const broker = await Broker.at(harness.handle());
       const keep = (value: string | null, version: number) =>
-        broker.write({ op: "keep", bucket: "a", key: "k", value, version });
-      expect(await keep("x", 3)).toEqual({ op: "keep", kept: false, version: 0 });
-      expect(await keep("x", 0)).toEqual({ op: "keep", kept: true, version: 1 });
-      expect(await keep("y", 0)).toEqual({ op: "keep", kept: false, version: 1 });
-      expect(await keep(null, 2)).toEqual({ op: "keep", kept: false, version: 1 });
+        broker.write({ op: "put", bucket: "a", key: "k", value, version });
+      expect(await keep("x", 3)).toEqual({ op: "put", stored: false, version: 0 });
+      expect(await keep("x", 0)).toEqual({ op: "put", stored: true, version: 1 });
+      expect(await keep("y", 0)).toEqual({ op: "put", stored: false, version: 1 });
+      expect(await keep(null, 2)).toEqual({ op: "put", stored: false, version: 1 });
       expect(await broker.store.keyValues("a")).toMatchObject([{ value: "x", version: 1 }]);
-      expect(await keep(null, 1)).toEqual({ op: "keep", kept: true, version: 0 });
+      expect(await keep(null, 1)).toEqual({ op: "put", stored: true, version: 0 });
       expect(await broker.store.keyValues("a")).toEqual([]);
       await broker.store.close();
     } finally {

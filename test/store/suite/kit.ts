@@ -93,9 +93,16 @@ export class Broker {
   }
 
   async submit(over: Partial<JobSpec> = {}, lease = 0, entries?: Entries): Promise<{ job: Job; parcel?: TaskRange }> {
-    const parcel = newParcel();
-    const job = request(entries === undefined ? over : { count: entries.length, ...over });
-    return this.write({ op: "submit", job, lease, rangeId: parcel, ...(entries === undefined ? {} : { entries }) });
+    const rangeId = newParcel();
+    const spec = request(entries === undefined ? over : { count: entries.length, ...over });
+    const { job, taskRange } = await this.write({
+      op: "submit",
+      job: spec,
+      lease,
+      rangeId,
+      ...(entries === undefined ? {} : { entries }),
+    });
+    return { job, ...(taskRange === undefined ? {} : { parcel: taskRange }) };
   }
 
   /** A job all of whose tasks this broker has. */

@@ -111,7 +111,7 @@ export function describeRemove(make: MakeStore): void {
       expect(answers.slice(2)).toEqual([
         { op: "remove", removed: true },
         { op: "cancel" },
-        { op: "rerun", parcels: [], count: 0 },
+        { op: "rerun", taskRanges: [], count: 0 },
       ]);
       await expectNothingOf(broker, job);
       expect((await broker.store.output(job.id, 1, ALL)).pieces).toEqual([]);

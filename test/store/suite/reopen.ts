@@ -72,7 +72,7 @@ export function describeReopen(make: MakeStore): void {
     const harness = await make();
     try {
       const store = harness.handle();
-      const submit = { op: "submit", job: request(), lease: 0, parcel: newParcel() } as const;
+      const submit = { op: "submit", job: request(), lease: 0, rangeId: newParcel() } as const;
       await expect(store.commit([submit], 1)).rejects.toThrow();
       await store.open(1);
       await store.commit([submit], 1);
@@ -90,7 +90,7 @@ export function describeReopen(make: MakeStore): void {
       const broker = await Broker.at(harness.handle());
       const { parcel } = await broker.submitAll(2);
       await broker.claim(parcel, 0, 1, BOB);
-      expect(await broker.write({ op: "adopt", worker: BOB })).toEqual({ op: "adopt", parcels: [] });
+      expect(await broker.write({ op: "adopt", worker: BOB })).toEqual({ op: "adopt", taskRanges: [] });
       await broker.store.close();
       harness.check?.();
     } finally {

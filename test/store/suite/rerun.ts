@@ -33,7 +33,7 @@ export function describeRerun(broker: () => Broker): void {
     expect(answer).toEqual({
       op: "rerun",
       job: { ...open, counters: { succeeded: 5, failed: 0, cancelled: 2 } },
-      parcels: [
+      taskRanges: [
         { id: parcel, job: job.id, first: 0, last: 1, attempt: 1, failures: 0, crashes: 0, notBefore: 0 },
         { id: parcel + 1, job: job.id, first: 5, last: 5, attempt: 1, failures: 0, crashes: 0, notBefore: 0 },
       ],
@@ -43,7 +43,7 @@ export function describeRerun(broker: () => Broker): void {
     const left = await broker().store.results(job.id, ALL);
     expect(left.results.map(({ index }) => index)).toEqual([2, 3, 4, 6, 7, 8, 9]);
     expect(await broker().store.earlierAttempts(job.id, 5)).toEqual([result(5, { state: "failed", code: 1 })]);
-    expect(await broker().lease(job.id, 10)).toMatchObject({ parcels: [], more: false });
+    expect(await broker().lease(job.id, 10)).toMatchObject({ taskRanges: [], mayLease: false });
 
     const [two, one] = answer.taskRanges;
     if (two === undefined || one === undefined) throw new Error("there are two pieces");
@@ -72,25 +72,25 @@ export function describeRerun(broker: () => Broker): void {
     const before = await broker().job(job);
     expect(before.ended?.state).toBe("succeeded");
     for (const ends of [["failed", "cancelled"], []] as const) {
-      expect(await broker().rerun(job.id, ends)).toEqual({ op: "rerun", job: before, parcels: [], count: 0 });
+      expect(await broker().rerun(job.id, ends)).toEqual({ op: "rerun", job: before, taskRanges: [], count: 0 });
     }
     const beyond = { ranges: [{ first: 2, last: 9 }] };
     expect((await broker().rerun(job.id, ["succeeded"], beyond)).count).toBe(0);
     expect(await broker().job(job)).toEqual(before);
-    expect(await broker().rerun(JobId(4711), ["failed"])).toEqual({ op: "rerun", parcels: [], count: 0 });
+    expect(await broker().rerun(JobId(4711), ["failed"])).toEqual({ op: "rerun", taskRanges: [], count: 0 });
   });
 
   it("refuses more pieces than there are names, changes nothing, and takes the rest of the batch", async () => {
     const job = await tenEnded(broker());
-    const rerun = { op: "rerun", job: job.id, ends: ["failed"], parcel: newParcels(1), names: 1 } as const;
+    const rerun = { op: "rerun", job: job.id, ends: ["failed"], rangeId: newParcels(1), idCount: 1 } as const;
     const other = await broker().submit();
     const answers = await broker().store.commit([rerun, { op: "hold", job: other.job.id, held: true }], NOW);
     expect(answers[0]).toEqual({
       op: "rerun",
       job,
-      parcels: [],
+      taskRanges: [],
       count: 0,
-      refused: expect.stringMatching(/2 separate stretches.*the 1 that/),
+      refused: expect.stringMatching(/2 separate ranges.*the 1 that/),
     });
     expect(await broker().job(job)).toEqual(job);
     expect((await broker().store.results(job.id, ALL)).results).toHaveLength(10);

@@ -28,7 +28,7 @@ export function describeResults(broker: () => Broker): void {
     const out = await broker().claim(parcel, 0, 3);
     const { code: _, ...noCode } = result(0);
     const all = [
-      { ...noCode, signal: "SIGKILL", timedOut: true, state: "failed" as const, outputEnd: 12 },
+      { ...noCode, signal: "SIGKILL", timedOut: true, state: "failed" as const, outputBytes: 12 },
       { ...noCode, index: 1, error: "cannot run: ünknown", timedOut: false, state: "failed" as const },
       result(2, { code: 255, attempt: 3, worker: "another" }),
       result(3),

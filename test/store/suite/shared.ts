@@ -54,7 +54,7 @@ export function describeShared(make: MakeStore): void {
     const claim = {
       op: "claim",
       from: parcel.id,
-      parcel: newParcel(),
+      rangeId: newParcel(),
       first: 2,
       last: 3,
       attempt: 1,
@@ -82,9 +82,9 @@ export function describeShared(make: MakeStore): void {
     await first.settle(anns, [result(0), result(2)], false);
     expect(await second.write({ op: "adopt", worker: ANN })).toEqual({
       op: "adopt",
-      parcels: [
+      taskRanges: [
         {
-          parcel: anns,
+          taskRange: anns,
           settled: [
             { first: 0, last: 0 },
             { first: 2, last: 2 },

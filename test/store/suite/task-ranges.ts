@@ -11,7 +11,7 @@ export function describeParcels(broker: () => Broker): void {
     const second = await broker().lease(job.id, 5);
     expect(second.taskRanges).toMatchObject([{ first: 7, last: 9 }]);
     expect(second.mayLease).toBe(false);
-    expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, parcels: [], more: false });
+    expect(await broker().lease(job.id, 5)).toEqual({ op: "lease", job: job.id, taskRanges: [], mayLease: false });
     expect((await broker().job(job)).cursor).toBe(10);
   });
 
@@ -53,7 +53,7 @@ export function describeParcels(broker: () => Broker): void {
     const gone = {
       op: "claim",
       from: parcel.id,
-      parcel: newParcel(),
+      rangeId: newParcel(),
       first: 3,
       last: 3,
       attempt: 1,
@@ -66,9 +66,9 @@ export function describeParcels(broker: () => Broker): void {
     const { parcel } = await broker().submitAll(10);
     const out = await broker().claim(parcel, 0, 4);
     const claim = { op: "claim", attempt: 1, worker: BOB } as const;
-    const again = { ...claim, from: parcel.id, parcel: newParcel(), first: 4, last: 6 };
+    const again = { ...claim, from: parcel.id, rangeId: newParcel(), first: 4, last: 6 };
     expect(await broker().write(again)).toEqual({ op: "claim", lost: true });
-    const fromWorker = { ...claim, from: out.id, parcel: newParcel(), first: 0, last: 1 };
+    const fromWorker = { ...claim, from: out.id, rangeId: newParcel(), first: 0, last: 1 };
     expect(await broker().write(fromWorker)).toEqual({ op: "claim", lost: true });
   });
 
@@ -102,7 +102,7 @@ export function describeParcels(broker: () => Broker): void {
     const claim = {
       op: "claim",
       from: parcel.id,
-      parcel: newParcel(),
+      rangeId: newParcel(),
       first: 0,
       last: 2,
       attempt: 1,

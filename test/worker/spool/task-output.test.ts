@@ -3,8 +3,8 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { OutputStream } from "../../../src/model/outcome.js";
-import { spooledOutputs } from "../../../src/worker/spool/output-index.js";
 import { OutputBuffer, type UnsentOutput } from "../../../src/worker/spool/output-buffer.js";
+import { spooledOutputs } from "../../../src/worker/spool/output-index.js";
 import { fill, NO_MOUNT, scratch, smallDisk } from "../../files/scratch.js";
 
 /** Everything that can be sent now. */
@@ -173,7 +173,10 @@ describe("TaskOutput", () => {
     file[file.indexOf("0123")] = 0;
     fs.writeFileSync(settings.path, file);
     const lost: unknown[] = [];
-    const loaded = OutputBuffer.load({ ...settings, onLost: ({ from, to, error }) => lost.push([from, to, error.code]) });
+    const loaded = OutputBuffer.load({
+      ...settings,
+      onLost: ({ from, to, error }) => lost.push([from, to, error.code]),
+    });
     expect(loaded && text(drain(loaded))).toBe("abcdefghij");
     expect(lost).toEqual([[0, 10, "LABORO_DATA_CORRUPT"]]);
     expect(loaded?.lost).toBe(10);

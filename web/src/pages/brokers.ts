@@ -1,20 +1,20 @@
-/** The brokers of the group; one that is alone tells of itself. */
+/** The brokers of the group; a broker without a group lists itself. */
 import { type Answer, ask } from "../api.js";
-import type { PageFactory } from "../page-context.js";
 import { h, setText } from "../dom.js";
 import { ago, count, duration, latency } from "../format.js";
+import type { PageFactory } from "../page-context.js";
 import { badge, setBadge } from "../parts/badge.js";
 import { type Column, Table } from "../parts/table.js";
 
 type Broker = Answer<"brokers">["brokers"][number];
 
-/** A sign of life comes every few seconds: one that is this late is worth a look. */
+/** Heartbeats come every few seconds: an older one is marked. */
 const LATE_MS = 10_000;
 
 const COLUMNS: readonly Column<Broker>[] = [
   {
     head: "Broker",
-    make: ({ name, self: here }) => h("span", {}, h("b", {}, name), here && h("span", { class: "muted" }, " this one")),
+    make: ({ name, self }) => h("span", {}, h("b", {}, name), self && h("span", { class: "muted" }, " this one")),
     show: (cell, { identity, pid, host }) => {
       cell.title = `${identity}, process ${pid} on ${host}`;
     },
@@ -24,16 +24,16 @@ const COLUMNS: readonly Column<Broker>[] = [
     make: ({ state }) => badge(state),
     show: (cell, { state, fallback }) => {
       if (cell.firstElementChild !== null) setBadge(cell.firstElementChild, state);
-      cell.title = fallback ? "a fallback: it opens only when no other is there" : "";
+      cell.title = fallback ? "a fallback: it listens only while no other broker is there" : "";
     },
   },
   { head: "Host", minor: true, show: (cell, { host }) => setText(cell, host) },
   {
-    head: "Doors",
+    head: "Listeners",
     minor: true,
-    show: (cell, { listeners: doors }) => {
-      setText(cell, [...new Set(doors.map(({ name }) => name))].join(", "));
-      cell.title = doors.map(({ url }) => url).join("\n");
+    show: (cell, { listeners }) => {
+      setText(cell, [...new Set(listeners.map(({ name }) => name))].join(", "));
+      cell.title = listeners.map(({ url }) => url).join("\n");
     },
   },
   { head: "Workers", number: true, show: (cell, { workers }) => setText(cell, count(workers)) },
@@ -43,13 +43,13 @@ const COLUMNS: readonly Column<Broker>[] = [
     show: (cell, { slots }) => setText(cell, `${count(slots.total - slots.free)}/${count(slots.total)}`),
   },
   { head: "Services", number: true, minor: true, show: (cell, { services }) => setText(cell, count(services.length)) },
-  { head: "A commit takes", number: true, minor: true, show: (cell, { commitMs }) => setText(cell, latency(commitMs)) },
+  { head: "Commit time", number: true, minor: true, show: (cell, { commitMs }) => setText(cell, latency(commitMs)) },
   {
-    head: "Heard",
+    head: "Last heartbeat",
     number: true,
-    show: (cell, { heartbeatAgeMs: lagMs }) => {
-      setText(cell, lagMs < 1_000 ? "now" : `${duration(lagMs)} ago`);
-      cell.classList.toggle("bad", lagMs > LATE_MS);
+    show: (cell, { heartbeatAgeMs }) => {
+      setText(cell, heartbeatAgeMs < 1_000 ? "now" : `${duration(heartbeatAgeMs)} ago`);
+      cell.classList.toggle("bad", heartbeatAgeMs > LATE_MS);
     },
   },
   { head: "Started", number: true, minor: true, show: (cell, { started }) => setText(cell, ago(started)) },

@@ -1,15 +1,15 @@
-/** What workers are told, now and before; and setting it. */
+/** The worker settings, their history, and an editor. */
 import { type Answer, ask } from "../api.js";
-import { runAction, type PageContext, type PageFactory, isAllowed } from "../page-context.js";
-import { setChildren, h, updateRows, set, setText } from "../dom.js";
+import { h, set, setChildren, setText, updateRows } from "../dom.js";
 import { ago, moment } from "../format.js";
+import { isAllowed, type PageContext, type PageFactory, runAction } from "../page-context.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
 
 type Version = Answer<"config">;
 
 const toJson = (settings: unknown): string => JSON.stringify(settings, null, 2);
 
-export const configPage: PageFactory = (_place, context) => {
+export const configPage: PageFactory = (_route, context) => {
   const current = h("pre", { class: "settings", tabindex: 0, "aria-label": "Settings" });
   const about = h("span", { class: "muted" });
   const edit = h("button", { class: "button", hidden: !isAllowed(context, "configSet") }, "Change");
@@ -26,8 +26,8 @@ export const configPage: PageFactory = (_place, context) => {
       h("div", { class: "title" }, h("h1", {}, "Config"), about, h("span", { class: "gap" }), edit),
       h(
         "section",
-        { class: "panel", "aria-label": "What workers are told" },
-        h("h2", {}, "What workers are told"),
+        { class: "panel", "aria-label": "Worker settings" },
+        h("h2", {}, "Worker settings"),
         current,
         editor.element,
       ),
@@ -76,7 +76,7 @@ function versionRow(version: Version, earlier: Version | undefined): HTMLLIEleme
   );
 }
 
-/** Member by member; what is the same is left out. */
+/** Member by member, without those that are equal. */
 function difference(a: object, b: object): { sign: "+" | "-" | " "; text: string }[] {
   const [old, fresh] = [new Map(Object.entries(a)), new Map(Object.entries(b))];
   const found: { sign: "+" | "-" | " "; text: string }[] = [];
@@ -96,15 +96,15 @@ class ConfigEditor {
   readonly #context: PageContext;
   readonly #text = h("textarea", { rows: 12, spellcheck: "false", "aria-label": "Settings as JSON" });
   readonly #wrong = h("p", { class: "bad", role: "alert" });
-  #expected = 0;
+  #expectedVersion = 0;
 
   constructor(context: PageContext) {
     this.#context = context;
-    const leave = h("button", { type: "button", class: "button", onclick: () => this.#close() }, "Leave it");
+    const back = h("button", { type: "button", class: "button", onclick: () => this.#close() }, "Back");
     this.element.append(
       this.#text,
       this.#wrong,
-      h("div", { class: "answers" }, leave, h("button", { class: "button main" }, "Set")),
+      h("div", { class: "answers" }, back, h("button", { class: "button main" }, "Set")),
     );
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -113,7 +113,7 @@ class ConfigEditor {
   }
 
   open({ version, settings }: Version): void {
-    this.#expected = version;
+    this.#expectedVersion = version;
     this.#text.value = toJson(settings);
     setChildren(this.#wrong);
     this.element.hidden = false;
@@ -133,12 +133,12 @@ class ConfigEditor {
       return;
     }
     const answer = await confirmDialog({
-      title: "Tell workers this?",
-      text: "Those that are connected hear it at once, others when they come.",
+      title: "Apply these settings?",
+      text: "Connected workers get them at once, others when they join.",
       confirmLabel: "Set",
     });
     if (answer === undefined) return;
-    const input = { settings: settings as Version["settings"], expected: this.#expected };
+    const input = { settings: settings as Version["settings"], expectedVersion: this.#expectedVersion };
     if (await runAction(this.#context, "configSet", input, ({ version }) => `version ${version} is set`)) this.#close();
   }
 }

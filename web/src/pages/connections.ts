@@ -1,18 +1,18 @@
-/** Conversations: the connections there are, and of one of them what is said, as a chart of messages both ways. */
-import { type Answer, ask, ApiError } from "../api.js";
-import { type PageContext, type PageFactory, isAllowed, type Page } from "../page-context.js";
-import { setChildren, h, updateRows, set, setText } from "../dom.js";
+/** The connections, and the messages of one of them as a sequence chart. */
+import { type Answer, ApiError, ask } from "../api.js";
+import { h, set, setChildren, setText, updateRows } from "../dom.js";
 import { count, duration, plural } from "../format.js";
+import { isAllowed, type Page, type PageContext, type PageFactory } from "../page-context.js";
 import { SequenceChart } from "../parts/sequence-chart.js";
-import { withQuery, numberIn, type Route } from "../route.js";
+import { numberIn, type Route, withQuery } from "../route.js";
 import { debounceInput } from "./jobs.js";
 
-type ConnectionItem = Answer<"conversations">["connections"][number];
+type ConnectionItem = Answer<"connections">["connections"][number];
 
 export const connectionsPage: PageFactory = (route, context) => new ConnectionsPage(route, context);
 
 class ConnectionsPage implements Page {
-  readonly title = "Conversations";
+  readonly title = "Connections";
   readonly element: HTMLElement;
   readonly #context: PageContext;
   readonly #find = h("input", {
@@ -22,9 +22,9 @@ class ConnectionsPage implements Page {
     class: "search",
   });
   readonly #countLabel = h("span", { class: "muted" });
-  readonly #list = h("ul", { class: "talks" });
-  readonly #none = h("p", { class: "empty", hidden: true }, "Nobody is connected.");
-  readonly #side = h("div", { class: "talk" });
+  readonly #list = h("ul", { class: "connection-list" });
+  readonly #none = h("p", { class: "empty", hidden: true }, "No connections.");
+  readonly #side = h("div", { class: "connection" });
   #sequence: SequenceChart | undefined;
   #route: Route;
 
@@ -35,11 +35,18 @@ class ConnectionsPage implements Page {
     debounceInput(this.#find, () => context.navigate(withQuery(this.#route, { find: this.#find.value }), true));
     this.element = h(
       "div",
-      { class: "conversations" },
-      h("div", { class: "title" }, h("h1", {}, "Conversations"), this.#countLabel, h("span", { class: "gap" }), this.#find),
+      { class: "connections" },
       h(
         "div",
-        { class: "talk-split" },
+        { class: "title" },
+        h("h1", {}, "Connections"),
+        this.#countLabel,
+        h("span", { class: "gap" }),
+        this.#find,
+      ),
+      h(
+        "div",
+        { class: "connection-split" },
         h("section", { class: "panel flush", "aria-label": "Connections" }, this.#list, this.#none),
         this.#side,
       ),
@@ -48,7 +55,7 @@ class ConnectionsPage implements Page {
   }
 
   onNavigate(route: Route): boolean {
-    if (route.path[0] !== "conversations") return false;
+    if (route.path[0] !== "connections") return false;
     this.#route = route;
     this.#showSide();
     return true;
@@ -56,22 +63,22 @@ class ConnectionsPage implements Page {
 
   async refresh(signal: AbortSignal): Promise<void> {
     const find = this.#route.query.get("find") ?? "";
-    const { connections: conversations, total } = await ask(
-      "conversations",
+    const { connections, total } = await ask(
+      "connections",
       { limit: 200, ...(find === "" ? {} : { find }) },
       { signal, shared: true },
     );
     setText(
       this.#countLabel,
-      total > conversations.length
-        ? `the newest ${count(conversations.length)} of ${count(total)}`
+      total > connections.length
+        ? `the newest ${count(connections.length)} of ${count(total)}`
         : plural(total, "connection"),
     );
     set(this.#none, "hidden", total > 0);
     const chosen = this.#chosen;
     updateRows(
       this.#list,
-      conversations,
+      connections,
       ({ id }) => id,
       () => h("li", {}, h("a", {}, h("b"), h("span", { class: "protocol" }), h("span", { class: "muted" }))),
       (row, one) => this.#showRow(row, one, chosen),
@@ -80,13 +87,13 @@ class ConnectionsPage implements Page {
   }
 
   get #chosen(): number | undefined {
-    return numberIn(this.#route.query.get("talk"));
+    return numberIn(this.#route.query.get("connection"));
   }
 
   #showRow(row: HTMLLIElement, one: ConnectionItem, chosen: number | undefined): void {
     const link = row.firstElementChild;
     if (link === null) return;
-    set(link, "href", withQuery(this.#route, { talk: one.id }));
+    set(link, "href", withQuery(this.#route, { connection: one.id }));
     set(link, "aria-current", one.id === chosen ? "true" : undefined);
     const [peer, protocol, more] = link.children;
     if (peer !== undefined) setText(peer, one.peer);
@@ -105,13 +112,13 @@ class ConnectionsPage implements Page {
         h(
           "p",
           { class: "panel empty" },
-          "Choose a connection. From then on what is said on it is recorded, for as long as somebody looks.",
+          "Choose a connection. Its messages are recorded from then on, while this page is open.",
         ),
       );
-    } else if (!isAllowed(this.#context, "conversation")) {
+    } else if (!isAllowed(this.#context, "connection")) {
       setChildren(
         this.#side,
-        h("p", { class: "panel empty" }, "What is said may hold what others send to services: only an admin may look."),
+        h("p", { class: "panel empty" }, "Messages can contain request bodies: only an admin may see them."),
       );
     } else {
       this.#sequence = new SequenceChart(chosen);
@@ -123,7 +130,7 @@ class ConnectionsPage implements Page {
     const sequence = this.#sequence;
     if (sequence === undefined || sequence.paused) return;
     try {
-      sequence.update(await ask("conversation", { id: sequence.id, after: sequence.last }, { signal }));
+      sequence.update(await ask("connection", { id: sequence.id, after: sequence.last }, { signal }));
     } catch (cause) {
       if (!(cause instanceof ApiError) || cause.status !== 400) throw cause;
       sequence.setClosed();

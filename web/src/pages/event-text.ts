@@ -1,9 +1,9 @@
-/** Events in words. */
+/** Events as text. */
 import type { Answer } from "../api.js";
 import { count, plural } from "../format.js";
 import { address } from "../route.js";
 
-type OverviewEvent = Answer<"overview">["lately"][number];
+type OverviewEvent = Answer<"overview">["recentEvents"][number];
 
 export interface EventText {
   readonly text: string;
@@ -19,7 +19,8 @@ export function eventText(event: OverviewEvent): EventText {
       : worker !== undefined
         ? address(["workers"], { find: name })
         : undefined;
-  const bad = kind === "broker-halted" || (kind === "job-ended" && event.state === "failed") || kind === "worker-away";
+  const bad =
+    kind === "broker-halted" || (kind === "job-ended" && event.state === "failed") || kind === "worker-disconnected";
   return { text: describe(event), bad, ...(href === undefined || kind === "job-removed" ? {} : { href }) };
 }
 
@@ -30,27 +31,27 @@ function describe({ kind, job, name, count: many = 0, state, counters, message }
     case "job-held":
       return `job ${job} is held`;
     case "job-released":
-      return `job ${job} goes on`;
+      return `job ${job} is released`;
     case "job-cancelled":
       return `job ${job}: tasks were cancelled`;
     case "job-rerun":
       return `job ${job}: ${plural(many, "task")} again`;
     case "job-removed":
-      return `job ${job} was forgotten`;
+      return `job ${job} was removed`;
     case "job-ended":
       return `job ${job} has ${state}${counters === undefined || counters.failed === 0 ? "" : `, ${count(counters.failed)} tasks failed`}`;
     case "worker-joined":
       return `${name} has joined`;
-    case "worker-away":
-      return `${name} is away`;
-    case "worker-gone":
-      return `${name} has gone`;
+    case "worker-disconnected":
+      return `${name} is disconnected`;
+    case "worker-left":
+      return `${name} has left`;
     case "worker-draining":
-      return `${name} gets nothing new`;
+      return `${name} is draining`;
     case "broker-halted":
-      return `nothing is handed out: ${message}`;
+      return `dispatch is halted: ${message}`;
     case "broker-resumed":
-      return "work goes on";
+      return "dispatch resumed";
     default:
       return kind;
   }

@@ -1,15 +1,15 @@
-/** One job: how far it is, a picture of its tasks, a list of those that matter most, and one of them with its output. */
-import { type Answer, ask, ApiError } from "../api.js";
-import { runAction, type PageContext, type PageFactory, isAllowed, type Page } from "../page-context.js";
-import { type Child, setChildren, h, setText } from "../dom.js";
+/** One job: its progress, a map of its tasks, a list of tasks by state, and one task with its output. */
+import { type Answer, ApiError, ask } from "../api.js";
+import { type Child, h, setChildren, setText } from "../dom.js";
 import { ago, count, duration, moment, percent, plural, size } from "../format.js";
+import { isAllowed, type Page, type PageContext, type PageFactory, runAction } from "../page-context.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { ProgressBar } from "../parts/progress-bar.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
+import { ProgressBar } from "../parts/progress-bar.js";
 import { LISTED_STATES, type ListedState, TaskList } from "../parts/task-list.js";
 import { mapLegend, TaskMap } from "../parts/task-map.js";
 import { TaskPanel } from "../parts/task-panel.js";
-import { address, withQuery, numberIn, type Route } from "../route.js";
+import { address, numberIn, type Route, withQuery } from "../route.js";
 import { notFoundPage } from "./not-found.js";
 
 type Job = Answer<"job">;
@@ -88,7 +88,7 @@ class JobPage implements Page {
         this.#bar.element,
         this.#counts,
       ),
-      h("section", { class: "panel", "aria-label": "Picture of the tasks" }, this.#map.element, mapLegend()),
+      h("section", { class: "panel", "aria-label": "Task map" }, this.#map.element, mapLegend()),
       h(
         "div",
         { class: "job-tasks" },
@@ -145,7 +145,7 @@ class JobPage implements Page {
     await this.#list.refresh(signal, this.#task);
   }
 
-  /** A large picture costs the broker time: the longer it took, the later it is asked for again. */
+  /** A large map costs the broker time: the longer it took, the later it is requested again. */
   async #refreshMap(signal: AbortSignal): Promise<void> {
     if (performance.now() < this.#nextMapRefresh || this.#job === undefined) return;
     const first = numberIn(this.#route.query.get("first"));
@@ -217,7 +217,7 @@ class JobPage implements Page {
         h(
           "p",
           { class: "panel empty" },
-          "Choose a task, in the picture or in the list, to see where it is, why it waits, and what it wrote.",
+          "Choose a task, in the map or in the list, to see where it is, why it waits, and what it wrote.",
         ),
       );
     } else if (index >= this.#job.count) {
@@ -246,7 +246,7 @@ class JobPage implements Page {
       hold: () => h("button", { class: "button", onclick: () => void this.#hold() }, "Hold"),
       release: () => h("button", { class: "button main", onclick: () => void this.#release() }, "Release"),
       rerun: () => h("button", { class: "button", onclick: () => void this.#rerun() }, "Rerun failed"),
-      cancel: () => h("button", { class: "button grave", onclick: () => void this.#cancel() }, "Cancel"),
+      cancel: () => h("button", { class: "button destructive", onclick: () => void this.#cancel() }, "Cancel"),
     };
     setChildren(this.#actions, ...wanted.map((one) => buttons[one]?.()));
   }
@@ -258,7 +258,8 @@ class JobPage implements Page {
       text: `None of its ${plural(waiting, "waiting task")} is handed out until it is released. ${running === 0 ? "" : `The ${plural(running, "task")} at workers go on.`}`,
       confirmLabel: "Hold job",
     });
-    if (answer !== undefined) await runAction(this.#context, "hold", { job: this.#id }, () => `job ${this.#id} is held`);
+    if (answer !== undefined)
+      await runAction(this.#context, "hold", { job: this.#id }, () => `job ${this.#id} is held`);
   }
 
   async #release(): Promise<void> {
@@ -267,7 +268,8 @@ class JobPage implements Page {
       text: `Its ${plural(this.#job?.counters.waiting ?? 0, "waiting task")} may be handed out again.`,
       confirmLabel: "Release job",
     });
-    if (answer !== undefined) await runAction(this.#context, "release", { job: this.#id }, () => `job ${this.#id} goes on`);
+    if (answer !== undefined)
+      await runAction(this.#context, "release", { job: this.#id }, () => `job ${this.#id} is released`);
   }
 
   async #rerun(): Promise<void> {
@@ -297,7 +299,7 @@ class JobPage implements Page {
       text: `${plural(waiting, "waiting task")} will not run, and ${plural(running, "task")} at workers will be ended. What has ended stays as it is.`,
       confirmLabel: "Cancel job",
       destructive: true,
-      reasonLabel: "Why (for those who look later)",
+      reasonLabel: "Reason (optional)",
     });
     if (reason === undefined) return;
     await runAction(
@@ -326,7 +328,7 @@ function countsOf(job: Job): Child[] {
   );
 }
 
-/** How fast a job has ended tasks while it was looked at, and so how long it will take yet. */
+/** The rate at which tasks ended while the page was open, and the remaining time that follows from it. */
 class RateEstimate {
   readonly #samples: { readonly at: number; readonly ended: number }[] = [];
 
@@ -354,7 +356,7 @@ function factsOf(job: Job, remainingMs: number | undefined): Child[] {
   add("Tasks", count(job.count));
   add("Submitted", h("span", { title: moment(job.created) }, ago(job.created)));
   if (job.ended !== undefined) add("Took", duration(job.ended - job.created));
-  else if (remainingMs !== undefined) add("Left", `about ${duration(remainingMs)}`);
+  else if (remainingMs !== undefined) add("Remaining", `about ${duration(remainingMs)}`);
   add("Kind", recipe.kind);
   add("Pool", job.pool);
   if (job.service !== undefined) add("Service", job.service);

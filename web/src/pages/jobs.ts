@@ -1,14 +1,14 @@
-/** The list of jobs, filtered by what stands in the address. */
+/** The list of jobs, filtered by the query of the address. */
 import { ask } from "../api.js";
+import { h, set, setChildren } from "../dom.js";
 import type { PageFactory } from "../page-context.js";
-import { setChildren, h, set } from "../dom.js";
 import { jobTable } from "../parts/job-table.js";
-import { withQuery, numberIn, type Route } from "../route.js";
+import { numberIn, type Route, withQuery } from "../route.js";
 
 const STATES = ["open", "running", "waiting", "held", "blocked", "failed", "succeeded", "cancelled"] as const;
 type State = (typeof STATES)[number];
 const PAGE = 50;
-/** While somebody still writes. */
+/** While the user is typing. */
 const DEBOUNCE_MS = 250;
 
 export const jobsPage: PageFactory = (first, context) => {
@@ -21,7 +21,7 @@ export const jobsPage: PageFactory = (first, context) => {
     class: "search",
   });
   const pool = h("input", { type: "search", placeholder: "Pool", "aria-label": "Pool", class: "search short" });
-  const table = jobTable("Jobs", "No job is like that.");
+  const table = jobTable("Jobs", "No jobs match.");
   const pages = h("nav", { class: "pages", "aria-label": "Pages of the list" });
   const element = h(
     "div",
@@ -52,10 +52,11 @@ export const jobsPage: PageFactory = (first, context) => {
       const asked = route;
       const { jobs, next } = await ask("jobs", inputFrom(asked), { signal, shared: true });
       if (asked !== route) return;
-      table.update(jobs, isFiltered(asked) ? "No job is like that." : "No job has been submitted yet.");
+      table.update(jobs, isFiltered(asked) ? "No jobs match." : "No job has been submitted yet.");
       setChildren(
         pages,
-        asked.query.has("before") && h("a", { class: "button", href: withQuery(asked, { before: undefined }) }, "Newest"),
+        asked.query.has("before") &&
+          h("a", { class: "button", href: withQuery(asked, { before: undefined }) }, "Newest"),
         next !== undefined && h("a", { class: "button", href: withQuery(asked, { before: next }) }, "Older"),
       );
       set(pages, "hidden", pages.childElementCount === 0);
@@ -71,7 +72,7 @@ function chip(route: Route, state: string): HTMLAnchorElement {
 
 const isFiltered = ({ query }: Route): boolean => query.has("state") || query.has("name") || query.has("pool");
 
-/** A name without * is looked for anywhere in a job's name. */
+/** A name without * matches anywhere in a job's name. */
 function inputFrom({ query }: Route) {
   const state = STATES.filter((one): one is State => query.get("state")?.split(",").includes(one) === true);
   const name = query.get("name") ?? "";

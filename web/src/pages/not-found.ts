@@ -1,5 +1,5 @@
-import type { PageFactory } from "../page-context.js";
 import { h } from "../dom.js";
+import type { PageFactory } from "../page-context.js";
 import { address } from "../route.js";
 
 export const notFoundPage: PageFactory = () => ({

@@ -1,8 +1,8 @@
-/** The overview: what is wrong first, then how it goes and how it went. */
+/** The overview: problems first, then current figures and charts. */
 import { type Answer, ask } from "../api.js";
-import type { PageFactory } from "../page-context.js";
-import { h, updateRows, set, setText } from "../dom.js";
+import { h, set, setText, updateRows } from "../dom.js";
 import { ago, brief, count, duration, latency, moment, plural, rate, size } from "../format.js";
+import type { PageFactory } from "../page-context.js";
 import { Chart } from "../parts/chart.js";
 import { jobTable } from "../parts/job-table.js";
 import { Meter } from "../parts/meter.js";
@@ -24,7 +24,7 @@ export const overviewPage: PageFactory = (route) => {
   const tiles = new Tiles();
   const charts = new Charts();
   const jobs = jobTable("Open jobs", "No job is open.");
-  const recentEvents = h("ol", { class: "lately" });
+  const recentEvents = h("ol", { class: "recent-events" });
   const nothing = h("p", { class: "empty" }, "Nothing yet.");
   const spans = (["hour", "day"] as const).map((one) =>
     h(
@@ -58,7 +58,7 @@ export const overviewPage: PageFactory = (route) => {
         h("h2", {}, "Open jobs ", h("a", { href: address(["jobs"]), class: "more" }, "all jobs")),
         jobs.element,
       ),
-      h("section", { class: "panel" }, h("h2", {}, "Lately"), recentEvents, nothing),
+      h("section", { class: "panel" }, h("h2", {}, "Recent events"), recentEvents, nothing),
     ),
   );
   let historyAt = 0;
@@ -97,7 +97,7 @@ function eventRow(event: Overview["recentEvents"][number]): HTMLLIElement {
 class Problems {
   readonly element = h("section", { class: "problems", "aria-label": "Problems" });
   readonly #list = h("ul");
-  readonly #none = h("p", { class: "fine" }, h("i", { class: "dot good" }), "Nothing is wrong.");
+  readonly #none = h("p", { class: "fine" }, h("i", { class: "dot good" }), "No problems.");
 
   constructor() {
     this.element.append(this.#none, this.#list);
@@ -113,7 +113,7 @@ class Problems {
 const keyOfProblem = ({ kind, job, worker, service, since }: Problem): string =>
   [kind, job, worker, service, since].join(" ");
 
-function problemRow({ kind, critical: grave, job, worker, service, task }: Problem): HTMLLIElement {
+function problemRow({ kind, critical, job, worker, service, task }: Problem): HTMLLIElement {
   const href =
     job !== undefined
       ? address(task === undefined ? ["jobs", job] : ["jobs", job, "tasks", task])
@@ -125,17 +125,17 @@ function problemRow({ kind, critical: grave, job, worker, service, task }: Probl
   const words = href === undefined ? h("span", { class: "text" }) : h("a", { class: "text", href });
   return h(
     "li",
-    { class: grave ? "grave" : undefined },
-    h("i", { class: `dot ${grave ? "bad" : "warn"}` }),
+    { class: critical ? "critical" : undefined },
+    h("i", { class: `dot ${critical ? "bad" : "warn"}` }),
     h("span", { class: "kind" }, kind.replace("-", " ")),
     words,
     h("span", { class: "since muted" }),
   );
 }
 
-function showProblem(row: HTMLLIElement, { text, since, omitted: more, kind, job }: Problem): void {
+function showProblem(row: HTMLLIElement, { text, since, omitted, kind, job }: Problem): void {
   const words = row.querySelector(".text");
-  const others = more === undefined ? "" : `, and ${plural(more, "more", "more")} like it`;
+  const others = omitted === undefined ? "" : `, and ${plural(omitted, "more", "more")} like it`;
   if (words !== null) setText(words, `${job !== undefined && kind !== "job-stuck" ? `${job} ` : ""}${text}${others}`);
   const time = row.querySelector(".since");
   if (time !== null) setText(time, since === undefined ? "" : ago(since));
@@ -158,12 +158,12 @@ const tile = (label: string, href?: string): Tile => ({
 class Tiles {
   readonly #running = tile("Running", address(["jobs"], { state: "running" }));
   readonly #waiting = tile("Waiting", address(["jobs"], { state: "open" }));
-  readonly #throughput = tile("Pace");
+  readonly #throughput = tile("Throughput");
   readonly #latency = tile("Queue latency");
   readonly #slots = tile("Slots in use", address(["workers"], { order: "busy" }));
   readonly #workers = tile("Workers", address(["workers"]));
   readonly #requests = tile("Requests", address(["services"]));
-  readonly #disk = tile("Room on disk");
+  readonly #disk = tile("Free disk");
   readonly #meter = new Meter("Slots in use");
   readonly element: HTMLElement;
 
@@ -186,7 +186,7 @@ class Tiles {
     this.#slots.note.replaceWith(this.#meter.element);
   }
 
-  update({ status, rate: pace, waitMs, disk, at }: Overview): void {
+  update({ status, rate: rates, waitMs, disk, at }: Overview): void {
     const { tasks, jobs, slots, workers, requests } = status;
     const used = slots.total - slots.free;
     show(this.#running, brief(tasks.running), `tasks of ${plural(jobs.running, "job")}`);
@@ -197,18 +197,29 @@ class Tiles {
         ? `${jobs.held} held, ${jobs.blocked} blocked`
         : `tasks of ${plural(jobs.waiting + jobs.running, "job")}`,
     );
-    show(this.#throughput, rate(pace.succeeded + pace.failed), pace.failed > 0 ? `${rate(pace.failed)} fail` : "none fail");
-    show(this.#latency, duration(waitMs.oldest), `half waited ${latency(waitMs.p50)}`);
+    show(
+      this.#throughput,
+      rate(rates.succeeded + rates.failed),
+      rates.failed > 0 ? `${rate(rates.failed)} failed` : "none failed",
+    );
+    show(this.#latency, duration(waitMs.oldest), `p50 ${latency(waitMs.p50)}`);
     setText(this.#slots.value, `${brief(used)} / ${brief(slots.total)}`);
     this.#meter.update(used, slots.total);
     show(
       this.#workers,
       brief(workers.connected),
-      [workers.disconnected > 0 && `${count(workers.disconnected)} away`, workers.draining > 0 && `${count(workers.draining)} draining`]
+      [
+        workers.disconnected > 0 && `${count(workers.disconnected)} disconnected`,
+        workers.draining > 0 && `${count(workers.draining)} draining`,
+      ]
         .filter(Boolean)
-        .join(", ") || "all there",
+        .join(", ") || "all connected",
     );
-    show(this.#requests, rate(pace.answered), `${brief(requests.waiting)} wait, ${brief(requests.running)} run`);
+    show(
+      this.#requests,
+      rate(rates.requestsCompleted),
+      `${brief(requests.waiting)} waiting, ${brief(requests.running)} running`,
+    );
     show(this.#disk, disk === undefined ? "–" : size(disk.free), `up ${duration(at - status.started)}`);
   }
 }
@@ -231,9 +242,9 @@ class Charts {
     title: "Queue latency",
     format: latency,
     series: [
-      { label: "half", colour: "running" },
-      { label: "95 of 100", colour: "running", dashed: true },
-      { label: "oldest", colour: "held" },
+      { label: "p50", colour: "running" },
+      { label: "p95", colour: "running", dashed: true },
+      { label: "max", colour: "held" },
     ],
   });
   readonly #slots = new Chart({
@@ -241,15 +252,15 @@ class Charts {
     format: (value) => brief(Math.round(value)),
     series: [
       { label: "in use", colour: "accent", filled: true },
-      { label: "there", colour: "waiting", dashed: true },
+      { label: "total", colour: "waiting", dashed: true },
     ],
   });
   readonly #requests = new Chart({
     title: "Requests",
     format: rate,
     series: [
-      { label: "answered", colour: "running", filled: true },
-      { label: "refused", colour: "failed" },
+      { label: "completed", colour: "running", filled: true },
+      { label: "failed", colour: "failed" },
     ],
   });
   readonly element = h("div", { class: "charts" });

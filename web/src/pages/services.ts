@@ -1,8 +1,8 @@
-/** Services: how often they are asked, how fast they answer, who waits, who works. */
+/** Services: request rate, latency, waiting requests, and workers. */
 import { type Answer, ask } from "../api.js";
-import type { PageFactory } from "../page-context.js";
 import { h, setText } from "../dom.js";
 import { brief, count, latency, rate } from "../format.js";
+import type { PageFactory } from "../page-context.js";
 import { type Column, Table } from "../parts/table.js";
 import { address } from "../route.js";
 
@@ -24,8 +24,8 @@ const COLUMNS: readonly Column<Service>[] = [
   },
   { head: "Pool", minor: true, show: (cell, { pool }) => setText(cell, pool) },
   figure("Rate", (one) => rate(one.rate)),
-  figure("Half within", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p50))),
-  figure("99 of 100", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p99)), true),
+  figure("p50", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p50))),
+  figure("p99", ({ latencyMs }) => (latencyMs === undefined ? "–" : latency(latencyMs.p99)), true),
   {
     head: "Waiting",
     number: true,
@@ -43,9 +43,9 @@ const COLUMNS: readonly Column<Service>[] = [
     },
   },
   figure("Free slots", ({ free, slots }) => `${count(Math.max(0, free))}/${count(slots)}`, true),
-  figure("Answered", ({ completed: answered }) => brief(answered), true),
+  figure("Completed", ({ completed }) => brief(completed), true),
   {
-    head: "Refused",
+    head: "Failed",
     number: true,
     show: (cell, { failed }) => {
       setText(cell, failed === 0 ? "–" : brief(failed));
@@ -55,7 +55,7 @@ const COLUMNS: readonly Column<Service>[] = [
 ];
 
 export const servicesPage: PageFactory = () => {
-  const empty = "No worker offers a service, and none was asked for lately.";
+  const empty = "No worker offers a service, and none was requested recently.";
   const table = new Table<Service>("Services", COLUMNS, ({ name, pool }) => `${pool}\n${name}`, empty);
   return {
     title: "Services",

@@ -1,10 +1,11 @@
-/** One worker: what it is, how it stands, what it runs and for how long; and what can be done about it. */
-import { runAction, type PageContext, isAllowed } from "../page-context.js";
-import { type Child, setChildren, h, updateRows, set, setText } from "../dom.js";
+/** One worker: its properties and standing, its running tasks, and actions on it. */
+
+import { type Child, h, set, setChildren, setText, updateRows } from "../dom.js";
 import { count, duration, percent, plural } from "../format.js";
+import { isAllowed, type PageContext, runAction } from "../page-context.js";
 import { badge, setBadge } from "../parts/badge.js";
-import { icon } from "../parts/icons.js";
 import { confirmDialog } from "../parts/confirm-dialog.js";
+import { icon } from "../parts/icons.js";
 import { address } from "../route.js";
 import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
@@ -14,7 +15,7 @@ export class WorkerPanel {
   readonly #context: PageContext;
   readonly #name = h("h2", {}, "…");
   readonly #state = badge("connected");
-  readonly #gone = h("p", { class: "empty", hidden: true }, "It is not there any more.");
+  readonly #gone = h("p", { class: "empty", hidden: true }, "This worker is gone.");
   readonly #facts = h("dl", { class: "facts" });
   readonly #running = h("ul", { class: "running" });
   readonly #runningTitle = h("h3", {}, "Runs");
@@ -61,7 +62,7 @@ export class WorkerPanel {
       showRunning,
     );
     if (worker.running.length === 0)
-      setText(this.#runningTitle, worker.tasks > 0 ? `${count(worker.tasks)} tasks are next` : "It runs nothing");
+      setText(this.#runningTitle, worker.tasks > 0 ? `${count(worker.tasks)} tasks are prefetched` : "It runs nothing");
     this.#showActions(worker);
   }
 
@@ -75,7 +76,7 @@ export class WorkerPanel {
     this.#actions.dataset.shown = wanted.join();
     const buttons: Readonly<Record<string, () => HTMLElement>> = {
       drain: () => h("button", { class: "button", onclick: () => void this.#drain() }, "Drain"),
-      stop: () => h("button", { class: "button grave", onclick: () => void this.#stop() }, "Stop"),
+      stop: () => h("button", { class: "button destructive", onclick: () => void this.#stop() }, "Stop"),
       forgive: () => h("button", { class: "button main", onclick: () => void this.#forgive() }, "Forgive"),
     };
     setChildren(this.#actions, ...wanted.map((one) => buttons[one]?.()));
@@ -88,7 +89,7 @@ export class WorkerPanel {
       text: "It gets nothing new. What it runs goes on, what it holds and has not begun goes to others.",
       confirmLabel: "Drain worker",
     });
-    if (answer !== undefined) await runAction(this.#context, "drain", { worker: this.id }, () => `${name} gets nothing new`);
+    if (answer !== undefined) await runAction(this.#context, "drain", { worker: this.id }, () => `${name} is draining`);
   }
 
   async #stop(): Promise<void> {
@@ -107,10 +108,11 @@ export class WorkerPanel {
     const name = this.#worker?.name ?? this.id;
     const answer = await confirmDialog({
       title: `Forgive ${name}?`,
-      text: "What it did so far counts no more, and it gets work again.",
+      text: "Its earlier failures no longer count, and it gets work again.",
       confirmLabel: "Forgive worker",
     });
-    if (answer !== undefined) await runAction(this.#context, "forgive", { name }, () => `${name} begins anew`);
+    if (answer !== undefined)
+      await runAction(this.#context, "forgive", { name }, () => `${name} starts with good standing`);
   }
 }
 
@@ -131,7 +133,7 @@ function showRunning(row: HTMLLIElement, { startedAt }: Running): void {
 }
 
 function factsOf(worker: Worker): Child[] {
-  const { protocol, address: from, pool, tags, services, stats: figures, total, free, prefetched: stock, requests, position: place } = worker;
+  const { protocol, address: from, pool, tags, services, stats, total, free, prefetched, requests, position } = worker;
   const facts: Child[] = [];
   const add = (name: string, ...value: readonly Child[]): void => {
     facts.push(h("div", {}, h("dt", {}, name), h("dd", {}, ...value)));
@@ -144,17 +146,17 @@ function factsOf(worker: Worker): Child[] {
   for (const [name, amount] of Object.entries(total)) {
     if (name !== "slots") add(name, `${count(amount - (free[name] ?? 0))} of ${count(amount)}`);
   }
-  if (stock > 0) add("Next", `${count(stock)} in stock`);
+  if (prefetched > 0) add("Next", `${count(prefetched)} prefetched`);
   if (requests > 0) add("Requests", count(requests));
-  add("Used", place === 0 ? "next" : `after ${plural(place, "other")}`);
+  add("Used", position === 0 ? "next" : `after ${plural(position, "other")}`);
   add("Standing", worker.standing);
   add(
     "Succeeded",
-    figures.results === 0
+    stats.results === 0
       ? "no results yet"
-      : `${count(figures.succeeded)} of ${count(figures.results)}, ${percent(figures.succeeded, figures.results)}`,
+      : `${count(stats.succeeded)} of ${count(stats.results)}, ${percent(stats.succeeded, stats.results)}`,
   );
-  if (figures.recent !== "") add("Last ten", recentBars(figures.recent));
+  if (stats.recent !== "") add("Last ten", recentBars(stats.recent));
   if (tags.length > 0) add("Tags", tags.join(", "));
   if (services.length > 0) add("Services", services.join(", "));
   add("Id", h("span", { class: "mono" }, worker.id));

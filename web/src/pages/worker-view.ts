@@ -5,11 +5,11 @@ import { h } from "../dom.js";
 export type Worker = Answer<"workerPage">["workers"][number];
 
 export const stateOf = ({ connected, draining, standing }: Worker): string =>
-  standing !== "good" ? standing : connected ? (draining ? "draining" : "connected") : "away";
+  standing !== "good" ? standing : connected ? (draining ? "draining" : "connected") : "disconnected";
 
 export const usedSlots = ({ total, free }: Worker): number => (total.slots ?? 0) - (free.slots ?? 0);
 
-/** `+` and `-` as small bars; in words for who does not see them. */
+/** `+` and `-` as small bars, with a text for screen readers. */
 export function recentBars(recent: string): HTMLElement {
   const failed = recent.split("-").length - 1;
   const words = recent === "" ? "no results yet" : `${failed} of the last ${recent.length} failed`;

@@ -1,19 +1,24 @@
-/** Workers: a list of any length in the order in which they are used next, and one of them with what it does. */
+/** Workers: a list of any length, in the order in which they are used next, and one worker in detail. */
 import { type Answer, ask } from "../api.js";
-import type { PageContext, PageFactory, Page } from "../page-context.js";
-import { type Child, setChildren, h, set, setText } from "../dom.js";
+import { type Child, h, set, setChildren, setText } from "../dom.js";
 import { count, duration, plural } from "../format.js";
+import type { Page, PageContext, PageFactory } from "../page-context.js";
 import { badge } from "../parts/badge.js";
 import { Meter } from "../parts/meter.js";
 import { VirtualGrid } from "../parts/virtual-grid.js";
-import { withQuery, type Route } from "../route.js";
+import { type Route, withQuery } from "../route.js";
 import { debounceInput } from "./jobs.js";
 import { WorkerPanel } from "./worker-panel.js";
 import { recentBars, stateOf, usedSlots, type Worker } from "./worker-view.js";
 
-const ORDERS = { use: "next used first", name: "by name", busy: "busiest first", trouble: "trouble first" } as const;
+const ORDERS = {
+  lastUsed: "next used first",
+  name: "by name",
+  busy: "busiest first",
+  problems: "problems first",
+} as const;
 type Order = keyof typeof ORDERS;
-const STATES = ["all", "connected", "busy", "idle", "draining", "away", "suspended", "banned"] as const;
+const STATES = ["all", "connected", "busy", "idle", "draining", "disconnected", "suspended", "banned"] as const;
 const PAGE = 100;
 
 export const workersPage: PageFactory = (route, context) => new WorkersPage(route, context);
@@ -54,7 +59,10 @@ class WorkersPage implements Page {
     });
     for (const [name, label] of Object.entries(ORDERS)) this.#order.append(h("option", { value: name }, label));
     this.#order.addEventListener("change", () =>
-      context.navigate(withQuery(this.#route, { order: this.#order.value === "use" ? undefined : this.#order.value }), true),
+      context.navigate(
+        withQuery(this.#route, { order: this.#order.value === "lastUsed" ? undefined : this.#order.value }),
+        true,
+      ),
     );
     debounceInput(this.#find, () => context.navigate(withQuery(this.#route, { find: this.#find.value }), true));
     this.element = h(
@@ -105,7 +113,7 @@ class WorkersPage implements Page {
   }
 
   #storePage(from: number, { workers, matching, total }: Answer<"workerPage">): void {
-    // Others are as old as the last look at them: what is far out of view is forgotten.
+    // Rows far out of view are not refreshed: they are removed.
     for (const at of [...this.#items.keys()])
       if (at >= matching || Math.abs(at - from) > 10 * PAGE) this.#items.delete(at);
     workers.forEach((worker, at) => {
@@ -122,7 +130,7 @@ class WorkersPage implements Page {
       this.#empty,
       total === 0
         ? "No worker has joined yet. On a machine that should work, run laboro worker with the line that laboro serve printed."
-        : "No worker is like that.",
+        : "No workers match.",
     );
   }
 
@@ -152,7 +160,9 @@ class WorkersPage implements Page {
       worker = found.workers.find((one) => one.id === id);
     }
     if (this.#panel?.id !== id) {
-      this.#panel = new WorkerPanel(this.#context, id, () => this.#context.navigate(withQuery(this.#route, { worker: undefined })));
+      this.#panel = new WorkerPanel(this.#context, id, () =>
+        this.#context.navigate(withQuery(this.#route, { worker: undefined })),
+      );
       setChildren(this.#side, this.#panel.element);
     }
     this.#panel.update(worker);
@@ -175,7 +185,7 @@ class WorkersPage implements Page {
       ),
     );
     if (document.activeElement !== this.#find) this.#find.value = query.get("find") ?? "";
-    this.#order.value = query.get("order") ?? "use";
+    this.#order.value = query.get("order") ?? "lastUsed";
   }
 }
 
@@ -202,13 +212,14 @@ function slotBar(worker: Worker): Child[] {
 
 function runs({ running, tasks, requests }: Worker): string {
   const [first] = running;
-  if (first === undefined) return requests > 0 ? plural(requests, "request") : tasks > 0 ? `${count(tasks)} next` : "";
+  if (first === undefined)
+    return requests > 0 ? plural(requests, "request") : tasks > 0 ? `${count(tasks)} prefetched` : "";
   const since = first.startedAt === undefined ? "" : ` ${duration(Date.now() - first.startedAt)}`;
   return `${first.job}.${first.index}${since}${tasks > 1 ? `, ${count(tasks - 1)} more` : ""}`;
 }
 
 const COLUMNS = [
-  { head: "Use", name: "place", cell: ({ position: place }: Worker) => count(place + 1) },
+  { head: "Next", name: "position", cell: ({ position }: Worker) => count(position + 1) },
   { head: "Name", name: "name", cell: ({ name }: Worker) => name },
   { head: "State", name: "state", cell: (worker: Worker) => badge(stateOf(worker)) },
   { head: "Protocol", name: "protocol", cell: ({ protocol }: Worker) => protocol },
@@ -217,10 +228,10 @@ const COLUMNS = [
   { head: "Slots", name: "slots", cell: slotBar },
   {
     head: "Succeeded",
-    name: "figures",
-    cell: ({ stats: figures }: Worker) => [
-      figures.results === 0 ? "" : `${count(figures.succeeded)}/${count(figures.results)} `,
-      recentBars(figures.recent),
+    name: "stats",
+    cell: ({ stats }: Worker) => [
+      stats.results === 0 ? "" : `${count(stats.succeeded)}/${count(stats.results)} `,
+      recentBars(stats.recent),
     ],
   },
   { head: "Runs", name: "runs", cell: runs },

@@ -1,4 +1,4 @@
-/** A state in one word with its colour; the word says it all, the colour only helps. */
+/** A state as one word with a colour. */
 import { h, set, setText } from "../dom.js";
 
 export type Tone = "good" | "bad" | "busy" | "warn" | "idle" | "off";
@@ -12,12 +12,12 @@ const TONES: Readonly<Record<string, Tone>> = {
   failed: "bad",
   banned: "bad",
   running: "busy",
-  next: "busy",
+  prefetched: "busy",
   held: "warn",
   suspended: "warn",
   blocked: "warn",
   draining: "warn",
-  away: "warn",
+  disconnected: "warn",
   waiting: "idle",
   idle: "idle",
   cancelled: "off",

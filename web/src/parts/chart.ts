@@ -1,4 +1,4 @@
-/** A chart over time: a few lines, their values in words above it. */
+/** A chart over time: a few lines, with their current values in the legend above it. */
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { h, setText } from "../dom.js";
@@ -15,7 +15,7 @@ export interface Series {
 export interface ChartOptions {
   readonly title: string;
   readonly series: readonly Series[];
-  /** A value in words, for the legend and the axis. */
+  /** Formats a value for the legend and the axis. */
   readonly format: (value: number) => string;
   /** The axis reaches at least so far. */
   readonly minScale?: number;
@@ -80,7 +80,7 @@ export class Chart {
   }
 
   #plotOptions(width: number): uPlot.Options {
-    const { series, format: shown, minScale: least = 1 } = this.#options;
+    const { series, format, minScale = 1 } = this.#options;
     const axis = { stroke: colour("muted"), font: "11px system-ui, sans-serif", ticks: { show: false } };
     const grid = { stroke: colour("grid"), width: 1 };
     return {
@@ -89,7 +89,7 @@ export class Chart {
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       padding: [8, 18, 0, 0],
-      scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, Math.max(least, (max ?? 0) * 1.1)] } },
+      scales: { x: { time: true }, y: { range: (_plot, _min, max) => [0, Math.max(minScale, (max ?? 0) * 1.1)] } },
       axes: [
         {
           ...axis,
@@ -99,7 +99,7 @@ export class Chart {
           size: 22,
           gap: 4,
         },
-        { ...axis, grid, values: (_plot, splits) => splits.map(shown), size: 54, space: 34 },
+        { ...axis, grid, values: (_plot, splits) => splits.map(format), size: 54, space: 34 },
       ],
       series: [
         {},
@@ -119,12 +119,12 @@ export class Chart {
 
   /** The values under the pointer, or the latest. */
   #updateLegend(place: number | undefined): void {
-    const { series, format: shown, title } = this.#options;
+    const { series, format, title } = this.#options;
     const [at = []] = this.#data;
     const where = place ?? at.length - 1;
     const texts = series.map((_, line) => {
       const value = this.#data[line + 1]?.[where];
-      return typeof value === "number" ? shown(value) : "–";
+      return typeof value === "number" ? format(value) : "–";
     });
     texts.forEach((text, line) => {
       const element = this.#values[line];

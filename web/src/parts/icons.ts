@@ -8,7 +8,7 @@ const PATHS: Readonly<Record<string, string>> = {
   services: "M8 2.5v3M8 10.5v3M2.5 8h3M10.5 8h3M8 5.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5",
   brokers: "M8 2l5 3v6l-5 3-5-3V5zM8 8v6M8 8l5-3M8 8L3 5",
   config: "M3 4.5h6M12 4.5h1M3 11.5h1M7 11.5h6M10.5 3v3M5.5 10v3",
-  conversations: "M3 2.5v11M13 2.5v11M3 5.5h8.5l-2-2m2 2l-2 2M13 10.5H4.5l2-2m-2 2l2 2",
+  connections: "M3 2.5v11M13 2.5v11M3 5.5h8.5l-2-2m2 2l-2 2M13 10.5H4.5l2-2m-2 2l2 2",
   light:
     "M8 5.2a2.8 2.8 0 1 0 0 5.6a2.8 2.8 0 1 0 0-5.6M8 1.5v1.5M8 13v1.5M1.5 8H3M13 8h1.5M3.4 3.4l1 1M11.6 11.6l1 1M3.4 12.6l1-1M11.6 4.4l1-1",
   dark: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5",

@@ -1,4 +1,4 @@
-/** Jobs in a table, as the overview and the list have them. */
+/** The table of jobs on the overview and on the page of jobs. */
 import type { Answer } from "../api.js";
 import { h, setText } from "../dom.js";
 import { ago, brief, count, duration, percent } from "../format.js";

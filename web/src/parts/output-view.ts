@@ -1,15 +1,15 @@
-/** A task's output: read page by page, followed while it comes, shown as a terminal would. */
-import { AnsiLines, type StyledLine, type Style, xtermColour } from "../ansi.js";
-import { type Answer, ask, rawOutput, type JsonBytes } from "../api.js";
-import { type PageContext, errorMessage } from "../page-context.js";
-import { setChildren, h, set, setText } from "../dom.js";
+/** A task's output: read page by page, followed while the task runs, shown like in a terminal. */
+import { AnsiLines, type Style, type StyledLine, xtermColour } from "../ansi.js";
+import { type Answer, ask, type JsonBytes, rawOutput } from "../api.js";
+import { h, set, setChildren, setText } from "../dom.js";
 import { size } from "../format.js";
+import { errorMessage, type PageContext } from "../page-context.js";
 
 /** Bytes of the end that are shown first; the rest when asked for. */
 const TAIL = 256 * 1024;
 const PAGE = 256 * 1024;
 const WAIT_MS = 20_000;
-/** Between two looks at output that keeps coming. */
+/** Between two reads of output that is being written. */
 const PAUSE_MS = 300;
 
 export class OutputView {
@@ -47,7 +47,7 @@ export class OutputView {
     this.element = h("section", { class: "output", "aria-label": "Output" }, bar, this.#text);
   }
 
-  /** Begins anew: with another attempt, or from another offset. */
+  /** Starts again, with another attempt or from another offset. */
   read(attempt: number | undefined, from: number): void {
     this.#reading.abort();
     this.#reading = new AbortController();
@@ -74,7 +74,7 @@ export class OutputView {
     setText(this.#status, "reading…");
     while (!signal.aborted) {
       try {
-        const page = await ask("output", this.#question(), { signal });
+        const page = await ask("output", this.#input(), { signal });
         if (signal.aborted) return;
         this.#show(page);
         if (page.next === undefined && page.ended) {
@@ -91,7 +91,7 @@ export class OutputView {
     }
   }
 
-  #question() {
+  #input() {
     const attempt = this.#attempt === undefined ? {} : { attempt: this.#attempt };
     return { job: this.#job, index: this.#index, from: this.#from, limit: PAGE, waitMs: WAIT_MS, ...attempt };
   }
@@ -108,7 +108,7 @@ export class OutputView {
     this.#paint();
   }
 
-  /** Only lines that are new or have changed are made anew. */
+  /** Makes elements only for lines that are new or have changed. */
   #paint(): void {
     const { lines, dropped } = this.#ansi;
     const shown = this.#text.childElementCount;

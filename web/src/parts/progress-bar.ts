@@ -1,4 +1,4 @@
-/** Progress by state: one bar, its parts in the order in which a job gets on. */
+/** One bar with a segment per state. */
 import { h, set } from "../dom.js";
 import { count } from "../format.js";
 
@@ -23,7 +23,7 @@ export class ProgressBar {
   update(counts: Counts, total: number): void {
     for (const [name, part] of this.#segments) {
       const share = total === 0 ? 0 : counts[name] / total;
-      // What there is of a state is seen, however little it is.
+      // The style sheet gives a segment a minimum width: a state with few tasks stays visible.
       part.style.flexGrow = String(share);
       part.hidden = counts[name] === 0;
     }

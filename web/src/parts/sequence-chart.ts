@@ -3,7 +3,7 @@ import type { Answer } from "../api.js";
 import { h, set, setText } from "../dom.js";
 import { clockMs, plural } from "../format.js";
 
-type TracedConnection = Answer<"conversation">;
+type TracedConnection = Answer<"connection">;
 type Message = TracedConnection["messages"][number];
 
 const MAX_MESSAGES = 500;
@@ -15,7 +15,7 @@ export class SequenceChart {
   readonly #peer = h("span", { class: "end" }, "…");
   readonly #status = h("span", { class: "muted" });
   readonly #list = h("ol", { class: "sequence", tabindex: 0, "aria-label": "Messages, the latest last" });
-  readonly #beats = h("input", { type: "checkbox", id: "beats" });
+  readonly #heartbeats = h("input", { type: "checkbox", id: "heartbeats" });
   readonly #pause = h("button", { class: "button small" }, "Pause");
   last = 0;
   paused = false;
@@ -25,18 +25,20 @@ export class SequenceChart {
     this.id = id;
     this.#pause.addEventListener("click", () => {
       this.paused = !this.paused;
-      setText(this.#pause, this.paused ? "Go on" : "Pause");
+      setText(this.#pause, this.paused ? "Resume" : "Pause");
     });
-    this.#beats.addEventListener("change", () => this.#list.classList.toggle("with-beats", this.#beats.checked));
+    this.#heartbeats.addEventListener("change", () =>
+      this.#list.classList.toggle("with-heartbeats", this.#heartbeats.checked),
+    );
     this.element = h(
       "section",
-      { class: "panel", "aria-label": "What is said" },
+      { class: "panel", "aria-label": "Messages" },
       h(
         "div",
         { class: "title" },
         this.#status,
         h("span", { class: "gap" }),
-        h("label", { class: "check", for: "beats" }, this.#beats, "Heartbeats"),
+        h("label", { class: "check", for: "heartbeats" }, this.#heartbeats, "Heartbeats"),
         this.#pause,
       ),
       h("div", { class: "ends", "aria-hidden": "true" }, this.#peer, h("span", { class: "end" }, "broker")),
@@ -53,12 +55,12 @@ export class SequenceChart {
       this.#list.append(messageRow(message, connection.peer));
     }
     while (this.#list.childElementCount > MAX_MESSAGES) this.#list.firstElementChild?.remove();
-    const how = connection.closed ? "the connection has ended" : "recording";
+    const status = connection.closed ? "the connection has ended" : "recording";
     setText(
       this.#status,
       this.#total === 0
-        ? `${connection.protocol}, ${how}: nothing was said yet`
-        : `${connection.protocol}, ${how}: ${plural(this.#total, "message")}`,
+        ? `${connection.protocol}, ${status}: no messages yet`
+        : `${connection.protocol}, ${status}: ${plural(this.#total, "message")}`,
     );
     if (atEnd && connection.messages.length > 0) this.#list.scrollTop = this.#list.scrollHeight;
   }
@@ -68,7 +70,7 @@ export class SequenceChart {
   }
 }
 
-const isBeat = (name: string): boolean => /beat|ping|pong/i.test(name);
+const isHeartbeat = (name: string): boolean => /beat|ping|pong/i.test(name);
 
 function messageRow({ from, name, fields, at, bytes }: Message, peer: string): HTMLLIElement {
   const members = Object.entries(fields);
@@ -89,7 +91,7 @@ function messageRow({ from, name, fields, at, bytes }: Message, peer: string): H
   );
   const list = h("dl", { class: "field-list" });
   for (const [field, value] of members) list.append(h("dt", {}, field), h("dd", { class: "mono" }, formatted(value)));
-  const row = h("li", { class: `${from}${isBeat(name) ? " beat" : ""}` }, h("details", {}, head, list));
+  const row = h("li", { class: `${from}${isHeartbeat(name) ? " heartbeat" : ""}` }, h("details", {}, head, list));
   set(row, "data-name", name);
   return row;
 }

@@ -1,5 +1,5 @@
-/** Tables of moderate length: made once, each row kept and told of its item. */
-import { type Child, setChildren, h, updateRows, set } from "../dom.js";
+/** Tables of moderate length: each row is made once and then updated. */
+import { type Child, h, set, setChildren, updateRows } from "../dom.js";
 
 export interface Column<Item> {
   readonly head: string;
@@ -10,7 +10,7 @@ export interface Column<Item> {
   readonly wide?: true;
   /** Made once a row. */
   readonly make?: (item: Item) => Child;
-  /** Called at every look with what `make` has made, or with the cell. */
+  /** Called at every update with the cell. */
   readonly show: (cell: HTMLElement, item: Item) => void;
 }
 

@@ -1,4 +1,4 @@
-/** Tasks of a job of one kind, page by page as they are scrolled to. Only the page in view is looked at again. */
+/** Tasks of a job in one state, loaded page by page while scrolling. Only the page in view is refreshed. */
 import { type Answer, ask } from "../api.js";
 import type { Child } from "../dom.js";
 import { h, set } from "../dom.js";
@@ -46,7 +46,7 @@ export class TaskList {
       columns: [
         { head: "Task", name: "task", cell: ({ index }) => count(index) },
         { head: "State", name: "state", cell: ({ state }): Child => badge(state) },
-        { head: "How", name: "how", cell: ({ outcome: how }) => how },
+        { head: "Outcome", name: "outcome", cell: ({ outcome }) => outcome },
         { head: "Took", name: "took", cell: ({ took }) => took },
         {
           head: "Worker",
@@ -78,7 +78,8 @@ export class TaskList {
   async refresh(signal: AbortSignal, open: number | undefined): Promise<void> {
     this.#open = open;
     const pageNumber = this.#pageInView();
-    const from = pageNumber < this.#pages.length ? (this.#pages[pageNumber]?.from ?? 0) : (this.#pages.at(-1)?.next ?? 0);
+    const from =
+      pageNumber < this.#pages.length ? (this.#pages[pageNumber]?.from ?? 0) : (this.#pages.at(-1)?.next ?? 0);
     await this.#loadPage(signal, Math.min(pageNumber, this.#pages.length), from);
     const last = this.#pages.at(-1);
     // Scrolled to the end of what is known: what comes next, too.
@@ -144,7 +145,12 @@ function endedItem(task: Answer<"tasks">["tasks"][number]): Item {
   return { index, state, worker, attempt, took: duration(ended - started), outcome: describeOutcome(task) };
 }
 
-export function describeOutcome({ error, timedOut, signal, code }: Omit<Answer<"tasks">["tasks"][number], "index">): string {
+export function describeOutcome({
+  error,
+  timedOut,
+  signal,
+  code,
+}: Omit<Answer<"tasks">["tasks"][number], "index">): string {
   if (error !== undefined) return error;
   if (timedOut === true) return "time limit";
   return signal ?? (code === undefined ? "" : `exit ${code}`);
@@ -152,5 +158,5 @@ export function describeOutcome({ error, timedOut, signal, code }: Omit<Answer<"
 
 function runningItem({ index, started, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, state: started ? "running" : "next", worker, attempt, took, outcome: "" };
+  return { index, state: started ? "running" : "prefetched", worker, attempt, took, outcome: "" };
 }

@@ -1,6 +1,6 @@
-/** A job's tasks as a picture: one cell a task, or for many of them a cell for some. What has failed is never painted over. */
+/** A map of a job's tasks: one cell per task, or per several tasks of a large job. A cell with a failed task shows the failure. */
 import type { Answer } from "../api.js";
-import { setChildren, h, set, setText } from "../dom.js";
+import { h, set, setChildren, setText } from "../dom.js";
 import { count, plural } from "../format.js";
 import { address } from "../route.js";
 import { colour, onThemeChange } from "../theme.js";
@@ -36,7 +36,12 @@ export class TaskMap {
 
   constructor(actions: MapActions) {
     this.#actions = actions;
-    this.element = h("div", { class: "map" }, h("div", { class: "map-head" }, this.#window, this.#markedLabel), this.#canvas);
+    this.element = h(
+      "div",
+      { class: "map" },
+      h("div", { class: "map-head" }, this.#window, this.#markedLabel),
+      this.#canvas,
+    );
     this.#canvas.addEventListener("pointermove", (event) => this.#mark(this.#cellAt(event)));
     this.#canvas.addEventListener("pointerleave", () => this.#mark(-1));
     this.#canvas.addEventListener("click", (event) => this.#openCell(this.#cellAt(event)));
@@ -51,7 +56,7 @@ export class TaskMap {
     this.#removeThemeListener();
   }
 
-  /** As many cells as there is room for. */
+  /** As many cells as fit. */
   get cellCount(): number {
     const width = this.element.clientWidth || 1_000;
     return Math.max(100, Math.min(20_000, Math.floor(width / SMALLEST_CELL) * Math.floor(TALLEST / SMALLEST_CELL)));
@@ -59,14 +64,14 @@ export class TaskMap {
 
   update(answer: MapAnswer, open: number | undefined): void {
     this.#answer = answer;
-    const { first, last, tasksPerCell: per, runs } = answer;
-    this.#cellStates = new Uint8Array(Math.ceil((last - first + 1) / per));
+    const { first, last, tasksPerCell, runs } = answer;
+    this.#cellStates = new Uint8Array(Math.ceil((last - first + 1) / tasksPerCell));
     for (let at = 0, cell = 0; at < runs.length; at += 2) {
       const many = runs[at + 1] ?? 0;
       this.#cellStates.fill(runs[at] ?? 0, cell, cell + many);
       cell += many;
     }
-    this.#open = open === undefined || open < first || open > last ? -1 : Math.floor((open - first) / per);
+    this.#open = open === undefined || open < first || open > last ? -1 : Math.floor((open - first) / tasksPerCell);
     this.#showWindow();
     set(this.#canvas, "aria-label", this.#describe());
     this.#draw();
@@ -76,19 +81,19 @@ export class TaskMap {
   #showWindow(): void {
     const answer = this.#answer;
     if (answer === undefined) return;
-    const { first, last, count: all, tasksPerCell: per } = answer;
+    const { first, last, count: all, tasksPerCell } = answer;
     const part = first > 0 || last < all - 1;
     const size = last - first + 1;
     const step = (from: number) => ({ first: Math.max(0, from), last: Math.min(all, Math.max(0, from) + size) - 1 });
     const button = (label: string, act: () => void, disabled = false) =>
       h("button", { class: "button small", disabled, onclick: act }, label);
     const text = part ? `tasks ${count(first)} to ${count(last)} of ${count(all)}` : plural(all, "task");
-    const key = `${text} ${per}`;
+    const key = `${text} ${tasksPerCell}`;
     if (this.#window.dataset.shown === key) return;
     this.#window.dataset.shown = key;
     setChildren(
       this.#window,
-      h("span", {}, per > 1 ? `${text}, ${count(per)} in a cell` : text),
+      h("span", {}, tasksPerCell > 1 ? `${text}, ${count(tasksPerCell)} in a cell` : text),
       part && button("Earlier", () => this.#actions.showRange(step(first - size)), first === 0),
       part && button("Later", () => this.#actions.showRange(step(last + 1)), last >= all - 1),
       part && button("All", () => this.#actions.showRange(undefined)),
@@ -96,11 +101,11 @@ export class TaskMap {
   }
 
   #describe(): string {
-    const { states, tasksPerCell: per } = this.#answer ?? { states: [], tasksPerCell: 1 };
+    const { states, tasksPerCell } = this.#answer ?? { states: [], tasksPerCell: 1 };
     const counts = states.map(() => 0);
     for (const kind of this.#cellStates) counts[kind] = (counts[kind] ?? 0) + 1;
     const parts = states.flatMap((state, at) => ((counts[at] ?? 0) > 0 ? [`${count(counts[at] ?? 0)} ${state}`] : []));
-    return `Picture of the tasks: ${per > 1 ? "cells" : "tasks"} ${parts.join(", ")}. Arrow keys move, Enter opens`;
+    return `Task map: ${tasksPerCell > 1 ? "cells" : "tasks"} ${parts.join(", ")}. Arrow keys move, Enter opens`;
   }
 
   #draw(): void {
@@ -209,9 +214,9 @@ function cellSize(width: number, cells: number): number {
   return 1;
 }
 
-/** The colours of the picture, in words. */
+/** The colours of the map. */
 export function mapLegend(): HTMLElement {
-  const names = ["failed", "running", "next", "waiting", "cancelled", "succeeded"];
+  const names = ["failed", "running", "prefetched", "waiting", "cancelled", "succeeded"];
   const list = h("ul", { class: "map-legend" });
   for (const name of names) list.append(h("li", {}, h("i", { class: `swatch swatch-cell-${name}` }), name));
   return list;

@@ -1,12 +1,12 @@
-/** One task: where it is and why, how it ended, its earlier attempts, its output; and what can be done about it. */
+/** One task: its state and the reason, its result and earlier attempts, its output, and actions on it. */
 import { type Answer, ask, decodeText } from "../api.js";
-import { runAction, type PageContext, isAllowed } from "../page-context.js";
-import { type Child, setChildren, h, set, setText } from "../dom.js";
+import { type Child, h, set, setChildren, setText } from "../dom.js";
 import { count, duration, moment } from "../format.js";
+import { isAllowed, type PageContext, runAction } from "../page-context.js";
 import { address } from "../route.js";
 import { badge, setBadge } from "./badge.js";
-import { OutputView } from "./output-view.js";
 import { confirmDialog } from "./confirm-dialog.js";
+import { OutputView } from "./output-view.js";
 import { describeOutcome } from "./task-list.js";
 
 type Task = Answer<"task">;
@@ -17,7 +17,7 @@ export class TaskPanel {
   readonly #context: PageContext;
   readonly #job: number;
   readonly #state = badge("waiting");
-  readonly #why = h("p", { class: "why" });
+  readonly #reason = h("p", { class: "reason" });
   readonly #facts = h("dl", { class: "facts" });
   readonly #entry = h("p", { class: "entry mono", hidden: true });
   readonly #actions = h("div", { class: "actions" });
@@ -43,13 +43,13 @@ export class TaskPanel {
         h("span", { class: "gap" }),
         this.#actions,
       ),
-      this.#why,
+      this.#reason,
       this.#entry,
       this.#facts,
       this.#attempts,
       this.#output.element,
     );
-    // Until it is known that there may be any.
+    // Until the task is known to have been started.
     this.#output.element.hidden = true;
     if (hasEntries) void this.#readEntry();
   }
@@ -61,11 +61,11 @@ export class TaskPanel {
   async refresh(signal: AbortSignal): Promise<void> {
     const task = await ask("task", { job: this.#job, index: this.index }, { signal, shared: true });
     setBadge(this.#state, task.state);
-    setText(this.#why, task.state === "waiting" ? `Why? ${sentence(task.reason)}` : sentence(task.reason));
+    setText(this.#reason, task.state === "waiting" ? `Why? ${sentence(task.reason)}` : sentence(task.reason));
     setChildren(this.#facts, ...factsOf(task));
     this.#showAttempts(task);
     this.#showActions(task);
-    // What was never handed out has written nothing.
+    // A task that was never handed out has no output.
     set(this.#output.element, "hidden", task.attempt === 0);
     if (task.attempt === 0) return;
     if (this.#attempt === task.attempt && this.#shown === task.state) return;
@@ -78,7 +78,7 @@ export class TaskPanel {
   #readOutput(task: Task, attempt?: number): void {
     const ended = [...task.earlierAttempts, ...(task.result === undefined ? [] : [task.result])];
     const found = ended.find((one) => one.attempt === (attempt ?? task.attempt));
-    this.#output.read(attempt, found === undefined ? 0 : OutputView.tailOf(found.outputEnd));
+    this.#output.read(attempt, found === undefined ? 0 : OutputView.tailOf(found.outputBytes));
   }
 
   async #readEntry(): Promise<void> {
@@ -92,7 +92,10 @@ export class TaskPanel {
   }
 
   #showAttempts(task: Task): void {
-    const attempts = [...task.earlierAttempts.map(({ attempt }) => attempt), ...(task.attempt > 0 ? [task.attempt] : [])];
+    const attempts = [
+      ...task.earlierAttempts.map(({ attempt }) => attempt),
+      ...(task.attempt > 0 ? [task.attempt] : []),
+    ];
     const all = [...new Set(attempts)];
     set(this.#attempts, "hidden", all.length < 2);
     const now = this.#chosen ?? task.attempt;
@@ -124,8 +127,15 @@ export class TaskPanel {
     this.#actions.dataset.shown = wanted;
     if (wanted === "") setChildren(this.#actions);
     else if (wanted === "cancel")
-      setChildren(this.#actions, h("button", { class: "button small", onclick: () => void this.#cancel() }, "Cancel task"));
-    else setChildren(this.#actions, h("button", { class: "button small", onclick: () => void this.#rerun() }, "Run again"));
+      setChildren(
+        this.#actions,
+        h("button", { class: "button small", onclick: () => void this.#cancel() }, "Cancel task"),
+      );
+    else
+      setChildren(
+        this.#actions,
+        h("button", { class: "button small", onclick: () => void this.#rerun() }, "Run again"),
+      );
   }
 
   async #cancel(): Promise<void> {
@@ -135,7 +145,7 @@ export class TaskPanel {
       text: "It ends cancelled, whatever it was doing; its process is ended if it runs. It can be run again later.",
       confirmLabel: "Cancel task",
       destructive: true,
-      reasonLabel: "Why (for those who look later)",
+      reasonLabel: "Reason (optional)",
     });
     if (reason === undefined) return;
     const tasks = [{ first: this.index, last: this.index }];
@@ -165,8 +175,8 @@ function factsOf({ worker, attempt, result }: Task): Child[] {
     add("Took", duration(result.ended - result.started));
     add("Started", moment(result.started));
     add("Ended", moment(result.ended));
-    const how = describeOutcome(result);
-    if (how !== "" && result.error === undefined) add("How", how);
+    const outcome = describeOutcome(result);
+    if (outcome !== "" && result.error === undefined) add("Outcome", outcome);
   }
   return facts;
 }

@@ -1,8 +1,8 @@
 /**
- * A list of any length, of which only the rows in view are there. Rows are of one height; arrow keys move a mark, Enter opens the marked row. A screen
- * reader is told how many rows there are and which these are.
+ * A list of any length that renders only the rows in view. All rows have one height; arrow keys move a mark, Enter opens the marked row.
+ * Screen readers get the number of rows and the positions of those rendered.
  */
-import { type Child, setChildren, h, set } from "../dom.js";
+import { type Child, h, set, setChildren } from "../dom.js";
 
 export interface GridColumn<Item> {
   readonly head: string;

@@ -1,6 +1,6 @@
 /**
- * Watches a batch to its end: tells of each task that ends, once, however the broker comes and goes meanwhile. The broker's events say
- * which tasks have ended; where some were missed, the results are looked through for what was not told yet.
+ * Watches a batch to its end and reports each task that ends, once, also across restarts of the broker. The broker's events say which
+ * tasks have ended; if events were missed, the results are scanned for tasks that were not reported yet.
  */
 import type { Client } from "../../../client/client.js";
 import type { JobEnd } from "../../../model/job.js";
@@ -9,8 +9,8 @@ import type { OperationOutput, TaskView } from "../views.js";
 import type { TaskCounts } from "./progress-bar.js";
 
 const WAIT_MS = 5_000;
-/** Tasks that are told of together: all of them or, where the broker goes meanwhile, none. */
-const AT_ONCE = 16;
+/** Tasks that are reported together: all of them or, if the broker disconnects meanwhile, none. */
+const REPORT_BATCH = 16;
 const ALL: Range = { first: 0, last: Number.POSITIVE_INFINITY };
 
 export interface BatchHandlers {
@@ -24,19 +24,19 @@ export class BatchWatcher {
   readonly #reported = new Set<number>();
   #after: number | undefined;
 
-  /** `after`: the last event before the batch began; tasks that ended earlier are not told of. */
+  /** `after`: the last event before the batch began; tasks that ended earlier are not reported. */
   constructor(job: number, after: number, handlers: BatchHandlers) {
     this.#job = job;
     this.#after = after;
     this.#handlers = handlers;
   }
 
-  /** Tasks that need no telling: they ended in an earlier run. */
+  /** For a task that ended in an earlier run: it is not reported. */
   skip(index: number): void {
     this.#reported.add(index);
   }
 
-  /** Rejects with LABORO_BROKER_GONE where the broker went; call it again with a client of the next one. */
+  /** Rejects with LABORO_BROKER_GONE if the broker disconnects; call it again with a new client. */
   async waitForEnd(client: Client, stop: AbortSignal): Promise<JobEnd | undefined> {
     for (;;) {
       const page = await unlessAborted(this.#nextPage(client), stop);
@@ -57,7 +57,7 @@ export class BatchWatcher {
       const ranges = [...(event.succeeded ?? []), ...(event.failed ?? []), ...(event.cancelled ?? [])];
       for (const range of event.truncated === true ? [ALL] : ranges) await this.#reportEnded(client, range);
     }
-    // Only now: where the broker goes in between, all of it is heard again, and what was told is known.
+    // Only now: if the broker disconnects before, the events are read again, and what was reported is known.
     this.#after = page.last;
   }
 
@@ -71,8 +71,8 @@ export class BatchWatcher {
       const limit = Math.min(1_000, range.last - from + 1);
       const page: OperationOutput<"tasks"> = await client.ask("tasks", { job: this.#job, from, limit });
       const unreported = page.tasks.filter(({ index }) => index <= range.last && !this.#reported.has(index));
-      for (let at = 0; at < unreported.length; at += AT_ONCE) {
-        const some = unreported.slice(at, at + AT_ONCE);
+      for (let at = 0; at < unreported.length; at += REPORT_BATCH) {
+        const some = unreported.slice(at, at + REPORT_BATCH);
         await this.#handlers.onEnded(some);
         for (const { index } of some) this.#reported.add(index);
       }
@@ -81,7 +81,7 @@ export class BatchWatcher {
   }
 }
 
-/** Resolves with nothing when the signal is given first. A long run asks often: nothing of it stays with the signal. */
+/** Resolves with undefined if the signal is aborted first. Removes its listener: a long run calls this often. */
 function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   return new Promise((resolve, reject) => {
     const stop = (): void => resolve(undefined);

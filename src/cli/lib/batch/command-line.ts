@@ -1,7 +1,8 @@
-/** What a task runs, as it could be typed. */
+/** The command of a task, as it could be typed in a shell. */
 
 import { expandLine, expandWords } from "../../../model/placeholders.js";
 import { type Bytes, numberAt } from "../../../model/recipe.js";
+import { shellQuote } from "../shell-quote.js";
 import type { ParsedSubmission } from "../submission/options.js";
 
 export function commandLine({ recipe, entries }: ParsedSubmission, index: number): string {
@@ -24,6 +25,4 @@ export function commandLine({ recipe, entries }: ParsedSubmission, index: number
 
 const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
 
-const shellJoin = (words: readonly Bytes[]): string => words.map((word) => quoted(text(word))).join(" ");
-
-const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const shellJoin = (words: readonly Bytes[]): string => words.map((word) => shellQuote(text(word))).join(" ");

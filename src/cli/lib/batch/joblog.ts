@@ -1,6 +1,6 @@
-/** `--joblog FILE`: one line a task that ended, with the columns that GNU parallel users know. */
+/** `--joblog FILE`: one line per ended task, with the columns of GNU parallel. */
 import { closeSync, openSync, writeSync } from "node:fs";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import type { TaskResult } from "../../../model/outcome.js";
 
 const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
@@ -12,15 +12,12 @@ export class JobLog {
     try {
       this.#fd = openSync(file, "w");
     } catch (cause) {
-      throw new LaboroError(
-        "LABORO_BAD_INPUT",
-        `cannot write --joblog ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
-      );
+      throw badInput(`cannot write --joblog ${file}: ${cause instanceof Error ? cause.message : String(cause)}`);
     }
     writeSync(this.#fd, HEAD);
   }
 
-  /** Seq counts from 1, as there. */
+  /** Seq counts from 1, as in GNU parallel. */
   add(result: TaskResult, label: string): void {
     const start = (result.started / 1000).toFixed(3);
     const runtime = ((result.ended - result.started) / 1000).toFixed(3);

@@ -1,4 +1,4 @@
-/** Shows the output of tasks as they end, unmixed: in the order of their ends, or of their entries. */
+/** Prints the output of tasks when they end, without mixing lines: in the order of their ends, or of their entries. */
 import type { Client } from "../../../client/client.js";
 import type { Bytes } from "../../../model/recipe.js";
 import { LineWriter } from "../line-writer.js";
@@ -20,7 +20,7 @@ export class OutputPrinter {
   readonly #outOfOrder = new Map<number, TaskView>();
   #next: number;
 
-  /** `first`: the task with which the order begins. `clear` makes room on the screen. */
+  /** `first`: the task with which the order begins. `clear` removes the progress bar. */
   constructor(options: OutputOptions, labelOf: (index: number) => string, clear: () => void, first = 0) {
     this.#options = options;
     this.#labelOf = labelOf;
@@ -28,7 +28,7 @@ export class OutputPrinter {
     this.#next = first;
   }
 
-  /** Tasks that are not shown do not hold the order up. */
+  /** For a task that is not printed: the order does not wait for it. */
   skip(index: number): void {
     if (index === this.#next) this.#next++;
   }
@@ -45,7 +45,7 @@ export class OutputPrinter {
     }
   }
 
-  /** Nothing more will come: what waits for one before it is shown now. */
+  /** No more tasks end: prints those that still wait for an earlier one. */
   async finish(client: Client, job: number): Promise<void> {
     for (const task of [...this.#outOfOrder.values()].sort((a, b) => a.index - b.index)) {
       await this.#print(client, job, [task]);
@@ -54,7 +54,7 @@ export class OutputPrinter {
   }
 
   async #print(client: Client, job: number, tasks: readonly TaskView[]): Promise<void> {
-    const withOutput = tasks.filter(({ outputEnd }) => outputEnd > 0);
+    const withOutput = tasks.filter(({ outputBytes }) => outputBytes > 0);
     for (let at = 0; at < withOutput.length; at += FETCH_CONCURRENCY) {
       const some = withOutput.slice(at, at + FETCH_CONCURRENCY);
       const pages = await Promise.all(some.map(({ index, attempt }) => client.ask("output", { job, index, attempt })));

@@ -1,4 +1,4 @@
-/** A bar on a terminal's last line: how far, how many failed, how fast, how long still. Nothing where there is no terminal. */
+/** A progress bar on a terminal's last line, with failures, rate and remaining time. Draws nothing without a terminal. */
 import type { WriteStream } from "node:tty";
 
 export interface TaskCounts {
@@ -9,7 +9,7 @@ export interface TaskCounts {
 
 const REDRAW_MS = 200;
 const BAR = 24;
-/** Columns that the numbers behind the bar may take. */
+/** Columns reserved for the numbers behind the bar. */
 const NUMBERS = 36;
 
 export class ProgressBar {
@@ -23,7 +23,7 @@ export class ProgressBar {
   #drawn = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** `before` tasks were done in an earlier run: they count as done, but say nothing of the speed. */
+  /** `doneBefore` tasks ended in an earlier run: they count as done, but not for the rate. */
   constructor(stream: WriteStream, total: number, doneBefore: number, now: () => number = Date.now) {
     this.#stream = stream.isTTY && process.env.TERM !== "dumb" ? stream : undefined;
     this.#total = total;
@@ -33,7 +33,7 @@ export class ProgressBar {
     this.#ascii = !/utf-?8/i.test(process.env.LC_ALL ?? process.env.LC_CTYPE ?? process.env.LANG ?? "");
   }
 
-  /** It is drawn now, and again every now and then: output on the same line comes and goes. */
+  /** Draws at once, and again every 200 ms: output of tasks overwrites the line. */
   begin(counts: TaskCounts): void {
     this.#counts = counts;
     if (this.#stream === undefined) return;
@@ -46,7 +46,7 @@ export class ProgressBar {
     this.#counts = counts;
   }
 
-  /** Make room for other output on this line. */
+  /** Removes the bar, so that other output can use the line. */
   clear(): void {
     if (this.#drawn) this.#stream?.write("\r\x1b[K");
     this.#drawn = false;
@@ -82,12 +82,12 @@ export function progressLine(
   const share = total === 0 ? 1 : Math.min(1, done / total);
   const full = Math.round(share * width);
   const bar = ascii ? "#".repeat(full) + "-".repeat(width - full) : "█".repeat(full) + "░".repeat(width - full);
-  const speed = ((done - doneBefore) / Math.max(1, elapsedMs)) * 1000;
+  const rate = ((done - doneBefore) / Math.max(1, elapsedMs)) * 1000;
   const parts = [`${bar} ${done}/${total}`];
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
   if (done > doneBefore) {
-    parts.push(`${speed >= 10 ? Math.round(speed) : speed.toFixed(1)}/s`);
-    if (done < total) parts.push(`${formatRemaining(((total - done) / speed) * 1000)} left`);
+    parts.push(`${rate >= 10 ? Math.round(rate) : rate.toFixed(1)}/s`);
+    if (done < total) parts.push(`${formatRemaining(((total - done) / rate) * 1000)} left`);
   }
   return parts.join("  ");
 }

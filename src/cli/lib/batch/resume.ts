@@ -1,7 +1,6 @@
 /**
- * A batch has an identity: what it runs, where, and its name; not its entries. When the same batch is asked for again while an
- * earlier one of that identity is not finished, it goes on instead of beginning anew, and tasks are matched by their entry: one
- * that succeeded is not run again, whatever its index was.
+ * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished, it is
+ * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, whatever its index was.
  */
 import { createHash } from "node:crypto";
 import type { Client } from "../../../client/client.js";
@@ -19,12 +18,12 @@ export interface StartedBatch {
   readonly count: number;
   /** What a task is called: its entry, its number of the array, or its index. */
   readonly labelOf: (index: number) => string;
-  /** What it runs, as it could be typed. */
+  /** The command of a task, as it could be typed. */
   readonly commandOf: (index: number) => string;
-  /** Words for a person, where the job was begun with other options than were given now. */
+  /** Set if the job was started with other options than were given now: a text for people. */
   readonly differenceText?: string;
   readonly resumed: boolean;
-  /** How much of what was asked for was done before, and how much is left. */
+  /** How many of the requested tasks ended in an earlier run. */
   readonly doneBefore: number;
   readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
@@ -39,7 +38,11 @@ export function batchKey(submission: ParsedSubmission): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }
 
-export async function startOrResume(client: Client, submission: ParsedSubmission, fresh: boolean): Promise<StartedBatch> {
+export async function startOrResume(
+  client: Client,
+  submission: ParsedSubmission,
+  fresh: boolean,
+): Promise<StartedBatch> {
   const keyed = { ...submission, key: batchKey(submission) };
   const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
   const [open] = jobs;
@@ -49,10 +52,18 @@ export async function startOrResume(client: Client, submission: ParsedSubmission
   return submitNew(client, keyed);
 }
 
-async function submitNew(client: Client, submission: ParsedSubmission, before = 0): Promise<StartedBatch> {
+async function submitNew(client: Client, submission: ParsedSubmission, doneBefore = 0): Promise<StartedBatch> {
   const { id } = await client.submit(submission);
   const count = submission.entries?.length ?? submission.count ?? 1;
-  return { job: id, count, ...taskNames(submission), resumed: before > 0, doneBefore: before, remaining: count, endedBefore: new Set() };
+  return {
+    job: id,
+    count,
+    ...taskNames(submission),
+    resumed: doneBefore > 0,
+    doneBefore,
+    remaining: count,
+    endedBefore: new Set(),
+  };
 }
 
 async function resume(client: Client, open: JobView, submission: ParsedSubmission): Promise<StartedBatch> {
@@ -65,12 +76,21 @@ async function resume(client: Client, open: JobView, submission: ParsedSubmissio
   const had = await fetchEntries(client, open.id);
   const same = had.length === wanted.length && wanted.every((entry, i) => entryKey(entry) === entryKey(had[i] ?? ""));
   if (same) return attach(client, open, submission, ended);
-  const left = remainingEntries(ended, had, wanted);
+  const remaining = remainingEntries(ended, had, wanted);
   await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
-  if (left.length > 0) return submitNew(client, { ...submission, entries: left }, wanted.length - left.length);
-  const all = new Set(ended.map(({ index }) => index));
+  if (remaining.length > 0)
+    return submitNew(client, { ...submission, entries: remaining }, wanted.length - remaining.length);
+  const endedBefore = new Set(ended.map(({ index }) => index));
   const names = taskNames({ ...submission, entries: had });
-  return { job: open.id, count: open.count, ...names, resumed: true, doneBefore: wanted.length, remaining: 0, endedBefore: all };
+  return {
+    job: open.id,
+    count: open.count,
+    ...names,
+    resumed: true,
+    doneBefore: wanted.length,
+    remaining: 0,
+    endedBefore,
+  };
 }
 
 async function attach(
@@ -80,34 +100,35 @@ async function attach(
   done: readonly TaskView[],
 ): Promise<StartedBatch> {
   if (open.held) await client.ask("release", { job: open.id });
-  const ended = new Set(done.map(({ index }) => index));
-  const left = open.count - ended.size;
-  const differs = differences(open, submission);
-  const found = {
+  const endedBefore = new Set(done.map(({ index }) => index));
+  const differenceText = differences(open, submission);
+  return {
     job: open.id,
     count: open.count,
     ...taskNames(submission),
     resumed: true,
-    before: ended.size,
-    left,
-    ended,
+    doneBefore: endedBefore.size,
+    remaining: open.count - endedBefore.size,
+    endedBefore,
+    ...(differenceText === undefined ? {} : { differenceText }),
   };
-  return differs === undefined ? found : { ...found, differenceText: differs };
 }
 
 /** Which ended tasks run again. */
 export interface RerunSelection {
-  readonly ends: readonly TaskEnd[];
+  readonly states: readonly TaskEnd[];
   readonly tasks?: Ranges;
 }
 
 /** Let ended tasks of a job run again. */
 export async function rerunTasks(client: Client, job: number, selection: RerunSelection): Promise<StartedBatch> {
   const view = await client.ask("job", { job });
-  const goes = ({ state, index }: TaskView): boolean =>
-    selection.ends.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
-  // Looked at before: some may have ended again by the time that the answer comes.
-  const ended = new Set((await allEndedTasks(client, job)).filter((task) => !goes(task)).map(({ index }) => index));
+  const runsAgain = ({ state, index }: TaskView): boolean =>
+    selection.states.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
+  // Read before the rerun: some tasks may have ended again when it returns.
+  const endedBefore = new Set(
+    (await allEndedTasks(client, job)).filter((task) => !runsAgain(task)).map(({ index }) => index),
+  );
   await client.ask("rerun", { job, ...selection });
   const { array } = view.recipe;
   const labels = view.hasEntries ? { entries: await fetchEntries(client, job) } : {};
@@ -119,13 +140,13 @@ export async function rerunTasks(client: Client, job: number, selection: RerunSe
     labelOf,
     commandOf,
     resumed: false,
-    doneBefore: ended.size,
-    remaining: view.count - ended.size,
-    endedBefore: ended,
+    doneBefore: endedBefore.size,
+    remaining: view.count - endedBefore.size,
+    endedBefore,
   };
 }
 
-/** What of the options that were given now is not what the job was begun with. */
+/** Which of the options given now differ from those that the job was started with. */
 function differences(open: JobView, given: ParsedSubmission): string | undefined {
   const { limits, needs } = open;
   const pairs: readonly [string, unknown, unknown][] = [
@@ -137,7 +158,7 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
     ["--time-limit", limits.timeLimitMs, given.timeLimitMs],
     ["--pool", open.pool, given.pool ?? DEFAULT_POOL],
   ];
-  const other = pairs.filter(([, begun, now]) => begun !== now).map(([name]) => name);
+  const other = pairs.filter(([, before, now]) => before !== now).map(([name]) => name);
   return other.length === 0 ? undefined : `it was begun with other options: ${other.join(", ")}`;
 }
 
@@ -146,7 +167,7 @@ const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" |
   commandOf: (index) => commandLine(submission, index),
 });
 
-/** As much of a submission as its tasks are called by. */
+/** The part of a submission that the labels of its tasks depend on. */
 interface LabelSource {
   readonly entries?: readonly Bytes[];
   readonly recipe: { readonly array?: readonly Stride[] } | ParsedSubmission["recipe"];
@@ -181,8 +202,12 @@ async function fetchEntries(client: Client, job: number): Promise<Bytes[]> {
   return found;
 }
 
-/** Of these entries, those that have not succeeded in the earlier job; one that stands twice must have succeeded twice. */
-function remainingEntries(ended: readonly TaskView[], had: readonly Bytes[], wanted: readonly Bytes[]): readonly Bytes[] {
+/** The wanted entries that have not succeeded in the earlier job. An entry that occurs twice must have succeeded twice. */
+function remainingEntries(
+  ended: readonly TaskView[],
+  had: readonly Bytes[],
+  wanted: readonly Bytes[],
+): readonly Bytes[] {
   const done = new Map<string, number>();
   for (const { index, state } of ended) {
     const entry = had[index];

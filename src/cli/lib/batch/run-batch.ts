@@ -1,10 +1,10 @@
 /**
- * One `run` from beginning to end, on whatever broker it has:
+ * One `run` from start to end, on any broker:
  *
- *   begun        submitted, or found where an earlier run left it
- *   running      tasks end and are shown
- *   interrupted  Ctrl-C: the job is held, what runs may end; a second one stops it
- *   ended        all tasks have ended, or an interrupted one has none left that run
+ *   started      submitted, or an earlier batch resumed
+ *   running      tasks end and their output is printed
+ *   interrupted  Ctrl-C: the job is held, running tasks may end; a second Ctrl-C stops them
+ *   ended        all tasks have ended, or after an interrupt no task runs
  */
 
 import { LaboroError } from "../../../base/errors.js";
@@ -16,7 +16,7 @@ import type { TaskView } from "../views.js";
 import { BatchWatcher } from "./batch-watcher.js";
 import { JobLog } from "./joblog.js";
 import { streamOutput } from "./live-output.js";
-import { OutputPrinter, type OutputOptions } from "./output-printer.js";
+import { type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import type { StartedBatch } from "./resume.js";
 
@@ -26,59 +26,63 @@ export interface BatchOptions extends OutputOptions {
   readonly live: boolean;
 }
 
-/** Gives a client of the broker; called again when the one it gave has lost its broker. */
+/** Returns a connected client; called again when that client has lost its broker. */
 export type ConnectBroker = () => Promise<Client>;
 
-/** Nothing running for so long is worth a word. */
+/** If nothing runs after this time, the reason is printed. */
 const EXPLAIN_AFTER_MS = 2_000;
 /** How many failures are named at the end. */
 const MAX_LISTED_FAILURES = 10;
 
-/** `start` submits the batch, or finds it; the tasks that end from then on are shown. */
+/** `start` submits the batch or resumes it; the tasks that end from then on are printed. */
 export async function runBatch(
-  reach: ConnectBroker,
+  connectBroker: ConnectBroker,
   start: (client: Client) => Promise<StartedBatch>,
   options: BatchOptions,
   interrupt: Interrupt,
 ): Promise<number> {
   const started = Date.now();
-  // Before anything is begun: a log that cannot be written is a mistake in the command.
+  // Before anything starts: a log that cannot be written is a mistake in the command.
   const log = options.joblog === undefined ? undefined : new JobLog(options.joblog);
-  const broker = new ReconnectingClient(reach, await reach());
+  const broker = new ReconnectingClient(connectBroker, await connectBroker());
   const { last } = await broker.client.ask("events", { limit: 1, waitMs: 0 });
-  const begun = await start(broker.client);
-  const { job, count, doneBefore: before, labelOf } = begun;
-  if (begun.resumed) process.stderr.write(`going on with job ${job}: ${before} of ${before + begun.remaining} are done\n`);
-  if (begun.differenceText !== undefined)
-    process.stderr.write(`${begun.differenceText}; --fresh begins anew with what you say now\n`);
-  const progress = new ProgressBar(process.stderr, count, begun.endedBefore.size);
-  const show = new OutputPrinter(options, labelOf, () => progress.clear());
+  const batch = await start(broker.client);
+  const { job, count, doneBefore, labelOf } = batch;
+  if (batch.resumed)
+    process.stderr.write(`going on with job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} are done\n`);
+  if (batch.differenceText !== undefined)
+    process.stderr.write(`${batch.differenceText}; --fresh starts a new job with the options given now\n`);
+  const progress = new ProgressBar(process.stderr, count, batch.endedBefore.size);
+  const printer = new OutputPrinter(options, labelOf, () => progress.clear());
   const failures: TaskView[] = [];
-  const watch = new BatchWatcher(job, last, {
+  const watcher = new BatchWatcher(job, last, {
     onEnded: async (tasks) => {
-      if (!options.live) await show.add(broker.client, job, tasks);
+      if (!options.live) await printer.add(broker.client, job, tasks);
       for (const task of tasks) {
-        log?.add(task, begun.commandOf(task.index));
+        log?.add(task, batch.commandOf(task.index));
         if (task.state === "failed") failures.push(task);
       }
     },
-    onCounters: (now) => progress.update(now),
+    onCounters: (counters) => progress.update(counters),
   });
-  for (const index of begun.endedBefore) {
-    watch.skip(index);
-    show.skip(index);
+  for (const index of batch.endedBefore) {
+    watcher.skip(index);
+    printer.skip(index);
   }
-  if (!options.live) progress.begin({ succeeded: begun.endedBefore.size, failed: 0, cancelled: 0 });
-  const unwanted = new AbortController();
-  const live = options.live ? streamOutput(() => broker.client, job, unwanted.signal) : undefined;
+  if (!options.live) progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 });
+  const stopLive = new AbortController();
+  const live = options.live ? streamOutput(() => broker.client, job, stopLive.signal) : undefined;
   const stopping = handleInterrupt(() => broker.client, job, interrupt, progress);
-  const silence = setTimeout(() => void explainWaiting(broker.client, begun, progress).catch(() => {}), EXPLAIN_AFTER_MS);
-  const end = await broker.withRetry((client) => watch.waitForEnd(client, stopping.done));
-  clearTimeout(silence);
+  const explainTimer = setTimeout(
+    () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
+    EXPLAIN_AFTER_MS,
+  );
+  const end = await broker.withRetry((client) => watcher.waitForEnd(client, stopping.done));
+  clearTimeout(explainTimer);
   stopping.dispose();
-  if (end === undefined) unwanted.abort();
+  if (end === undefined) stopLive.abort();
   await live;
-  await broker.withRetry((client) => show.finish(client, job));
+  await broker.withRetry((client) => printer.finish(client, job));
   progress.end();
   log?.close();
   const view = await broker.withRetry((client) => client.ask("job", { job }));
@@ -88,34 +92,38 @@ export async function runBatch(
   return end === "succeeded" ? EXIT.ok : EXIT.failed;
 }
 
-/** A broker that goes away is followed by the next one. */
+/** Reconnects when the broker is gone. */
 class ReconnectingClient {
-  readonly #reach: ConnectBroker;
+  readonly #connectBroker: ConnectBroker;
   client: Client;
 
-  constructor(reach: ConnectBroker, client: Client) {
-    this.#reach = reach;
+  constructor(connectBroker: ConnectBroker, client: Client) {
+    this.#connectBroker = connectBroker;
     this.client = client;
   }
 
-  /** For what may be asked again. */
+  /** For operations that may be repeated. */
   async withRetry<T>(act: (client: Client) => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await act(this.client);
       } catch (cause) {
         if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
-        this.client = await this.#reach();
+        this.client = await this.#connectBroker();
       }
     }
   }
 }
 
-/** Nothing runs yet: say what `laboro explain` would. */
-async function explainWaiting(client: Client, { job, count, endedBefore: ended }: StartedBatch, progress: ProgressBar): Promise<void> {
+/** Prints why nothing runs yet, as `laboro explain` does. */
+async function explainWaiting(
+  client: Client,
+  { job, count, endedBefore }: StartedBatch,
+  progress: ProgressBar,
+): Promise<void> {
   const { tasks } = await client.ask("running", { job, limit: 1 });
   let first = 0;
-  while (ended.has(first)) first++;
+  while (endedBefore.has(first)) first++;
   if (tasks.length > 0 || first >= count) return;
   const task = await client.ask("task", { job, index: first });
   if (task.state !== "waiting") return;
@@ -123,14 +131,14 @@ async function explainWaiting(client: Client, { job, count, endedBefore: ended }
   process.stderr.write(`nothing runs yet: ${task.reason}\n`);
 }
 
-/** Once: hold. Twice: stop what runs, by cancelling nothing: the worker gives it back. */
+/** First Ctrl-C: holds the job. Second: stops waiting; running tasks are not cancelled, the worker returns them. */
 function handleInterrupt(
   currentClient: () => Client,
   job: number,
   interrupt: Interrupt,
   progress: ProgressBar,
 ): { done: AbortSignal; dispose(): void } {
-  const over = new AbortController();
+  const done = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const first = (): void => {
     progress.clear();
@@ -138,32 +146,27 @@ function handleInterrupt(
     void currentClient()
       .ask("hold", { job })
       .catch(() => {});
-    // Held, it never ends: it is over when nothing of it is at a worker.
+    // A held job never ends: the run is over when no task of it is at a worker.
     timer = setInterval(() => {
       void currentClient()
         .ask("running", { job, limit: 1 })
-        .then(({ tasks }) => tasks.length === 0 && over.abort())
-        .catch(() => over.abort());
+        .then(({ tasks }) => tasks.length === 0 && done.abort())
+        .catch(() => done.abort());
     }, 100);
   };
-  const second = (): void => over.abort();
+  const second = (): void => done.abort();
   interrupt.once.addEventListener("abort", first, { once: true });
   interrupt.twice.addEventListener("abort", second, { once: true });
-  return { done: over.signal, dispose: () => clearInterval(timer) };
+  return { done: done.signal, dispose: () => clearInterval(timer) };
 }
 
 function printFailures(failures: readonly TaskView[], labelOf: (index: number) => string, count: number): void {
   for (const { index, code, signal, timedOut, error } of failures.slice(0, MAX_LISTED_FAILURES)) {
     const how = error ?? (timedOut === true ? "time limit" : signal !== undefined ? signal : `exit code ${code}`);
-    process.stderr.write(
-      count === 1
-        ? `${how}
-`
-        : `task ${index} (${labelOf(index)}): ${how}
-`,
-    );
+    process.stderr.write(count === 1 ? `${how}\n` : `task ${index} (${labelOf(index)}): ${how}\n`);
   }
-  if (failures.length > MAX_LISTED_FAILURES) process.stderr.write(`and ${failures.length - MAX_LISTED_FAILURES} more that failed\n`);
+  if (failures.length > MAX_LISTED_FAILURES)
+    process.stderr.write(`and ${failures.length - MAX_LISTED_FAILURES} more that failed\n`);
 }
 
 function printSummary(

@@ -1,5 +1,5 @@
 /** `--array 1-100:2,500`: numbers, each the entry of one task. */
-import { LaboroError } from "../../../base/errors.js";
+import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Stride } from "../../../model/recipe.js";
 
 const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;
@@ -8,16 +8,15 @@ const LARGEST = 1_000_000_000;
 export function parseArray(text: string): readonly Stride[] {
   const strides = text.split(",").map((part) => {
     const found = PART.exec(part.trim());
-    if (found === null) throw badInput(text, "numbers and ranges as 1-100, 1-100:2 or 7");
+    if (found === null) throw badArray(text, "numbers and ranges as 1-100, 1-100:2 or 7");
     const [first, last = first, step = "1"] = found.slice(1).map((digits) => digits?.replaceAll("_", ""));
     const stride = { first: Number(first), last: Number(last), step: Number(step) };
-    if (stride.last < stride.first) throw badInput(part, "the smaller number first");
-    if (stride.step < 1) throw badInput(part, "a step of at least 1");
-    if (stride.last > LARGEST) throw badInput(part, `numbers up to ${LARGEST}`);
+    if (stride.last < stride.first) throw badArray(part, "the smaller number first");
+    if (stride.step < 1) throw badArray(part, "a step of at least 1");
+    if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}`);
     return stride;
   });
   return strides;
 }
 
-const badInput = (got: string, expected: string): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `--array: expected ${expected}, got ${got}`);
+const badArray = (got: string, expected: string): LaboroError => badInput(`--array: expected ${expected}, got ${got}`);

@@ -3,12 +3,12 @@
  *   CMD ::: a b c          the words after it
  *   CMD :::: FILE…         one entry a line of these files
  *   CMD ::: a b ::: 1 2    each of the first with each of the second, as entries of two columns; the last changes fastest
- *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; what one has too many is left out
+ *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; surplus values are left out
  *   --each-line FILE       the same; `-` is standard input. --colsep says what stands between the columns of a line
- *   --from-json FILE       one entry an item of a JSON array; what is not text stays JSON
+ *   --from-json FILE       one entry per item of a JSON array; items that are not text stay JSON
  */
 import { readFileSync } from "node:fs";
-import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import type { Bytes } from "../../../model/recipe.js";
 
@@ -46,7 +46,7 @@ export function parseWords(words: readonly string[]): ParsedWords {
 
 function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   const [only] = sources;
-  if (only?.linked) throw new LaboroError("LABORO_BAD_INPUT", ":::+ goes with the list before it, and there is none");
+  if (only?.linked) throw badInput(":::+ goes with the list before it, and there is none");
   if (sources.length === 1) return only?.values ?? [];
   const groups: (readonly (readonly Bytes[])[])[] = [];
   for (const { linked, values } of sources) {
@@ -63,7 +63,7 @@ function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
 
 function refuseColumns(value: Bytes): void {
   if (Buffer.from(value).includes(COLUMN_SEPARATOR)) {
-    throw new LaboroError("LABORO_BAD_INPUT", "an entry with a tab in it cannot be one of several columns");
+    throw badInput("an entry with a tab in it cannot be one of several columns");
   }
 }
 
@@ -83,7 +83,7 @@ export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefi
   });
 }
 
-/** How many columns these entries have, as the first of them tells; 1 where there are none. */
+/** The number of columns of the first entry; 1 if there are no entries. */
 export const columnCount = (entries: readonly Bytes[] | undefined): number =>
   entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
@@ -114,13 +114,9 @@ export function readJsonItems(file: string): Bytes[] {
     value = JSON.parse(readInput(file).toString());
   } catch (cause) {
     if (cause instanceof LaboroError) throw cause;
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      `${file} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`,
-    );
+    throw badInput(`${file} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`);
   }
-  if (!Array.isArray(value))
-    throw new LaboroError("LABORO_BAD_INPUT", `${file}: expected a JSON array, one item a task`);
+  if (!Array.isArray(value)) throw badInput(`${file}: expected a JSON array, one item a task`);
   if (value.length > MAX_ENTRIES) throw tooMany(value.length);
   return value.map((item: unknown) => (typeof item === "string" ? item : JSON.stringify(item)));
 }
@@ -131,9 +127,8 @@ export function readInput(file: string): Buffer {
   } catch (cause) {
     const why =
       errnoOf(cause) === "ENOENT" ? "there is no such file" : cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${why}`, { cause });
+    throw badInput(`cannot read ${file}: ${why}`, cause);
   }
 }
 
-const tooMany = (count: number): LaboroError =>
-  new LaboroError("LABORO_BAD_INPUT", `${count} entries; at most ${MAX_ENTRIES} go into one job`);
+const tooMany = (count: number): LaboroError => badInput(`${count} entries; at most ${MAX_ENTRIES} go into one job`);

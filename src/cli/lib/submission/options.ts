@@ -1,16 +1,16 @@
-/** What `run` and `submit` take, and the submission that comes of it. */
+/** The options of `run` and `submit`, and the submission made from them. */
 import { basename } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import type { Submission } from "../../../model/job-input.js";
 import type { Bytes, Recipe } from "../../../model/recipe.js";
 import { strideLength } from "../../../model/recipe.js";
 import { parseDuration } from "../duration.js";
-import { collect, wholeNumber } from "../long-running.js";
+import { collect, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
-import { columnCount, splitColumns, readJsonItems, readLines, parseWords, readInput } from "./entries.js";
+import { columnCount, parseWords, readInput, readJsonItems, readLines, splitColumns } from "./entries.js";
 
-/** A submission as this program makes it: bytes are bytes, not a form of writing them. */
+/** A submission as the command line makes it: with bytes, not their JSON form. */
 export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
   readonly recipe: Recipe;
   readonly entries?: readonly Bytes[];
@@ -47,7 +47,11 @@ export function addSubmissionOptions(command: Command): Command {
   return command
     .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
     .option("--each-line <file>", "one task a line; - is standard input")
-    .option("--colsep <regexp>", "what stands between the columns of a line, for {1} {2} (default: a tab)", parseSeparator)
+    .option(
+      "--colsep <regexp>",
+      "what stands between the columns of a line, for {1} {2} (default: a tab)",
+      parseSeparator,
+    )
     .option("--from-json <file>", "one task an item of a JSON array")
     .option("--name <name>", "what to call the job")
     .option("--dir <dir>", "where its tasks run (default: here)")
@@ -58,14 +62,14 @@ export function addSubmissionOptions(command: Command): Command {
       [],
     )
     .option("--stdin <file>", "what its tasks read from standard input")
-    .option("--slots <n>", "slots that one task needs", wholeNumber)
+    .option("--slots <n>", "slots that one task needs", parseWholeNumber)
     .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
     .option("--priority <n>", "-1000 to 1000, the higher goes first", parseInteger)
     .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
-    .option("--retries <n>", "tries again after a failure", wholeNumber)
-    .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", wholeNumber)
-    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", wholeNumber)
-    .option("--max-running <n>", "tasks at one time", wholeNumber)
+    .option("--retries <n>", "tries again after a failure", parseWholeNumber)
+    .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", parseWholeNumber)
+    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", parseWholeNumber)
+    .option("--max-running <n>", "tasks at one time", parseWholeNumber)
     .option(
       "--after <job>",
       "waits for the success of a job, or with any:JOB for its end; may be repeated",
@@ -81,7 +85,7 @@ export function addSubmissionOptions(command: Command): Command {
       "--log <path>",
       "write each task's output there too, at the worker, always to a new file; {#} is its number",
     )
-    .option("--output-cap <bytes>", "output kept per task: head and tail", wholeNumber);
+    .option("--output-cap <bytes>", "output kept per task: head and tail", parseWholeNumber);
 }
 
 function parseSeparator(text: string): RegExp {
@@ -95,21 +99,16 @@ function parseSeparator(text: string): RegExp {
 function parseInteger(text: string): number {
   const value = Number(text);
   if (/^-?\d+$/.test(text) && Number.isSafeInteger(value)) return value;
-  throw new LaboroError("LABORO_BAD_INPUT", `expected a whole number, got ${text}`);
+  throw badInput(`expected a whole number, got ${text}`);
 }
 
-/** `after` and selectors such as `last` are for the caller to resolve: here they are numbers already. */
+/** `after` has job numbers: the caller resolves selectors such as `last`. */
 export function makeSubmission(words: readonly string[], options: SubmissionOptions): ParsedSubmission {
   const { command, entries: named, lists } = parseWords(words);
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
-  if (sources.length > 1)
-    throw new LaboroError(
-      "LABORO_BAD_INPUT",
-      "entries come from one place only: ::: , --each-line, --from-json or --array",
-    );
+  if (sources.length > 1) throw badInput("entries come from one place only: ::: , --each-line, --from-json or --array");
   const entries = entriesOf(named, options);
-  if (entries?.length === 0)
-    throw new LaboroError("LABORO_BAD_INPUT", "there are no entries, so there is nothing to do");
+  if (entries?.length === 0) throw badInput("there are no entries, so there is nothing to do");
   const array = options.array === undefined ? undefined : parseArray(options.array);
   const filled = addPlaceholders(command, {
     hasEntries: entries !== undefined || array !== undefined,
@@ -119,8 +118,7 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   const recipe = recipeOf(command, filled, options);
   const numbered =
     array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
-  if (array !== undefined && recipe.kind === "call")
-    throw new LaboroError("LABORO_BAD_INPUT", "--array does not go with --service");
+  if (array !== undefined && recipe.kind === "call") throw badInput("--array does not go with --service");
   const needs = needsOf(options);
   return {
     recipe: numbered,
@@ -149,50 +147,47 @@ function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptio
 
 function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
   if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
-    throw new LaboroError("LABORO_BAD_INPUT", "--log goes with a command only");
+    throw badInput("--log goes with a command only");
   if (options.service !== undefined) {
-    if (options.output !== undefined)
-      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --service: the answer is the output");
-    if (command.length > 1) throw new LaboroError("LABORO_BAD_INPUT", "--service takes one body, or entries");
+    if (options.output !== undefined) throw badInput("--output does not go with --service: the answer is the output");
+    if (command.length > 1) throw badInput("--service takes one body, or entries");
     const [body] = command;
     return { kind: "call", service: options.service, ...(body === undefined ? {} : { body: Buffer.from(body) }) };
   }
-  const surroundings = {
+  const processOptions = {
     dir: options.dir ?? process.cwd(),
     ...(options.env.length === 0 ? {} : { env: environmentOf(options.env) }),
     ...(options.stdin === undefined ? {} : { stdin: readInput(options.stdin) }),
   };
   if (options.script !== undefined) {
     const type = /\.[A-Za-z0-9]+$/.exec(options.script)?.[0] ?? ".sh";
-    if (options.output !== undefined)
-      throw new LaboroError("LABORO_BAD_INPUT", "--output does not go with --script: let the script write there");
+    if (options.output !== undefined) throw badInput("--output does not go with --script: let the script write there");
     return {
       kind: "script",
       content: readInput(options.script),
       type,
       args: filled,
-      ...surroundings,
+      ...processOptions,
     };
   }
-  if (command.length === 0 || command[0] === "")
-    throw new LaboroError("LABORO_BAD_INPUT", "there is no command to run");
+  if (command.length === 0 || command[0] === "") throw badInput("there is no command to run");
   const log = options.log === undefined ? {} : { log: options.log };
   const [line = ""] = filled;
   if (!isShellLine(command)) {
     const argv = intoFile(filled, options.output);
-    return { kind: "command", argv, placeholders: true, ...log, ...surroundings };
+    return { kind: "command", argv, placeholders: true, ...log, ...processOptions };
   }
   const argv =
     options.output === undefined ? [line] : [`{ ${line}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
-  return { kind: "command", argv, placeholders: true, shell: true, ...log, ...surroundings };
+  return { kind: "command", argv, placeholders: true, shell: true, ...log, ...processOptions };
 }
 
-/** A program whose output goes to a file, by way of a shell that does nothing else. */
+/** Redirects the output of a program to a file, with a shell that does nothing else. */
 function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
   return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
 }
 
-/** What is put around a command, or that it is shipped, is not what a person calls it. */
+/** The default name: the command without the redirection of --output, or the name of the script. */
 function jobName(command: readonly string[], { name, output, script }: SubmissionOptions): { readonly name?: string } {
   if (name !== undefined) return { name };
   if (script !== undefined) return { name: basename(script) };
@@ -200,7 +195,7 @@ function jobName(command: readonly string[], { name, output, script }: Submissio
   return output === undefined || first === undefined ? {} : { name: first.slice(0, 200) };
 }
 
-/** One word with a blank in it is a line for the shell, as in run 'sort {} | uniq'; several words are a program and its arguments. */
+/** One word with a blank in it is a shell line, as in run 'sort {} | uniq'; several words are a program and its arguments. */
 const isShellLine = ([line = "", ...more]: readonly string[]): boolean =>
   more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
 
@@ -209,13 +204,13 @@ const COLUMN_PLACEHOLDER = /\{\d+[./]?\}/;
 
 interface EntryShape {
   readonly hasEntries: boolean;
-  /** Where there are several, `{}` stands for a value of each, one after the other. A line of a file with tabs in it may be a name. */
+  /** With several lists, `{}` stands for one value of each. A line of a file is one value, even with tabs in it. */
   readonly lists: number;
   /** Entries have columns, whether of several lists or of a file: `{2}` stands for one. */
   readonly hasColumns: boolean;
 }
 
-/** A command that names no place for the entry gets it as its last argument. */
+/** A command without a placeholder gets the entry as its last argument. */
 function addPlaceholders(command: readonly string[], { hasEntries, lists, hasColumns }: EntryShape): readonly string[] {
   const named = command.some((word) => ENTRY_PLACEHOLDER.test(word) || (hasColumns && COLUMN_PLACEHOLDER.test(word)));
   const line = isShellLine(command);
@@ -235,8 +230,7 @@ function environmentOf(given: readonly string[]): Record<string, string> {
     const equals = text.indexOf("=");
     const name = equals < 0 ? text : text.slice(0, equals);
     const value = equals < 0 ? process.env[name] : text.slice(equals + 1);
-    if (value === undefined)
-      throw new LaboroError("LABORO_BAD_INPUT", `--env ${name}: there is no such variable here; give ${name}=VALUE`);
+    if (value === undefined) throw badInput(`--env ${name}: there is no such variable here; give ${name}=VALUE`);
     env[name] = value;
   }
   return env;
@@ -246,8 +240,7 @@ function needsOf(options: SubmissionOptions): Record<string, number> | undefined
   const needs: Record<string, number> = options.slots === undefined ? {} : { slots: options.slots };
   for (const text of options.resource) {
     const [, name, amount] = /^([\w-]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined || amount === undefined)
-      throw new LaboroError("LABORO_BAD_INPUT", `--resource: expected NAME=AMOUNT, got ${text}`);
+    if (name === undefined || amount === undefined) throw badInput(`--resource: expected NAME=AMOUNT, got ${text}`);
     needs[name] = Number(amount);
   }
   return Object.keys(needs).length === 0 ? undefined : needs;
@@ -255,7 +248,6 @@ function needsOf(options: SubmissionOptions): Record<string, number> | undefined
 
 function parseAfter(text: string): { job: number; any?: boolean } {
   const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
-  if (job === undefined)
-    throw new LaboroError("LABORO_BAD_INPUT", `--after: expected a job's number, or any:NUMBER, got ${text}`);
+  if (job === undefined) throw badInput(`--after: expected a job's number, or any:NUMBER, got ${text}`);
   return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };
 }

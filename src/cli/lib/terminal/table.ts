@@ -1,16 +1,16 @@
 /**
- * A table that fits. Too narrow a terminal first shortens the columns that may be cut, then leaves out those that may be missed, the
- * highest `drop` first. Where nobody looks (a pipe) it has every column at full width.
+ * A table that fits the terminal. If it is too wide, columns with a `minWidth` are shortened; if that is not enough, columns with a
+ * `dropPriority` are left out, the highest first. In a pipe it has every column at full width.
  */
 import { type Colour, paint, type Terminal } from "./terminal.js";
-import { truncate, escapeControls, pad, displayWidth } from "./text.js";
+import { displayWidth, escapeControls, pad, truncate } from "./text.js";
 
 export interface Column {
   readonly title: string;
   readonly align?: "left" | "right";
   /** May be cut down to this many columns. */
   readonly minWidth?: number;
-  /** Where it is cut, its end is what tells one from another. */
+  /** Cut in the middle: the values differ at their ends. */
   readonly keepEnd?: boolean;
   /** May be left out; the higher goes first. */
   readonly dropPriority?: number;
@@ -28,8 +28,8 @@ export function table(columns: readonly Column[], rows: readonly (readonly Cell[
       at,
       width: texts.reduce((most, row) => Math.max(most, displayWidth(row[at] ?? "")), column.title.length),
     }))
-    // A column that says nothing in any row is not worth its place.
-    .filter(({ at, dropPriority: drop }) => drop === undefined || texts.some((row) => row[at] !== ""));
+    // A column that is empty in every row is left out.
+    .filter(({ at, dropPriority }) => dropPriority === undefined || texts.some((row) => row[at] !== ""));
   if (terminal.width !== undefined) fitToWidth(shown, terminal.width);
   const line = (cell: (column: SizedColumn) => string): string => shown.map(cell).join(GAP).trimEnd();
   const head = line((column) =>
@@ -52,17 +52,17 @@ function fitToWidth(columns: SizedColumn[], width: number): void {
   for (;;) {
     let excess = columns.reduce((sum, column) => sum + column.width + GAP.length, -GAP.length) - width;
     if (excess <= 0) return;
-    const room = columns.reduce((sum, { minWidth: least, width: now }) => sum + now - Math.min(now, least ?? now), 0);
-    const droppable = columns.filter(({ dropPriority: drop }) => drop !== undefined);
-    if (room < excess && droppable.length > 0) {
+    const spare = columns.reduce((sum, { minWidth, width: now }) => sum + now - Math.min(now, minWidth ?? now), 0);
+    const droppable = columns.filter(({ dropPriority }) => dropPriority !== undefined);
+    if (spare < excess && droppable.length > 0) {
       const first = droppable.reduce((a, b) => ((b.dropPriority ?? 0) > (a.dropPriority ?? 0) ? b : a));
       columns.splice(columns.indexOf(first), 1);
       continue;
     }
-    // The widest gives first, so that two columns end equally short.
+    // The widest is cut first, so that two columns end equally wide.
     while (excess > 0) {
       const widest = columns
-        .filter(({ minWidth: least, width: now }) => least !== undefined && now > least)
+        .filter(({ minWidth, width: now }) => minWidth !== undefined && now > minWidth)
         .reduce<SizedColumn | undefined>((a, b) => (a === undefined || b.width > a.width ? b : a), undefined);
       if (widest === undefined) return;
       widest.width--;

@@ -1,7 +1,7 @@
-/** What the place we write to can show. Piped output is for programs: it is never cut, coloured or redrawn. */
+/** What the output can show. Piped output is for programs: it is never cut, coloured or redrawn. */
 
 export interface Terminal {
-  /** Columns there are; absent where nobody looks and nothing has to fit. */
+  /** Columns; absent in a pipe, where nothing has to fit. */
   readonly width?: number;
   readonly colour: boolean;
   readonly unicode: boolean;
@@ -53,7 +53,7 @@ export function stateColour(state: string): Colour | undefined {
     case "held":
     case "draining":
     case "suspended":
-    case "away":
+    case "disconnected":
     case "warn":
       return "yellow";
     case "running":

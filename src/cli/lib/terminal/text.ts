@@ -1,4 +1,4 @@
-/** Text from elsewhere (names, errors, commands), made fit for a line of a terminal. */
+/** Untrusted text (names, errors, commands) for one line of a terminal. */
 import type { Terminal } from "./terminal.js";
 
 const WIDE =
@@ -25,23 +25,22 @@ export function displayWidth(text: string): number {
   return width;
 }
 
-/** Cut to this many columns, with a sign that it was cut. */
-/** `middle` keeps the end too, of which about a half is left. */
+/** Cut to this many columns, with an ellipsis. `middle` keeps the start and the end. */
 export function truncate(text: string, width: number, terminal: Terminal, where: "end" | "middle" = "end"): string {
   if (displayWidth(text) <= width) return text;
   const sign = terminal.unicode ? "…" : "..";
-  const room = width - sign.length;
-  if (room < 1) return sign.slice(0, Math.max(width, 0));
-  const behind = where === "end" ? 0 : Math.floor(room / 2);
+  const available = width - sign.length;
+  if (available < 1) return sign.slice(0, Math.max(width, 0));
+  const behind = where === "end" ? 0 : Math.floor(available / 2);
   const end = [...takeWidth([...text].reverse(), behind)].reverse().join("");
-  return `${[...takeWidth(text, room - behind)].join("")}${sign}${end}`;
+  return `${[...takeWidth(text, available - behind)].join("")}${sign}${end}`;
 }
 
-function* takeWidth(characters: Iterable<string>, room: number): Generator<string> {
+function* takeWidth(characters: Iterable<string>, width: number): Generator<string> {
   let used = 0;
   for (const character of characters) {
     used += displayWidth(character);
-    if (used > room) return;
+    if (used > width) return;
     yield character;
   }
 }

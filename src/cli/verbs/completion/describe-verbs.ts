@@ -1,7 +1,7 @@
-/** What the shells are told about the verbs, read from commander's own definitions. */
+/** The verbs as the completion scripts need them, read from commander's definitions. */
 import type { Command } from "commander";
 
-/** What the broker has to be asked for. */
+/** Candidates that come from the broker. */
 export type CandidateKind = "jobs" | "workers" | "services";
 
 export interface OptionCompletion {
@@ -16,7 +16,7 @@ export interface VerbCompletion {
   readonly name: string;
   readonly summary: string;
   readonly options: readonly OptionCompletion[];
-  /** What its words are: none where it takes none, undefined where nothing can be said. */
+  /** Candidates for its arguments: empty if it takes none, undefined if they are not known. */
   readonly words?: CandidateKind | readonly string[];
 }
 
@@ -49,7 +49,7 @@ function kindOf(flags: string): "file" | "directory" | "any" {
   return /file|path/.test(name) ? "file" : "any";
 }
 
-/** Told by the name of the first argument, which is the same in every verb. */
+/** Derived from the name of the first argument, which is the same in every verb. */
 function argumentCandidates(command: Command): CandidateKind | readonly string[] | undefined {
   const [first] = command.registeredArguments;
   if (first === undefined) return [];
@@ -67,5 +67,5 @@ function argumentCandidates(command: Command): CandidateKind | readonly string[]
   }
 }
 
-/** Fit to stand between any quotes of any shell. */
+/** Safe between any quotes of any shell. */
 const plainText = (text: string): string => text.replace(/['"`$\\[\]]/g, "").replaceAll("\n", " ");

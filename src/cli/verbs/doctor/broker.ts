@@ -1,15 +1,15 @@
-/** The way to the broker, and the broker itself. */
+/** The connection to the broker, and the broker itself. */
 
 import { statSync } from "node:fs";
 import { LaboroError } from "../../../base/errors.js";
 import { pluralize, shortDuration } from "../../../base/format.js";
 import { packageVersion } from "../../../base/version.js";
-import { type BrokerChoice, resolveBroker, connectToBroker } from "../../lib/broker-connection.js";
+import { type BrokerChoice, connectToBroker, resolveBroker } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
 const TIMEOUT_MS = 5_000;
-/** Times in lists come from several machines: beyond this they mislead. */
+/** Times in lists come from several machines: a larger difference makes them wrong. */
 const CLOCK_MS = 2_000;
 
 export async function checkBroker(choice: BrokerChoice): Promise<Check[]> {
@@ -57,15 +57,15 @@ function checkVersion(version: string): Check {
 }
 
 function checkClock(difference: number): Check {
-  const away = Math.abs(difference);
-  const what = `its clock is ${shortDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
-  if (away < CLOCK_MS) return ok("its clock agrees with this one");
+  const offset = Math.abs(difference);
+  const what = `its clock is ${shortDuration(offset)} ${difference < 0 ? "behind" : "ahead of"} this one`;
+  if (offset < CLOCK_MS) return ok("its clock agrees with this one");
   return warn(what, "set both by NTP: times in lists are wrong otherwise");
 }
 
 function remedyFor(cause: unknown): string | undefined {
   const code = cause instanceof LaboroError ? cause.code : undefined;
-  if (code === "LABORO_BAD_TOKEN") return "its token is another one: take the join URL or access.json anew";
+  if (code === "LABORO_BAD_TOKEN") return "its token is another one: take the join URL or access.json again";
   if (code === "LABORO_BAD_INPUT") return "correct it";
   if (messageOf(cause).includes("laboro serve")) return undefined;
   return "is it running, is the address right, and does a firewall let its port through?";

@@ -1,4 +1,4 @@
-/** One thing that was looked at. */
+/** One check and its result. */
 export interface Check {
   readonly state: "ok" | "warn" | "FAIL";
   readonly message: string;
@@ -8,7 +8,7 @@ export interface Check {
 
 export const ok = (message: string): Check => ({ state: "ok", message });
 export const warn = (message: string, remedy: string): Check => ({ state: "warn", message, remedy });
-/** Some failures say themselves what to do. */
+/** Some messages already say what to do. */
 export const fail = (message: string, remedy?: string): Check => ({
   state: "FAIL",
   message,

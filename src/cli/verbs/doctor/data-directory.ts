@@ -11,7 +11,7 @@ import { type Check, fail, messageOf, ok, warn } from "./check.js";
 const DATABASE = "store.db";
 const LOW_SPACE = 1024 ** 3;
 const NO_SPACE = 64 * 1024 ** 2;
-/** Whoever reads one of these can act as somebody else. */
+/** Files with tokens or keys. */
 const SECRETS = /^(?:access|tokens|certificates)\.json$|\.key$|^join/;
 
 export function checkDataDirectory(dir: string): Check[] {
@@ -43,7 +43,7 @@ function checkDisk(dir: string): Check[] {
         : warn(`it lies on a network filesystem (${network})`, "a database can be damaged there: use a local disk");
     return [kind, ...checkSpace(dir)];
   } catch (cause) {
-    return [warn(`its filesystem cannot be looked at: ${messageOf(cause)}`, "check that the path is right")];
+    return [warn(`its filesystem cannot be checked: ${messageOf(cause)}`, "check that the path is right")];
   }
 }
 
@@ -52,7 +52,7 @@ function checkSpace(dir: string): Check[] {
   const { bavail, bsize } = fs.statfsSync(dir);
   const free = bavail * bsize;
   const what = `${formatSize(free)} are free there`;
-  const remedy = "make room, for example with laboro clean --older-than 7d";
+  const remedy = "free disk space, for example with laboro clean --older-than 7d";
   if (free >= LOW_SPACE) return [ok(what)];
   return [free >= NO_SPACE ? warn(what, remedy) : fail(what, remedy)];
 }
@@ -84,7 +84,7 @@ function checkDatabase(dir: string): Check[] {
       const [, holder = "another process"] = /in use by ([^.]+)\./.exec(cause.message) ?? [];
       return [ok(`it is in use by ${holder}, which checked it when it started`)];
     }
-    return [fail(messageOf(cause), "restore it from a backup, or move it away to begin anew")];
+    return [fail(messageOf(cause), "restore it from a backup, or move it away to start with an empty one")];
   }
 }
 

@@ -1,7 +1,7 @@
 /** A PostgreSQL database that brokers share, or are to share. */
 
 import { shortDuration } from "../../../base/format.js";
-import { type Client, Connections, CONNECTIONS_PER_BROKER } from "../../../store/postgres/connections.js";
+import { type Client, CONNECTIONS_PER_BROKER, Connections } from "../../../store/postgres/connections.js";
 import { storeFailure } from "../../../store/postgres/failures.js";
 import { MIGRATIONS, schemaVersion } from "../../../store/postgres/migrations/index.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
@@ -9,7 +9,7 @@ import { type Check, fail, messageOf, ok, warn } from "./check.js";
 /** The first with multiranges. */
 const MIN_VERSION = 14;
 const CLOCK_MS = 2_000;
-/** A transaction open for so long keeps the server from clearing away what is dead. */
+/** A transaction that is open for so long keeps the server from removing dead rows. */
 const LONG_S = 300;
 
 const SERVER_INFO_SQL = `
@@ -19,7 +19,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
   current_setting('max_connections')::int AS connections,
   (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS used,
   current_setting('superuser_reserved_connections')::int AS reserved,
-  current_setting('idle_in_transaction_session_timeout') = '0' AS "idleForEver",
+  current_setting('idle_in_transaction_session_timeout') = '0' AS "noIdleTimeout",
   (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
    WHERE backend_type = 'client backend') AS "oldestS",
   has_database_privilege(current_database(), 'CREATE') AS "mayCreate",
@@ -95,7 +95,7 @@ function checkConnections({ connections, reserved, used }: ServerInfo): Check {
   return warn(what, `a broker takes up to ${CONNECTIONS_PER_BROKER}: raise max_connections`);
 }
 
-function checkMaintenance({ autovacuum, noIdleTimeout: idleForEver, oldestS }: ServerInfo): Check[] {
+function checkMaintenance({ autovacuum, noIdleTimeout, oldestS }: ServerInfo): Check[] {
   const checks: Check[] = [];
   if (autovacuum !== "on")
     checks.push(fail("its autovacuum is off", "tables only grow: ALTER SYSTEM SET autovacuum = on"));
@@ -103,7 +103,7 @@ function checkMaintenance({ autovacuum, noIdleTimeout: idleForEver, oldestS }: S
     const what = `a transaction has been open for ${shortDuration(oldestS * 1_000)}`;
     checks.push(warn(what, "nothing dead is cleared away meanwhile: see xact_start in pg_stat_activity"));
   }
-  if (idleForEver) {
+  if (noIdleTimeout) {
     const remedy = "set idle_in_transaction_session_timeout, for example to 5min; a broker's own have theirs";
     checks.push(warn("it lets transactions that others leave open stay open", remedy));
   }
@@ -111,9 +111,9 @@ function checkMaintenance({ autovacuum, noIdleTimeout: idleForEver, oldestS }: S
 }
 
 function checkClock(difference: number): Check {
-  const away = Math.abs(difference);
-  if (away < CLOCK_MS) return ok("its clock agrees with this one");
-  const what = `its clock is ${shortDuration(away)} ${difference < 0 ? "behind" : "ahead of"} this one`;
+  const offset = Math.abs(difference);
+  if (offset < CLOCK_MS) return ok("its clock agrees with this one");
+  const what = `its clock is ${shortDuration(offset)} ${difference < 0 ? "behind" : "ahead of"} this one`;
   return warn(what, "set both by NTP: leases go by the server's clock, times in lists by the brokers'");
 }
 

@@ -1,6 +1,6 @@
 /**
- * A folder of experiments at a broker that runs: each is a job with its script, for any worker there that runs scripts, be it one of
- * ours or a runner at the broker's own door. Killed and started again, it picks up what the broker has done meanwhile.
+ * A folder of experiments at a running broker: each is a job with its script, for any worker that runs scripts, laboro's own or a runner
+ * connected to the broker's runexp listener. Killed and started again, it collects what the broker has done meanwhile.
  */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from "node:fs";
@@ -13,15 +13,15 @@ import { DEFAULT_POOL } from "../../../model/recipe.js";
 import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
 import {
   bytesOf,
-  type FoundExperiment,
-  toLatin1,
-  readScript,
   displayPath,
+  type FoundExperiment,
+  readScript,
+  toLatin1,
 } from "../../../protocols/runexp/experiments/folder.js";
-import { TempFilePool, ResFile, type ResFileOptions } from "../../../protocols/runexp/experiments/result-file.js";
 import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
+import { ResFile, type ResFileOptions, TempFilePool } from "../../../protocols/runexp/experiments/result-file.js";
 import { DEFAULT_GROUP, type Status } from "../../../protocols/runexp/messages.js";
-import { writeResHeader, resStatusOf, toWaitStatus } from "../../../protocols/runexp/res-text.js";
+import { resStatusOf, toWaitStatus, writeResHeader } from "../../../protocols/runexp/res-text.js";
 import { longDate } from "../../../protocols/runexp/runner/dates.js";
 import { type BrokerChoice, withBroker } from "../../lib/broker-connection.js";
 import { EXIT } from "../../lib/failures.js";
@@ -37,14 +37,14 @@ export interface BrokerRun {
   readonly group: string;
 }
 
-/** Drafts of results, beside what a run with a broker of its own may have left. */
+/** Temporary files of results, beside what a run with its own broker may have left. */
 const TEMP_DIR = "fetched";
-/** Jobs looked for, given and waited for at one time. */
+/** Jobs that are searched, submitted and waited for at one time. */
 const CONCURRENCY = 64;
 
 export function runAtBroker(run: BrokerRun, choice: BrokerChoice): Promise<number> {
-  const home = join(run.outputs, LOCAL_DATA);
-  const folder = join(home, TEMP_DIR);
+  const dataDir = join(run.outputs, LOCAL_DATA);
+  const folder = join(dataDir, TEMP_DIR);
   mkdirSync(folder, { recursive: true });
   const tempFiles = new TempFilePool(toLatin1(folder));
   return withBroker(choice, async (client) => {
@@ -54,7 +54,7 @@ export function runAtBroker(run: BrokerRun, choice: BrokerChoice): Promise<numbe
       run.aftermath.save();
       tempFiles.close();
       rmSync(folder, { recursive: true, force: true });
-      if (readdirSync(home).length === 0) rmdirSync(home);
+      if (readdirSync(dataDir).length === 0) rmdirSync(dataDir);
     }
   });
 }
@@ -75,21 +75,23 @@ class BrokerExperiments {
   }
 
   async run(): Promise<number> {
-    const { remaining: left, screen } = this.#run;
+    const { remaining, screen } = this.#run;
     const jobs: { readonly experiment: FoundExperiment; readonly job: JobHandle }[] = [];
-    // All are given first, so that the broker has them whatever becomes of this process.
-    await forEachConcurrently(left, async (experiment) => jobs.push({ experiment, job: await this.#jobOf(experiment) }));
+    // All are submitted first: the broker then has them even if this process is killed.
+    await forEachConcurrently(remaining, async (experiment) =>
+      jobs.push({ experiment, job: await this.#jobOf(experiment) }),
+    );
     screen.line("All jobs were spawned.");
     await forEachConcurrently(jobs, ({ experiment, job }) => this.#collect(experiment, job));
     if (this.#lost > 0)
-      printNotice(`${this.#lost} of ${left.length} experiments were cancelled, or their workers were lost`);
+      printNotice(`${this.#lost} of ${remaining.length} experiments were cancelled, or their workers were lost`);
     if (this.#failed > 0)
-      printNotice(`${this.#failed} of ${left.length} experiments failed; the same command runs them again`);
+      printNotice(`${this.#failed} of ${remaining.length} experiments failed; the same command runs them again`);
     screen.line("Done!");
     return this.#failed + this.#lost > 0 ? EXIT.failed : EXIT.ok;
   }
 
-  /** The one that an earlier run gave for the same script, unless its result was fetched already. */
+  /** The job that an earlier run submitted for the same script, unless its result was fetched already. */
   async #jobOf({ name, kind, path }: FoundExperiment): Promise<JobHandle> {
     const { runs, outputs, group } = this.#run;
     const script = readScript(toLatin1(runs), path);
@@ -151,7 +153,7 @@ function statusOf({ code, signal }: TaskResult): number {
   return constants.signals[signal as NodeJS.Signals] ?? 0;
 }
 
-/** bash runs an experiment, whatever its first line says. The others keep their numbers. */
+/** bash runs an experiment, whatever its first line says. Line numbers do not change. */
 function withBashShebang(script: Buffer): Buffer {
   if (script.toString("latin1", 0, 2) !== "#!") return script;
   const end = script.indexOf("\n");

@@ -1,19 +1,19 @@
 /**
- * One run over a folder of experiments, from the broker that it brings to the last runner that leaves:
+ * One run over a folder of experiments, with a broker of its own, until the last runner has left:
  *
- *   begun        the broker in `outputs/.laboro` has the experiments; the door is open
+ *   started      the broker in `outputs/.laboro` has the experiments; the listener is open
  *   spawned      all of them were handed out once
- *   waiting      all have ended; runners are told FINO as they ask, and leave
- *   interrupted  Ctrl-C: nothing new is handed out, what runs may end; a second one ends it
+ *   waiting      all have ended; runners get FINO when they ask, and leave
+ *   interrupted  Ctrl-C: nothing new is handed out, running experiments may end; a second Ctrl-C stops the run
  */
 import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { asLaboroError } from "../../../base/errors.js";
+import { LOCAL_DATA, localDataDir, lockDirectory } from "../../../base/files/local-data.js";
+import { type Log, SILENT } from "../../../base/log.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
 import { TracedConnections } from "../../../base/traced-connections.js";
-import { asLaboroError } from "../../../base/errors.js";
-import { lockDirectory, LOCAL_DATA, localDataDir } from "../../../base/files/local-data.js";
-import { type Log, SILENT } from "../../../base/log.js";
 import type { Listener } from "../../../broker/listeners/listener.js";
 import type { RunningBroker } from "../../../broker/options.js";
 import { connect } from "../../../client/client.js";
@@ -21,10 +21,10 @@ import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { openManager } from "../../../protocols/runexp/broker/listener.js";
 import type { Aftermath } from "../../../protocols/runexp/experiments/aftermath.js";
 import { ExperimentJobs } from "../../../protocols/runexp/experiments/experiment-jobs.js";
-import { type FoundExperiment, toLatin1, displayPath } from "../../../protocols/runexp/experiments/folder.js";
+import { displayPath, type FoundExperiment, toLatin1 } from "../../../protocols/runexp/experiments/folder.js";
+import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
 import { TempFilePool } from "../../../protocols/runexp/experiments/result-file.js";
 import { ResultLog } from "../../../protocols/runexp/experiments/result-log.js";
-import type { ProgressOutput } from "../../../protocols/runexp/experiments/progress-output.js";
 import { DEFAULT_GROUP } from "../../../protocols/runexp/messages.js";
 import { type Runner, startRunner } from "../../../protocols/runexp/runner/index.js";
 import { startBroker } from "../../../server.js";
@@ -49,21 +49,21 @@ export interface ExperimentsRun {
   readonly localThreads: number;
 }
 
-/** Runners that were told FINO have this long to leave: one on hold asks again after ten seconds. */
+/** Time for runners to leave after FINO: one on hold asks again after ten seconds. */
 const LEAVE_MS = 15_000;
-/** Runners that were there before a restart have this long to come back with what they have run. */
+/** Time for runners to come back with their results after a restart. */
 const GRACE_MS = 10_000;
 
 export async function runExperiments(run: ExperimentsRun): Promise<number> {
-  const { outputs, runs, group, aftermath, screen, remaining: left } = run;
-  const home = localDataDir(outputs);
+  const { outputs, runs, group, aftermath, screen, remaining } = run;
+  const dataDir = localDataDir(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : warningsOnly();
   const tempFolder = join(outputs, LOCAL_DATA, "drafts");
-  const lock = lockDirectory(outputs, home);
+  const lock = lockDirectory(outputs, dataDir);
   const broker = await startBroker({
-    // A result that counts is in its file or in the log, whatever the broker's own record of it says.
-    ...{ dir: home, port: 0, log, relaxed: true },
+    // The results are in their files or in the log; the broker's own record of them may be lost.
+    ...{ dir: dataDir, port: 0, log, relaxed: true },
     settings: { standing: run.ban, graceMs: GRACE_MS },
     onFailed: () => process.exit(EXIT.failed),
   }).catch((cause: unknown) => {
@@ -76,28 +76,28 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const open: (() => Promise<void> | void)[] = [() => broker.stop()];
   try {
     // On the file system of the results.
-    const tempFiles = openTempFiles(tempFolder, left.length);
+    const tempFiles = openTempFiles(tempFolder, remaining.length);
     open.unshift(() => tempFiles.close());
-    const results = await ResultLog.open(home, outputs);
-    // When nothing writes to it any more. Where it fails the log stays, for the next start.
+    const results = await ResultLog.open(dataDir, outputs);
+    // Closed when nothing writes to it any more. If that fails, the log stays for the next start.
     const onLogFailure = (cause: unknown): void => {
       written = false;
       printNotice(asLaboroError(cause).message);
     };
     open.unshift(() => results.close().catch(onLogFailure));
-    const target = { runs: toLatin1(runs), outputs: toLatin1(outputs), drafts: tempFiles, log: results };
-    const batch = new ExperimentJobs(broker.core, target, aftermath, screen, run.all, left);
+    const target = { runs: toLatin1(runs), outputs: toLatin1(outputs), tempFiles, log: results };
+    const batch = new ExperimentJobs(broker.core, target, aftermath, screen, run.all, remaining);
     const client = await connect({ broker: broker.url, token: broker.token, name: "experiments" });
     open.push(() => client.close());
-    await batch.submitOrResume(client, left, pool);
+    await batch.submitOrResume(client, remaining, pool);
     const listener = await openListener(broker, log, batch, run, pool);
     open.push(() => listener.close());
-    if (run.verbose) printNotice(`runners come in at ${listener.urls.join(" ")}`);
+    if (run.verbose) printNotice(`runners connect to ${listener.urls.join(" ")}`);
     if (group !== DEFAULT_GROUP) {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
     }
     if (run.localThreads > 0) {
-      const local = localRunner(run, listener, home);
+      const local = localRunner(run, listener, dataDir);
       open.push(async () => {
         local.stop(true);
         await local.ended;
@@ -114,8 +114,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     interrupt.dispose();
     for (const close of open.reverse()) await close();
     aftermath.save();
-    if (done && written) for (const folder of [home, tempFolder]) rmSync(folder, { recursive: true, force: true });
-    // Not before: it would be another's folder by then.
+    if (done && written) for (const folder of [dataDir, tempFolder]) rmSync(folder, { recursive: true, force: true });
+    // After the removal: another run may use the folder as soon as the lock is released.
     lock?.release();
     if (done && written) removeEmpty(join(outputs, LOCAL_DATA));
   }
@@ -125,18 +125,18 @@ function removeEmpty(folder: string): void {
   try {
     rmdirSync(folder);
   } catch {
-    // It is gone already, or another's.
+    // It is gone already, or another run uses it.
   }
 }
 
-/** What an earlier run has left there are no results. */
+/** Removes the temporary files of an earlier run: they are not complete results. */
 function openTempFiles(folder: string, wanted: number): TempFilePool {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   return new TempFilePool(toLatin1(folder), wanted);
 }
 
-/** Without -v what concerns nobody but a person who looks for a fault is not said. */
+/** Without -v only warnings and errors are printed. */
 function warningsOnly(): Log {
   const say = (_fields: object, text: string): void => printNotice(text);
   return { ...SILENT, warn: say, error: say };
@@ -150,21 +150,26 @@ function openListener(
   pool: string,
 ): Promise<Listener> {
   const peerErrors = new PeerErrors(log);
-  const context = { core: broker.core, log, complaints: peerErrors, conversations: new TracedConnections(), settings: { pool } };
+  const context = { core: broker.core, log, peerErrors, connections: new TracedConnections(), settings: { pool } };
   return openManager(context, { host: run.listen, ports: [run.port] }, { experiments });
 }
 
-function localRunner({ localThreads: local, group }: ExperimentsRun, listener: Listener, home: string): Runner {
+function localRunner({ localThreads, group }: ExperimentsRun, listener: Listener, dataDir: string): Runner {
   const port = Number(/:(\d+)$/.exec(listener.urls[0] ?? "")?.[1]);
   const host = (hostname().split(".")[0] ?? "").replace(/[^-_a-zA-Z0-9]/g, "-") || "local";
   return startRunner({
-    ...{ host, group, threads: local, dir: join(home, "runner"), manager: { host: "127.0.0.1", port } },
+    ...{ host, group, threads: localThreads, dir: join(dataDir, "runner"), manager: { host: "127.0.0.1", port } },
     on: { stderr: (bytes) => void process.stderr.write(bytes) },
   });
 }
 
-/** True where all experiments have ended, false where somebody wants no more of it. */
-async function waitUntilEnded(batch: ExperimentJobs, broker: RunningBroker, interrupt: Interrupt, screen: ProgressOutput): Promise<boolean> {
+/** True when all experiments have ended, false after an interrupt. */
+async function waitUntilEnded(
+  batch: ExperimentJobs,
+  broker: RunningBroker,
+  interrupt: Interrupt,
+  screen: ProgressOutput,
+): Promise<boolean> {
   let spawned = false;
   const saySpawned = (): void => {
     if (spawned) return;
@@ -172,8 +177,8 @@ async function waitUntilEnded(batch: ExperimentJobs, broker: RunningBroker, inte
     screen.line("All jobs were spawned.");
     screen.line("Waiting for clients to disconnect.");
   };
-  const over = await new Promise<boolean>((resolve) => {
-    const look = (): void => {
+  const allEnded = await new Promise<boolean>((resolve) => {
+    const check = (): void => {
       if (batch.allAssigned) saySpawned();
       if (batch.allEnded) resolve(true);
       else if (interrupt.once.aborted && batch.noneRunning) resolve(false);
@@ -181,20 +186,20 @@ async function waitUntilEnded(batch: ExperimentJobs, broker: RunningBroker, inte
     interrupt.once.addEventListener("abort", () => {
       printNotice("stopping: what runs may end; Ctrl-C again stops at once");
       drainRunners(broker);
-      look();
+      check();
     });
     interrupt.twice.addEventListener("abort", () => resolve(false));
     broker.core.events.onAdded(({ kind }) => {
       if (kind === "worker-joined" && interrupt.once.aborted) drainRunners(broker);
-      if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-gone") look();
+      if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-left") check();
     });
-    look();
+    check();
   });
-  if (over) saySpawned();
-  return over;
+  if (allEnded) saySpawned();
+  return allEnded;
 }
 
-/** From now on each hears FINO when it asks; what it runs may end. */
+/** From now on each runner gets FINO when it asks; what it runs may end. */
 function drainRunners({ core }: RunningBroker): void {
   for (const { profile } of [...core.state.workers.values()]) {
     if (profile.protocol !== "runexp") continue;
@@ -203,24 +208,25 @@ function drainRunners({ core }: RunningBroker): void {
   }
 }
 
-/** Runners hear FINO when they ask; one that has gone without a word is not waited for. */
+/** Runners get FINO when they ask. One that has disconnected is not waited for. */
 async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
-  const there = (): boolean =>
+  const runnersConnected = (): boolean =>
     [...broker.core.state.workers.values()].some(
       ({ connected, profile }) => connected && profile.protocol === "runexp",
     );
-  while (there() && Date.now() < deadline && !interrupt.twice.aborted) {
+  while (runnersConnected() && Date.now() < deadline && !interrupt.twice.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-/** True where not all succeeded. */
-function reportFailures({ remaining: left }: ExperimentsRun, batch: ExperimentJobs): boolean {
+/** True if not all succeeded. */
+function reportFailures({ remaining }: ExperimentsRun, batch: ExperimentJobs): boolean {
   const failed = new Set(batch.failed);
-  const lost = left.filter(({ name }) => !batch.hasEnded(name));
+  const lost = remaining.filter(({ name }) => !batch.hasEnded(name));
   for (const { path } of lost)
     printNotice(`${displayPath(path)} has no result: its script is gone, or too many runners were lost`);
-  if (failed.size > 0) printNotice(`${failed.size} of ${left.length} experiments failed; the same command runs them again`);
+  if (failed.size > 0)
+    printNotice(`${failed.size} of ${remaining.length} experiments failed; the same command runs them again`);
   return failed.size + lost.length > 0;
 }

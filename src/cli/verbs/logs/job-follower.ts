@@ -1,17 +1,17 @@
 /**
- * Follows the output of a job's tasks until all of them have ended. What has ended is printed once, what runs is followed while
- * it runs. The broker tells of each task that ends; that one was started is seen by looking every now and then. A task that came
- * and went between two looks is printed when the broker tells of its end.
+ * Follows the output of a job's tasks until all of them have ended. Ended tasks are printed once, running tasks are followed. The
+ * broker's events report each task that ends; tasks that were started are found by polling. A task that started and ended between two
+ * polls is printed when its end is reported.
  */
 import type { Client } from "../../../client/client.js";
-import { contains, countOf, type Ranges, intersection } from "../../../model/ranges.js";
+import { contains, countOf, intersection, type Ranges } from "../../../model/ranges.js";
 import { askWithRetry } from "../../lib/broker-connection.js";
 import { getJob } from "../../lib/select-jobs.js";
 import type { JobView, OperationOutput } from "../../lib/views.js";
-import { endedTasks, printStored, printLive, runningTasks, type TaskAttempt } from "./task-output.js";
+import { endedTasks, printLive, printStored, runningTasks, type TaskAttempt } from "./task-output.js";
 import { type PrintOptions, TaskPrinter } from "./task-printer.js";
 
-/** How often to look for tasks that were started. */
+/** How often to poll for tasks that were started. */
 const POLL_MS = 500;
 /** More tasks than this at one time are printed when they have ended. */
 const MAX_FOLLOWED = 64;
@@ -36,7 +36,7 @@ class JobFollower {
   readonly #seen = new Set<string>();
   readonly #ended = new Set<number>();
   readonly #live = new Set<Promise<void>>();
-  /** Why one of these was given up. */
+  /** The first failure of one of these. */
   #failure: unknown;
 
   constructor(client: Client, job: JobView, wanted: Ranges | undefined, options: PrintOptions) {
@@ -48,11 +48,11 @@ class JobFollower {
 
   async run(): Promise<void> {
     const { id } = this.#job;
-    // From now on: what ends while we look is told of again, and known by then.
+    // Before the first scan: an end during the scan is reported again as an event, and then known.
     let after = (await askWithRetry(this.#client, "events", { job: id, limit: 1 })).last;
-    let look = true;
+    let scan = true;
     for (;;) {
-      if (look) await this.#printEnded(this.#wanted);
+      if (scan) await this.#printEnded(this.#wanted);
       const { ended } = await getJob(this.#client, id);
       if (ended !== undefined || this.#allEnded()) break;
       for await (const task of runningTasks(this.#client, id, this.#wanted)) {
@@ -61,7 +61,7 @@ class JobFollower {
       if (this.#failure !== undefined) throw this.#failure;
       const page = await askWithRetry(this.#client, "events", { job: id, after, waitMs: POLL_MS });
       after = page.last;
-      look = page.missed || page.events.some(({ truncated: partly }) => partly === true);
+      scan = page.missed || page.events.some(({ truncated }) => truncated === true);
       for (const event of page.events) await this.#handleEvent(event);
     }
     await this.#printEnded(this.#wanted);
@@ -94,10 +94,10 @@ class JobFollower {
     if (!this.#isNew(task)) return;
     const following = printLive(this.#client, this.#job.id, task, this.#printer(task));
     this.#live.add(following);
-    const over = (): boolean => this.#live.delete(following);
-    following.then(over, (cause: unknown) => {
+    const remove = (): boolean => this.#live.delete(following);
+    following.then(remove, (cause: unknown) => {
       this.#failure ??= cause;
-      over();
+      remove();
     });
   }
 
@@ -110,7 +110,7 @@ class JobFollower {
     return new TaskPrinter(`${this.#job.id}.${index}`, this.#options);
   }
 
-  /** Of some tasks of a job. Those that were cancelled unrun have no result. */
+  /** Only for a selection of tasks. Those that were cancelled before they ran have no result. */
   #allEnded(): boolean {
     if (this.#wanted === undefined) return false;
     const { cancels, count } = this.#job;

@@ -1,18 +1,18 @@
-/** Starts the work for items before their turn comes, and gives what came of it in their order. */
-export async function* prefetch<Item, Made>(
+/** Starts the work for up to `limit` items ahead, and yields the results in order. */
+export async function* prefetch<Item, Result>(
   items: AsyncIterable<Item>,
-  most: number,
-  start: (item: Item) => Promise<Made>,
-): AsyncGenerator<readonly [Item, Made]> {
-  const pending: { readonly item: Item; readonly made: Promise<Made> }[] = [];
+  limit: number,
+  start: (item: Item) => Promise<Result>,
+): AsyncGenerator<readonly [Item, Result]> {
+  const pending: { readonly item: Item; readonly result: Promise<Result> }[] = [];
   for await (const item of items) {
-    const made = start(item);
-    // It is awaited in its turn; until then a failure of it is nobody's.
-    made.catch(() => {});
-    pending.push({ item, made });
-    if (pending.length < most) continue;
+    const result = start(item);
+    // It is awaited below; until then a rejection must not count as unhandled.
+    result.catch(() => {});
+    pending.push({ item, result });
+    if (pending.length < limit) continue;
     const first = pending.shift();
-    if (first !== undefined) yield [first.item, await first.made];
+    if (first !== undefined) yield [first.item, await first.result];
   }
-  for (const { item, made } of pending) yield [item, await made];
+  for (const { item, result } of pending) yield [item, await result];
 }

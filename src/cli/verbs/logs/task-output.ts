@@ -1,4 +1,4 @@
-/** The tasks whose output there may be, in order, and their output page by page. */
+/** The tasks of a job that may have output, in order, and their output page by page. */
 import type { Client } from "../../../client/client.js";
 import { contains, type Ranges } from "../../../model/ranges.js";
 import { askWithRetry } from "../../lib/broker-connection.js";
@@ -12,7 +12,7 @@ export interface TaskAttempt {
   readonly index: number;
   readonly attempt: number;
   /** How much it wrote; absent while it runs. */
-  readonly outputEnd?: number;
+  readonly outputBytes?: number;
 }
 
 /** Tasks that have ended, in order of index. */
@@ -46,7 +46,7 @@ export const isWanted = (index: number, wanted: Ranges | undefined): boolean =>
 
 type Page = OperationOutput<"output">;
 
-/** Tasks whose first page is asked for before their turn. */
+/** Tasks whose first page is requested ahead. */
 const PREFETCH = 16;
 
 /** Prints what is stored of these attempts, one after the other. */
@@ -56,14 +56,14 @@ export async function printStored(
   tasks: AsyncIterable<TaskAttempt>,
   printerOf: (task: TaskAttempt) => TaskPrinter,
 ): Promise<void> {
-  const first = async ({ index, attempt, outputEnd }: TaskAttempt): Promise<Page | undefined> =>
-    outputEnd === 0 ? undefined : askWithRetry(client, "output", { job, index, attempt });
+  const first = async ({ index, attempt, outputBytes }: TaskAttempt): Promise<Page | undefined> =>
+    outputBytes === 0 ? undefined : askWithRetry(client, "output", { job, index, attempt });
   for await (const [task, page] of prefetch(tasks, PREFETCH, first)) {
     if (page === undefined) continue;
     const printer = printerOf(task);
     for (const piece of page.pieces) printer.print(piece);
     if (page.next !== undefined) await printFrom(client, job, task, printer, page.next, 0);
-    printer.end(task.outputEnd);
+    printer.end(task.outputBytes);
   }
 }
 
@@ -73,7 +73,7 @@ export async function printLive(client: Client, job: number, task: TaskAttempt, 
   printer.end();
 }
 
-/** A question for more is answered when there is more, or after this time. */
+/** The broker answers when there is more output, or after this time. */
 const LIVE_WAIT_MS = 10_000;
 
 async function printFrom(

@@ -1,10 +1,9 @@
-/** Puts the output of one attempt where it belongs: each stream to its own, gaps marked on standard error. */
-import { isUtf8 } from "node:buffer";
+/** Prints the output of one attempt: stdout and stderr separately, with a notice on standard error for a gap. */
 import { formatSize } from "../../../base/format.js";
 import type { OutputStream } from "../../../model/outcome.js";
 import type { OutputPiece } from "../../../model/store.js";
 import { LineWriter, type Sink } from "../../lib/line-writer.js";
-import { printNotice } from "../../lib/print.js";
+import { bytesToJson, printNotice } from "../../lib/print.js";
 
 export interface PrintOptions {
   /** Only this one. */
@@ -43,20 +42,20 @@ export class TaskPrinter {
     this.#position = offset + bytes.length;
     if (this.#options.stream !== undefined && stream !== this.#options.stream) return;
     if (this.#options.json === true) {
-      printJsonLine({ task: this.#name, stream, offset, bytes: readable(bytes) });
+      printJsonLine({ task: this.#name, stream, offset, bytes: bytesToJson(bytes) });
       return;
     }
     const sink: Sink = this.#writers?.[stream] ?? (stream === "stdout" ? process.stdout : process.stderr);
     sink.write(bytes);
   }
 
-  /** `outputEnd`: how much the task wrote, where it has ended. */
-  end(outputEnd = this.#position): void {
-    this.#gapTo(outputEnd);
+  /** `outputBytes`: how much the task wrote, if it has ended. */
+  end(outputBytes = this.#position): void {
+    this.#gapTo(outputBytes);
     for (const writer of Object.values(this.#writers ?? {})) writer.end(this.#options.multipleTasks);
   }
 
-  /** Offsets count both streams, so a jump is what was not kept, whichever stream it was of. */
+  /** Offsets count both streams: a jump is output of either that was not stored. */
   #gapTo(offset: number): void {
     if (offset <= this.#position) return;
     if (this.#options.json === true) {
@@ -65,14 +64,11 @@ export class TaskPrinter {
       return;
     }
     for (const writer of Object.values(this.#writers ?? {})) writer.end(true);
-    printNotice(`[${this.#name}: ${formatSize(offset - this.#position)} of output were not kept here, see --output-cap]`);
+    printNotice(
+      `[${this.#name}: ${formatSize(offset - this.#position)} of output were not kept here, see --output-cap]`,
+    );
     this.#position = offset;
   }
 }
 
 const printJsonLine = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
-
-/** As in every answer: text where it is UTF-8. */
-function readable(bytes: Uint8Array): string | { readonly base64: string } {
-  return isUtf8(bytes) ? Buffer.from(bytes).toString() : { base64: Buffer.from(bytes).toString("base64") };
-}

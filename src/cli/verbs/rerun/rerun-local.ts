@@ -1,4 +1,4 @@
-/** `laboro rerun` where a run has left its data: there is no broker to leave the work to, so it is done here and now. */
+/** `laboro rerun` on the data that a run left in this directory: without a broker, the tasks run in this process. */
 import { availableParallelism } from "node:os";
 import type { Client } from "../../../client/client.js";
 import { type RerunSelection, rerunTasks } from "../../lib/batch/resume.js";
@@ -15,23 +15,23 @@ export async function rerunLocally(
   selection: RerunSelection,
 ): Promise<void> {
   const interrupt = onInterrupt();
-  let home: LocalBroker | undefined;
-  const reach = async (): Promise<Client> => {
-    await home?.close(false);
-    home = await openLocalBroker(dir, availableParallelism());
-    return home.client;
+  let local: LocalBroker | undefined;
+  const connectBroker = async (): Promise<Client> => {
+    await local?.close(false);
+    local = await openLocalBroker(dir, availableParallelism());
+    return local.client;
   };
   try {
-    const jobs = await choose(await reach());
+    const jobs = await choose(await connectBroker());
     if (jobs.length === 0) printLines("there is nothing to run again");
     for (const { id } of jobs) {
       if (interrupt.once.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
-      const code = await runBatch(reach, (client) => rerunTasks(client, id, selection), options, interrupt);
+      const code = await runBatch(connectBroker, (client) => rerunTasks(client, id, selection), options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;
     }
   } finally {
     interrupt.dispose();
-    await home?.close(!interrupt.twice.aborted);
+    await local?.close(!interrupt.twice.aborted);
   }
 }

@@ -3,7 +3,7 @@ import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { RoundRobinClient } from "../../../protocols/round-robin/worker/client.js";
 import { testDataError } from "../../../protocols/round-robin/worker/test-data.js";
 import type { CurveClient } from "../../../protocols/zeromq/index.js";
-import { commandList, runConsole, ConsoleOutput } from "./console.js";
+import { ConsoleOutput, commandList, runConsole } from "./console.js";
 
 export interface ClientConsoleOptions {
   readonly url: string;
@@ -57,14 +57,14 @@ export async function runClientConsole({ url, level, script, curve }: ClientCons
   return output.failures;
 }
 
-/** Ten at a time, marks on the way, and a summary. Where no server is there any more, the rest is not tried. */
+/** Ten at a time, with progress lines and a summary. Stops when the server cannot be reached. */
 async function bulk(name: string, count: number, one: () => Promise<unknown>, output: ConsoleOutput): Promise<void> {
   let begun = 0;
   let ended = 0;
   let succeeded = 0;
   let reachable = true;
   const every = Math.max(1, Math.ceil(count / MARKS));
-  const asker = async (): Promise<void> => {
+  const sendNext = async (): Promise<void> => {
     while (begun < count && reachable) {
       begun++;
       await one().then(
@@ -79,7 +79,7 @@ async function bulk(name: string, count: number, one: () => Promise<unknown>, ou
     }
   };
   output.log(1, `${count} ${name} tests, up to ${PARALLEL} in flight`);
-  await Promise.all(Array.from({ length: Math.min(PARALLEL, count) }, asker));
+  await Promise.all(Array.from({ length: Math.min(PARALLEL, count) }, sendNext));
   const row = (...cells: readonly string[]): string =>
     `${(cells[0] ?? "").padEnd(8)}${(cells[1] ?? "").padStart(10)}${(cells[2] ?? "").padStart(12)}`;
   output.print(row("TYPE", "SENT", "SUCCEEDED"), row(name, String(begun), String(succeeded)));

@@ -22,23 +22,23 @@ export interface ConsoleOptions {
 
 const MAX_COUNT = 10_000_000;
 
-/** What is said, from a level on: 0 errors only, 1 what happens, 5 summaries, 10 every message. */
+/** Output up to a level: 0 errors only, 1 events, 5 summaries, 10 every message. */
 export class ConsoleOutput {
-  readonly #who: string;
+  readonly #name: string;
   readonly #level: number;
   #failures = 0;
 
-  constructor(who: string, level: number) {
-    this.#who = who;
+  constructor(name: string, level: number) {
+    this.#name = name;
     this.#level = level;
   }
 
   log(level: number, ...lines: readonly string[]): void {
     if (level > this.#level) return;
-    for (const line of lines) process.stdout.write(`${this.#who}: ${line}\n`);
+    for (const line of lines) process.stdout.write(`${this.#name}: ${line}\n`);
   }
 
-  /** What was asked for by a command, whatever the level. */
+  /** The result of a command, at any level. */
   print(...lines: readonly string[]): void {
     for (const line of lines) process.stdout.write(`${line}\n`);
   }
@@ -46,7 +46,7 @@ export class ConsoleOutput {
   fail(cause: unknown): void {
     this.#failures++;
     const { code, message } = asLaboroError(cause);
-    process.stderr.write(`${this.#who}: ERROR: ${message} (${code})\n`);
+    process.stderr.write(`${this.#name}: ERROR: ${message} (${code})\n`);
   }
 
   /** How often something failed. */
@@ -56,19 +56,19 @@ export class ConsoleOutput {
 }
 
 /** Runs until `quit` or the end of the input; commands one after the other. */
-export async function runConsole({ commands, output: voice, script }: ConsoleOptions): Promise<void> {
+export async function runConsole({ commands, output, script }: ConsoleOptions): Promise<void> {
   const input: Readable = script === undefined ? process.stdin : createReadStream(script);
   input.setEncoding("utf8");
   onStopSignal(() => input.destroy());
-  const words = wordsOf(input, voice);
+  const words = wordsOf(input, output);
   const next = async (): Promise<string | undefined> => (await words.next()).value ?? undefined;
   const prompt = (): void => void process.stdout.write("> ");
   prompt();
   let word = await next();
   for (; word !== undefined && word !== "quit"; word = await next()) {
-    // A script leaves no trace of what was asked, unless it is shown.
+    // Echo the commands of a script.
     if (script !== undefined) process.stdout.write(`${word}\n`);
-    await runCommand(commands, word, next, voice);
+    await runCommand(commands, word, next, output);
     prompt();
   }
   if (word === undefined) process.stdout.write("\n");

@@ -1,35 +1,35 @@
-/** `laboro rr server`: a broker of its own behind a round-robin door, and a console with its worker table. */
+/** `laboro rr server`: a broker with a round-robin listener, and a console with its worker table. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Log } from "../../../base/log.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
 import { TracedConnections } from "../../../base/traced-connections.js";
-import type { Log } from "../../../base/log.js";
 import type { ListenerSettings } from "../../../broker/listeners/listener.js";
-import { checkListeners } from "../../../broker/listeners/requested.js";
+import { checkListeners } from "../../../broker/listeners/listener-requests.js";
 import { openRoundRobinListener } from "../../../protocols/round-robin/broker/listener.js";
 import type { WorkerRow } from "../../../protocols/round-robin/broker/worker-table.js";
 import { messageName } from "../../../protocols/round-robin/describe.js";
 import type { Message } from "../../../protocols/round-robin/frames.js";
-import { placeOf } from "../../../protocols/zeromq/index.js";
+import { parseTcpUrl } from "../../../protocols/zeromq/index.js";
 import { startBroker } from "../../../server.js";
 import { table } from "../../lib/terminal/table.js";
 import { detectTerminal } from "../../lib/terminal/terminal.js";
-import { commandList, runConsole, ConsoleOutput } from "./console.js";
+import { ConsoleOutput, commandList, runConsole } from "./console.js";
 
 export interface ServerConsoleOptions {
   readonly bind: string;
   readonly level: number;
   readonly insecure: boolean;
   readonly settings: ListenerSettings;
-  /** Where it keeps what is to outlive it. */
+  /** The data directory; a temporary one if absent. */
   readonly data?: string;
   readonly script?: string;
 }
 
 export async function runServerConsole(options: ServerConsoleOptions): Promise<number> {
   const { bind, level, insecure, settings, script, data } = options;
-  const { host, port } = placeOf(bind);
+  const { host, port } = parseTcpUrl(bind);
   checkListeners([{ name: "round-robin", host, ports: [port] }], insecure);
   const output = new ConsoleOutput("SERVER", level);
   const log = logTo(output);
@@ -40,8 +40,8 @@ export async function runServerConsole(options: ServerConsoleOptions): Promise<n
       const context = {
         core: broker.core,
         log,
-        complaints: new PeerErrors(log),
-        conversations: new TracedConnections(),
+        peerErrors: new PeerErrors(log),
+        connections: new TracedConnections(),
         settings,
       };
       const trace = (message: Message, from: string): void =>
@@ -72,11 +72,11 @@ function workersText(rows: readonly WorkerRow[]): readonly string[] {
     { title: "SLOTS", align: "right" },
     { title: "MESSAGES", align: "right" },
   ] as const;
-  const cells = rows.map(({ address, freeSlots: free, slots, messages: handled }) => [
+  const cells = rows.map(({ address, freeSlots, slots, messages }) => [
     address,
-    String(free),
+    String(freeSlots),
     String(slots),
-    String(handled),
+    String(messages),
   ]);
   return [...table(columns, cells, detectTerminal()), rows.length === 1 ? "1 worker" : `${rows.length} workers`];
 }

@@ -2,7 +2,7 @@
 import { messageName } from "../../../protocols/round-robin/describe.js";
 import { RoundRobinWorker } from "../../../protocols/round-robin/worker/worker.js";
 import type { CurveClient } from "../../../protocols/zeromq/index.js";
-import { commandList, runConsole, ConsoleOutput } from "./console.js";
+import { ConsoleOutput, commandList, runConsole } from "./console.js";
 
 export interface WorkerConsoleOptions {
   readonly url: string;
@@ -23,7 +23,10 @@ export async function runWorkerConsole({ url, level, script, curve }: WorkerCons
       slots: SLOTS,
       ...(curve === undefined ? {} : { curve }),
       onMessage: (message) =>
-        output.log(1, `got ${messageName(message)} from ${message.returnPath.at(-1)?.toString("latin1") ?? "the server"}`),
+        output.log(
+          1,
+          `got ${messageName(message)} from ${message.returnPath.at(-1)?.toString("latin1") ?? "the server"}`,
+        ),
       onDisconnected: (why) => output.log(1, `the server is gone: ${why}`),
       onReregistered: () => output.log(1, "registered again"),
       onError: (cause) => output.fail(cause),

@@ -9,7 +9,7 @@ export const CURVE_HELP = "the file that laboro keys new NAME wrote, for a broke
 export const curveOf = (file: string | undefined): { readonly curve?: CurveClient } =>
   file === undefined ? {} : { curve: readPeerKeys(file) };
 
-/** With what to do about it, which is another thing than for laboro's own brokers. */
+/** Adds what to do about an unreachable broker: it differs from laboro's own brokers. */
 export function withRemedy(cause: unknown, remedy: string): unknown {
   if (!(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") return cause;
   return new LaboroError(cause.code, `${cause.message}; ${remedy}`, { cause });

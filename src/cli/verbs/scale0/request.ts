@@ -3,7 +3,7 @@ import { Command, Option } from "commander";
 import { LaboroError } from "../../../base/errors.js";
 import { openScale0Client } from "../../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../../lib/duration.js";
-import { collect } from "../../lib/long-running.js";
+import { collect } from "../../lib/option-parsers.js";
 import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
 
 interface Options {
@@ -53,7 +53,7 @@ async function run(service: string, body: string | undefined, options: Options):
     });
     for (const frame of answer) process.stdout.write(frame);
   } catch (cause) {
-    throw withRemedy(cause, "laboro serve --door scale0 opens one");
+    throw withRemedy(cause, "laboro serve --protocol scale0 opens one");
   } finally {
     await client.close();
   }

@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { Command, Option } from "commander";
 import { now } from "../../../base/clock.js";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import { dataDirectory } from "../../../client/find-broker.js";
 import { CONFIG_TYPES, configTypeOf } from "../../../protocols/scale0/config-formats.js";
 import { joined } from "../../../protocols/scale0/frames.js";
@@ -17,7 +17,8 @@ import {
   type ServiceProgram,
 } from "../../../worker/programs/index.js";
 import { parseDuration } from "../../lib/duration.js";
-import { collect, logger, onStopSignal, wholeNumber } from "../../lib/long-running.js";
+import { logger, onStopSignal } from "../../lib/long-running.js";
+import { collect, parseWholeNumber } from "../../lib/option-parsers.js";
 import { printLines } from "../../lib/print.js";
 import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
 
@@ -45,14 +46,14 @@ export function worker(): Command {
       "Run a worker of a Scale0 broker: each service is a program that reads the request and writes the answer. " +
         "Where no broker answers at the start it ends with exit code 3.",
     )
-    .option("--broker <url>", `the broker's worker port (default: what is remembered, else ${DEFAULT_BROKER})`)
+    .option("--broker <url>", `the broker's worker port (default: the one in --config-cache, else ${DEFAULT_BROKER})`)
     .option("--service <name=command>", "offer a program as a service; may be repeated", collect, [])
     .addOption(
       new Option("--service-mode <mode>", "start it for each request, or keep it and speak in lines or by length")
         .choices(SERVICE_MODES)
         .default("once"),
     )
-    .option("--slots <n>", "requests at one time", wholeNumber, 1)
+    .option("--slots <n>", "requests at one time", parseWholeNumber, 1)
     .option("--name <name>", "its identity (default: this host and the process number)")
     .option("--data <dir>", "the data directory (default: $LABORO_DATA, ~/.local/share/laboro)")
     .option("--dir <dir>", "for the bodies of requests under way (default: scale0/NAME in the data directory)")
@@ -62,7 +63,7 @@ export function worker(): Command {
         .default("json"),
     )
     .option("--heartbeat <duration>", "longer than the config says", parseDuration)
-    .option("--remember <file>", "keep the last config there, and find another broker of the group by it")
+    .option("--config-cache <file>", "keep the last config there, and find another broker of the group by it")
     .option("--keep-trying", "go on where no broker answers at the start")
     .option("--curve <file>", CURVE_HELP)
     .addHelpText("after", EXAMPLES)
@@ -72,16 +73,16 @@ export function worker(): Command {
 const EXAMPLES = `
 Examples:
   laboro scale0 worker --service upper='tr a-z A-Z'
-  laboro scale0 worker --broker tcp://head:8081 --service resize='convert - -resize 50% -' --slots 4 --remember ~/.scale0.json`;
+  laboro scale0 worker --broker tcp://head:8081 --service resize='convert - -resize 50% -' --slots 4 --config-cache ~/.scale0.json`;
 
 async function run(options: Options): Promise<void> {
-  const { broker, slots, heartbeat, configCache: remember, keepTrying = false, curve } = options;
-  if (slots < 1) throw bad("--slots: expected 1 or more");
+  const { broker, slots, heartbeat, configCache, keepTrying = false, curve } = options;
+  if (slots < 1) throw badInput("--slots: expected 1 or more");
   const programs = programsOf(options);
   const log = logger();
-  const named = options.name ?? `${hostname()}-${process.pid}`;
-  if (!/^[\w.:-]+$/.test(named)) throw bad("--name: expected letters, digits and . : - _");
-  const dir = options.dir ?? join(dataDirectory(options), "scale0", named);
+  const identity = options.name ?? `${hostname()}-${process.pid}`;
+  if (!/^[\w.:-]+$/.test(identity)) throw badInput("--name: expected letters, digits and . : - _");
+  const dir = options.dir ?? join(dataDirectory(options), "scale0", identity);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const offered = openPrograms(programs, {
     count: slots,
@@ -99,33 +100,33 @@ async function run(options: Options): Promise<void> {
     const started = await startScale0Worker({
       ...(broker === undefined ? {} : { broker }),
       defaultBroker: DEFAULT_BROKER,
-      identity: named,
+      identity,
       services: handlersOf(offered),
       slots,
       configType: configTypeOf(options.configType) ?? "JSON",
       keepTrying,
       ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
-      ...(remember === undefined ? {} : { configCache: remember }),
+      ...(configCache === undefined ? {} : { configCache }),
       ...curveOf(curve),
       log,
-      onRegistered: (url) => printLines(`worker ${named} is registered with ${url}`),
+      onRegistered: (url) => printLines(`worker ${identity} is registered with ${url}`),
     });
     onStopSignal(() => void started.stop(GRACE_MS));
     await started.ended;
-    printLines(`worker ${named} has stopped`);
+    printLines(`worker ${identity} has stopped`);
   } catch (cause) {
-    throw withRemedy(cause, "laboro serve --door scale0 opens one, and --keep-trying waits for it");
+    throw withRemedy(cause, "laboro serve --protocol scale0 opens one, and --keep-trying waits for it");
   } finally {
     await end();
   }
 }
 
 function programsOf({ service, serviceMode }: Options): Record<string, ServiceProgram> {
-  if (service.length === 0) throw bad("nothing to offer: give --service NAME='COMMAND'");
+  if (service.length === 0) throw badInput("nothing to offer: give --service NAME='COMMAND'");
   const programs: Record<string, ServiceProgram> = {};
   for (const text of service) {
     const [, name, command] = /^([^\s=,]+)=(.*\S.*)$/s.exec(text) ?? [];
-    if (name === undefined || command === undefined) throw bad(`--service: expected NAME='COMMAND', got ${text}`);
+    if (name === undefined || command === undefined) throw badInput(`--service: expected NAME='COMMAND', got ${text}`);
     programs[name] = { command, mode: serviceMode };
   }
   return programs;
@@ -140,5 +141,3 @@ function handlersOf({ handlers }: Programs): Record<string, Scale0Handler> {
     ]),
   );
 }
-
-const bad = (why: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", why);

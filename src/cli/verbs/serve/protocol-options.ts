@@ -1,11 +1,11 @@
-/** The options of `serve` about doors of old protocols. */
+/** The options of `serve` about listeners of other protocols. */
 import { type Command, InvalidArgumentError } from "commander";
-import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { asLaboroError, badInput } from "../../../base/errors.js";
 import { LISTENER_NAMES, type ListenerSettings } from "../../../broker/listeners/listener.js";
-import { type ListenerRequest, parseListener } from "../../../broker/listeners/requested.js";
+import { type ListenerRequest, parseListener } from "../../../broker/listeners/listener-requests.js";
 import type { ServerOptions } from "../../../broker/options.js";
 import { parseDuration } from "../../lib/duration.js";
-import { collect } from "../../lib/long-running.js";
+import { collect } from "../../lib/option-parsers.js";
 
 export interface ProtocolOptions {
   readonly protocol: readonly ListenerRequest[];
@@ -20,19 +20,19 @@ export interface ProtocolOptions {
 export function addProtocolOptions(command: Command): Command {
   return command
     .option(
-      "--door <name[=addr[:port,…]]>",
-      `open a door for an old protocol: ${LISTENER_NAMES.join(", ")} or all; may be repeated`,
+      "--protocol <name[=addr[:port,…]]>",
+      `accept peers of another protocol: ${LISTENER_NAMES.join(", ")} or all; may be repeated`,
       collectProtocols,
       [],
     )
     .option(
-      "--pool <[door=]name>",
-      "the pool of workers that come in by these doors, or by one; may be repeated",
+      "--pool <[protocol=]name>",
+      "the pool of workers that connect by these protocols, or by one; may be repeated",
       collect,
       [],
     )
-    .option("--insecure", "open doors that ask nobody who they are to other machines, too")
-    .option("--curve", "round-robin, scale0: let in only who has a key, see laboro keys")
+    .option("--insecure", "let other machines use protocols without authentication")
+    .option("--curve", "round-robin, scale0: accept only peers with a key, see laboro keys")
     .option(
       "--identity <url>",
       "round-robin: what peers connect to, where that is not the address; may be repeated",
@@ -48,13 +48,13 @@ export function addProtocolOptions(command: Command): Command {
     .option("--rr-timeout <duration>", "round-robin: how long a request may take", parseDuration);
 }
 
-/** What the broker is told of its doors; `dir` is the data directory. */
+/** The broker's options about its listeners; `dir` is the data directory. */
 export async function listenerOptions(
   options: ProtocolOptions,
   dir: string,
-): Promise<Pick<ServerOptions, "doors" | "insecure" | "doorSettings">> {
-  const { protocol: door, pool, insecure = false } = options;
-  return { doors: assignPools(door, pool), insecure, doorSettings: await listenerSettings(options, dir) };
+): Promise<Pick<ServerOptions, "listeners" | "insecure" | "listenerSettings">> {
+  const { protocol, pool, insecure = false } = options;
+  return { listeners: assignPools(protocol, pool), insecure, listenerSettings: await listenerSettings(options, dir) };
 }
 
 async function listenerSettings(options: ProtocolOptions, dir: string): Promise<ListenerSettings> {
@@ -73,16 +73,16 @@ async function listenerSettings(options: ProtocolOptions, dir: string): Promise<
 
 const defaultPool = (pools: readonly string[]): string | undefined => pools.findLast((pool) => !pool.includes("="));
 
-/** `NAME` is for every door, `DOOR=NAME` for one. */
+/** `NAME` is for every protocol, `PROTOCOL=NAME` for one. */
 function assignPools(listeners: readonly ListenerRequest[], pools: readonly string[]): readonly ListenerRequest[] {
   for (const pool of pools) {
-    const [door, name] = pool.split("=", 2);
-    if (name === undefined || listeners.some((one) => one.name === door)) continue;
-    throw new LaboroError("LABORO_BAD_INPUT", `--pool ${pool}: door ${door} is not open, see --door`);
+    const [protocol, name] = pool.split("=", 2);
+    if (name === undefined || listeners.some((one) => one.name === protocol)) continue;
+    throw badInput(`--pool ${pool}: protocol ${protocol} is not enabled, see --protocol`);
   }
-  return listeners.map((door) => {
-    const pool = pools.findLast((one) => one.startsWith(`${door.name}=`))?.slice(door.name.length + 1);
-    return pool === undefined ? door : { ...door, pool };
+  return listeners.map((listener) => {
+    const pool = pools.findLast((one) => one.startsWith(`${listener.name}=`))?.slice(listener.name.length + 1);
+    return pool === undefined ? listener : { ...listener, pool };
   });
 }
 

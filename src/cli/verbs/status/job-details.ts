@@ -1,12 +1,12 @@
-/** One job in full: what it is, how far, what failed and what runs. */
+/** One job in detail: its recipe, progress, failures and running tasks. */
 
-import { ago, pluralize, formatCount, shortDuration, formatSize } from "../../../base/format.js";
+import { ago, formatCount, formatSize, pluralize, shortDuration } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
 import { formatDuration } from "../../lib/duration.js";
-import { failureLines, countersText } from "../../lib/result-text.js";
+import { countersText, failureLines } from "../../lib/result-text.js";
 import { type Column, table } from "../../lib/terminal/table.js";
-import { stateColour, paint, type Terminal } from "../../lib/terminal/terminal.js";
-import { truncate, escapeControls } from "../../lib/terminal/text.js";
+import { paint, stateColour, type Terminal } from "../../lib/terminal/terminal.js";
+import { escapeControls, truncate } from "../../lib/terminal/text.js";
 import type { JobView, OperationOutput } from "../../lib/views.js";
 
 const MOST_FAILURES = 20;
@@ -37,7 +37,7 @@ function headLines(job: JobView, terminal: Terminal): string[] {
   return [head, ...facts];
 }
 
-/** What was asked for and is not the usual. */
+/** Options of the job that are not the default. */
 function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: string][] {
   const { slots = 1, ...others } = job.needs;
   const needs = [
@@ -95,7 +95,7 @@ function progressLines(job: JobView, terminal: Terminal): string[] {
 const RUNNING: readonly Column[] = [
   { title: "TASK" },
   { title: "WORKER", minWidth: 8 },
-  { title: "IS" },
+  { title: "STATE" },
   { title: "ATTEMPT", align: "right", dropPriority: 1 },
 ];
 
@@ -108,7 +108,7 @@ function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Ter
     .map(({ index, attempt, worker, started, startedAt }) => [
       `${job.id}.${index}`,
       worker,
-      started ? runningFor(startedAt) : "next",
+      started ? runningFor(startedAt) : "prefetched",
       attempt > 1 ? String(attempt) : "",
     ]);
   const more = job.counters.running - rows.length;

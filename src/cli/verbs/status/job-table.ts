@@ -1,4 +1,4 @@
-/** The list of jobs: what is open first, then what ended last. */
+/** The list of jobs: open ones first, then those that ended last. */
 
 import { formatCount, shortDuration } from "../../../base/format.js";
 import { type Cell, type Column, table } from "../../lib/terminal/table.js";
@@ -14,7 +14,7 @@ const COLUMNS: readonly Column[] = [
   { title: "RUNNING", align: "right", dropPriority: 3 },
   { title: "POOL", minWidth: 6, dropPriority: 5 },
   { title: "AGE", align: "right", dropPriority: 1 },
-  { title: "TOOK", align: "right", dropPriority: 4 },
+  { title: "ELAPSED", align: "right", dropPriority: 4 },
 ];
 
 export function jobTable(jobs: readonly JobView[], terminal: Terminal, now = Date.now()): string[] {

@@ -17,7 +17,7 @@
  */
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput, LaboroError } from "../../../base/errors.js";
 import { parseDuration } from "../../lib/duration.js";
 import { readInput } from "../../lib/submission/entries.js";
 import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
@@ -133,11 +133,14 @@ function sortByDependencies(tasks: readonly JobFileTask[], file: string): readon
   const order: JobFileTask[] = [];
   const place = (task: JobFileTask, path: readonly string[]): void => {
     if (placed.has(task.name)) return;
-    if (path.includes(task.name)) throw badInput(`${file}: these wait for each other: ${[...path, task.name].join(", ")}`);
+    if (path.includes(task.name))
+      throw badInput(`${file}: these wait for each other: ${[...path, task.name].join(", ")}`);
     for (const { name } of task.after) {
       const other = byName.get(name);
       if (other === undefined) {
-        throw badInput(`${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`);
+        throw badInput(
+          `${file}: ${task.name} waits for ${name}, which is not there${suggestion(name, otherNames(task))}`,
+        );
       }
       place(other, [...path, task.name]);
     }
@@ -147,8 +150,6 @@ function sortByDependencies(tasks: readonly JobFileTask[], file: string): readon
   for (const task of tasks) place(task, []);
   return order;
 }
-
-const badInput = (message: string): LaboroError => new LaboroError("LABORO_BAD_INPUT", message);
 
 function asTable(value: unknown): Table {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Table;
@@ -183,7 +184,11 @@ function paths<Name extends string>(
   return found;
 }
 
-function readNumbers<Name extends string>(table: Table, names: readonly Name[], where: string): { [K in Name]?: number } {
+function readNumbers<Name extends string>(
+  table: Table,
+  names: readonly Name[],
+  where: string,
+): { [K in Name]?: number } {
   const found: { [K in Name]?: number } = {};
   for (const name of names) {
     const value = table[name];

@@ -1,5 +1,5 @@
 /** `laboro worker --fuq`, `--fuq-raw`, `--fuq1`: a worker for a foreman of fuq. */
-import { LaboroError } from "../../../base/errors.js";
+import { badInput, type LaboroError } from "../../../base/errors.js";
 import { resolveForemanUrl } from "../../../protocols/fuq/worker/foreman-url.js";
 import { type ForemanEndpoint, startFuqWorker } from "../../../protocols/fuq/worker/index.js";
 import { parseAddress } from "../../../protocols/fuq/worker/tcp.js";
@@ -33,7 +33,7 @@ export function runFuqWorker(options: FuqWorkerSettings): void {
     void worker.stop().then(() => exitWith(`${message} (${code})`, 3));
   };
   let everJoined = false;
-  /** That the foreman does not answer, since it last did. */
+  /** Reported that the foreman does not answer, since it last did. */
   let reportedUnreachable = false;
   const worker = startFuqWorker({
     endpoint: parseForeman(options),
@@ -64,7 +64,7 @@ export function runFuqWorker(options: FuqWorkerSettings): void {
 
 function parseForeman({ fuq, fuqPoll, fuqCa, fuqCertName, fuqRaw, fuq1 }: FuqOptions): ForemanEndpoint {
   if ([fuq, fuqRaw, fuq1].filter((given) => given !== undefined).length !== 1) {
-    throw new LaboroError("LABORO_BAD_INPUT", "a worker has one foreman: --fuq, --fuq-raw or --fuq1");
+    throw badInput("a worker has one foreman: --fuq, --fuq-raw or --fuq1");
   }
   if (fuqRaw !== undefined) return { by: "raw", address: parseAddress(fuqRaw, "--fuq-raw") };
   if (fuq1 !== undefined) return { by: "v1", address: parseAddress(fuq1, "--fuq1") };

@@ -9,14 +9,14 @@
  *
  * What is sent, running or foreign takes a slot at the worker; what is missing does not.
  */
-import type { TasksOf } from "../../../dispatch/index.js";
+import type { AttemptRange } from "../../../dispatch/index.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import { ALL_TASKS, type Task, type TaskPair } from "../messages.js";
 
 export type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
 export interface AssignedTask extends TaskPair {
-  /** Changed by `HeldTasks.move` only. */
+  /** Changed by `AssignedTaskMap.setState` only. */
   readonly state: AssignedTaskState;
   /** The fence; a foreign task has none. */
   readonly attempt: Attempt;
@@ -28,12 +28,12 @@ export interface AssignedTask extends TaskPair {
   readonly description?: Task;
   /** Its time limit. */
   limitTimer?: NodeJS.Timeout;
-  /** The end of patience with what is to come of it. */
+  /** Runs while its UPDATE is waited for. */
   settleTimer?: NodeJS.Timeout;
 }
 
 export const taskIndex = ({ task }: TaskPair): number => task - 1;
-export const rangeOf = (held: AssignedTask): TasksOf => ({
+export const rangeOf = (held: AssignedTask): AttemptRange => ({
   job: JobId(held.jobId),
   first: taskIndex(held),
   last: taskIndex(held),
@@ -42,15 +42,15 @@ export const rangeOf = (held: AssignedTask): TasksOf => ({
 
 const keyOf = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;
 
-export const isInRanges = (held: AssignedTask, tasks: readonly TasksOf[]): boolean =>
+export const isInRanges = (held: AssignedTask, tasks: readonly AttemptRange[]): boolean =>
   tasks.some(({ job, first, last, attempt }) => {
     const index = taskIndex(held);
     return job === held.jobId && attempt === held.attempt && first <= index && index <= last;
   });
 
-function clearTimers({ limitTimer: limit, settleTimer: settling }: AssignedTask): void {
-  clearTimeout(limit);
-  clearTimeout(settling);
+function clearTimers({ limitTimer, settleTimer }: AssignedTask): void {
+  clearTimeout(limitTimer);
+  clearTimeout(settleTimer);
 }
 
 export class AssignedTaskMap {
@@ -99,7 +99,7 @@ export class AssignedTaskMap {
     return this.#counts[state];
   }
 
-  /** Those that the broker has down as this worker's. */
+  /** Those that the broker has claimed for this worker. */
   get claimedCount(): number {
     return this.#tasks.size - this.#counts.foreign;
   }
@@ -110,7 +110,7 @@ export class AssignedTaskMap {
     return sent + running + foreign;
   }
 
-  /** These tasks for a CANCEL: a worker that has several of a job, all of which are to end, is told so in one pair. */
+  /** These tasks for a CANCEL. Where all of several tasks of a job are to end, one pair stands for them. */
   cancelPairs(gone: readonly AssignedTask[]): readonly TaskPair[] {
     const left = new Map<number, number>();
     for (const { jobId, state } of this.#tasks.values()) {

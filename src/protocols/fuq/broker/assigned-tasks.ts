@@ -1,10 +1,10 @@
 /**
- * What one worker has to do, between the broker and the foreman's end of a connection: which tasks are its own and where they are, how much
- * room it has, what it is still to be told. The session does the telling, in the order of its protocol.
+ * The tasks of one worker, between the core and a fuq session: which tasks it has and in which state, how many slots are free, and what is
+ * still to be sent. The session sends it, in the order of its protocol.
  */
 import { now } from "../../../base/clock.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
-import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
@@ -17,7 +17,7 @@ export interface AssignedTasksOptions {
   readonly core: Core;
   /** The session, as the core knows it. */
   readonly port: WorkerPort;
-  /** There is something to tell the worker. */
+  /** There is something to send to the worker. */
   readonly onPending: () => void;
   /** How long the UPDATE of a task is waited for that the worker does not have any more. */
   readonly missingMs: number;
@@ -60,7 +60,7 @@ export class AssignedTasks {
 
   /** It gets nothing until its first HELLO is reconciled. */
   async join(profile: FuqWorkerProfile): Promise<void> {
-    // What an older connection does yet would be done to the same tasks.
+    // An older connection would change the same tasks.
     this.#core.portOf(profile.id)?.close("another connection of this worker took over");
     const known = await this.#core.claimedBy(profile.id);
     if (this.#closed) return;
@@ -78,12 +78,12 @@ export class AssignedTasks {
       canPrefetch: false,
       taskKinds: ["numbered"],
     };
-    const holding = known.map((tasks) => ({ ...tasks, state: "running" as const }));
-    await this.#core.workerJoins(this.#profile, holding, this.#options.port);
+    const held = known.map((tasks) => ({ ...tasks, state: "running" as const }));
+    await this.#core.workerJoins(this.#profile, held, this.#options.port);
     if (this.#closed) this.#core.workerDisconnected(profile.id, this.#options.port, false);
   }
 
-  /** Nothing more is told or heard, whether or not the connection is gone already. What was not sent waits for others. */
+  /** Nothing more is sent or handled, whether or not the connection is closed already. Unsent tasks return to the queue. */
   close(): void {
     if (this.#closed) return;
     this.capacity.pause();
@@ -101,24 +101,24 @@ export class AssignedTasks {
     if (this.#profile !== undefined) this.#core.workerDisconnected(this.#profile.id, this.#options.port, this.#orderly);
   }
 
-  /** Nothing more will be heard of its tasks: they wait for others. */
+  /** The worker will not report its tasks: they return to the queue. */
   returnAll(): void {
     this.capacity.pause();
     this.#returnTasks(this.#tasks.all().filter(({ state }) => state !== "foreign"));
   }
 
-  /** It was told to stop: its end is no loss. */
+  /** It was asked to stop: its disconnect is orderly. */
   markLeaving(): void {
     this.#leaving = true;
     this.#returnTasks(this.#takeUnsent());
   }
 
-  // What the broker wants
+  // Calls of the core
 
-  assign(job: Job, { first, last, attempt }: TasksOf): void {
+  assign(job: Job, { first, last, attempt }: AttemptRange): void {
     const back: AssignedTask[] = [];
     for (let index = first; index <= last; index++) {
-      const described = toFuqTask(job, index);
+      const description = toFuqTask(job, index);
       const held = this.#tasks.add({
         jobId: job.id,
         task: index + 1,
@@ -126,9 +126,9 @@ export class AssignedTasks {
         state: "unsent",
         since: now(),
         timedOut: false,
-        ...(described === undefined ? {} : { description: described }),
+        ...(description === undefined ? {} : { description }),
       });
-      if (described === undefined || !this.#mayTake) back.push(held);
+      if (description === undefined || !this.#mayTake) back.push(held);
       else this.#unsent.push(held);
     }
     if (back.length > 0) this.#returnTasks(back);
@@ -136,18 +136,18 @@ export class AssignedTasks {
     this.#options.onPending();
   }
 
-  /** What was decided when there was room may come when there is none. */
+  /** An assignment that was decided while slots were free may arrive when none is. */
   get #mayTake(): boolean {
     return !this.#leaving && !this.#closed && this.capacity.fits(this.#tasks);
   }
 
-  retract(tasks: readonly TasksOf[]): void {
-    const asked = this.#unsent.filter((held) => isInRanges(held, tasks));
-    this.#unsent = this.#unsent.filter((held) => !asked.includes(held));
-    this.#returnTasks(asked);
+  retract(tasks: readonly AttemptRange[]): void {
+    const retracted = this.#unsent.filter((held) => isInRanges(held, tasks));
+    this.#unsent = this.#unsent.filter((held) => !retracted.includes(held));
+    this.#returnTasks(retracted);
   }
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     this.retract(tasks);
     for (const held of this.#tasks.all()) {
       if ((held.state === "sent" || held.state === "running") && isInRanges(held, tasks)) this.#toCancel.add(held);
@@ -159,13 +159,13 @@ export class AssignedTasks {
     this.#returnTasks(this.#takeUnsent());
   }
 
-  // What is to be told
+  // What is to be sent
 
   /** The next task, which is now on its way. */
   nextUnsent(): AssignedTask | undefined {
     const held = this.#unsent.shift();
     if (held === undefined) return undefined;
-    // It may have been handed out anew meanwhile, and stands there again.
+    // It may have been assigned again meanwhile, and be in the list twice.
     if (!this.#tasks.has(held)) return this.nextUnsent();
     this.#tasks.setState(held, "sent");
     return held;
@@ -182,7 +182,7 @@ export class AssignedTasks {
     return this.#tasks.cancelPairs(gone);
   }
 
-  // What the worker says
+  // Messages of the worker
 
   /** It has begun with it. */
   started(held: AssignedTask): void {
@@ -196,7 +196,7 @@ export class AssignedTasks {
     this.publishSlots();
   }
 
-  /** It goes back to the line with what was to follow it, and the worker is left alone for a moment. It has cost nothing. */
+  /** The task and the unsent ones return to the queue at no cost, and the worker gets no task for a moment. */
   refused(held: AssignedTask, free: number): void {
     if (!this.#tasks.has(held)) return;
     const pauseMs = this.capacity.refused(free);
@@ -223,7 +223,7 @@ export class AssignedTasks {
     else this.#record(held, update, recorded);
   }
 
-  /** What the worker lists against what it is known to have. Without a list nothing runs, and nothing is said of slots. */
+  /** Compares what the worker lists with what it is known to have. Without a list nothing runs, and the number of slots is unknown. */
   reconcileHello(hello: Hello | undefined): void {
     const running = (hello?.running ?? []).map(({ task, job }) => ({ jobId: job.jobId, task }));
     if (hello !== undefined) this.capacity.slots = hello.numProcs + running.length;
@@ -231,7 +231,7 @@ export class AssignedTasks {
     this.#compare(running);
   }
 
-  /** The same where it says only how many it has. Whether that tells which: all that it is known to have, or none. */
+  /** The same where it says only how many it has. True where that determines which: all that it is known to have, or none. */
   reconcileCounts({ nproc, nrun }: Pick<Ok, "nproc" | "nrun">): boolean {
     const known = this.#tasks.all().filter(({ state }) => state === "running" || state === "foreign");
     this.capacity.slots = nproc + nrun;
@@ -275,7 +275,7 @@ export class AssignedTasks {
     return this.#core.reclaim(this.#profile.id, JobId(jobId), task - 1);
   }
 
-  /** Its UPDATE is waited for so long; then it is put right without. */
+  /** Waits so long for its UPDATE; then the task is settled without. */
   settleAfter(held: AssignedTask, ms: number): void {
     if (!this.#tasks.has(held)) return;
     clearTimeout(held.settleTimer);
@@ -289,7 +289,7 @@ export class AssignedTasks {
     }, ms);
   }
 
-  /** Tells the broker how much room there is. */
+  /** Reports the usable slots to the core. */
   publishSlots(): void {
     const slots = this.capacity.total(this.#tasks);
     if (this.#profile === undefined || this.#closed || this.#profile.total.slots === slots) return;
@@ -307,7 +307,7 @@ export class AssignedTasks {
 
   #returnTasks(held: readonly AssignedTask[]): void {
     for (const one of held) this.#tasks.remove(one);
-    // First the room, or it would be filled at once with what was just given back.
+    // The slots first, or they would be filled at once with the tasks that were just returned.
     this.publishSlots();
     if (this.#profile !== undefined) this.#core.workerRetracted(this.#profile.id, held.map(rangeOf));
   }

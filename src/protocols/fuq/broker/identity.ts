@@ -12,12 +12,12 @@ export interface Identity {
   readonly tags: readonly string[];
   /** It comes back under the same name, and its tasks are kept for it meanwhile. */
   readonly resumable: boolean;
-  /** It was asked to stop while it was away. */
+  /** It was asked to stop while it was disconnected. */
   readonly stopping: boolean;
 }
 
-/** Tasks of a list that are looked for. */
-const LOOKED_AT = 64;
+/** How many tasks of a list are looked up. */
+const MAX_LOOKUPS = 64;
 
 /**
  * A raw connection has no name but where it comes from, which is another one each time. If it lists a task that is kept for a worker from
@@ -36,7 +36,7 @@ export function rawIdentity(
 }
 
 function disconnectedOwnerOf(core: Core, from: string, hello: Hello | undefined): WorkerId | undefined {
-  const running = hello?.running?.slice(0, LOOKED_AT) ?? [];
+  const running = hello?.running?.slice(0, MAX_LOOKUPS) ?? [];
   if (running.length === 0) return undefined;
   for (const [id, worker] of core.state.workers) {
     if (worker.connected || !id.startsWith(from)) continue;

@@ -1,4 +1,4 @@
-/** Jobs in fuq's words: its description of a job, and its five states of one. */
+/** Jobs in fuq's terms: its description of a job, and its five states of one. */
 import { basename, dirname, isAbsolute, join } from "node:path";
 import { type JobView, summaryOf } from "../../../broker/operations/job-view.js";
 import { finishedCount, type Job } from "../../../model/job.js";

@@ -1,4 +1,4 @@
-/** The doors of fuq on plain streams: `fuq` for version 2, by the letter of its text, and `fuq1` for version 1. */
+/** The listeners of fuq on plain streams: `fuq` for version 2, by the letter of its text, and `fuq1` for version 1. */
 import type { ListenerFactory } from "../../../broker/listeners/listener.js";
 import { openTcpListener } from "../../../broker/listeners/tcp.js";
 import { decodeMessage, encodeMessage, STREAM_LAYOUT } from "../codec.js";
@@ -28,21 +28,21 @@ const FUQ1: StreamFormat<MessageV1 | UnreadableV1, MessageV1> = {
   describe: describeMessageV1,
 };
 
-export const openFuqListener: ListenerFactory = (context, place) => openFuqListenerWith({}, context, place);
+export const openFuqListener: ListenerFactory = (context, address) => openFuqListenerWith({}, context, address);
 
-/** With other numbers than the usual. */
-export const openFuqListenerWith = (options: Partial<FuqSessionOptions>, ...[context, place]: Parameters<ListenerFactory>) =>
-  openTcpListener("fuq", context, place, (socket, address) =>
+/** With other limits than the usual ones. */
+export const openFuqListenerWith = (options: Partial<FuqSessionOptions>, ...[context, listenAddress]: Parameters<ListenerFactory>) =>
+  openTcpListener("fuq", context, listenAddress, (socket, address) =>
     acceptStream(
       context,
       FUQ,
       socket,
       address,
-      (parts) => new FuqWorkerSession(parts, { greeting: "foreman", original: false, ...options }),
+      (session) => new FuqWorkerSession(session, { greeting: "foreman", original: false, ...options }),
     ),
   );
 
-export const openFuq1Listener: ListenerFactory = (context, place) =>
-  openTcpListener("fuq1", context, place, (socket, address) =>
-    acceptStream(context, FUQ1, socket, address, (parts) => new FuqWorkerSessionV1(parts)),
+export const openFuq1Listener: ListenerFactory = (context, listenAddress) =>
+  openTcpListener("fuq1", context, listenAddress, (socket, address) =>
+    acceptStream(context, FUQ1, socket, address, (session) => new FuqWorkerSessionV1(session)),
   );

@@ -1,4 +1,4 @@
-/** What the foreman's end of a connection is made of, whatever carries it. */
+/** What a session of a fuq worker needs, whatever transport carries it. */
 
 import type { Log } from "../../../base/log.js";
 import type { Core } from "../../../broker/core.js";
@@ -25,9 +25,9 @@ export interface FuqSessionContext {
   readonly profile: Pick<WorkerProfile, "protocol" | "pool" | "address" | "graceMs">;
   /** The peer has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
-  /** The worker can never tell of its tasks, and is not to come back. */
+  /** The worker can never report its tasks, and must not come back. */
   readonly onStuck?: () => void;
-  /** The worker has said who it is. */
+  /** The worker has identified itself. */
   readonly onNamed: (name: string) => void;
 }
 

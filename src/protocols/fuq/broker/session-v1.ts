@@ -4,7 +4,7 @@
  *   SV_INIT0   nothing was said; OK(0) goes out
  *   SV_INIT1   waits for OK(nproc)
  *   SV_INIT2   has it, and sends OK(nproc)
- *   SV_LOOP0, SV_LOOP1   hands out what there is, as far as there is room
+ *   SV_LOOP0, SV_LOOP1   sends tasks while slots are free
  *   SV_LOOP2   waits for what comes
  *   SV_LOOP3   an UPDATE is being recorded; its OK comes before any JOB
  *   SV_EXIT    the connection is gone
@@ -15,7 +15,7 @@
 
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import type { TasksOf } from "../../../dispatch/index.js";
+import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
 import { COUNT_LIMIT, ERRORS, errorName, type Update } from "../messages.js";
@@ -28,7 +28,7 @@ export interface WorkerConnectionV1 {
   close(): void;
 }
 
-type FuqSessionContextV1 = Pick<FuqSessionContext, "core" | "log" | "identify" | "profile" | "complain" | "named"> & {
+type FuqSessionContextV1 = Pick<FuqSessionContext, "core" | "log" | "identify" | "profile" | "onPeerError" | "onNamed"> & {
   readonly connection: WorkerConnectionV1;
 };
 
@@ -43,7 +43,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   readonly #context: FuqSessionContextV1;
   readonly #assigned: AssignedTasks;
   #state: State = "SV_INIT0";
-  /** Sent and not finished, in order; true where the client had no more room then. */
+  /** Sent and not finished, in order; true where the client had no free slot left then. */
   readonly #sent = new Map<AssignedTask, boolean>();
   #updates: Update[] = [];
   #stopping = false;
@@ -97,19 +97,19 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   }
 
   async #join(numProcs: number): Promise<void> {
-    const { identify, onNamed: named, profile, connection: transport } = this.#context;
+    const { identify, onNamed, profile, connection } = this.#context;
     const { stopping: _, ...who } = identify(undefined);
-    named(who.name);
+    onNamed(who.name);
     await this.#assigned.join({ ...profile, ...who });
     if (this.#state !== "SV_INIT2") return;
-    transport.send({ type: "OK", nproc: numProcs });
+    connection.send({ type: "OK", nproc: numProcs });
     this.#state = "SV_LOOP2";
     this.#assigned.reconcileHello({ numProcs, running: null });
   }
 
   /** One JOB a task. */
   #handOut(): void {
-    // Nobody can be told to cancel.
+    // The protocol has no CANCEL.
     this.#assigned.takeCancels();
     if (this.#state !== "SV_LOOP2") return;
     for (let held = this.#assigned.nextUnsent(); held?.description !== undefined; held = this.#assigned.nextUnsent()) {
@@ -144,7 +144,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
   #recorded(): void {
     if (this.#state !== "SV_LOOP3") return;
     const { nproc, nrun } = this.#assigned.counts;
-    // By the letter a client that hears 0 leaves, whatever else it runs.
+    // By the letter of the text a client that gets 0 leaves, whatever else it runs.
     this.#context.connection.send({ type: "OK", nproc: nproc === 0 ? nrun : nproc });
     this.#state = "SV_LOOP2";
     if (this.#stopping && nrun === 0) this.#closeSoon();
@@ -169,15 +169,15 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     this.#context.connection.send({ type: "ERROR", code: ERRORS.bad_message });
   }
 
-  assign(job: Job, tasks: TasksOf): void {
+  assign(job: Job, tasks: AttemptRange): void {
     this.#assigned.assign(job, tasks);
   }
 
-  retract(tasks: readonly TasksOf[]): void {
+  retract(tasks: readonly AttemptRange[]): void {
     this.#assigned.retract(tasks);
   }
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     this.#assigned.cancel(tasks);
   }
 
@@ -189,9 +189,9 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     if (this.#stopping || this.#state === "SV_EXIT") return;
     this.#stopping = true;
     this.#assigned.markLeaving();
-    const { capacity: room } = this.#assigned;
-    this.#context.connection.send({ type: "STOP", count: room.slots });
-    room.slots = 0;
+    const { capacity } = this.#assigned;
+    this.#context.connection.send({ type: "STOP", count: capacity.slots });
+    capacity.slots = 0;
     this.#assigned.publishSlots();
     if (this.#assigned.counts.nrun === 0) this.#closeSoon();
   }
@@ -201,7 +201,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     this.#context.connection.close();
   }
 
-  // It offers no services, so nobody calls it.
+  // It offers no services.
   call(): void {}
   cancelCall(): void {}
 

@@ -1,17 +1,17 @@
 /**
- * A worker of fuq v2, at the broker: the foreman's end of one connection. Whose turn it is the conversation knows (its states are in
- * conversation-states.ts), what the worker has the desk; here is what is said.
+ * A worker of fuq v2, at the broker: the foreman's end of one connection. ProtocolStateMachine knows whose turn it is (its states are
+ * in protocol-states.ts), AssignedTasks knows what the worker has. This class sends and handles the messages.
  *
  *   greeting   nothing but HELLO counts; an UPDATE is recorded where the worker is known, and answered with the wish for a HELLO. An
- *              original that comes back says neither while it has nothing to tell: it is asked for its numbers, which do as well
+ *              original that reconnects sends neither while it has nothing to report: it is asked for its counts instead
  *   joined     one JOB, CANCEL or STOP at a time; UPDATEs are recorded, then answered
  *   stopping   STOP was obeyed: the connection ends when the worker has nothing left
- *   closed     the broker knows; what comes late is dropped
+ *   closed     the broker has been informed; late messages are dropped
  */
 
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import type { TasksOf } from "../../../dispatch/index.js";
+import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import { splitCounts } from "../codec.js";
 import { ProtocolStateMachine, type Effect } from "../protocol-state-machine.js";
@@ -38,16 +38,16 @@ import { AssignedTasks } from "./assigned-tasks.js";
 
 const SETTLE_MS = 5_000;
 const MISSING_MS = 2_000;
-/** After so long without a reply that would let it go on, what was refused is tried again. */
+/** How long after a refusal a request is tried again, if no reply lets it go on sooner. */
 const RETRY_MS = 1_000;
 
-/** What a request of ours was about. */
+/** What a request of the foreman was about. */
 type ForemanRequestTag =
   | { readonly kind: "job"; readonly held: AssignedTask }
   | { readonly kind: "cancel"; readonly held: readonly AssignedTask[] }
   | { readonly kind: "stop"; readonly count: number }
   | { readonly kind: "counts" }
-  | { readonly kind: "sign of life" };
+  | { readonly kind: "probe" };
 
 export class FuqWorkerSession implements WorkerPort {
   readonly #context: FuqSessionContext;
@@ -57,15 +57,15 @@ export class FuqWorkerSession implements WorkerPort {
   readonly #missingMs: number;
   readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
-  #carrying = false;
+  #busy = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #slotsToStop: number | undefined;
   readonly #timers = new Set<NodeJS.Timeout>();
   #overflowed = false;
   #joining: Promise<void> = Promise.resolve();
-  /** UPDATEs that are on their way to the disk. */
+  /** UPDATEs whose result is not on disk yet. */
   readonly #unacknowledgedUpdates = new Set<number>();
-  /** Why it is closed as soon as those have their OK. */
+  /** Set while the connection waits for their OKs before it closes. */
   #closeReason: string | undefined;
 
   constructor(context: FuqSessionContext, { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions) {
@@ -86,7 +86,7 @@ export class FuqWorkerSession implements WorkerPort {
     this.#silenceTimer.start();
   }
 
-  /** The worker has said who it is. */
+  /** The worker has identified itself. */
   get joined(): boolean {
     return this.#assigned.joined;
   }
@@ -111,17 +111,17 @@ export class FuqWorkerSession implements WorkerPort {
     this.#assigned.close();
   }
 
-  /** In the order in which the conversation wants them, whatever comes of each; then what waits for its turn. */
+  /** Runs the effects in order, also those that follow from them; then sends the requests that wait. */
   #runEffects(effects: readonly Effect<ForemanRequestTag>[]): void {
     this.#effects.push(...effects);
-    if (this.#carrying) return;
-    this.#carrying = true;
+    if (this.#busy) return;
+    this.#busy = true;
     do {
       for (let next = this.#effects.shift(); next !== undefined; next = this.#effects.shift()) {
         if (this.#state !== "closed") this.#runEffect(next);
       }
     } while (this.#sendNextRequest());
-    this.#carrying = false;
+    this.#busy = false;
     this.#watchOverflow();
   }
 
@@ -130,13 +130,13 @@ export class FuqWorkerSession implements WorkerPort {
       case "send":
         this.#context.connection.send(effect.message);
         return;
-      case "asked":
+      case "request":
         this.#onRequest(effect.request).catch((cause: unknown) => this.#fail(cause));
         return;
-      case "answered":
+      case "reply":
         this.#onReply(effect.tag, effect.reply);
         return;
-      case "odd":
+      case "violation":
         this.#context.onPeerError(effect.why);
         return;
       case "broken":
@@ -176,7 +176,7 @@ export class FuqWorkerSession implements WorkerPort {
     this.#runEffects(this.#protocol.answer(seq, reply));
   }
 
-  // What the worker says
+  // Requests of the worker
 
   async #onRequest(request: Numbered<Request>): Promise<void> {
     await this.#joining;
@@ -190,16 +190,16 @@ export class FuqWorkerSession implements WorkerPort {
     this.#assigned.reconcileHello(hello);
     this.#silenceTimer.helloReceived();
     if (stopping) this.stop();
-    // The original ends unless it hears its own numbers.
-    const told = hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
-    this.#answer(seq, { type: "OK", ...told });
+    // The original exits unless the OK has its own counts.
+    const counts = hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+    this.#answer(seq, { type: "OK", ...counts });
   }
 
   /** Whether it was asked to stop before it came. */
   async #join(hello: Hello | undefined): Promise<boolean> {
-    const { identify, onNamed: named, profile } = this.#context;
+    const { identify, onNamed, profile } = this.#context;
     const { stopping, ...who } = identify(hello);
-    named(who.name);
+    onNamed(who.name);
     await this.#assigned.join({ ...profile, ...who });
     if (!this.#isClosed) this.#state = "joined";
     return stopping;
@@ -213,8 +213,8 @@ export class FuqWorkerSession implements WorkerPort {
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
-    const { core, knownWorker: known } = this.#context;
-    if (known !== undefined) await recordBeforeJoin(core, known, update);
+    const { core, knownWorker } = this.#context;
+    if (knownWorker !== undefined) await recordBeforeJoin(core, knownWorker, update);
     if (!this.#isClosed) this.#requestHello(seq);
   }
 
@@ -246,13 +246,13 @@ export class FuqWorkerSession implements WorkerPort {
     if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, this.#closeReason);
   }
 
-  // What the worker says to what it was asked
+  // Replies of the worker
 
   #onReply(tag: ForemanRequestTag, reply: Numbered<Reply>): void {
     if (tag.kind === "job") this.#onJobReply(tag.held, reply);
     else if (tag.kind === "stop") this.#onStopReply(tag.count, reply);
     else if (tag.kind === "counts") this.#onCounts(reply);
-    else if (tag.kind === "sign of life") this.#silenceTimer.stop();
+    else if (tag.kind === "probe") this.#silenceTimer.stop();
     else {
       // Slots are not taken from this reply: the original counts in it what it has cancelled.
       for (const held of tag.held) this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
@@ -260,18 +260,18 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   #onJobReply(held: AssignedTask, reply: Numbered<Reply>): void {
-    const { capacity: room } = this.#assigned;
+    const { capacity } = this.#assigned;
     if (reply.type === "OK") {
-      if (room.guessed) room.slots = reply.nproc + reply.nrun;
-      room.accepted(reply.nproc);
+      if (capacity.guessed) capacity.slots = reply.nproc + reply.nrun;
+      capacity.accepted(reply.nproc);
       this.#assigned.started(held);
     } else {
       this.#context.log.info(
         { job: held.jobId, task: held.task },
         `the worker refused it: ERROR(${errorName(reply.code)})`,
       );
-      const told = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
-      this.#assigned.refused(held, told.nproc);
+      const counts = reply.code === ERRORS.no_procs ? splitCounts(reply.arg0) : this.#assigned.counts;
+      this.#assigned.refused(held, counts.nproc);
     }
   }
 
@@ -291,17 +291,17 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   /**
-   * The original waits for ever for an OK to its UPDATE that was lost with its connection, and tells of nothing more. Below the number of
-   * that UPDATE it answers what it is asked, above it does not.
+   * The original waits for ever for an OK to its UPDATE that was lost with its connection, and sends no further UPDATE. It answers
+   * requests with numbers below that of the UPDATE, and none above.
    */
   #probe(): void {
-    this.#runEffects(this.#protocol.requestWithSkippedNumbers(COUNTS_WANTED, { kind: "sign of life" }));
+    this.#runEffects(this.#protocol.requestWithSkippedNumbers(COUNTS_WANTED, { kind: "probe" }));
     this.#silenceTimer.awaitProbe(() => {
-      const { onPeerError: complain, onStuck: hangs, connection: transport } = this.#context;
-      complain("it waits for an answer that was lost with its connection, and must be started anew");
-      hangs?.();
+      const { onPeerError, onStuck, connection } = this.#context;
+      onPeerError("it waits for an answer that was lost with its connection, and must be restarted");
+      onStuck?.();
       this.#assigned.returnAll();
-      transport.close(1008, "it waits for an answer that was lost");
+      connection.close(1008, "it waits for an answer that was lost");
     });
   }
 
@@ -310,11 +310,11 @@ export class FuqWorkerSession implements WorkerPort {
       this.#later(RETRY_MS, () => this.stopSlots(count));
       return;
     }
-    const { capacity: room } = this.#assigned;
+    const { capacity } = this.#assigned;
     const all = count === STOP_AT_ONCE || count === 0;
-    room.slots = all ? 0 : Math.max(0, room.slots - count);
+    capacity.slots = all ? 0 : Math.max(0, capacity.slots - count);
     this.#assigned.publishSlots();
-    if (room.slots > 0) return;
+    if (capacity.slots > 0) return;
     this.#state = "stopping";
     // It goes by itself; if it does not, this is the end of it.
     if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
@@ -322,21 +322,21 @@ export class FuqWorkerSession implements WorkerPort {
     }
   }
 
-  // What the broker wants
+  // Calls of the core
 
-  assign(job: Job, tasks: TasksOf): void {
+  assign(job: Job, tasks: AttemptRange): void {
     this.#assigned.assign(job, tasks);
   }
 
-  retract(tasks: readonly TasksOf[]): void {
+  retract(tasks: readonly AttemptRange[]): void {
     this.#assigned.retract(tasks);
   }
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     this.#assigned.cancel(tasks);
   }
 
-  /** It is given nothing new; that is all that fuq has for it. */
+  /** It gets nothing new; fuq has no message for it. */
   drain(): void {
     this.#assigned.drain();
   }
@@ -358,14 +358,14 @@ export class FuqWorkerSession implements WorkerPort {
     }
   }
 
-  /** The original waits for ever for an OK that is lost with its connection, so what it has told gets its OK first. */
+  /** The original waits for ever for an OK that is lost with its connection, so its UPDATEs get their OK first. */
   close(reason: string): void {
     this.#end();
     this.#closeReason = reason;
     if (this.#unacknowledgedUpdates.size === 0) this.#context.connection.close(1001, reason);
   }
 
-  // It offers no services, so nobody calls it.
+  // It offers no services.
   call(): void {}
   cancelCall(): void {}
 

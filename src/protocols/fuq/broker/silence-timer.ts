@@ -1,12 +1,12 @@
 /**
- * A worker that owes the foreman a word, and when it is asked for its numbers instead.
+ * How long a worker may be silent before it is asked for its counts.
  *
  * An original that is connected again says HELLO only where the answer to an UPDATE asks for it, older ones never. One that was just started,
  * or asked for it, says HELLO at once; from just before it until its OK has come the original cannot answer anything, and would hang for
- * ever. So it is left alone for much longer than a HELLO is on its way, and then asked.
+ * ever. So it is asked only after a time much longer than a HELLO takes.
  */
 const SILENCE_MS = 5_000;
-/** A worker that is sent away for its silence ends: it gets so many times as long. */
+/** A worker that is disconnected for its silence exits: it gets so many times as long. */
 const PROBE_FACTOR = 6;
 
 export interface SilenceTimerOptions {
@@ -28,7 +28,7 @@ export class SilenceTimer {
     this.#options = options;
   }
 
-  /** It was asked for a HELLO: it is told nothing until that has come, or enough time for it. */
+  /** It was asked for a HELLO: nothing is sent to it until the HELLO has come, or the time for it is over. */
   get awaitingHello(): boolean {
     return this.#awaitingHello;
   }
@@ -51,14 +51,14 @@ export class SilenceTimer {
     if (original) this.#timer = setTimeout(() => this.#expired(), silenceMs);
   }
 
-  /** It was asked for a sign of life, which may be anything that it asks itself. */
+  /** A probe was sent; any request of the worker answers it. */
   awaitProbe(onTimeout: () => void): void {
     const { silenceMs = SILENCE_MS } = this.#options;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(onTimeout, PROBE_FACTOR * silenceMs);
   }
 
-  /** It has asked or told something. A HELLO that is wanted is still wanted. */
+  /** It has sent a request. A HELLO that was asked for is still expected. */
   messageReceived(): void {
     if (!this.#awaitingHello) this.stop();
   }
@@ -68,9 +68,9 @@ export class SilenceTimer {
   }
 
   #expired(): void {
-    const { joined, onSilent: ask } = this.#options;
+    const { joined, onSilent } = this.#options;
     if (joined() && !this.tasksUnknown && !this.#awaitingHello) return;
     this.#awaitingHello = false;
-    ask();
+    onSilent();
   }
 }

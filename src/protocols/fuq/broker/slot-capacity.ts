@@ -20,14 +20,14 @@ export class SlotCapacity {
   #usesLastSlot = false;
   #paused = false;
 
-  /** What the broker may count on. More than it has of this worker's means that it may hand out. */
+  /** The slots that the broker sees. It may assign tasks while this is more than the tasks that the worker has. */
   total(tasks: AssignedTaskMap): number {
-    const { claimedCount: own } = tasks;
-    const room = this.slots - this.#withheld - tasks.count("foreign") + tasks.count("missing");
-    return this.#paused ? own : Math.max(own, room);
+    const { claimedCount } = tasks;
+    const usable = this.slots - this.#withheld - tasks.count("foreign") + tasks.count("missing");
+    return this.#paused ? claimedCount : Math.max(claimedCount, usable);
   }
 
-  /** Whether what the worker has, and is to have, leaves room for it. */
+  /** Whether the worker has enough slots for its tasks and those that are not sent yet. */
   fits(tasks: AssignedTaskMap): boolean {
     return !this.#paused && tasks.usedSlots + tasks.count("unsent") <= this.slots - this.#withheld;
   }
@@ -67,7 +67,7 @@ export class SlotCapacity {
     this.#refusalsWithFreeSlots = 0;
   }
 
-  /** The worker has refused a task, and says that it has so many slots free. Gives how long it is left alone. */
+  /** The worker has refused a task, and says that it has so many slots free. Gives how long it gets no other. */
   refused(free: number): number {
     this.pause();
     if (free > 0 && !this.#usesLastSlot && ++this.#refusalsWithFreeSlots >= REFUSALS) {

@@ -1,6 +1,6 @@
 /** A peer on a plain TCP stream: its bytes cut into messages for a session, and the session's messages written. */
 import type { Socket } from "node:net";
-import type { TracedMessage as ShownMessage } from "../../../base/traced-connections.js";
+import type { TracedMessage } from "../../../base/traced-connections.js";
 import type { ListenerContext, ListenerName } from "../../../broker/listeners/listener.js";
 import type { TcpPeer } from "../../../broker/listeners/tcp.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
@@ -17,42 +17,42 @@ export interface StreamFormat<In, Out> {
   readonly layout: Layout;
   readonly decode: (bytes: Uint8Array) => In;
   readonly encode: (message: Out) => Buffer;
-  readonly describe: (message: In | Out) => ShownMessage;
+  readonly describe: (message: In | Out) => TracedMessage;
 }
 
 export interface StreamSession<In> {
-  /** The peer has said who it is. */
+  /** The peer has identified itself. */
   readonly joined: boolean;
   start(): void;
   onMessage(message: In): void;
   onClose(): void;
 }
 
-export type StreamContext<Out> = Omit<FuqSessionContext, "transport" | "known"> & {
-  readonly transport: { readonly send: (message: Out) => void; readonly close: () => void };
+export type StreamContext<Out> = Omit<FuqSessionContext, "connection" | "knownWorker"> & {
+  readonly connection: { readonly send: (message: Out) => void; readonly close: () => void };
 };
 
-/** Who connects says who it is within this time. */
+/** A peer must identify itself within this time. */
 export const JOIN_TIMEOUT_MS = 30_000;
 /** Bytes that may wait for a peer that does not read. */
 export const UNREAD_LIMIT = 16 * 1024 * 1024;
-/** How long the other side's end is waited for. */
+/** How long to wait for the peer to close its side. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 export function acceptStream<In, Out>(
   context: ListenerContext,
-  { listener: door, protocol, layout, decode, encode, describe: shown }: StreamFormat<In, Out>,
+  { listener, protocol, layout, decode, encode, describe }: StreamFormat<In, Out>,
   socket: Socket,
   address: string,
-  makeSession: (parts: StreamContext<Out>) => StreamSession<In>,
+  makeSession: (context: StreamContext<Out>) => StreamSession<In>,
 ): TcpPeer {
-  const { core, log, peerErrors: complaints, connections: conversations, settings } = context;
-  const traced = conversations.open(protocol, address);
-  const onPeerError = (why: string): void => complaints.report(door, address, "LABORO_BAD_MESSAGE", why);
-  const close = (): void => leave(socket);
+  const { core, log, peerErrors, connections, settings } = context;
+  const traced = connections.open(protocol, address);
+  const onPeerError = (why: string): void => peerErrors.report(listener, address, "LABORO_BAD_MESSAGE", why);
+  const close = (): void => endSocket(socket);
   const send = (message: Out): void => {
     if (socket.writableEnded || socket.destroyed) return;
-    traced.sent(() => shown(message));
+    traced.sent(() => describe(message));
     socket.write(encode(message));
     if (socket.writableLength <= UNREAD_LIMIT) return;
     onPeerError(`it does not read: ${socket.writableLength} bytes wait for it`);
@@ -62,9 +62,9 @@ export function acceptStream<In, Out>(
   const session = makeSession({
     core,
     log,
-    transport: { send, close },
+    connection: { send, close },
     onPeerError,
-    identify: (hello: Hello | undefined): Identity => rawIdentity(core, `${door}-raw`, address, port, hello),
+    identify: (hello: Hello | undefined): Identity => rawIdentity(core, `${listener}-raw`, address, port, hello),
     profile: { protocol, pool: settings.pool ?? DEFAULT_POOL, address },
     onNamed: (name) => traced.setPeer(name),
   });
@@ -79,7 +79,7 @@ export function acceptStream<In, Out>(
     for (const bytes of messages) {
       if (socket.writableEnded) return;
       const message = decode(bytes);
-      traced.received(() => shown(message));
+      traced.received(() => describe(message));
       session.onMessage(message);
     }
     if (failure === undefined || socket.writableEnded) return;
@@ -95,9 +95,9 @@ export function acceptStream<In, Out>(
   return { shutdown: close };
 }
 
-function leave(socket: Socket): void {
+function endSocket(socket: Socket): void {
   if (socket.writableEnded) return;
   socket.end();
-  const patience = setTimeout(() => socket.destroy(), CLOSE_TIMEOUT_MS);
-  socket.once("close", () => clearTimeout(patience));
+  const timer = setTimeout(() => socket.destroy(), CLOSE_TIMEOUT_MS);
+  socket.once("close", () => clearTimeout(timer));
 }

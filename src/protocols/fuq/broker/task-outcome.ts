@@ -1,4 +1,4 @@
-/** How a task went, from a worker's words to the broker's. */
+/** The outcome of a task, from fuq's words to the broker's. */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
 import type { Done } from "../../../dispatch/index.js";
@@ -8,10 +8,10 @@ import type { Update } from "../messages.js";
 import { outcomeFromStatus } from "../outcome.js";
 import { type AssignedTask, taskIndex, rangeOf } from "./assigned-task-map.js";
 
-type Words = Pick<Update, "success" | "status">;
+type ReportedStatus = Pick<Update, "success" | "status">;
 
-/** One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker says of it. */
-export function outcomeOf(held: AssignedTask, { success, status }: Words): Done {
+/** One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker reports. */
+export function outcomeOf(held: AssignedTask, { success, status }: ReportedStatus): Done {
   const { job, first: index, attempt } = rangeOf(held);
   const late = held.timedOut && !success;
   const end = late && status === "" ? {} : outcomeFromStatus(success, status);
@@ -27,7 +27,7 @@ export function outcomeOf(held: AssignedTask, { success, status }: Words): Done 
   };
 }
 
-/** When the broker heard that a task was started; now, where it has not. */
+/** When the broker learned that a task was started; now, where it has not. */
 export function startTimeOf(core: Core, id: WorkerId, job: JobId, index: number): number {
   const worker = core.state.workers.get(id);
   const claim = worker === undefined ? undefined : claimOf(worker, job, index);
@@ -41,7 +41,7 @@ export async function recordBeforeJoin(core: Core, id: WorkerId, update: Update)
   const mine = known.find(({ job, first, last }) => job === update.jobId && first <= index && index <= last);
   if (mine === undefined) return;
   const { job, attempt } = mine;
-  const times = { started: startTimeOf(core, id, job, index), ended: now(), outputEnd: 0 };
+  const times = { started: startTimeOf(core, id, job, index), ended: now(), outputBytes: 0 };
   const done = { job, index, attempt, ...times, ...outcomeFromStatus(update.success, update.status) };
   await new Promise<void>((resolve) => core.workerDone(id, [done], resolve));
 }

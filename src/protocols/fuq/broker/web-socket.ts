@@ -33,13 +33,13 @@ export function acceptFuqWebSocket(
   address: string,
   { pingMs = PING_MS, ...options }: FuqLinkOptions = {},
 ): FuqLink {
-  const { core, log, peerErrors: complaints, connections: conversations, settings } = context;
+  const { core, log, peerErrors, connections, settings } = context;
   const { id, info } = node;
   // The original ends when this has happened to it five times in a row.
   if (node.stuck === true) webSocket.close(1008, "it waits for an answer that was lost");
-  const traced = conversations.open(PROTOCOL, address);
-  const onPeerError = (why: string): void => complaints.report("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
-  const transport: WorkerConnection = {
+  const traced = connections.open(PROTOCOL, address);
+  const onPeerError = (why: string): void => peerErrors.report("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);
+  const connection: WorkerConnection = {
     send: (message) => {
       if (webSocket.readyState !== webSocket.OPEN) return;
       traced.sent(() => describeMessage(message));
@@ -54,7 +54,7 @@ export function acceptFuqWebSocket(
     {
       core,
       log,
-      connection: transport,
+      connection,
       onPeerError,
       knownWorker: id,
       identify: () => {
@@ -96,7 +96,7 @@ export function acceptFuqWebSocket(
     session.onClose();
   });
   session.start();
-  return transport;
+  return connection;
 }
 
 function ping(webSocket: WebSocket, tag: string, everyMs: number): () => void {

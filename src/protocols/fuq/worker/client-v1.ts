@@ -2,11 +2,11 @@
  * One connection of a client to a server of fuq v1, without its socket. The states by the text's table:
  *
  *   CL_INIT0    waits for the server's OK
- *   CL_INIT1    has said OK(nproc), and waits for the answer
+ *   CL_INIT1    has sent OK(nproc), and waits for the answer
  *   CL_LOOP0    waits for what comes
  *   CL_UPDATE1  has sent an UPDATE, and waits for the OK
  *   CL_EXIT0    all is done, and nothing will come
- *   CL_EXIT1    was told to end at once
+ *   CL_EXIT1    STOP(at once) came
  *
  * Nothing is numbered and nothing can be resumed: what a connection that broke leaves here is another's by then, and is ended.
  */

@@ -1,9 +1,9 @@
-/** A way to a foreman, up or not: what carries messages, and how it is made. */
+/** Connections to a foreman: what carries messages, and how one is opened. */
 
 /** A connection that is open. */
 export interface ForemanConnection {
   send(bytes: Buffer): void;
-  /** Says goodbye, where the wire has a way to. Nothing follows. */
+  /** Closes in order, where the transport can. Nothing follows. */
   close(): void;
 }
 

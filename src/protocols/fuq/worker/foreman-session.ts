@@ -1,13 +1,13 @@
 /**
- * One connection of a worker to a foreman of fuq v2, without its socket: what is asked is done, what has ended is told. The rules of who
- * may speak when are the conversation's; its states are in conversation-states.ts.
+ * One connection of a worker to a foreman of fuq v2, without its socket: it runs the tasks of JOB and sends UPDATEs. ProtocolStateMachine
+ * knows who may send when; its states are in protocol-states.ts.
  *
  * A foreman by the text and the original one want different answers to CANCEL, and the original closes on an ERROR where the text has
  * one. So who is on the other side decides: on a raw stream the text, on a WebSocket the original.
  *
- * The original foreman hears nothing while it waits for the OK to its STOP, and hangs for ever where an UPDATE has crossed that. It says
- * STOP again after each UPDATE. So from the first sign of an end UPDATEs go out one at a time, a moment after its last word; and where one
- * has crossed a STOP and stays without an answer, a new connection is made.
+ * The original foreman reads nothing while it waits for the OK to its STOP, and hangs for ever where an UPDATE has crossed that. It sends
+ * STOP again after each UPDATE. So from the first STOP on, UPDATEs are sent one at a time, a moment after its last message; and where one
+ * has crossed a STOP and gets no reply, a new connection is made.
  */
 
 import { asLaboroError } from "../../../base/errors.js";
@@ -49,7 +49,7 @@ export interface ForemanSessionOptions {
   readonly events: ProtocolSessionEvents;
 }
 
-/** How often an UPDATE is told that is refused, and how long after. */
+/** How often an UPDATE that is refused is sent, and how long after. */
 const MAX_UPDATE_ATTEMPTS = 4;
 const UPDATE_RETRY_MS = 500;
 /** Longer than the original takes from an UPDATE to the STOP that follows it. */
@@ -76,12 +76,12 @@ export class ForemanSession implements ProtocolSession {
   #crossedStopTimer: NodeJS.Timeout | undefined;
 
   constructor(options: ForemanSessionOptions) {
-    const { foremanKind: peer, maxSequence } = options;
+    const { foremanKind, maxSequence } = options;
     this.#options = options;
     this.#protocol = new ProtocolStateMachine<WorkerRequestTag>({
       side: "worker",
-      greeting: peer === "text" ? "foreman" : "worker",
-      original: peer === "original",
+      greeting: foremanKind === "text" ? "foreman" : "worker",
+      original: foremanKind === "original",
       ...(maxSequence === undefined ? {} : { maxSequence }),
     });
   }
@@ -94,7 +94,7 @@ export class ForemanSession implements ProtocolSession {
     if (this.#closed) return;
     try {
       const message = decodeMessage(bytes);
-      if (message.type === "STOP") this.#seeStop();
+      if (message.type === "STOP") this.#onStopSeen();
       this.#runEffects(this.#protocol.receive(message));
     } catch (cause) {
       this.#options.events.onBroken(asLaboroError(cause).message);
@@ -103,9 +103,9 @@ export class ForemanSession implements ProtocolSession {
 
   sendUpdates(): void {
     if (!this.#joined || this.#closed) return;
-    const untold = this.#options.tasks.updates.filter((update) => !this.#sentUpdates.has(update));
-    if (this.#options.stopFlag?.stopping) this.#scheduleUpdate(untold);
-    else for (const update of untold) this.#sendUpdate(update);
+    const unsent = this.#options.tasks.updates.filter((update) => !this.#sentUpdates.has(update));
+    if (this.#options.stopFlag?.stopping) this.#scheduleUpdate(unsent);
+    else for (const update of unsent) this.#sendUpdate(update);
   }
 
   #scheduleUpdate([first]: readonly Update[]): void {
@@ -119,10 +119,10 @@ export class ForemanSession implements ProtocolSession {
     this.#request({ type: "UPDATE", update }, { update, attempts: 1 });
   }
 
-  #seeStop(): void {
-    const { stopFlag: ending, events } = this.#options;
-    if (ending === undefined) return;
-    ending.stopping = true;
+  #onStopSeen(): void {
+    const { stopFlag, events } = this.#options;
+    if (stopFlag === undefined) return;
+    stopFlag.stopping = true;
     if (this.#protocol.unanswered.length === 0) return;
     clearTimeout(this.#crossedStopTimer);
     this.#crossedStopTimer = setTimeout(() => events.onBroken("it has not answered since it said STOP"), CROSSED_STOP_TIMEOUT_MS);
@@ -145,7 +145,7 @@ export class ForemanSession implements ProtocolSession {
     this.#runEffects(this.#protocol.request(request, tag));
   }
 
-  /** In the order in which the conversation wants them, whatever comes of each. */
+  /** Runs the effects in order, also those that follow from them. */
   #runEffects(effects: readonly Effect<WorkerRequestTag>[]): void {
     this.#effects.push(...effects);
     if (this.#busy) return;
@@ -154,7 +154,7 @@ export class ForemanSession implements ProtocolSession {
       if (!this.#closed) this.#runEffect(next);
     }
     this.#busy = false;
-    // Only now has all been said that was to be said.
+    // Only now have all messages been sent.
     if (this.#exit === undefined || this.#closed) return;
     this.#protocol.exit(this.#exit === "at once");
     this.#options.events.onFinished();
@@ -168,16 +168,16 @@ export class ForemanSession implements ProtocolSession {
       case "begin":
         this.#sayHello();
         break;
-      case "asked":
+      case "request":
         this.#onRequest(effect.request);
         break;
-      case "answered":
+      case "reply":
         this.#onReply(effect.tag, effect.reply);
         break;
       case "restarted":
         this.#joined = false;
         break;
-      case "odd":
+      case "violation":
         this.#options.onPeerError(effect.why);
         break;
       case "broken":
@@ -187,11 +187,11 @@ export class ForemanSession implements ProtocolSession {
   }
 
   #sayHello(): void {
-    const { nproc: numProcs, running: running } = this.#options.tasks;
+    const { nproc: numProcs, running } = this.#options.tasks;
     this.#request({ type: "HELLO", hello: { numProcs, running } }, { update: undefined, attempts: 1 });
   }
 
-  // What the foreman says to what it was told
+  // Replies of the foreman
 
   #onReply(tag: WorkerRequestTag, reply: Numbered<Reply>): void {
     if (tag.update !== undefined) this.#onUpdateReply(tag.update, tag, reply);
@@ -211,7 +211,7 @@ export class ForemanSession implements ProtocolSession {
     const { tasks, log } = this.#options;
     if (reply.type === "OK") {
       if (reply.nproc === COUNT_LIMIT && reply.nrun === COUNT_LIMIT) {
-        // It has not heard our HELLO. A second one on this connection would end the original.
+        // It has no HELLO of this worker. A second one on this connection would end the original.
         this.#options.events.onBroken("the foreman asks for HELLO");
         return;
       }
@@ -232,7 +232,7 @@ export class ForemanSession implements ProtocolSession {
     }
   }
 
-  // What the foreman asks for
+  // Requests of the foreman
 
   #onRequest(request: Numbered<Request>): void {
     switch (request.type) {
@@ -261,9 +261,9 @@ export class ForemanSession implements ProtocolSession {
   }
 
   #onCancel(pairs: readonly TaskPair[]): Reply {
-    const { tasks, foremanKind: peer } = this.#options;
+    const { tasks, foremanKind } = this.#options;
     const count = pairs.reduce((sum, pair) => sum + tasks.cancel(pair), 0);
-    if (peer === "original") return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
+    if (foremanKind === "original") return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
     return count === 0 ? refusal("no_such_job") : this.#counts();
   }
 

@@ -1,5 +1,5 @@
 /**
- * What a fuq worker has to do, whatever connection it has to its foreman.
+ * The tasks of a fuq worker, whatever transport it has to its foreman.
  *
  *   running   its command runs in a slot
  *   ended     its command has ended; its UPDATE is not acknowledged yet
@@ -31,7 +31,7 @@ interface ForemanTask {
   readonly slot: SlotShell;
   command?: RunningCommand;
   update?: Update;
-  /** It is another's; its end is of no interest. */
+  /** It was assigned to another worker; its end is not reported. */
   abandoned?: true;
 }
 
@@ -70,7 +70,7 @@ export class ForemanTasks {
     return [...this.#tasks.values()].flatMap(({ update }) => update ?? []);
   }
 
-  /** All of them, or none where there is no room. One that is here already is not begun twice. */
+  /** All of them, or none where too few slots are free. One that is here already is not begun twice. */
   start(tasks: readonly Task[]): boolean {
     const fresh = new Map(tasks.map((task) => [keyOf(pairOf(task)), task]));
     for (const key of this.#tasks.keys()) fresh.delete(key);
@@ -97,7 +97,7 @@ export class ForemanTasks {
     if (count === STOP_AT_ONCE) for (const { command } of this.#tasks.values()) command?.kill();
   }
 
-  /** All that is here has been given to others: it is ended, and nobody is told. */
+  /** All tasks have been assigned to other workers: they are ended, and no UPDATE is sent. */
   abandon(): void {
     for (const [key, held] of this.#tasks) {
       if (held.update !== undefined) this.#tasks.delete(key);
@@ -127,7 +127,7 @@ export class ForemanTasks {
       );
     } catch (cause) {
       const status = statusText({ error: asLaboroError(cause).message });
-      // Not before who gave it has its answer.
+      // Not before the foreman has the reply to its JOB.
       setImmediate(() => this.#ended(held, false, status));
     }
   }

@@ -1,11 +1,11 @@
 /**
- * Where a foreman is, and what lets us in: `https://PASSWORD@HOST:PORT#FINGERPRINT`, or `@FILE` that holds such a URL. The password may
+ * The URL of a foreman and its credentials: `https://PASSWORD@HOST:PORT#FINGERPRINT`, or `@FILE` that holds such a URL. The password may
  * instead be in LABORO_FUQ_TOKEN, there too as `@FILE`. A certificate that no CA of the system has signed is known by the fingerprint of
  * the CA that has, or by a file with that CA.
  */
 import { readFileSync } from "node:fs";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
-import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf } from "../../../base/errors.js";
 import { isLoopback } from "../../../base/addresses.js";
 import { fetchCa, pinnedTlsOptions, normalizeFingerprint } from "../../laboro/dial-tls.js";
 
@@ -37,16 +37,16 @@ export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env 
   const text = textOrFile(fuq, "--fuq");
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw bad("--fuq: expected https://HOST:PORT, with the password before the @ or in LABORO_FUQ_TOKEN");
+    throw badInput("--fuq: expected https://HOST:PORT, with the password before the @ or in LABORO_FUQ_TOKEN");
   }
   if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw bad(`--fuq: the password would go to ${url.host} in the clear: http:// is for this machine, use https://`);
+    throw badInput(`--fuq: the password would go to ${url.host} in the clear: http:// is for this machine, use https://`);
   }
   const given = decoded(url.username) || decoded(url.password) || env.LABORO_FUQ_TOKEN || "";
   const password = textOrFile(given, "LABORO_FUQ_TOKEN");
-  if (password === "") throw bad("--fuq: the foreman's password is missing: LABORO_FUQ_TOKEN is the place for it");
+  if (password === "") throw badInput("--fuq: the foreman's password is missing: LABORO_FUQ_TOKEN is the place for it");
   const fingerprint = url.hash === "" ? undefined : normalizeFingerprint(decoded(url.hash.slice(1)));
-  if (url.hash !== "" && fingerprint === undefined) throw bad("--fuq: what stands behind # is no SHA-256 fingerprint");
+  if (url.hash !== "" && fingerprint === undefined) throw badInput("--fuq: what stands behind # is no SHA-256 fingerprint");
   const bare = new URL(`${url.protocol}//${url.host}/`);
   if (bare.port === "" && !/:\d+(\/|#|$)/.test(text)) bare.port = DEFAULT_PORT;
   return {
@@ -60,7 +60,7 @@ export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env 
 
 /** How TLS to this foreman is spoken. Asks it for its certificate where only a fingerprint is known. */
 export async function tlsOptions(foreman: ForemanUrl, signal: AbortSignal): Promise<object> {
-  const { url, fingerprint, ca, certificateName: name } = foreman;
+  const { url, fingerprint, ca, certificateName } = foreman;
   if (url.protocol !== "https:") return {};
   if (fingerprint !== undefined) {
     if (pinnedTlsOptions(fingerprint) === undefined) await fetchCa(url, fingerprint, signal);
@@ -68,11 +68,11 @@ export async function tlsOptions(foreman: ForemanUrl, signal: AbortSignal): Prom
   }
   return {
     ...(ca === undefined ? {} : { ca }),
-    ...(name === undefined
+    ...(certificateName === undefined
       ? {}
       : {
-          servername: name,
-          checkServerIdentity: (_host: string, shown: PeerCertificate) => checkServerIdentity(name, shown),
+          servername: certificateName,
+          checkServerIdentity: (_host: string, shown: PeerCertificate) => checkServerIdentity(certificateName, shown),
         }),
   };
 }
@@ -84,7 +84,7 @@ function contentOf(file: string, what: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (cause) {
-    throw bad(`${what}: the file ${file} cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
+    throw badInput(`${what}: the file ${file} cannot be read: ${errnoOf(cause) ?? String(cause)}`, cause);
   }
 }
 
@@ -95,5 +95,3 @@ function decoded(text: string): string {
     return text;
   }
 }
-
-const bad = (text: string, cause?: unknown): LaboroError => new LaboroError("LABORO_BAD_INPUT", text, { cause });

@@ -1,4 +1,4 @@
-/** Questions to a foreman over HTTP: who we are, a cookie for it, and all else that is asked with one. */
+/** Requests to a foreman over HTTP: /hello, which gives a cookie, and all requests that need one. */
 import { Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
@@ -46,7 +46,7 @@ export class ForemanHttp {
     return this.#registration;
   }
 
-  /** Who we are to the foreman; it is asked once, and again when it no longer knows us. */
+  /** The name and cookie that the foreman gave; asked for once, and again when it no longer knows them. */
   async hello(signal: AbortSignal): Promise<Registration> {
     if (this.#registration !== undefined) return this.#registration;
     // Slots that ask at the same time are one worker.
@@ -83,7 +83,7 @@ export class ForemanHttp {
     return this.#registration === undefined ? "" : `${COOKIE}=${this.#registration.cookie}`;
   }
 
-  /** Asks to be stopped, as a client of the foreman may: so that it gives us nothing more, and loses nothing by it. */
+  /** Asks to be stopped, as a client of the foreman may: so that it assigns nothing more, and loses nothing by it. */
   async requestStop(signal: AbortSignal): Promise<boolean> {
     if (this.#registration === undefined) return false;
     const msg = { uniq_names: [this.#registration.name] };
@@ -99,10 +99,10 @@ export class ForemanHttp {
       return await this.#post(new URL(path, url), JSON.stringify(body), tls, signal);
     } catch (cause) {
       if (cause instanceof LaboroError) throw cause;
-      const said = cause instanceof Error ? cause.message || errnoOf(cause) : String(cause);
+      const reason = cause instanceof Error ? cause.message || errnoOf(cause) : String(cause);
       throw (
         certificateError(cause, url.host) ??
-        new LaboroError("LABORO_BROKER_UNREACHABLE", `${url.host} cannot be reached: ${said}`, { cause })
+        new LaboroError("LABORO_BROKER_UNREACHABLE", `${url.host} cannot be reached: ${reason}`, { cause })
       );
     }
   }
@@ -117,7 +117,7 @@ export class ForemanHttp {
     return new Promise((resolve, reject) => {
       const request = url.protocol === "https:" ? secureRequest(url, options) : plainRequest(url, options);
       request.on("error", reject);
-      // A question may wait for hours, and its connection die meanwhile without a word.
+      // A request may wait for hours, and its connection may die meanwhile without notice.
       request.on("socket", (socket) => socket.setKeepAlive(true, KEEP_ALIVE_MS));
       request.on("response", (response) => {
         const parts: Buffer[] = [];

@@ -1,9 +1,9 @@
-/** A worker for a foreman of fuq: the original program, one by the text, or another broker of ours. */
+/** A worker for a foreman of fuq: the original program, one by the text, or another laboro broker. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../../../base/clock.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { openSlots } from "../../../worker/processes/index.js";
 import { MESSAGE_LIMIT, STREAM_LAYOUT } from "../codec.js";
@@ -20,7 +20,7 @@ import { ClientV1 } from "./client-v1.js";
 import type { Transport, TransportEvents } from "./transport.js";
 import { webSocketConnector } from "./web-socket.js";
 
-/** How the foreman is spoken to. */
+/** The foreman's address and transport. */
 export type ForemanEndpoint =
   | { readonly by: "websocket" | "polling"; readonly foreman: ForemanUrl }
   | { readonly by: "raw" | "v1"; readonly address: Address };
@@ -48,9 +48,9 @@ export interface FuqWorkerOptions {
 }
 
 export interface StopOptions {
-  /** Let what runs end by itself, and tell of it. */
+  /** Let running tasks end by themselves, and report them. */
   readonly finish?: boolean;
-  /** How long to wait for a foreman that is not there to take what is done. */
+  /** How long to wait for an unreachable foreman to accept the results. */
   readonly unreachableTimeoutMs?: number;
 }
 
@@ -60,36 +60,36 @@ export interface FuqWorker {
 }
 
 const UNREACHABLE_TIMEOUT_MS = 60_000;
-/** How long a foreman is asked to let us go. */
-const ASK_MS = 5_000;
+/** How long a foreman may take to answer the request to stop this worker. */
+const STOP_REQUEST_MS = 5_000;
 
 export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
-  const { endpoint: place, slots: count, log, dir, cancelGraceMs = 0 } = options;
+  const { endpoint, slots: count, log, dir, cancelGraceMs = 0 } = options;
   if (count > COUNT_LIMIT) {
-    throw new LaboroError("LABORO_BAD_INPUT", `${count} slots: fuq can count ${COUNT_LIMIT} at most`);
+    throw badInput(`${count} slots: fuq can count ${COUNT_LIMIT} at most`);
   }
   const logDirectory = join(dir, "logs");
   mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const slots = openSlots({ count, now, env: environmentOfTasks() });
   const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
-  const http = "foreman" in place ? foremanHttp(options, place.foreman) : undefined;
-  let over: () => void = () => {};
+  const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
+  let finish: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
-    over = resolve;
+    finish = resolve;
   });
-  let said = false;
+  let joinLogged = false;
   const events: TransportEvents = {
     onJoined: () => {
-      if (!said) log.info({}, "joined the foreman");
-      said = true;
+      if (!joinLogged) log.info({}, "joined the foreman");
+      joinLogged = true;
       options.onJoined?.();
     },
     onRefused: (error) => options.onRefused?.(error),
     onUnreachable: (error, times) => {
-      said = false;
+      joinLogged = false;
       options.onUnreachable?.(error, times);
     },
-    onFinished: () => over(),
+    onFinished: () => finish(),
   };
   const transport = createTransport(options, tasks, events, http);
   let closing: Promise<void> | undefined;
@@ -109,11 +109,11 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
     get joined() {
       return transport.joined;
     },
-    stop: async ({ finish = false, patienceMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
+    stop: async ({ finish: letFinish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
       stopping = true;
-      if (finish) {
+      if (letFinish) {
         await transport.leave();
-        await Promise.race([ended, unreachableFor(transport, tasks, patienceMs)]);
+        await Promise.race([ended, unreachableFor(transport, tasks, unreachableTimeoutMs)]);
       }
       await close();
     },
@@ -125,45 +125,45 @@ function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: Fore
 }
 
 function createTransport(options: FuqWorkerOptions, tasks: ForemanTasks, events: TransportEvents, http: ForemanHttp | undefined): Transport {
-  const { endpoint: place, slots, log, firstDelayMs, maxSequence } = options;
+  const { endpoint, slots, log, firstDelayMs, maxSequence } = options;
   const common = { tasks, log, ...events, ...(firstDelayMs === undefined ? {} : { firstDelayMs }) };
-  const complaints = new PeerErrors(log);
-  const complain = (why: string): void => complaints.report("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
-  const shift = { tasks, log, complain, ...(maxSequence === undefined ? {} : { maxSequence }) };
-  if ("address" in place) {
-    const first = place.by === "v1";
+  const peerErrors = new PeerErrors(log);
+  const onPeerError = (why: string): void => peerErrors.report("worker", "the foreman", "LABORO_BAD_MESSAGE", why);
+  const sessionOptions = { tasks, log, onPeerError, ...(maxSequence === undefined ? {} : { maxSequence }) };
+  if ("address" in endpoint) {
+    const first = endpoint.by === "v1";
     return new PersistentTransport({
       ...common,
-      connect: tcpConnector(place.address, first ? STREAM_LAYOUT_V1 : STREAM_LAYOUT, MESSAGE_LIMIT),
+      connect: tcpConnector(endpoint.address, first ? STREAM_LAYOUT_V1 : STREAM_LAYOUT, MESSAGE_LIMIT),
       createSession: (events) =>
-        first ? new ClientV1({ tasks, onPeerError: complain, events }) : new ForemanSession({ ...shift, foremanKind: "text", events }),
+        first ? new ClientV1({ tasks, onPeerError, events }) : new ForemanSession({ ...sessionOptions, foremanKind: "text", events }),
     });
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");
-  if (place.by === "polling") return new PollingTransport({ ...common, http, slots });
-  const ending: StopFlag = { stopping: false };
+  if (endpoint.by === "polling") return new PollingTransport({ ...common, http, slots });
+  const stopFlag: StopFlag = { stopping: false };
   return new PersistentTransport({
     ...common,
-    connect: webSocketConnector(place.foreman, http),
-    createSession: (events) => new ForemanSession({ ...shift, foremanKind: "original", stopFlag: ending, events }),
+    connect: webSocketConnector(endpoint.foreman, http),
+    createSession: (events) => new ForemanSession({ ...sessionOptions, foremanKind: "original", stopFlag, events }),
     requestStop: () => {
-      ending.stopping = true;
-      return http.requestStop(AbortSignal.timeout(ASK_MS)).catch(() => false);
+      stopFlag.stopping = true;
+      return http.requestStop(AbortSignal.timeout(STOP_REQUEST_MS)).catch(() => false);
     },
   });
 }
 
-/** Resolves when all is done and nobody has been there for so long to hear of it. */
-async function unreachableFor(transport: Transport, tasks: ForemanTasks, patienceMs: number): Promise<void> {
-  for (let left = patienceMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS).unref());
-    left = transport.joined || tasks.updates.length < tasks.nrun ? patienceMs : left - LOOK_MS;
+/** Resolves when all tasks have ended and the foreman has been unreachable for so long. */
+async function unreachableFor(transport: Transport, tasks: ForemanTasks, timeoutMs: number): Promise<void> {
+  for (let left = timeoutMs; left > 0 && (transport.joined || tasks.nrun > 0); ) {
+    await new Promise((resolve) => setTimeout(resolve, CHECK_MS).unref());
+    left = transport.joined || tasks.updates.length < tasks.nrun ? timeoutMs : left - CHECK_MS;
   }
 }
 
-const LOOK_MS = 100;
+const CHECK_MS = 100;
 
-/** The worker's own, but for what lets it in: what a task prints of its environment ends up in its log. */
+/** The worker's own, without its credentials: what a task prints of its environment ends up in its log. */
 function environmentOfTasks(): NodeJS.ProcessEnv {
   const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, ...env } = process.env;
   return env;

@@ -1,4 +1,4 @@
-/** In touch with a foreman by a connection that stays, and is made anew when it breaks. */
+/** A persistent connection to a foreman, which is opened again when it breaks. */
 import type { Log } from "../../../base/log.js";
 import { Reconnector } from "./reconnector.js";
 import type { ForemanTasks } from "./foreman-tasks.js";
@@ -15,7 +15,7 @@ export interface PersistentTransportOptions extends TransportEvents {
   readonly firstDelayMs?: number;
 }
 
-/** How long a foreman that was asked to stop us may take for it, once there is nothing more to do here. */
+/** How long a foreman may take to stop this worker, once it has no task left. */
 const STOP_MS = 5_000;
 
 export class PersistentTransport implements Transport {
@@ -70,12 +70,12 @@ export class PersistentTransport implements Transport {
   }
 
   /**
-   * A foreman that stops us itself gives us nothing more. The original would take a refusal for the end of the connection, and never give
+   * A foreman that stops this worker assigns nothing more to it. The original would take a refusal for the end of the connection, and never give
    * the task to anybody again.
    */
   async leave(): Promise<void> {
-    const { requestStop: askToStop } = this.#options;
-    const asked = askToStop !== undefined && (await askToStop());
+    const { requestStop } = this.#options;
+    const asked = requestStop !== undefined && (await requestStop());
     this.#leaving = true;
     if (asked) this.#armStopTimer();
     else this.#stopLocally();

@@ -1,9 +1,9 @@
 /**
- * A worker that asks its foreman for tasks over HTTP, one question for each slot at a time.
+ * A worker that asks its foreman for tasks over HTTP, one request for each slot at a time.
  *
- *   asking     /job/request is on its way, or waits at the foreman for something to do
+ *   polling    /job/request is on its way, or waits at the foreman for a task
  *   running    the task that came of it runs
- *   telling    /job/update is on its way, again and again until it is answered; it asks for the next task, too
+ *   updating   /job/update is on its way, again and again until it is answered; it asks for the next task, too
  *   ended      ::stop:: came, or the worker leaves
  */
 
@@ -28,16 +28,16 @@ export interface PollingTransportOptions extends TransportEvents {
 const FIRST_DELAY_MS = 1_000;
 const LONGEST_DELAY_MS = 60_000;
 const PAUSE_MS = 5_000;
-/** How often an update is told that the foreman answers with an error of its own. */
+/** How often an update that the foreman answers with an error is sent. */
 const MAX_UPDATE_ATTEMPTS = 4;
-/** How long questions that wait are left waiting for ::stop::. */
+/** How long pending requests may wait for ::stop::. */
 const STOP_MS = 5_000;
 
 type PollResult = readonly Task[] | "stop" | undefined;
 
 export class PollingTransport implements Transport {
   readonly #options: PollingTransportOptions;
-  /** Aborted when nothing more is asked, and when nothing more is told. */
+  /** Aborted when no more requests, and when no more updates, are sent. */
   readonly #pollAbort = new AbortController();
   readonly #updateAbort = new AbortController();
   /** By job and task: the slots that wait for its end. */
@@ -65,9 +65,9 @@ export class PollingTransport implements Transport {
 
   async leave(): Promise<void> {
     this.#leaving = true;
-    const told = await this.#options.http.requestStop(AbortSignal.timeout(STOP_MS)).catch(() => false);
-    // The foreman answers with ::stop::. One that cannot is left with the question.
-    if (told) setTimeout(() => this.#pollAbort.abort(), STOP_MS).unref();
+    const accepted = await this.#options.http.requestStop(AbortSignal.timeout(STOP_MS)).catch(() => false);
+    // The foreman answers with ::stop::. If it does not, the requests are aborted.
+    if (accepted) setTimeout(() => this.#pollAbort.abort(), STOP_MS).unref();
     else this.#pollAbort.abort();
   }
 
@@ -103,7 +103,7 @@ export class PollingTransport implements Transport {
     return this.#readAnswer(await this.#post("job/request", () => ({ nproc: 1 }), this.#pollAbort.signal));
   }
 
-  /** Until it is heard, or clearly not wanted. */
+  /** Until the foreman accepts it, or clearly refuses it. */
   async #sendUpdate({ jobId, task, success, status }: Update): Promise<PollResult> {
     const { signal } = this.#updateAbort;
     const body = () => ({ job_id: jobId, task, success, status, ...(this.#leaving ? {} : { newjob: { nproc: 1 } }) });
@@ -138,7 +138,7 @@ export class PollingTransport implements Transport {
       onJoined();
       const answer = await http.post(path, body(), signal);
       this.#failures = 0;
-      // It does not know us any more, so that we have to say who we are again.
+      // It no longer knows this worker: /hello is sent again.
       if (answer.status === 401 || answer.status === 403) http.forget();
       return answer;
     } catch (cause) {

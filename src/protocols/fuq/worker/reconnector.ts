@@ -2,7 +2,7 @@
  * Keeps a connection to a foreman up.
  *
  *   connecting  one try
- *   open        connected; whoever speaks on it says when it has joined
+ *   open        connected; the session reports when it has joined
  *   waiting     the try has failed, or the connection ended before it joined: the next try comes after 1, 2, 4 … seconds
  *   stopped     nothing is tried any more
  *
@@ -22,9 +22,9 @@ export interface ConnectionHandler {
 export interface ReconnectorOptions {
   readonly connect: Connect;
   readonly log: Log;
-  /** Speaks on a connection that has come up. */
-  readonly onConnected: (wire: ForemanConnection, joined: () => void) => ConnectionHandler;
-  /** The foreman will not have us. Nothing more is tried. */
+  /** Starts a session on a new connection. */
+  readonly onConnected: (connection: ForemanConnection, joined: () => void) => ConnectionHandler;
+  /** The foreman refuses this worker. Nothing more is tried. */
   readonly onRefused: (error: LaboroError) => void;
   /** It cannot be reached, for the n-th time in a row. */
   readonly onUnreachable: (error: LaboroError, times: number) => void;
@@ -64,7 +64,7 @@ export class Reconnector {
   }
 
   #connect(): void {
-    const { connect, onConnected: visit, joinTimeoutMs: patienceMs = JOIN_TIMEOUT_MS } = this.#options;
+    const { connect, onConnected, joinTimeoutMs = JOIN_TIMEOUT_MS } = this.#options;
     const aborter = new AbortController();
     const since = performance.now();
     let handler: ConnectionHandler | undefined;
@@ -72,7 +72,7 @@ export class Reconnector {
     const end = (failure: LaboroError | string): void => {
       if (over) return;
       over = true;
-      clearTimeout(patience);
+      clearTimeout(joinTimer);
       handler?.close();
       const joined = this.#joined && performance.now() - since > SHORT_MS;
       this.#joined = false;
@@ -83,13 +83,13 @@ export class Reconnector {
       if (connection === undefined) aborter.abort();
       else connection.close();
     };
-    const patience = setTimeout(() => {
+    const joinTimer = setTimeout(() => {
       hangUp();
       end("it said nothing");
-    }, patienceMs);
+    }, joinTimeoutMs);
     this.#cancelCurrent = () => {
       over = true;
-      clearTimeout(patience);
+      clearTimeout(joinTimer);
       handler?.close();
       hangUp();
     };
@@ -104,8 +104,8 @@ export class Reconnector {
           opened.close();
           return;
         }
-        handler = visit(opened, () => {
-          clearTimeout(patience);
+        handler = onConnected(opened, () => {
+          clearTimeout(joinTimer);
           this.#joined = true;
           this.#everJoined = true;
           this.#failures = 0;
@@ -117,7 +117,7 @@ export class Reconnector {
   }
 
   #ended(failure: LaboroError | string, atOnce: boolean): void {
-    const { log, onRefused, onUnreachable, firstDelayMs = FIRST_DELAY_MS, maxDelayMs: longestDelayMs } = this.#options;
+    const { log, onRefused, onUnreachable, firstDelayMs = FIRST_DELAY_MS, maxDelayMs } = this.#options;
     if (typeof failure === "string") log.warn({}, `the connection to the foreman ended: ${failure}`);
     else if (this.#isFinal(failure)) {
       this.stop();
@@ -125,7 +125,7 @@ export class Reconnector {
       return;
     } else onUnreachable(failure, this.#failures + 1);
     if (this.#stopped) return;
-    const longest = longestDelayMs ?? LONGEST_DELAY_MS;
+    const longest = maxDelayMs ?? LONGEST_DELAY_MS;
     const delay = atOnce ? 0 : Math.min(longest, firstDelayMs * 2 ** Math.min(this.#failures++, 20));
     const timer = setTimeout(() => this.#connect(), delay);
     this.#cancelCurrent = () => clearTimeout(timer);

@@ -1,6 +1,6 @@
 /** A foreman on a raw stream. */
 import { connect, type Socket } from "node:net";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput, LaboroError } from "../../../base/errors.js";
 import { Framer, type Layout } from "../framer.js";
 import type { Connect } from "./connection.js";
 
@@ -9,17 +9,17 @@ export interface Address {
   readonly port: number;
 }
 
-/** A foreman that is silent for so long is asked by the system whether it is still there. */
+/** TCP keep-alive for a foreman that is silent for so long. */
 const KEEP_ALIVE_MS = 30_000;
 
-/** How long the other side's end is waited for. */
+/** How long to wait for the peer to close its side. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
 /** `HOST:PORT`, an IPv6 address in brackets. */
 export function parseAddress(text: string, option: string): Address {
   const [, v6, host = v6, port] = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text) ?? [];
   if (host !== undefined && port !== undefined && Number(port) <= 65_535) return { host, port: Number(port) };
-  throw new LaboroError("LABORO_BAD_INPUT", `${option}: expected HOST:PORT, got ${text}`);
+  throw badInput(`${option}: expected HOST:PORT, got ${text}`);
 }
 
 /** `layout` says where a message ends. */

@@ -1,13 +1,13 @@
-/** How a worker and its foreman are in touch: a connection that stays, or questions one by one. */
+/** How a worker reaches its foreman: by a persistent connection, or by polling. */
 import type { LaboroError } from "../../../base/errors.js";
 
 export interface Transport {
   readonly joined: boolean;
   /** A task has ended. */
   sendUpdates(): void;
-  /** Nothing new is wanted: what runs ends and is told of, then `onOver` is called. */
+  /** No new tasks: what runs ends and is reported, then `onFinished` is called. */
   leave(): Promise<void>;
-  /** Nothing is said any more. */
+  /** Nothing is sent any more. */
   close(): void;
 }
 
@@ -15,11 +15,11 @@ export interface TransportEvents {
   readonly onJoined: () => void;
   readonly onRefused: (error: LaboroError) => void;
   readonly onUnreachable: (error: LaboroError, times: number) => void;
-  /** The worker is to end: all is done, or it was told to at once. */
+  /** The worker is to end: all is done, or STOP(at once) came. */
   readonly onFinished: () => void;
 }
 
-/** Speaks on one connection, by one version of the protocol. */
+/** One connection, by one version of the protocol. */
 export interface ProtocolSession {
   start(): void;
   onMessage(bytes: Buffer): void;
@@ -32,7 +32,7 @@ export interface ProtocolSession {
 
 export interface ProtocolSessionEvents {
   readonly send: (bytes: Buffer) => void;
-  /** The foreman has heard who is here and what it has. */
+  /** The foreman has acknowledged the HELLO. */
   readonly onJoined: () => void;
   /** This connection is of no use any more; another may be. */
   readonly onBroken: (why: string) => void;

@@ -12,7 +12,7 @@ const PING_MS = 60_000;
 const MISSED = 2;
 const CLOSE_TIMEOUT_MS = 1_000;
 
-/** Says /hello where we have no cookie yet. */
+/** Sends /hello first where there is no cookie yet. */
 export const webSocketConnector =
   (foreman: ForemanUrl, http: ForemanHttp): Connect =>
   async (events, signal) => {
@@ -58,26 +58,26 @@ function waitForOpen(socket: WebSocket, foreman: ForemanUrl, http: ForemanHttp):
 function connectionOf(socket: WebSocket, name: string, events: ForemanConnectionEvents): ForemanConnection {
   let unanswered = 0;
   let pings = 0;
-  const beat = setInterval(() => {
+  const pingTimer = setInterval(() => {
     if (unanswered++ >= MISSED) socket.close(1001, "no answer to pings");
     else socket.ping(`PING:w2f_${name}:${++pings}`);
   }, PING_MS);
-  const heard = (): void => {
+  const received = (): void => {
     unanswered = 0;
   };
   let why = "";
   socket.on("error", (cause) => {
     why = cause.message;
   });
-  socket.on("pong", heard);
-  socket.on("ping", heard);
+  socket.on("pong", received);
+  socket.on("ping", received);
   socket.on("message", (data, isBinary) => {
-    heard();
+    received();
     if (isBinary) events.message(asBuffer(data));
     else socket.close(1003, "binary messages only");
   });
   socket.on("close", (code, reason) => {
-    clearInterval(beat);
+    clearInterval(pingTimer);
     events.closed(why || `${code} ${reason.toString()}`.trim());
   });
   return {

@@ -1,6 +1,6 @@
 /**
- * A client, at the broker: REQUESTs go to services, ASKs to the broker's own operations. Both are answered in any order. When the
- * connection closes, nobody waits any more, and what is under way is forgotten; what was asked of the store still happens.
+ * A client, at the broker: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any order. When the connection
+ * closes, pending requests are cancelled; writes to the store still happen.
  */
 import { setMaxListeners } from "node:events";
 import { asLaboroError } from "../../../base/errors.js";
@@ -19,7 +19,7 @@ export class ClientSession {
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, RequestId>();
-  readonly #gone = new AbortController();
+  readonly #closed = new AbortController();
 
   readonly #unsubscribe: (() => void) | undefined;
   /** The client is another broker of the group. */
@@ -27,20 +27,20 @@ export class ClientSession {
 
   constructor(
     core: Core,
-    broker: BrokerInfo,
+    info: BrokerInfo,
     { role, name }: { readonly role: Role; readonly name: string },
     connection: Connection<FromClient, ToClient>,
   ) {
     this.#core = core;
     this.#peer = role === "admin" && isPeer(name);
-    this.#context = { role, info: broker, signal: this.#gone.signal };
+    this.#context = { role, info, signal: this.#closed.signal };
     this.#connection = connection;
-    // As many may wait for its end as are asked at one time.
-    setMaxListeners(0, this.#gone.signal);
+    // Each pending operation listens to it.
+    setMaxListeners(0, this.#closed.signal);
     this.#unsubscribe = core.group?.onChanged?.(() => this.sendBrokers());
   }
 
-  /** Where it finds the other brokers, should this one go. */
+  /** The other brokers, for when this one is gone. */
   sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
     if (urls.length > 0) this.#connection.send({ type: "BROKERS", urls });
@@ -51,7 +51,7 @@ export class ClientSession {
   }
 
   onClose(_reason: CloseReason): void {
-    this.#gone.abort();
+    this.#closed.abort();
     this.#unsubscribe?.();
     for (const id of this.#requests.values()) this.#core.cancelRequest(id);
     this.#requests.clear();
@@ -62,17 +62,17 @@ export class ClientSession {
       case "REQUEST":
         this.#request(message);
         return;
-      case "FORGET": {
+      case "CANCEL_REQUEST": {
         const id = this.#requests.get(message.id);
         this.#requests.delete(message.id);
         if (id !== undefined) this.#core.cancelRequest(id);
         return;
       }
-      case "ASK":
-        void this.#ask(message.id, message.operation, message.input);
+      case "OPERATION":
+        void this.#perform(message.id, message.operation, message.input);
         return;
       case "HELLO":
-      case "BEAT":
+      case "HEARTBEAT":
         return;
     }
   }
@@ -80,28 +80,28 @@ export class ClientSession {
   #request(message: FromClient & { type: "REQUEST" }): void {
     const { id } = message;
     if (!roleAllows(this.#context.role, "client")) {
-      const body = Buffer.from(`a token of role ${this.#context.role} may not ask services`);
-      this.#connection.send({ type: "REPLIED", id, body, error: "LABORO_FORBIDDEN" });
+      const body = Buffer.from(`a token of role ${this.#context.role} may not send requests`);
+      this.#connection.send({ type: "RESPONSE", id, body, error: "LABORO_FORBIDDEN" });
       return;
     }
     let answered = false;
-    const asking = this.#peer ? { ...message, sentOn: true } : message;
-    const request = this.#core.request(asking, (body, error) => {
+    const forwarded = this.#peer ? { ...message, forwarded: true } : message;
+    const request = this.#core.request(forwarded, (body, error) => {
       answered = true;
       this.#requests.delete(id);
-      this.#connection.send({ type: "REPLIED", id, body, ...(error === undefined ? {} : { error }) });
+      this.#connection.send({ type: "RESPONSE", id, body, ...(error === undefined ? {} : { error }) });
     });
-    // A refusal may come before the number is known here.
+    // It may be refused before its id is known here.
     if (!answered) this.#requests.set(id, request);
   }
 
-  async #ask(id: number, operation: string, input: unknown): Promise<void> {
+  async #perform(id: number, operation: string, input: unknown): Promise<void> {
     try {
       const value = await (this.#peer ? performForPeer : perform)(this.#core, operation, input, this.#context);
-      this.#connection.send({ type: "ANSWER", id, value });
+      this.#connection.send({ type: "RESULT", id, value });
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
-      this.#connection.send({ type: "REFUSE", id, code, message });
+      this.#connection.send({ type: "ERROR", id, code, message });
     }
   }
 }

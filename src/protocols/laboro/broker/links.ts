@@ -1,9 +1,9 @@
-/** WebSockets at the main door: our own link, on which workers JOIN and clients say HELLO. */
+/** WebSockets at the main listener: laboro's own link, which workers open with JOIN and clients with HELLO. */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
-import { LaboroError } from "../../../base/errors.js";
+import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
 import { roleAllows, type Role } from "../../../broker/access/roles.js";
@@ -22,7 +22,7 @@ import {
 import { ClientSession } from "./client-session.js";
 import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
 
-/** Who opens a link says who it is within this time. */
+/** JOIN or HELLO must come within this time. */
 const FIRST_MESSAGE_MS = 10_000;
 
 type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
@@ -52,7 +52,7 @@ export class Links implements LinkEndpoint {
     if (request.url !== LINK_PATH) {
       refuse(socket, "404 Not Found", "there is nothing here");
     } else if (!offered.includes(SUBPROTOCOL)) {
-      refuse(socket, "426 Upgrade Required", `this door speaks ${SUBPROTOCOL}`);
+      refuse(socket, "426 Upgrade Required", `expected the WebSocket subprotocol ${SUBPROTOCOL}`);
     } else {
       const admitted = this.#auth.authenticate(request, false);
       if (isRefusal(admitted)) void admitted.sendAfter.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
@@ -91,12 +91,13 @@ export class Links implements LinkEndpoint {
     });
   }
 
-  /** The first message says who calls; the session takes the connection from there. */
+  /** The first message decides whether the peer is a worker or a client; the session takes the connection over. */
   #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role, address: string): void {
     const [first, ...rest] = batch;
+    if (first?.type === "JOIN" || first?.type === "HELLO") checkVersion(first.version);
     if (first?.type === "JOIN") {
       if (!roleAllows(role, "worker"))
-        throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} may not work here`);
+        throw new LaboroError("LABORO_FORBIDDEN", `a token of role ${role} is not for workers`);
       const link = connection.handOver<FromWorker, ToWorker>(this.#listener(connection, () => session));
       const session = new WorkerSession(this.#core, link, first, { ...this.#options, address });
       session.onMessages(rest as FromWorker[]);
@@ -104,18 +105,12 @@ export class Links implements LinkEndpoint {
       const { broker, heartbeatMs } = this.#options;
       const link = connection.handOver<FromClient, ToClient>(this.#listener(connection, () => session));
       const session = new ClientSession(this.#core, this.#info, { role, name: first.name }, link);
-      if (first.version !== LINK_VERSION) {
-        throw new LaboroError(
-          "LABORO_VERSION",
-          `the client speaks link version ${first.version}, this broker ${LINK_VERSION}`,
-        );
-      }
-      link.send({ type: "GREET", version: LINK_VERSION, broker, heartbeatMs });
-      session.tellGroup();
+      link.send({ type: "HELLO_ACK", version: LINK_VERSION, broker, heartbeatMs });
+      session.sendBrokers();
       link.startHeartbeat(heartbeatMs);
       session.onMessages(rest as FromClient[]);
     } else {
-      throw new LaboroError("LABORO_BAD_MESSAGE", `${first?.type ?? "nothing"} came first, expected JOIN or HELLO`);
+      throw badMessage(`${first?.type ?? "nothing"} came first, expected JOIN or HELLO`);
     }
   }
 
@@ -132,15 +127,21 @@ export class Links implements LinkEndpoint {
     };
   }
 
-  /** Says goodbye to all. */
+  /** Sends a close frame to all. */
   close(): void {
     for (const connection of this.#connections) connection.close(1001, "the broker is stopping");
   }
 
-  /** Leaves those that did not say goodbye. */
+  /** Drops those that did not answer it. */
   terminate(): void {
     for (const socket of this.#sockets.clients) socket.terminate();
   }
+}
+
+/** Both ends must speak the same version. */
+function checkVersion(version: number): void {
+  if (version === LINK_VERSION) return;
+  throw new LaboroError("LABORO_VERSION", `the peer speaks link version ${version}, this broker ${LINK_VERSION}`);
 }
 
 const STATUS = {
@@ -150,8 +151,8 @@ const STATUS = {
   429: "429 Too Many Requests",
 } as const;
 
-function refuse(socket: Duplex, status: string, why: string): void {
-  const body = `${why}\n`;
+function refuse(socket: Duplex, status: string, reason: string): void {
+  const body = `${reason}\n`;
   const length = Buffer.byteLength(body);
   const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
   socket.end(head + body);

@@ -1,15 +1,15 @@
 /**
- * A worker of ours, at the broker.
+ * One of laboro's own workers, at the broker.
  *
- *   joining   JOIN has come; its claims are being put right with what it says it holds
+ *   joining   JOIN has come; its claims are being reconciled with the tasks that it lists
  *   working   WELCOME was sent: tasks, calls and results flow, none waits for another
- *   leaving   the worker has said LEAVING: nothing new goes to it, its close is an orderly stop
- *   closed    the core has been told; late messages are dropped
+ *   leaving   LEAVING has come: nothing new is assigned, its close is an orderly stop
+ *   closed    the core has been informed; late messages are dropped
  */
 import { now } from "../../../base/clock.js";
-import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { asLaboroError, badMessage } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
-import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type JobId, RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import { configFor, readSettings } from "../../../model/worker-settings.js";
@@ -34,10 +34,10 @@ export class WorkerSession implements WorkerPort {
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #unsubscribe: readonly (() => void)[] = [];
   #sentUrls = "";
-  /** What came while the claims were put right. */
-  #early: FromWorker[] = [];
-  /** Hand-outs decided while WELCOME was not yet sent. */
-  #held: ToWorker[] = [];
+  /** Messages that came before WELCOME was sent. */
+  #queuedReceived: FromWorker[] = [];
+  /** Messages to the worker that must follow WELCOME. */
+  #queuedSends: ToWorker[] = [];
 
   constructor(core: Core, connection: Connection<FromWorker, ToWorker>, join: Join, options: WorkerSessionOptions) {
     this.#core = core;
@@ -48,12 +48,6 @@ export class WorkerSession implements WorkerPort {
   }
 
   async #join(join: Join): Promise<void> {
-    if (join.version !== LINK_VERSION && join.version !== LINK_VERSION - 1) {
-      throw new LaboroError(
-        "LABORO_VERSION",
-        `the worker speaks link version ${join.version}, this broker ${LINK_VERSION}`,
-      );
-    }
     const { keep, drop } = await this.#core.workerJoins(this.#profile, join.held, this);
     if (this.#state !== "joining") return;
     const config = this.#config();
@@ -73,12 +67,12 @@ export class WorkerSession implements WorkerPort {
       this.#core.config.onChanged(() => this.#configure()),
       this.#core.group?.onChanged?.(() => this.#sendBrokers()) ?? (() => {}),
     ];
-    for (const message of this.#held.splice(0)) this.#connection.send(message);
+    for (const message of this.#queuedSends.splice(0)) this.#connection.send(message);
     this.#sendBrokers();
-    this.onMessages(this.#early.splice(0));
+    this.onMessages(this.#queuedReceived.splice(0));
   }
 
-  /** What this worker is told, under the number of its version. */
+  /** The config of this worker, with its version. */
   #config(): { readonly version: number; readonly settings: object; readonly heartbeatMs: number } {
     const { version, settings } = this.#core.config.current;
     const own = configFor(settings, this.#profile);
@@ -91,7 +85,7 @@ export class WorkerSession implements WorkerPort {
     this.#connection.startHeartbeat(config.heartbeatMs);
   }
 
-  /** Where it finds the others. A broker that is drained sends it there, once: it may find none of them. */
+  /** Sends the URLs of the group. A broker that is drained closes the link once: the worker may find no other broker. */
   #sendBrokers(): void {
     const urls = this.#core.group?.urls?.() ?? [];
     if (urls.length > 0 && urls.join() !== this.#sentUrls) this.#send({ type: "BROKERS", urls });
@@ -104,7 +98,7 @@ export class WorkerSession implements WorkerPort {
   onMessages(batch: readonly FromWorker[]): void {
     if (this.#state === "closed") return;
     if (this.#state === "joining") {
-      this.#early.push(...batch);
+      this.#queuedReceived.push(...batch);
       return;
     }
     for (const message of batch) this.#receive(message);
@@ -113,7 +107,7 @@ export class WorkerSession implements WorkerPort {
   onClose(_reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
-    for (const forget of this.#unsubscribe) forget();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#core.workerDisconnected(this.#profile.id, this, orderly);
   }
 
@@ -128,7 +122,7 @@ export class WorkerSession implements WorkerPort {
         return;
       case "OUTPUT": {
         const credit = (): void => this.#send({ type: "CREDIT", bytes: message.bytes.length });
-        // Credit is given for bytes that are nobody's too: they are no longer under way.
+        // Credit is given for dropped bytes too: they are no longer under way.
         if (!this.#core.workerOutput(id, message, credit)) credit();
         return;
       }
@@ -152,32 +146,32 @@ export class WorkerSession implements WorkerPort {
         this.#state = "leaving";
         this.#core.workerDrains(id);
         return;
-      case "BEAT":
+      case "HEARTBEAT":
         return;
       case "JOIN":
-        throw new LaboroError("LABORO_BAD_MESSAGE", "a second JOIN on one connection");
+        throw badMessage("a second JOIN on one connection");
     }
   }
 
-  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
     if (!this.#recipesSent.has(job.id)) {
       this.#recipesSent.add(job.id);
       const [oldest] = this.#recipesSent;
       if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
       const { recipe, requirement, limits } = job;
       const { timeLimitMs, outputCap } = limits;
-      const limited = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };
-      this.#send({ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: limited });
+      const taskLimits = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };
+      this.#send({ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits });
     }
     const { first, last, attempt } = tasks;
     this.#send({ type: "TASKS", job: job.id, first, last, attempt, ...(entries === undefined ? {} : { entries }) });
   }
 
-  retract(tasks: readonly TasksOf[]): void {
+  retract(tasks: readonly AttemptRange[]): void {
     this.#send({ type: "RETRACT", tasks });
   }
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     this.#send({ type: "CANCEL", tasks });
   }
 
@@ -186,7 +180,7 @@ export class WorkerSession implements WorkerPort {
   }
 
   cancelCall(request: RequestId): void {
-    this.#send({ type: "UNCALL", id: request });
+    this.#send({ type: "CANCEL_CALL", id: request });
   }
 
   drain(): void {
@@ -202,7 +196,7 @@ export class WorkerSession implements WorkerPort {
   }
 
   #send(message: ToWorker): void {
-    if (this.#state === "joining") this.#held.push(message);
+    if (this.#state === "joining") this.#queuedSends.push(message);
     else if (this.#state !== "closed") this.#connection.send(message);
   }
 

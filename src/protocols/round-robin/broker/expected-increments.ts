@@ -10,7 +10,7 @@ export class ExpectedIncrements {
     this.#now = now;
   }
 
-  /** `most` is how many a worker can owe: as many as it has slots. */
+  /** `most` is how many can still come from a worker: as many as it has slots. */
   add(ms: number, most: number): void {
     this.#deadlines.push(this.#now() + ms);
     if (this.#deadlines.length > Math.max(1, most)) this.#deadlines.shift();

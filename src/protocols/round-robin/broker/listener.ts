@@ -1,4 +1,4 @@
-/** The door of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
+/** The listener of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
 import type { Listener, ListenerContext, ListenerAddress } from "../../../broker/listeners/listener.js";
 import { openRouter, type Router } from "../../zeromq/index.js";
 import { RegisteredWorkers } from "./registered-workers.js";
@@ -15,14 +15,14 @@ export async function openRoundRobinListener(
   { host, ports: [port = 0] }: ListenerAddress,
   options: RoundRobinServerOptions = {},
 ): Promise<RoundRobinListener> {
-  const { settings, peerErrors: complaints } = context;
+  const { settings, peerErrors } = context;
   const { identities = [], curve } = settings;
   // Peers come when it is open, and not before.
   const opened: { router?: Router } = {};
   const server = new RoundRobinServer(
     context,
     () => {
-      if (opened.router === undefined) throw new Error("the door is not open yet");
+      if (opened.router === undefined) throw new Error("the listener is not open yet");
       return opened.router;
     },
     await RegisteredWorkers.load(context.core, context.log),
@@ -35,7 +35,7 @@ export async function openRoundRobinListener(
         port,
         limits: LIMITS,
         identity: (peer, reached) => serverIdentityFor(peer, identities, reached),
-        onPeerError: (address, code, why) => complaints.report(PROTOCOL, address, code, why),
+        onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
         ...(curve === undefined ? {} : { curve }),
       },
       {

@@ -31,9 +31,9 @@ export class RegisteredWorkers {
     const all = [...(await core.store.keyValues(AREA))].sort((a, b) => a.updatedAt - b.updatedAt);
     const before = new Map(all.map(({ key, value }) => [keyOf(key), Number(value)]));
     const workers = new RegisteredWorkers(core, log, before);
-    for (const { key, value, updatedAt: changed } of all) {
-      if (changed > old) workers.#slotsByKey.set(keyOf(key), Number(value));
-      // Unless it comes back: then it is kept anew.
+    for (const { key, value, updatedAt } of all) {
+      if (updatedAt > old) workers.#slotsByKey.set(keyOf(key), Number(value));
+      // If it comes back, it is stored again.
       else workers.#save(key, null);
     }
     return workers;
@@ -54,7 +54,7 @@ export class RegisteredWorkers {
   }
 
   #save(name: string, value: string | null): void {
-    this.#core.keep(AREA, name, value).catch((cause: unknown) => {
+    this.#core.put(AREA, name, value).catch((cause: unknown) => {
       // Work comes before memory: such a worker is registered by hand after the next start.
       this.#log.info({ code: asLaboroError(cause).code }, "a round-robin worker will not be remembered");
     });

@@ -3,7 +3,7 @@
  *
  * First frame not empty: it is passed on to that address, with the sender's put behind it. Empty: PING is answered here; EXEC and TRACKEXEC
  * of REGISTER, DEREGISTER and INCREMENT are about the worker table; any other EXEC or TRACKEXEC is a request, for which the core finds a
- * worker. A peer's first message decides what it gets first: one that begins with PING must hear PONG before anything else.
+ * worker. A peer's first message decides what it gets first: one that begins with PING must get PONG before anything else.
  */
 import { randomBytes } from "node:crypto";
 import { now } from "../../../base/clock.js";
@@ -37,7 +37,7 @@ export const PROTOCOL = "round-robin";
 
 const TIMEOUT_MS = 300_000;
 const JOIN_DELAY_MS = 100;
-/** A worker of ours greets at once when it connects again; an original, which did so long ago, says nothing. */
+/** laboro's own worker greets at once when it reconnects. An original greets only on its first connection. */
 const SILENT_MS = 1_000;
 const MOST_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer. */
@@ -60,11 +60,11 @@ interface PeerConnection {
 }
 
 export interface RoundRobinServerOptions {
-  /** Told of each message, for a console. */
+  /** Called with each message, for a console. */
   readonly trace?: (message: Message, from: string) => void;
   /** Between the answer to REGISTER and the first message for that worker. */
   readonly joinDelayMs?: number;
-  /** With workers whose heartbeats stop. */
+  /** When a worker whose heartbeats stop is given up. */
   readonly heartbeatLimits?: HeartbeatLimits;
 }
 
@@ -108,19 +108,19 @@ export class RoundRobinServer {
 
   close(): void {
     this.#table.close();
-    for (const { traced: conversation, silenceTimer: silence } of this.#peers.values()) {
-      clearTimeout(silence);
-      conversation.close();
+    for (const { traced, silenceTimer } of this.#peers.values()) {
+      clearTimeout(silenceTimer);
+      traced.close();
     }
     this.#peers.clear();
   }
 
-  // What the socket says
+  // Events of the socket
 
   joined(peer: Peer): void {
-    const conversation = this.#context.connections.open(PROTOCOL, peer.address);
-    conversation.setPeer(printable(peer.identity, 255));
-    const present: PeerConnection = { peer, traced: conversation, queued: this.#greeted.has(peer.key) ? undefined : [] };
+    const traced = this.#context.connections.open(PROTOCOL, peer.address);
+    traced.setPeer(printable(peer.identity, 255));
+    const present: PeerConnection = { peer, traced, queued: this.#greeted.has(peer.key) ? undefined : [] };
     clearTimeout(this.#peers.get(peer.key)?.silenceTimer);
     this.#peers.set(peer.key, present);
     if (!this.#table.isLost(peer)) return;
@@ -164,10 +164,10 @@ export class RoundRobinServer {
 
   /** What waited for this peer's first message goes after what `act` says to it. */
   #actThenFlush(present: PeerConnection, act: () => void): void {
-    const { queued: early, peer } = present;
-    if (early !== undefined) this.#greet(present);
+    const { queued, peer } = present;
+    if (queued !== undefined) this.#greet(present);
     act();
-    for (const waiting of early ?? []) this.#send(peer.key, waiting);
+    for (const waiting of queued ?? []) this.#send(peer.key, waiting);
   }
 
   #greet(present: PeerConnection): void {
@@ -211,8 +211,8 @@ export class RoundRobinServer {
     act();
   }
 
-  #respond(peer: Peer, { id, returnPath: back }: Message, command: "PONG" | "RESPONSE", args: readonly Uint8Array[] = []): void {
-    this.#send(peer.key, makeMessage({ to: [...back].reverse(), command, id, args }));
+  #respond(peer: Peer, { id, returnPath }: Message, command: "PONG" | "RESPONSE", args: readonly Uint8Array[] = []): void {
+    this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args }));
   }
 
   // Requests
@@ -231,7 +231,7 @@ export class RoundRobinServer {
     const message = copyOf(given);
     const [what = EMPTY, ...rest] = message.args;
     this.#pendingBytes += size;
-    const { core, peerErrors: complaints, settings } = this.#context;
+    const { core, peerErrors, settings } = this.#context;
     core.request(
       {
         service: this.#services.serviceOf(what),
@@ -249,7 +249,7 @@ export class RoundRobinServer {
         } else if (command === "TRACKEXEC") {
           this.#replyAs(peer, message, "RESPONSE", [this.#ownAddress], replyArguments(what, body, error !== undefined));
         } else if (error !== undefined) {
-          complaints.report(PROTOCOL, peer.address, error, `an EXEC was lost: ${Buffer.from(body).toString() || error}`);
+          peerErrors.report(PROTOCOL, peer.address, error, `an EXEC was lost: ${Buffer.from(body).toString() || error}`);
         }
       },
     );
@@ -277,12 +277,12 @@ export class RoundRobinServer {
   /** In the place of the worker `from`. */
   #replyAs(
     peer: Peer,
-    { id, returnPath: back }: Message,
+    { id, returnPath }: Message,
     command: "PONG" | "RESPONSE",
     from: readonly Buffer[],
     args: readonly Uint8Array[] = [],
   ): void {
-    this.#send(peer.key, makeMessage({ to: [...back].reverse(), command, id, args, returnPath: from }));
+    this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args, returnPath: from }));
   }
 
   #send(key: string, frames: readonly Uint8Array[]): boolean {

@@ -1,19 +1,19 @@
 /**
  * A worker of the round-robin queue, at the server.
  *
- *   settling   REGISTER was answered; the worker installs its commands only then, so it gets its first message a moment later
+ *   joining    REGISTER was answered; the worker installs its commands only then, so it gets its first message a moment later
  *   working    it is in the worker table: it gets messages while it has slots
  *   leaving    DEREGISTER has come: nothing new; it goes when what it has is answered
  *   closed     deregistered, set aside, or its connection is gone
  *
- * A slot is taken by each message that goes to the worker, and freed by the RESPONSE, by a time-out, or by INCREMENT. The original sends
- * INCREMENT after the RESPONSE too: that one is owed, and swallowed when it comes.
+ * A slot is taken by each message that goes to the worker, and freed by the RESPONSE, by a timeout, or by INCREMENT. The original sends
+ * INCREMENT after the RESPONSE too: that one is expected, and ignored when it comes.
  */
 import { randomUUID } from "node:crypto";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import { CallTasks } from "../../../broker/sessions/call-tasks.js";
-import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type RequestId, SessionId, WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import { ClientCall, ForwardedReply, readReply, SLOT_FREED } from "../calls.js";
@@ -56,7 +56,7 @@ export interface WorkerPeer {
 
 /** How long after a RESPONSE its INCREMENT is waited for… */
 const INCREMENT_TIMEOUT_MS = 10_000;
-/** …and how long after a time-out, when the worker may still be at it. */
+/** …and how long after a timeout, when the worker may still work on it. */
 const LATE_INCREMENT_TIMEOUT_MS = 3_600_000;
 const HOST_ID = Buffer.from("laboro");
 
@@ -67,14 +67,14 @@ export class RoundRobinWorkerSession implements WorkerPort {
   readonly #outstanding = new OutstandingMessages();
   readonly #tasks: CallTasks;
   readonly #expectedIncrements: ExpectedIncrements;
-  #state: "settling" | "working" | "leaving" | "closed" = "settling";
+  #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #slots: number;
   #profile: WorkerProfile;
   #joinTimer: NodeJS.Timeout | undefined;
   #ids = 0;
   #messages = 0;
 
-  /** `left` is called when a worker that was leaving has gone. */
+  /** `onLeft` is called when a worker that was leaving has gone. */
   constructor(context: WorkerSessionContext, peer: WorkerPeer, slots: number, onLeft: () => void) {
     this.#context = context;
     this.#peer = peer;
@@ -92,8 +92,8 @@ export class RoundRobinWorkerSession implements WorkerPort {
   }
 
   get freeSlots(): number {
-    const { size, carriedOver: carried } = this.#outstanding;
-    return Math.max(0, this.#slots - (size - carried));
+    const { size, carriedOver } = this.#outstanding;
+    return Math.max(0, this.#slots - (size - carriedOver));
   }
 
   /** Messages that it has been given so far. */
@@ -102,7 +102,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
   }
 
   get inTable(): boolean {
-    return this.#state === "settling" || this.#state === "working";
+    return this.#state === "joining" || this.#state === "working";
   }
 
   /** REGISTER from an address that is known: its slots are overwritten, whatever it still has. */
@@ -118,11 +118,11 @@ export class RoundRobinWorkerSession implements WorkerPort {
     if (this.#state === "closed") return;
     const services = this.#state === "leaving" ? [] : this.#context.services.offered;
     this.#profile = { ...this.#profile, services, total: { slots: this.#slots + this.#outstanding.carriedOver } };
-    if (this.#state !== "settling") this.#context.core.workerChanged(this.#profile);
+    if (this.#state !== "joining") this.#context.core.workerChanged(this.#profile);
   }
 
   deregister(): void {
-    if (this.#state === "settling") {
+    if (this.#state === "joining") {
       this.#end(true);
     } else if (this.#state === "working") {
       this.#state = "leaving";
@@ -156,9 +156,9 @@ export class RoundRobinWorkerSession implements WorkerPort {
     return true;
   }
 
-  // What the core says
+  // Calls of the core
 
-  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
     this.#tasks.begin(
       job,
       tasks,
@@ -168,10 +168,10 @@ export class RoundRobinWorkerSession implements WorkerPort {
     );
   }
 
-  /** What was handed out is under way: there is no stock to take back. */
+  /** Assigned tasks are sent at once: there are no prefetched tasks to take back. */
   retract(): void {}
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     for (const name of this.#tasks.runningIn(tasks)) {
       const one = this.#outstanding.byName(name);
       if (one !== undefined) this.#abandon(one, () => this.#tasks.returnTask(name));
@@ -200,7 +200,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
   close(): void {}
 
   #join(): void {
-    if (this.#state !== "settling") return;
+    if (this.#state !== "joining") return;
     this.#state = "working";
     const { core } = this.#context;
     core.workerJoins(this.#profile, [], this).then(
@@ -214,16 +214,16 @@ export class RoundRobinWorkerSession implements WorkerPort {
 
   /** As the client sent it, with the client's address behind it. */
   #forward(name: string, { client, message }: ClientCall, done: OutstandingMessage["done"]): void {
-    const { command, id, args, returnPath: back } = message;
-    const way = [...back, client];
-    const key = replyKey([...way].reverse(), id);
+    const { command, id, args, returnPath } = message;
+    const path = [...returnPath, client];
+    const key = replyKey([...path].reverse(), id);
     const one = { name, key, expectsIncrement: sendsIncrement(args[0]), tracked: command === "TRACKEXEC", done };
-    this.#sendMessage(one, makeMessage({ command, id, args, returnPath: way }));
+    this.#sendMessage(one, makeMessage({ command, id, args, returnPath: path }));
   }
 
   /** For somebody who knows nothing of frames. */
   #sendRequest(name: string, service: string, body: Uint8Array, done: OutstandingMessage["done"]): void {
-    const { services, ownAddress, maxStreamBytes: streamBytes } = this.#context;
+    const { services, ownAddress, maxStreamBytes } = this.#context;
     const command = services.commandOf(service);
     if (command === undefined) {
       done(Buffer.from(`no command for ${service}`), "LABORO_SERVICE_FAILED");
@@ -231,9 +231,9 @@ export class RoundRobinWorkerSession implements WorkerPort {
     }
     const streamed = isArgument(command, STREAM);
     const id = id8(++this.#ids);
-    const own = streamed ? { stream: new StreamReader(streamBytes) } : {};
+    const otherProtocol = streamed ? { stream: new StreamReader(maxStreamBytes) } : {};
     const key = replyKey([ownAddress], id);
-    const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, own, done };
+    const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, otherProtocol, done };
     this.#sendMessage(one, makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), returnPath: [ownAddress] }));
   }
 
@@ -286,7 +286,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
     this.#finish(one, notify);
   }
 
-  /** Its time is over; the worker may still be at it. */
+  /** Its time is over; the worker may still work on it. */
   #expire(name: string, why: string): void {
     const one = this.#outstanding.byName(name);
     if (one !== undefined) this.#abandon(one, () => one.done(Buffer.from(why), "LABORO_DEADLINE"));
@@ -310,7 +310,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
 
   #end(orderly: boolean): void {
     if (this.#state === "closed") return;
-    const leaving = this.#state === "leaving" || this.#state === "settling";
+    const leaving = this.#state === "leaving" || this.#state === "joining";
     this.#state = "closed";
     clearTimeout(this.#joinTimer);
     this.#tasks.clear();

@@ -1,6 +1,6 @@
 /**
  * The worker table of the server: who has registered, and who is set aside. A worker whose connection or heartbeats are gone is out of the
- * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back when it is heard of again.
+ * table at once, but its slots are remembered: an original never registers twice by itself, so it comes back with its next message.
  */
 import { now } from "../../../base/clock.js";
 import type { Peer } from "../../zeromq/index.js";
@@ -9,7 +9,7 @@ import { MAX_REGISTERED, type RegisteredWorkers } from "./registered-workers.js"
 import { HEARTBEAT_LIMITS, type HeartbeatLimits, HeartbeatMonitor } from "./heartbeat-monitor.js";
 import { RoundRobinWorkerSession, type WorkerSessionContext } from "./worker-session.js";
 
-/** So often is looked within the least time after which a worker is given up. */
+/** How often heartbeats are checked within the shortest timeout. */
 const CHECKS_PER_TIMEOUT = 10;
 
 interface RegisteredWorker {
@@ -56,12 +56,12 @@ export class WorkerTable {
   }
 
   rows(): WorkerRow[] {
-    const shownOnes = [...this.#workers.values()].filter(({ session }) => session.inTable);
-    return shownOnes.map(({ peer, session: { freeSlots: free, slots, messages: handled } }) => ({
+    const inTable = [...this.#workers.values()].filter(({ session }) => session.inTable);
+    return inTable.map(({ peer, session: { freeSlots, slots, messages } }) => ({
       address: printable(peer.identity, 255),
-      free,
+      freeSlots,
       slots,
-      handled,
+      messages,
     }));
   }
 
@@ -100,7 +100,7 @@ export class WorkerTable {
     return this.#lostWorkers.has(peer.key);
   }
 
-  /** A sign of life: one that was set aside is in the table again. */
+  /** A message came: a worker that was set aside is in the table again. */
   restore(peer: Peer): void {
     const slots = this.#lostWorkers.get(peer.key);
     if (slots === undefined) return;
@@ -152,8 +152,8 @@ export class WorkerTable {
     const time = now();
     this.#activeMs += Math.min(time - this.#lastSweep, 2 * this.#sweepMs);
     this.#lastSweep = time;
-    for (const { peer, heartbeats: rhythm } of this.#workers.values()) {
-      if (rhythm.expired(this.#activeMs)) this.markLost(peer);
+    for (const { peer, heartbeats } of this.#workers.values()) {
+      if (heartbeats.expired(this.#activeMs)) this.markLost(peer);
     }
   }
 }

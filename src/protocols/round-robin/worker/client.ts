@@ -1,4 +1,4 @@
-/** A client of a round-robin server: ours or an original. */
+/** A client of a round-robin server: laboro's or an original. */
 import { LaboroError } from "../../../base/errors.js";
 import { id4, id8, type Message, MQS_MORE, ONGOING, PING_ARGUMENT, STREAM } from "../frames.js";
 import { StreamReader } from "../stream.js";
@@ -38,7 +38,7 @@ export class RoundRobinClient {
     return this.#link.whenReady(this.#options.connectMs ?? CONNECT_MS);
   }
 
-  /** EXEC: nothing is heard of it again. */
+  /** EXEC: it has no answer. */
   async exec(command: Uint8Array, ...args: readonly Uint8Array[]): Promise<void> {
     await this.whenReady();
     const sent = this.#link.send({ command: "EXEC", id: id8(this.#link.nextId()), args: [command, ...args] });
@@ -58,8 +58,8 @@ export class RoundRobinClient {
 
   /** TRACKEXEC PING; gives the worker that answered. */
   async pingTracked(): Promise<string> {
-    const { returnPath: back } = await this.trackexec(PING_ARGUMENT);
-    return back.at(-1)?.toString("latin1") ?? "";
+    const { returnPath } = await this.trackexec(PING_ARGUMENT);
+    return returnPath.at(-1)?.toString("latin1") ?? "";
   }
 
   /** STREAM: all of its data. Packets after the first are asked of the worker that has the rest. */
@@ -73,7 +73,7 @@ export class RoundRobinClient {
     }
   }
 
-  /** Tells a worker that the reader of a stream is still there. */
+  /** Informs a worker that the reader of a stream is still there. */
   async ongoing(worker: string, hostId: Uint8Array = HOST_ID): Promise<void> {
     await this.whenReady();
     await this.#track([Buffer.from(worker, "latin1")], [ONGOING, hostId]);

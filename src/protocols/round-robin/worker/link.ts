@@ -3,7 +3,7 @@
  *
  *   connecting   no connection; it is tried again by itself
  *   greeting     PING was sent, and PONG must be the first thing that comes
- *   ready        messages flow; PING now and then, so that the server knows that this end lives
+ *   ready        messages flow; PING now and then, so that the server knows that this end is alive
  *   closed       for good
  */
 import { LaboroError } from "../../../base/errors.js";
@@ -11,7 +11,7 @@ import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js
 import { FAILURE, id8, type Message, makeMessage, type MessageInit, readMessage } from "../frames.js";
 
 export interface RoundRobinLinkOptions {
-  /** tcp://HOST:PORT, in the very words by which the server calls itself. */
+  /** tcp://HOST:PORT, spelled as the server spells its own identity. */
   readonly url: string;
   readonly curve?: CurveClient;
   readonly heartbeatMs?: number;
@@ -34,7 +34,7 @@ interface Pending {
   timer: NodeJS.Timeout;
   /** Where it is being handled, once TRACKADDRESS has said so… */
   worker?: string;
-  /** …which is asked for signs of life until the answer comes. */
+  /** …which gets PINGs until the answer comes. */
   pingTimer?: NodeJS.Timeout;
 }
 
@@ -63,14 +63,14 @@ export class RoundRobinLink {
   /** Begins to connect; does not wait for it. */
   static async open(options: RoundRobinLinkOptions, listener: LinkListener): Promise<RoundRobinLink> {
     const link = new RoundRobinLink(options, listener);
-    const { url, curve, reconnectMs, reconnectMaxMs: reconnectMostMs } = options;
+    const { url, curve, reconnectMs, reconnectMaxMs } = options;
     const dealer = await openDealer(
       {
         url,
         identity: link.identity,
         ...(curve === undefined ? {} : { curve }),
         ...(reconnectMs === undefined ? {} : { reconnectMs }),
-        ...(reconnectMostMs === undefined ? {} : { reconnectMaxMs: reconnectMostMs }),
+        ...(reconnectMaxMs === undefined ? {} : { reconnectMaxMs }),
       },
       {
         opened: () => link.#greet(),
@@ -160,8 +160,8 @@ export class RoundRobinLink {
     else this.#listener.request?.(message);
   }
 
-  #ponged({ returnPath: back }: Message): void {
-    const [worker] = back;
+  #ponged({ returnPath }: Message): void {
+    const [worker] = returnPath;
     if (worker !== undefined) this.#alive(worker.toString("latin1"));
     if (this.#state !== "greeting" || worker !== undefined) return;
     this.#state = "ready";
@@ -222,10 +222,10 @@ export class RoundRobinLink {
     pending.reject(error);
   }
 
-  #forget(key: string, { timer, pingTimer: heart }: Pending): void {
+  #forget(key: string, { timer, pingTimer }: Pending): void {
     this.#pending.delete(key);
     clearTimeout(timer);
-    clearInterval(heart);
+    clearInterval(pingTimer);
   }
 }
 

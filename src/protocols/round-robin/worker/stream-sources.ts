@@ -35,7 +35,7 @@ export class StreamSources {
     const first = packets.next().value ?? Buffer.alloc(0);
     const next = packets.next().value ?? undefined;
     if (next !== undefined) {
-      const source = { packets, host: host.toString("latin1"), next, touched: this.#now() };
+      const source = { packets, host: host.toString("latin1"), next, lastUsed: this.#now() };
       this.#streams.set(handle.toString("hex"), source);
       const [oldest] = this.#streams.keys();
       if (this.#streams.size > MOST_STREAMS && oldest !== undefined) this.#streams.delete(oldest);
@@ -69,6 +69,6 @@ export class StreamSources {
 
   #removeIdle(): void {
     const old = this.#now() - IDLE_TIMEOUT_MS;
-    for (const [key, { lastUsed: touched }] of this.#streams) if (touched < old) this.#streams.delete(key);
+    for (const [key, { lastUsed }] of this.#streams) if (lastUsed < old) this.#streams.delete(key);
   }
 }

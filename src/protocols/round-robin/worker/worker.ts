@@ -1,8 +1,8 @@
 /**
- * A worker of a round-robin server: ours or an original.
+ * A worker of a round-robin server: laboro's or an original.
  *
  *   idle         connected or not, nobody sends it anything
- *   registered   REGISTER was answered; said again by itself whenever the server has been away
+ *   registered   REGISTER was answered; it is sent again whenever the server comes back
  *   closed       for good
  */
 import { LaboroError } from "../../../base/errors.js";
@@ -40,7 +40,7 @@ export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
   /** An answer that takes longer is announced with TRACKADDRESS. */
   readonly trackMs?: number;
   readonly timeoutMs?: number;
-  /** Told of each message, and of the server's absence. */
+  /** Called with each message. */
   readonly onMessage?: (message: Message) => void;
   readonly onDisconnected?: (why: string) => void;
   readonly onReregistered?: () => void;
@@ -88,7 +88,7 @@ export class RoundRobinWorker {
     return this.#state === "registered";
   }
 
-  /** Of its whole life. */
+  /** Since it was opened. */
   get counts(): { readonly messages: number; readonly answered: number; readonly failed: number } {
     return this.#counts;
   }
@@ -175,8 +175,8 @@ export class RoundRobinWorker {
     }
   }
 
-  #reply({ id, returnPath: back }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
-    this.#open().send({ command, to: [...back].reverse(), id, args });
+  #reply({ id, returnPath }: Message, command: "RESPONSE" | "TRACKADDRESS", args: readonly Uint8Array[]): void {
+    this.#open().send({ command, to: [...returnPath].reverse(), id, args });
   }
 
   #stream(host: Buffer, size: Buffer | undefined): Buffer {

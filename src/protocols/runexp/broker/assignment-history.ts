@@ -1,5 +1,5 @@
 /**
- * Which host was handed which task: a result that comes late, over another connection, counts only from one of them. A host is what a
+ * Which task was assigned to which host: a result that comes late, over another connection, counts only from one of them. A host is what a
  * runner says it is (`-h`); two runners of one name are one host here.
  */
 const MOST_HOSTS = 1_000;
@@ -10,7 +10,7 @@ export class AssignmentHistory {
 
   add(host: string, task: string): void {
     const tasks = this.#hosts.get(host) ?? new Set();
-    // The one used last stands last; the oldest goes first.
+    // The last used is last; the oldest is removed first.
     this.#hosts.delete(host);
     this.#hosts.set(host, tasks);
     tasks.delete(task);
@@ -24,7 +24,7 @@ export class AssignmentHistory {
   }
 }
 
-function dropOldest(kept: Map<string, unknown> | Set<string>, most: number): void {
-  const [oldest] = kept.keys();
-  if (kept.size > most && oldest !== undefined) kept.delete(oldest);
+function dropOldest(entries: Map<string, unknown> | Set<string>, most: number): void {
+  const [oldest] = entries.keys();
+  if (entries.size > most && oldest !== undefined) entries.delete(oldest);
 }

@@ -1,4 +1,4 @@
-/** A folder of experiments, as the manager's door sees it: what is shipped for a task, where its result goes, and when all is over. */
+/** A folder of experiments, as the runexp listener sees it: the script of a task, where its result goes, and when all has ended. */
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import type { Bytes } from "../../../model/recipe.js";
@@ -14,13 +14,13 @@ export interface Experiment {
 
 /** Where the text of one result goes. Nothing of it is to be seen before its end. */
 export interface ResultFile {
-  /** It is about to be written, and there is time. */
+  /** Called before the first write, while there is time. */
   prepare(): void;
   /** Throws where it cannot be written. */
   write(bytes: Buffer): void;
   /** Resolves when all of it is on disk, still out of sight. */
   sync(): Promise<void>;
-  /** It is the result: now it is there. */
+  /** Gives it its name: from now on it is the result. */
   publish(): void;
   abandon(): void;
 }
@@ -34,7 +34,7 @@ export interface Experiments {
   openResult(name: string): ResultFile;
   assigned(host: string, name: string): void;
   ended(host: string, name: string, status: Status): void;
-  /** Nothing is left that this worker could be given, now or later: what is outstanding runs there, and only there. */
+  /** Nothing is left for this worker, now or later: all open experiments run there, and only there. */
   nothingLeftFor(worker: WorkerId): boolean;
 }
 

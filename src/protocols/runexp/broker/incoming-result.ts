@@ -1,6 +1,6 @@
 /**
- * One result on its way in: an experiment's goes to its file, all of it as it is; of a task's only what the task itself has said goes to the
- * store, as it comes. The sender is told to wait while too much is on its way to the disk.
+ * One result that is being received: an experiment's goes to its file as it is; of a task's result only the task's own output goes to the
+ * store. The socket is paused while too many bytes are not on disk.
  */
 import { now } from "../../../base/clock.js";
 import type { Core } from "../../../broker/core.js";
@@ -11,11 +11,11 @@ import type { Status } from "../messages.js";
 import type { ResultFile, SentTask } from "./experiments.js";
 import { type TaskReport, TaskReportReader } from "./task-report.js";
 
-/** Bytes that may be on their way to the disk. */
+/** Bytes that may be received and not on disk. */
 const MAX_UNWRITTEN_BYTES = 1024 * 1024;
 
 export interface IncomingResultCallbacks {
-  /** `flowing` is false while too much is on its way. */
+  /** `flowing` is false while too many bytes are not on disk. */
   setFlowing(flowing: boolean): void;
 }
 
@@ -55,12 +55,12 @@ export class IncomingResult {
   }
 
   /**
-   * All of it is here; true where it is the task's result, false where the task has become another's. `kept` is called when it is on disk
-   * and there: an experiment's file is what tells a later start that it is done, so the broker's own record of it is not waited for. `settle` tells
-   * dispatch, and resolves when that is recorded. Rejects where the file could not be written.
+   * All of it is here; true where it is the task's result, false where the task has become another worker's. `onDurable` is called when it
+   * is on disk: an experiment's file shows a later start that it is done, so the broker's own record of it is not waited for. `settle` reports
+   * the result to dispatch, and resolves when that is recorded. Rejects where the file could not be written.
    */
   async record(settle: (done: Done) => Promise<void>, onDurable: () => void): Promise<boolean> {
-    const how = this.#outcome();
+    const outcome = this.#outcome();
     await this.#file?.sync();
     const { job, index, attempt, started } = this.task;
     const holder = this.#core.state.workers.get(this.worker);
@@ -70,10 +70,10 @@ export class IncomingResult {
       onDurable();
       return false;
     }
-    // Not after it: what a runner was told of would be lost with a process that is killed in between.
+    // Before RICEVIS: otherwise a process killed in between would lose an acknowledged result.
     this.#file?.publish();
     if (this.#file !== undefined) onDurable();
-    const recorded = settle({ job, index, attempt, started, ended: now(), outputBytes: this.#stored, ...how });
+    const recorded = settle({ job, index, attempt, started, ended: now(), outputBytes: this.#stored, ...outcome });
     if (this.#file !== undefined) return true;
     await recorded;
     onDurable();
@@ -96,7 +96,7 @@ export class IncomingResult {
     this.#bytesQueued(bytes.length);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
     const taken = this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
-    // The task is no longer this worker's; its end will be thrown away too.
+    // The task is no longer this worker's; its result will be dropped too.
     if (!taken) this.#bytesWritten(bytes.length);
   }
 
@@ -114,7 +114,7 @@ export class IncomingResult {
 
 type OutcomeFields = Pick<Done, "code" | "error" | "timedOut">;
 
-/** The runner has judged it by what it said; its exit status does not matter. */
+/** The runner has decided it by the RES: line; the exit status does not matter. */
 function experimentOutcome(status: Status): OutcomeFields {
   if (status === "success") return { code: 0 };
   return { code: 1, error: "the experiment has not said that it succeeded (RES:)" };
@@ -129,10 +129,10 @@ const REASON_TEXTS: Readonly<Record<string, string>> = {
 function taskOutcome(report: TaskReport, status: Status, { mark }: SentTask): OutcomeFields {
   // A script for MATLAB has only its RES: line.
   if (mark === undefined) return experimentOutcome(status);
-  const { exit, reason: word, completed: ended } = report;
-  if (word === "timeout") return exit === undefined ? { timedOut: true } : { timedOut: true, code: exit };
-  if (word !== undefined) return { error: REASON_TEXTS[word] ?? word };
+  const { exit, reason, completed } = report;
+  if (reason === "timeout") return exit === undefined ? { timedOut: true } : { timedOut: true, code: exit };
+  if (reason !== undefined) return { error: REASON_TEXTS[reason] ?? reason };
   if (exit === undefined) return { error: "the runner's answer does not say how the task ended" };
-  if (ended) return { code: exit };
+  if (completed) return { code: exit };
   return { code: exit === 0 ? 1 : exit, error: "the script was ended before it could say how the task went" };
 }

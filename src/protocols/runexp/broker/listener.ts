@@ -1,6 +1,6 @@
-/** The manager's door: runners of runexp 1.3 come in here and take tasks of this broker's queue, beside all its other workers. */
+/** The listener for runners of runexp 1.3: they get tasks of this broker's queue, as all its other workers do. */
 
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import type { Listener, ListenerContext, ListenerAddress, ListenerFactory } from "../../../broker/listeners/listener.js";
 import { openTcpListener } from "../../../broker/listeners/tcp.js";
 import { GROUP_PATTERN } from "../messages.js";
@@ -8,7 +8,7 @@ import type { Experiments } from "./experiments.js";
 import { Manager } from "./manager.js";
 import { SESSION_LIMITS, RunnerSession, type SessionLimits } from "./runner-session.js";
 
-export const openRunexpListener: ListenerFactory = (context, place) => openManager(context, place, {});
+export const openRunexpListener: ListenerFactory = (context, address) => openManager(context, address, {});
 
 export interface ManagerOptions {
   /** A folder of experiments, to which the jobs of that name belong. */
@@ -16,18 +16,18 @@ export interface ManagerOptions {
   readonly limits?: Partial<SessionLimits>;
 }
 
-/** The same door, with more than an operator may set. */
-export async function openManager(context: ListenerContext, place: ListenerAddress, options: ManagerOptions): Promise<Listener> {
+/** The same listener, with more options than an operator may set. */
+export async function openManager(context: ListenerContext, listenAddress: ListenerAddress, options: ManagerOptions): Promise<Listener> {
   const { pool } = context.settings;
   if (pool !== undefined && !GROUP_PATTERN.test(pool)) {
-    throw new LaboroError("LABORO_BAD_INPUT", `the pool "${pool}" cannot be a group of runexp: it has a blank in it`);
+    throw badInput(`the pool "${pool}" cannot be a group of runexp: it has a blank in it`);
   }
   const manager = await Manager.open(context, options.experiments);
   const limits = { ...SESSION_LIMITS, ...options.limits };
   const unsubscribe = context.core.events.onAdded(({ kind }) => {
     if (kind === "tasks-ended" || kind === "job-ended") manager.answerOpenPetos();
   });
-  const listener = await openTcpListener("runexp", context, place, (socket, address) => {
+  const listener = await openTcpListener("runexp", context, listenAddress, (socket, address) => {
     return new RunnerSession(manager, socket, address, limits);
   }).catch((cause: unknown) => {
     unsubscribe();

@@ -1,4 +1,4 @@
-/** What the conversations of one door share: who is there, who was handed what, and the folder of experiments if there is one. */
+/** What the sessions of one listener share: the connected runners, their assignments, and the folder of experiments if there is one. */
 import { randomBytes } from "node:crypto";
 import type { Core } from "../../../broker/core.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
@@ -9,10 +9,10 @@ import { DEFAULT_GROUP } from "../messages.js";
 import type { Experiments } from "./experiments.js";
 import { AssignmentHistory } from "./assignment-history.js";
 
-/** A runner that is there. */
+/** A connected runner. */
 export interface ConnectedRunner {
   readonly id: WorkerId;
-  /** Something has ended, or come back: the answer to an open PETO may be another now. */
+  /** Something has ended, or returned to the queue: the answer to an open PETO may have changed. */
   answerOpenPeto(): void;
   /** The result of this task came by another connection of the same host. */
   forgetTask(name: string): void;
@@ -32,7 +32,7 @@ export class Manager {
   readonly core: Core;
   readonly context: ListenerContext;
   readonly pool: string;
-  /** What it says of itself: the pool, by runexp's name for the usual one. */
+  /** The pool, under runexp's name for the default one. */
   readonly group: string;
   readonly experiments: Experiments | undefined;
   readonly secret: string;
@@ -55,7 +55,7 @@ export class Manager {
     return new Manager(context, experiments, await secretOf(context.core));
   }
 
-  /** What runners have had since before this broker was started. */
+  /** The tasks that runners have since before this broker was started. */
   #loadAssignments(): void {
     for (const worker of this.core.state.workers.values()) {
       const host = hostOf(worker.profile.id);
@@ -81,19 +81,19 @@ export class Manager {
     }
   }
 
-  joined(member: ConnectedRunner): void {
-    this.#joining.delete(member.id);
-    this.#runners.set(member.id, member);
+  joined(runner: ConnectedRunner): void {
+    this.#joining.delete(runner.id);
+    this.#runners.set(runner.id, runner);
   }
 
-  gone(member: ConnectedRunner): void {
-    this.#joining.delete(member.id);
-    if (this.#runners.get(member.id) === member) this.#runners.delete(member.id);
+  gone(runner: ConnectedRunner): void {
+    this.#joining.delete(runner.id);
+    if (this.#runners.get(runner.id) === runner) this.#runners.delete(runner.id);
     this.answerOpenPetos();
   }
 
   answerOpenPetos(): void {
-    for (const member of this.#runners.values()) member.answerOpenPeto();
+    for (const runner of this.#runners.values()) runner.answerOpenPeto();
   }
 
   recordAssignment(host: string, job: JobId, index: TaskIndex): void {
@@ -104,7 +104,7 @@ export class Manager {
     return this.#assignments.has(host, taskKey(job, index));
   }
 
-  /** A runner of this host that is down as having the task: one whose connection hangs, or one from before a restart. */
+  /** A runner of this host that has claimed the task: one whose connection hangs, or one from before a restart. */
   findHolder(host: string, job: JobId, index: TaskIndex, name: string): TaskHolder | undefined {
     for (const [id, worker] of this.core.state.workers) {
       if (hostOf(id) !== host) continue;
@@ -124,9 +124,9 @@ function hostOf(id: WorkerId): string | undefined {
 /** Kept with the jobs: results may come after a restart. */
 async function secretOf(core: Core): Promise<string> {
   for (;;) {
-    const kept = (await core.store.keyValues(AREA)).find(({ key }) => key === SECRET);
-    if (kept !== undefined) return kept.value;
+    const stored = (await core.store.keyValues(AREA)).find(({ key }) => key === SECRET);
+    if (stored !== undefined) return stored.value;
     // Another broker of the group may be just as quick.
-    await core.keep(AREA, SECRET, randomBytes(16).toString("hex"), 0);
+    await core.put(AREA, SECRET, randomBytes(16).toString("hex"), 0);
   }
 }

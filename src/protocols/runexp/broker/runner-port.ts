@@ -1,18 +1,18 @@
 /**
  * A runner, as dispatch sees it. It does not say how many threads it has. So each PETO is an offer of one slot, which lasts while its
- * task runs and for a moment after the result, because the same thread is about to ask again; tasks that have become the runner's by then
- * are in hand, and go out with the next PETO. A PETO for which there is nothing gets
+ * task runs and for a moment after the result, because the same thread is about to ask again; tasks that are assigned to the runner in that
+ * time are kept, and go out with the next PETO. A PETO for which there is nothing gets
  *
  *   FINO      where it was drained or stopped, or the batch is over for it
  *   ELIRI     where it is banned
- *   ATENDI    where it has tasks out (an open PETO would hold the lock that its results need) or is suspended
- *   silence   otherwise, until there is a task
+ *   ATENDI    where it runs tasks (an open PETO would hold the lock that its results need) or is suspended
+ *   no answer otherwise, until there is a task
  */
 import { randomUUID } from "node:crypto";
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import type { Done, TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import type { Done, AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { SentTask } from "./experiments.js";
@@ -28,9 +28,9 @@ export interface PetoReplies {
   close(reason: string): void;
 }
 
-/** So long after a result another PETO is counted on. */
+/** How long after a result another PETO is expected. */
 const NEXT_PETO_TIMEOUT_MS = 100;
-/** A task that was decided on is on its way to the disk, and a PETO waits so long for it before results are let through. */
+/** How long an open PETO waits for an assignment that is being written to disk, before results may pass. */
 const ASSIGNMENT_TIMEOUT_MS = 1_000;
 
 export class RunnerPort implements WorkerPort, ConnectedRunner {
@@ -40,7 +40,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   readonly #replies: PetoReplies;
   #profile: WorkerProfile;
   #state: "joining" | "working" | "gone" = "joining";
-  /** It has been told, or is to be told, that there is nothing more. */
+  /** It has got, or is to get, FINO. */
   #finishing = false;
   /** A PETO is open. */
   #petoOpen = false;
@@ -97,7 +97,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#manager.gone(this);
   }
 
-  // What the runner says
+  // Messages of the runner
 
   petoReceived(): void {
     this.#petoOpen = true;
@@ -163,7 +163,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     }
   }
 
-  /** False where there is nothing to say yet. */
+  /** False where there is no answer yet. */
   #answer(): boolean {
     const worker = this.#manager.core.state.workers.get(this.id);
     if (this.#finishing) return this.#reply(() => this.#replies.finish());
@@ -173,8 +173,8 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     }
     const next = this.#unsent.shift();
     if (next !== undefined) return this.#sendTask(next);
-    const coming = (worker?.assigned ?? 0) - this.#sent.size;
-    if (coming > 0) {
+    const pendingAssignments = (worker?.assigned ?? 0) - this.#sent.size;
+    if (pendingAssignments > 0) {
       this.#assignmentTimer ??= setTimeout(() => this.#assignmentTimedOut(), ASSIGNMENT_TIMEOUT_MS);
       return false;
     }
@@ -186,11 +186,11 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     return false;
   }
 
-  #reply(word: () => void): true {
+  #reply(send: () => void): true {
     this.#petoOpen = false;
     clearTimeout(this.#assignmentTimer);
     this.#assignmentTimer = undefined;
-    word();
+    send();
     this.#updateSlots();
     return true;
   }
@@ -211,7 +211,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
       return packTask(task, experiments, secret);
     } catch (cause) {
       const { job, index, attempt } = task;
-      const times = { started: now(), ended: now(), outputEnd: 0 };
+      const times = { started: now(), ended: now(), outputBytes: 0 };
       const error = asLaboroError(cause).message;
       core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () => this.#manager.answerOpenPetos());
       return undefined;
@@ -223,7 +223,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     if (this.#petoOpen && this.#sent.size > 0) this.#reply(() => this.#replies.hold());
   }
 
-  /** It did not ask after all: what is in hand goes to others. */
+  /** It did not ask after all: the unsent tasks return to the queue. */
   #nextPetoTimedOut(): void {
     this.#nextPetoTimer = undefined;
     this.#expectedPetos = 0;
@@ -231,7 +231,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     if (!this.#petoOpen) this.#returnUnsent();
   }
 
-  /** The room that dispatch is to reckon with. */
+  /** Reports the usable slots to dispatch. */
   #updateSlots(): void {
     if (this.#state !== "working") return;
     const slots = this.#sent.size + (this.#finishing ? 0 : this.#expectedPetos + (this.#petoOpen ? 1 : 0));
@@ -245,29 +245,29 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     if (tasks.length > 0) this.#manager.core.workerRetracted(this.id, tasks.map(asRange));
   }
 
-  // What the core says
+  // Calls of the core
 
-  assign(job: Job, { first, last, attempt }: TasksOf, entries: Entries | undefined): void {
+  assign(job: Job, { first, last, attempt }: AttemptRange, entries: Entries | undefined): void {
     for (let index = first; index <= last; index++) {
       const entry = entries?.[index - first];
       this.#unsent.push({ job, index, attempt, ...(entry === undefined ? {} : { entry }) });
     }
     if (this.#finishing) this.#returnUnsent();
     else this.answerOpenPeto();
-    // It may have been told ATENDI meanwhile.
+    // It may have got ATENDI meanwhile.
     if (this.#unsent.length > 0 && this.#state === "working")
       this.#nextPetoTimer ??= setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
   }
 
-  retract(tasks: readonly TasksOf[]): void {
+  retract(tasks: readonly AttemptRange[]): void {
     // Answered in any case, as dispatch waits for it.
     const back = this.#unsent.filter((task) => tasks.some((range) => contains(range, task)));
     this.#unsent = this.#unsent.filter((task) => !back.includes(task));
     this.#manager.core.workerRetracted(this.id, back.map(asRange));
   }
 
-  /** A runner cannot be told to stop: what it runs comes to its end, and is recorded as cancelled then. */
-  cancel(tasks: readonly TasksOf[]): void {
+  /** The protocol has no message for it: a running task comes to its end, and is recorded as cancelled then. */
+  cancel(tasks: readonly AttemptRange[]): void {
     this.#returnUnsent(this.#unsent.filter((task) => tasks.some((range) => contains(range, task))));
   }
 
@@ -294,7 +294,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   }
 }
 
-const asRange = ({ job, index, attempt }: UnsentTask): TasksOf => ({ job: job.id, first: index, last: index, attempt });
+const asRange = ({ job, index, attempt }: UnsentTask): AttemptRange => ({ job: job.id, first: index, last: index, attempt });
 
-const contains = ({ job, first, last, attempt }: TasksOf, task: UnsentTask): boolean =>
+const contains = ({ job, first, last, attempt }: AttemptRange, task: UnsentTask): boolean =>
   task.job.id === job && task.attempt === attempt && first <= task.index && task.index <= last;

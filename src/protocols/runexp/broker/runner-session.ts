@@ -1,6 +1,6 @@
 /**
- * One connection of a runner to the broker: the states are in server-states.ts, what dispatch makes of the runner is in runner-port.ts. Here
- * are the socket, the clocks, and the results.
+ * One connection of a runner to the broker: the states are in server-state-machine.ts, the runner as dispatch sees it is in runner-port.ts.
+ * Here are the socket, the timers, and the results.
  */
 import type { Socket } from "node:net";
 import { now } from "../../../base/clock.js";
@@ -44,7 +44,7 @@ export class RunnerSession implements TcpPeer {
   /** What LABORO has announced. */
   #announced: SentTask | undefined;
   #incoming: IncomingResult | undefined;
-  /** A result that is all here and on its way to the disk. */
+  /** A whole result that is being written to disk. */
   #recording: Promise<void> = Promise.resolve();
   #timeoutActive = false;
 
@@ -77,18 +77,18 @@ export class RunnerSession implements TcpPeer {
       startQuietTimer: () => this.#waitForQuiet(),
     });
     this.#handshakeTimer = setTimeout(() => this.#drop("LABORO_DEADLINE", "it has not said who it is"), limits.handshakeTimeoutMs);
-    socket.on("data", (bytes) => this.#heard(bytes));
+    socket.on("data", (bytes) => this.#received(bytes));
     socket.on("timeout", () => this.#drop("LABORO_DEADLINE", `it fell silent in ${this.#states.state.name}`));
     socket.once("close", () => this.#closed());
   }
 
-  /** The broker stops, or the door does. */
+  /** The broker stops, or the listener does. */
   shutdown(): void {
     if (this.#port === undefined) this.#socket.end();
-    else this.#port.close("the door is closing");
+    else this.#port.close("the listener is closing");
   }
 
-  #heard(bytes: Buffer): void {
+  #received(bytes: Buffer): void {
     clearTimeout(this.#quietTimer);
     this.#quietTimer = undefined;
     this.#states.push(bytes);
@@ -135,10 +135,10 @@ export class RunnerSession implements TcpPeer {
   #result(result: AnnouncedResult): void {
     const { name, status, size } = result;
     const port = this.#port;
-    const { maxResultBytes: largestResult } = this.#limits;
+    const { maxResultBytes } = this.#limits;
     if (port === undefined) return;
-    if (size > largestResult) {
-      this.#drop("LABORO_BODY_TOO_LARGE", `a result of ${size} bytes, ${largestResult} are the most`);
+    if (size > maxResultBytes) {
+      this.#drop("LABORO_BODY_TOO_LARGE", `a result of ${size} bytes, ${maxResultBytes} are the most`);
       return;
     }
     const own = port.sent(name);
@@ -148,13 +148,13 @@ export class RunnerSession implements TcpPeer {
     }
     const named = findTaskByName(name, this.#manager.experiments);
     if (named === undefined || !this.#manager.wasAssigned(port.host, named.job, named.index)) {
-      this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never handed`);
+      this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never assigned`);
       return;
     }
     this.#receiveLate(port, name, named, status);
   }
 
-  /** It was handed the task once, over another connection. */
+  /** The task was assigned to it once, over another connection. */
   #receiveLate(
     port: RunnerPort,
     name: string,
@@ -201,7 +201,7 @@ export class RunnerSession implements TcpPeer {
     const port = this.#port;
     this.#incoming = undefined;
     if (port === undefined) return;
-    // Said as early as it is true: the runner's whole connection waits for it.
+    // As early as possible: the runner's whole connection waits for it.
     const received = (): void => this.#states.recorded();
     if (incoming === undefined) {
       received();
@@ -221,7 +221,7 @@ export class RunnerSession implements TcpPeer {
     this.#manager.answerOpenPetos();
   }
 
-  /** It is not the runner's fault. It comes again, if it is one of ours. */
+  /** It is not the runner's fault. A laboro runner delivers it again. */
   #cannotKeep(cause: unknown): void {
     const { code, message } = asLaboroError(cause);
     this.#manager.context.log.error({ code }, `a result cannot be kept: ${message}`);
@@ -236,7 +236,7 @@ export class RunnerSession implements TcpPeer {
 
   #drop(code: ErrorCode, reason: string): void {
     const who = this.#port?.host ?? "somebody";
-    this.#manager.context.peerErrors.report("runexp", this.#address, code, `${who} is sent away: ${reason}`);
+    this.#manager.context.peerErrors.report("runexp", this.#address, code, `${who} is disconnected: ${reason}`);
     this.#states.drop();
     this.#socket.destroy();
   }
@@ -247,7 +247,7 @@ export class RunnerSession implements TcpPeer {
     this.#states.drop();
     this.#incoming?.abandon();
     this.#traced.close();
-    // All of it came: it counts, although its runner will not hear so. Until then the task is not another's.
+    // All of it came: it counts, although its runner gets no RICEVIS. Until it is recorded the task stays this runner's.
     void this.#recording.then(() => this.#port?.leave(false));
   }
 }

@@ -1,18 +1,18 @@
 /**
- * The manager's side of one conversation, in the states of the protocol text:
+ * The manager's side of one connection, in the states of the protocol text:
  *
- *   1    Accept        hail: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
- *   2    Wait          PETO, REZULTO or FINO ANKAU may come; from a runner of ours also REDONI
- *   3    SendJob       choosing: a PETO is open, until somebody says `hand`, `hold`, `ban` or `finish`. announced: LABORO was sent,
- *                      PRETA is awaited, then the script is sent, and back to Wait. To a runner of ours the script goes with LABORO
+ *   1    Accept        hello: SALUTON is awaited, then VERSIO is sent. version: KOMPRENAS, then ALIGI. group: JES
+ *   2    Wait          PETO, REZULTO or FINO ANKAU may come; from a laboro runner also REDONI
+ *   3    SendJob       choosing: a PETO is open, until `sendJob`, `hold`, `ban` or `finish` is called. announced: LABORO was sent,
+ *                      PRETA is awaited, then the script is sent, and back to Wait. To a laboro runner the script goes with LABORO
  *   3-2  ClientOnHold  ATENDI or ELIRI is sent, and back to Wait; it lasts no time
  *   4    ProcessJob    judging: a REZULTO waits for `accept`. receiving: PRETA was sent, unless the output has followed at once; it is
  *                      counted. recording: it waits for `recorded`, then RICEVIS is sent, and back to where it came from, Wait or
  *                      WaitClose
  *   5    WaitClose     FINO was sent; REZULTO or FINO ANKAU may come, and a PETO gets FINO again
  *
- * FINO ANKAU is taken in any state after JES. `over` is no state of the text: the runner has left, or what it said was wrong.
- * Pure: bytes, quiet and what somebody decides go in, messages and news come out; no socket, no clock.
+ * FINO ANKAU is taken in any state after JES. `closed` is no state of the text: the runner has left, or what it sent was wrong.
+ * Pure: bytes, quiet and decisions go in, messages and callbacks come out; no socket, no clock.
  */
 import {
   encode,
@@ -26,7 +26,7 @@ import { NonReentrantLoop } from "../non-reentrant-loop.js";
 import { MessageReader, type ReadResult } from "../message-reader.js";
 
 export type ServerState =
-  | { readonly name: "Accept"; readonly step: "hail" | "version" | "group" }
+  | { readonly name: "Accept"; readonly step: "hello" | "version" | "group" }
   | { readonly name: "Wait" }
   | { readonly name: "SendJob"; readonly step: "choosing" }
   | { readonly name: "SendJob"; readonly step: "announced"; readonly content: Uint8Array }
@@ -40,7 +40,7 @@ export type ServerState =
   | { readonly name: "ProcessJob"; readonly step: "receiving"; readonly bytesLeft: number; readonly returnTo: ReturnState }
   | { readonly name: "ProcessJob"; readonly step: "recording"; readonly returnTo: ReturnState }
   | { readonly name: "WaitClose" }
-  | { readonly name: "over" };
+  | { readonly name: "closed" };
 
 type ReturnState = "Wait" | "WaitClose";
 
@@ -50,14 +50,14 @@ export interface AnnouncedResult {
   readonly size: number;
 }
 
-/** Whom the machine speaks to: the socket, and the one that decides. */
+/** What the machine calls: the socket, and the session that decides. */
 export interface ServerCallbacks {
   write(bytes: Uint8Array): void;
   received(message: FromRunner, bytes: number): void;
   sent(message: FromManager, bytes: number): void;
   /** JES has come. */
   joined(host: string): void;
-  /** PETO has come; one of `hand`, `hold`, `ban` and `finish` is to follow, at once or later. */
+  /** PETO has come; one of `sendJob`, `hold`, `ban` and `finish` is to follow, at once or later. */
   jobRequested(): void;
   /** The script is on its way. */
   scriptSent(): void;
@@ -72,7 +72,7 @@ export interface ServerCallbacks {
   runnerLeft(): void;
   /** What came is no message that can come now: the connection is to be ended. Nothing follows. */
   protocolError(reason: string): void;
-  /** Say `quiet` if nothing comes for QUIET_MS. */
+  /** Call `quietElapsed` if nothing comes for QUIET_MS. */
   startQuietTimer(): void;
 }
 
@@ -83,11 +83,11 @@ export class ServerStateMachine {
   readonly #group: string;
   readonly #callbacks: ServerCallbacks;
   readonly #reader = new MessageReader();
-  #state: ServerState = { name: "Accept", step: "hail" };
+  #state: ServerState = { name: "Accept", step: "hello" };
   readonly #loop = new NonReentrantLoop();
   #host = "";
-  /** Whether the runner is one of ours: it has said so, and it has heard that this manager is one too. */
-  #laboroPeer: "unknown" | "said" | "heard" = "unknown";
+  /** Whether the runner is laboro's: it has said so, and it has been shown that this manager is laboro's too. */
+  #laboroPeer: "unknown" | "announced" | "confirmed" = "unknown";
 
   constructor(group: string, callbacks: ServerCallbacks) {
     this.#group = group;
@@ -98,7 +98,7 @@ export class ServerStateMachine {
     return this.#state;
   }
 
-  /** Its next bytes are to come soon: it is in the middle of something that needs no thought. */
+  /** Its next bytes are to come soon: it is in the middle of an exchange. */
   get awaitsBytes(): boolean {
     const { name } = this.#state;
     if (this.#reader.length > 0) return true;
@@ -107,13 +107,13 @@ export class ServerStateMachine {
   }
 
   push(bytes: Uint8Array): void {
-    if (this.#state.name === "over") return;
+    if (this.#state.name === "closed") return;
     this.#reader.push(bytes);
     this.#read();
   }
 
   quietElapsed(): void {
-    if (this.#state.name === "over") return;
+    if (this.#state.name === "closed") return;
     this.#reader.quietElapsed();
     this.#read();
   }
@@ -124,7 +124,7 @@ export class ServerStateMachine {
     if (!this.#hasOpenPeto()) return;
     const size = content.length;
     if (this.#laboroPeer !== "unknown") {
-      this.#laboroPeer = "heard";
+      this.#laboroPeer = "confirmed";
       this.#state = { name: "Wait" };
       this.#send({ type: "LABORO", name, kind, size, follows: true }, content);
       this.#callbacks.scriptSent();
@@ -168,7 +168,7 @@ export class ServerStateMachine {
 
   recorded(): void {
     const state = this.#state;
-    if (state.name === "over") return;
+    if (state.name === "closed") return;
     if (state.name !== "ProcessJob" || state.step !== "recording")
       throw new Error(`nothing is recorded in ${state.name}`);
     this.#state = { name: state.returnTo };
@@ -176,15 +176,15 @@ export class ServerStateMachine {
     this.#read();
   }
 
-  /** The connection is to be ended, whoever wants it. */
+  /** The connection is to be ended. */
   drop(): void {
-    this.#state = { name: "over" };
+    this.#state = { name: "closed" };
   }
 
-  /** False where the connection is to be ended: who decides may not have heard of it yet. */
+  /** False where the connection is to be ended: the session may not know it yet. */
   #hasOpenPeto(): boolean {
     const state = this.#state;
-    if (state.name === "over") return false;
+    if (state.name === "closed") return false;
     if (state.name !== "SendJob" || state.step !== "choosing") throw new Error(`no PETO is open in ${state.name}`);
     return true;
   }
@@ -211,11 +211,11 @@ export class ServerStateMachine {
     else if (state.name === "ProcessJob") this.#processing(state);
   }
 
-  #accepting(step: "hail" | "version" | "group"): void {
-    if (step === "hail") {
-      const hail = this.#take(["SALUTON"]);
-      if (hail === undefined) return;
-      this.#host = hail.host;
+  #accepting(step: "hello" | "version" | "group"): void {
+    if (step === "hello") {
+      const hello = this.#take(["SALUTON"]);
+      if (hello === undefined) return;
+      this.#host = hello.host;
       this.#state = { name: "Accept", step: "version" };
       this.#send({ type: "VERSIO", version: PROTOCOL_VERSION });
     } else if (step === "version") {
@@ -229,24 +229,24 @@ export class ServerStateMachine {
     }
   }
 
-  #waiting(back: ReturnState): void {
-    const message = this.#take(this.#laboroPeer === "heard" ? FROM_LABORO : FROM_ANY);
+  #waiting(returnTo: ReturnState): void {
+    const message = this.#take(this.#laboroPeer === "confirmed" ? FROM_LABORO : FROM_ANY);
     if (message === undefined) return;
     if (message.type === "FINO ANKAU") {
       this.#leave();
     } else if (message.type === "REDONI") {
-      this.#state = { name: back };
+      this.#state = { name: returnTo };
       this.#callbacks.jobReturned(message.name);
     } else if (message.type === "REZULTO") {
-      const { name, status, size, follows = false, fromLaboro: isKin = false } = message;
-      if (follows && this.#laboroPeer !== "heard") {
+      const { name, status, size, follows = false, fromLaboro = false } = message;
+      if (follows && this.#laboroPeer !== "confirmed") {
         this.#fail("an output that nobody has asked for follows its REZULTO");
         return;
       }
-      if (isKin && this.#laboroPeer === "unknown") this.#laboroPeer = "said";
-      this.#state = { name: "ProcessJob", step: "judging", size, follows, returnTo: back };
+      if (fromLaboro && this.#laboroPeer === "unknown") this.#laboroPeer = "announced";
+      this.#state = { name: "ProcessJob", step: "judging", size, follows, returnTo };
       this.#callbacks.resultAnnounced({ name, status, size });
-    } else if (back === "WaitClose") {
+    } else if (returnTo === "WaitClose") {
       this.#send({ type: "FINO" });
       this.#state = { name: "WaitClose" };
     } else {
@@ -255,7 +255,7 @@ export class ServerStateMachine {
     }
   }
 
-  /** Its turn is to wait for the answer to PETO; it may go all the same. */
+  /** The runner waits for the answer to PETO; it may leave all the same. */
   #choosing(): void {
     if (this.#take(["FINO ANKAU"]) !== undefined) this.#leave();
   }
@@ -275,39 +275,39 @@ export class ServerStateMachine {
   #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
     if (state.step === "receiving") this.#receiving(state.bytesLeft, state.returnTo);
     else if (state.step === "judging" && state.follows) return;
-    else if (this.#reader.length > LONGEST_MESSAGE) this.#fail("it goes on speaking while its result is looked at");
+    else if (this.#reader.length > LONGEST_MESSAGE) this.#fail("it sent more while its result is being recorded");
   }
 
-  #receiving(left: number, back: ReturnState): void {
+  #receiving(left: number, returnTo: ReturnState): void {
     const bytes = this.#reader.takeData(left);
     if (bytes.length > 0) this.#callbacks.output(bytes);
-    if (this.#state.name === "over" || (bytes.length === 0 && left > 0)) return;
+    if (this.#state.name === "closed" || (bytes.length === 0 && left > 0)) return;
     if (bytes.length < left) {
-      this.#state = { name: "ProcessJob", step: "receiving", bytesLeft: left - bytes.length, returnTo: back };
+      this.#state = { name: "ProcessJob", step: "receiving", bytesLeft: left - bytes.length, returnTo };
       return;
     }
-    this.#state = { name: "ProcessJob", step: "recording", returnTo: back };
+    this.#state = { name: "ProcessJob", step: "recording", returnTo };
     this.#callbacks.outputEnded();
   }
 
   #leave(): void {
-    this.#state = { name: "over" };
+    this.#state = { name: "closed" };
     this.#callbacks.runnerLeft();
   }
 
   #take<T extends FromRunner["type"]>(expected: readonly T[]): Extract<FromRunner, { type: T }> | undefined {
-    const taken = this.#reader.take(expected, this.#laboroPeer === "heard") as ReadResult<Extract<FromRunner, { type: T }>>;
+    const taken = this.#reader.take(expected, this.#laboroPeer === "confirmed") as ReadResult<Extract<FromRunner, { type: T }>>;
     if (taken.kind === "message") {
       this.#callbacks.received(taken.message, taken.bytes);
       return taken.message;
     }
-    if (taken.kind === "unquiet") this.#callbacks.startQuietTimer();
-    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, it said ${taken.text}`);
+    if (taken.kind === "needs-quiet") this.#callbacks.startQuietTimer();
+    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, it sent ${taken.text}`);
     return undefined;
   }
 
   #fail(reason: string): void {
-    this.#state = { name: "over" };
+    this.#state = { name: "closed" };
     this.#callbacks.protocolError(reason);
   }
 }

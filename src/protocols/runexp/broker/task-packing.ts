@@ -1,6 +1,6 @@
-/** What goes to a runner for a task, and under which name. */
+/** The script that a runner gets for a task, and its name. */
 import { createHmac } from "node:crypto";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import type { Attempt, JobId, TaskIndex } from "../../../model/ids.js";
 import { JobId as toJobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
@@ -8,7 +8,7 @@ import type { Bytes } from "../../../model/recipe.js";
 import type { Experiments, SentTask } from "./experiments.js";
 import { makeTaskScript } from "./task-script.js";
 
-/** A task that is a runner's and was not sent yet. */
+/** A task that is assigned to a runner and not sent yet. */
 export interface UnsentTask {
   readonly job: Job;
   readonly index: TaskIndex;
@@ -33,13 +33,13 @@ export function packTask(task: UnsentTask, experiments: Experiments | undefined,
   }
   const { recipe } = job;
   if (recipe.kind !== "command" && recipe.kind !== "script") {
-    throw new LaboroError("LABORO_BAD_INPUT", `a runexp runner cannot do a ${recipe.kind}`);
+    throw badInput(`a runexp runner cannot do a ${recipe.kind}`);
   }
   const mark = markOf(secret, job.id, index);
   const { timeLimitMs } = job.limits;
-  const shipped = makeTaskScript(recipe, { job: job.id, index, attempt, entry, timeLimitMs }, mark);
+  const script = makeTaskScript(recipe, { job: job.id, index, attempt, entry, timeLimitMs }, mark);
   const sent = { ...base, name: taskName(job.id, index), experiment: false };
-  return { sent: shipped.reportsOutcome ? { ...sent, mark } : sent, kind: shipped.kind, content: shipped.content };
+  return { sent: script.reportsOutcome ? { ...sent, mark } : sent, kind: script.kind, content: script.content };
 }
 
 /** What a task's last line begins with: nobody can guess it, and it is the same when the result comes after a restart. */
@@ -49,7 +49,7 @@ export const markOf = (secret: string, job: JobId, index: TaskIndex): string =>
 /** How a task that is no experiment is called on the wire. */
 export const taskName = (job: JobId, index: TaskIndex): string => `laboro-${job}.${index}`;
 
-/** The task of this name, whether or not it was ever handed out. */
+/** The task of this name, whether or not it was ever assigned. */
 export function findTaskByName(
   name: string,
   experiments: Experiments | undefined,

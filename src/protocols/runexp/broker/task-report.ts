@@ -1,12 +1,12 @@
 /**
- * What a runner sends of a task of laboro, taken apart as it comes: the header of the `.res` text, the task's own output, and the line
- * in which the shipped script says how it went. Only the output is passed on.
+ * Reads the result of a laboro task as a runner sends it: the header of the `.res` text, the task's own output, and the line in which the
+ * shipped script reports its outcome. Only the output is passed on.
  */
 import { LONGEST_HEADER, readResHeader } from "../res-text.js";
 import { reportPrefix } from "./task-script.js";
 
 export interface TaskReport {
-  /** As a shell gives it; from the script itself or, where that never came to say it, from the runner. */
+  /** As a shell gives it; from the script itself or, where it did not report one, from the runner. */
   readonly exit?: number;
   /** `timeout`, `directory`, `file` or `log`: what became of the task that was not its own doing. */
   readonly reason?: string;
@@ -27,7 +27,7 @@ export class TaskReportReader {
   /** What may be part of something, and must be seen together with what follows. */
   #buffer = Buffer.alloc(0);
 
-  /** Without a mark there is no last line to look for. */
+  /** Without a mark there is no report line. */
   constructor(mark: string | undefined, onOutput: (bytes: Buffer) => void) {
     this.#mark = mark === undefined ? undefined : reportPrefix(mark);
     this.#onOutput = onOutput;
@@ -62,7 +62,7 @@ export class TaskReportReader {
       this.#emit(this.#buffer.length);
       return;
     }
-    // Where the task has said nothing, the newline before the mark is the first byte of its output.
+    // Where the task has no output, the newline before the mark is its first byte.
     const at = this.#buffer.indexOf(mark, 0, "latin1");
     if (at < 0) {
       this.#emit(Math.max(0, this.#buffer.length - (last ? 0 : mark.length - 1)));
@@ -71,12 +71,12 @@ export class TaskReportReader {
     this.#emit(at);
     const report = REPORT.exec(this.#buffer.toString("latin1", mark.length, mark.length + LONGEST_REPORT));
     if (report === null && !last && this.#buffer.length < mark.length + LONGEST_REPORT) return;
-    const [all = "", , exit, word] = report ?? [];
+    const [all = "", , exit, reason] = report ?? [];
     if (report !== null) {
-      this.#report = { exit: Number(exit), ...(word === undefined ? {} : { reason: word }), completed: true };
+      this.#report = { exit: Number(exit), ...(reason === undefined ? {} : { reason }), completed: true };
       this.#buffer = this.#buffer.subarray(mark.length + all.length);
     }
-    // What something left in the background has said after it is output too.
+    // Bytes after it, of a process in the background, are output too.
     this.#emit(this.#buffer.length);
   }
 

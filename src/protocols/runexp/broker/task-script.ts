@@ -1,6 +1,6 @@
 /**
- * A task of laboro as a script for a runner, which knows nothing but scripts. It runs what the recipe says and then says how that went,
- * in a last line that both a runner and this broker understand:
+ * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last line
+ * that both a runner and this broker understand:
  *
  *     [laboro 3f9c0d2e…] RES: done 0
  *     [laboro 3f9c0d2e…] RES: failed 3
@@ -11,10 +11,10 @@
  * own script does not print the line.
  */
 
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 import { expandLine, expandWords } from "../../../model/placeholders.js";
 import { type Bytes, numberAt, type Recipe } from "../../../model/recipe.js";
-import { latin1, quote, SHELL_OWNS } from "../../../model/shell-words.js";
+import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
 
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
@@ -29,11 +29,11 @@ export interface TaskParameters {
 export interface TaskScript {
   readonly kind: ".sh" | ".m";
   readonly content: Buffer;
-  /** The task says at its end how it went; a script for MATLAB cannot. */
+  /** The script reports its outcome at its end; a script for MATLAB cannot. */
   readonly reportsOutcome: boolean;
 }
 
-/** A task that has had SIGTERM gets this long, as at a worker of ours. */
+/** Between SIGTERM and SIGKILL, as at laboro's own worker. */
 const GRACE_S = 5;
 
 /** Throws LABORO_BAD_INPUT for what no runner can do. */
@@ -83,7 +83,7 @@ function changeDirectory(dir: Bytes | undefined): string {
 }
 
 function variables(recipe: ProcessRecipe, task: TaskParameters): string[] {
-  const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_OWNS.test(name));
+  const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_RESERVED.test(name));
   all.push(["LABORO_JOB", String(task.job)], ["LABORO_TASK", String(task.index)]);
   all.push(["LABORO_ATTEMPT", String(task.attempt)]);
   if (task.entry !== undefined) all.push(["LABORO_ENTRY", task.entry]);
@@ -142,7 +142,7 @@ function interpreterOf({ content, type }: Extract<Recipe, { kind: "script" }>): 
 
 /** `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only. */
 function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
-  const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_OWNS.test(name));
+  const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));
   const words = prefix.length === 0 ? command : `env ${prefix.join(" ")} ${command}`;
   const logged = recipe.kind === "command" && recipe.log !== undefined;
@@ -175,7 +175,7 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
 /** MATLAB runs it as it is; where and with which variables is said in its own language. */
 function matlabScript(recipe: Extract<Recipe, { kind: "script" }>): TaskScript {
   if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
-    throw new LaboroError("LABORO_BAD_INPUT", "a .m script at a runexp runner takes no arguments and no input");
+    throw badInput("a .m script at a runexp runner takes no arguments and no input");
   }
   const quoted = (bytes: Bytes): string => `'${latin1(bytes, "text").replaceAll("'", "''")}'`;
   const before = Object.entries(recipe.env ?? {}).map(([name, value]) => `setenv('${name}', ${quoted(value)}); `);

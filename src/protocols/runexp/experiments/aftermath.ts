@@ -4,13 +4,13 @@
  * with `RES:`.
  */
 import * as fs from "node:fs";
-import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
 import { summaryOf, ResStatusReader } from "../res-text.js";
 import { bytesOf } from "./folder.js";
 
 const FILE = "runexp.am";
-/** As much of a result as is looked at in one piece. */
+/** Bytes of a result that are read at a time. */
 const PIECE = 1024 * 1024;
 
 export class Aftermath {
@@ -25,7 +25,7 @@ export class Aftermath {
     for (let at = 0; at + 1 < lines.length; at += 2) {
       const [name = "", value] = [lines[at], lines[at + 1]];
       if (value !== "0" && value !== "1") {
-        throw new LaboroError("LABORO_BAD_INPUT", `${FILE}, line ${at + 2}: expected 0 or 1; remove the file to go on`);
+        throw badInput(`${FILE}, line ${at + 2}: expected 0 or 1; remove the file to go on`);
       }
       this.#table.set(name, value === "1");
     }
@@ -49,7 +49,7 @@ export class Aftermath {
     this.#changed = true;
   }
 
-  /** It is about to run: from now on its result alone tells. */
+  /** It is about to run: from now on its result alone decides. */
   forget(name: string): void {
     if (this.#table.delete(name)) this.#changed = true;
   }
@@ -72,14 +72,14 @@ function succeeded(result: Buffer): boolean {
   const fd = fs.openSync(result, "r");
   try {
     const piece = Buffer.alloc(PIECE);
-    const verdict = new ResStatusReader();
+    const reader = new ResStatusReader();
     for (let at = 0; ; ) {
       const length = fs.readSync(fd, piece, 0, PIECE, at);
       const bytes = piece.subarray(0, length);
       const summary = at === 0 ? summaryOf(bytes.toString("latin1", 0, 100)) : undefined;
       if (summary !== undefined) return summary === "success";
-      if (length === 0) return verdict.status === "success";
-      verdict.push(bytes);
+      if (length === 0) return reader.status === "success";
+      reader.push(bytes);
       at += length;
     }
   } finally {

@@ -1,4 +1,4 @@
-/** The experiments of a folder as jobs of a broker: submitted, or found where an earlier run left them, and what the door asks about them. */
+/** The experiments of a folder as jobs of a broker: submitted, or resumed from an earlier run; and what the runexp listener needs of them. */
 import type { Core } from "../../../broker/core.js";
 import type { OperationOutput } from "../../../broker/operations/index.js";
 import type { Client } from "../../../client/client.js";
@@ -16,7 +16,7 @@ import { ResFile, type ResFileOptions } from "./result-file.js";
 import type { ProgressOutput } from "./progress-output.js";
 
 export const EXPERIMENTS_KEY = "runexp experiments";
-/** The table of ends is written so often at most. */
+/** Shortest time between two writes of the table of results. */
 const SAVE_MS = 60_000;
 /** An experiment at which so many runners were lost is given up. */
 const CRASH_LIMIT = 20;
@@ -66,8 +66,8 @@ export class ExperimentJobs implements Experiments {
     const known = new Set<string>();
     const { jobs } = await client.ask("jobs", { key: EXPERIMENTS_KEY, state: ["open"], limit: 1_000 });
     for (const { id } of jobs) {
-      const kept = await this.#resumeJob(client, id);
-      for (const path of kept) known.add(path);
+      const resumed = await this.#resumeJob(client, id);
+      for (const path of resumed) known.add(path);
     }
     const fresh = remaining.filter(({ path }) => !known.has(path));
     if (fresh.length > 0) {
@@ -115,10 +115,10 @@ export class ExperimentJobs implements Experiments {
 
   /** Nothing is at a runner. */
   get noneRunning(): boolean {
-    return this.#open().every(({ assigned: out }) => out === 0);
+    return this.#open().every(({ assigned }) => assigned === 0);
   }
 
-  /** Each was handed out at least once. */
+  /** Each was assigned at least once. */
   get allAssigned(): boolean {
     return this.#doneBefore + this.#assigned.size === this.#total;
   }
@@ -136,7 +136,7 @@ export class ExperimentJobs implements Experiments {
     return [...this.#jobs].map((id) => this.#core.state.jobs.get(id)).filter((job) => job !== undefined);
   }
 
-  // What the door asks
+  // Calls of the listener
 
   experimentOf({ key }: Pick<Job, "key">, _index: TaskIndex, entry: Bytes | undefined): Experiment | undefined {
     if (key !== EXPERIMENTS_KEY || entry === undefined) return undefined;
@@ -157,7 +157,7 @@ export class ExperimentJobs implements Experiments {
   }
 
   assigned(host: string, name: string): void {
-    // One that comes back from a lost runner and goes out again is no progress.
+    // One that returns from a lost runner and is assigned again is no progress.
     if (this.#assigned.has(name)) return;
     this.#assigned.add(name);
     this.#screen.assigned(host, displayPath(name), this.#doneBefore + this.#assigned.size, this.#total);
@@ -194,8 +194,8 @@ export class ExperimentJobs implements Experiments {
   }
 }
 
-const nothingWaits = ({ ready, inBackoff: later, mayLease: more, leasing }: JobState): boolean =>
-  ready === 0 && later.size === 0 && !more && !leasing;
+const nothingWaits = ({ ready, inBackoff, mayLease, leasing }: JobState): boolean =>
+  ready === 0 && inBackoff.size === 0 && !mayLease && !leasing;
 
 async function entriesOf(client: Client, job: number): Promise<string[]> {
   const found: string[] = [];

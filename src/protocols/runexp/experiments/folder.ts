@@ -3,7 +3,7 @@
  * (latin1), as file names need not be UTF-8.
  */
 import * as fs from "node:fs";
-import { LaboroError } from "../../../base/errors.js";
+import { badInput } from "../../../base/errors.js";
 
 export interface FoundExperiment {
   /** The path below `runs/` without its extension. */
@@ -29,14 +29,14 @@ export const toLatin1 = (text: string): string => Buffer.from(text).toString("la
 /** All scripts below this folder, in the order of their paths. */
 export function findExperiments(runs: string): FolderScan {
   const paths = [...scriptsBelow(runs, "", [])].sort((a, b) => (a < b ? -1 : 1));
-  const remarks: string[] = [];
+  const notices: string[] = [];
   const usable = paths.filter((path) => {
     const why = skipReason(path);
-    if (why !== undefined) remarks.push(`${JSON.stringify(displayPath(path))} is left out: ${why}`);
+    if (why !== undefined) notices.push(`${JSON.stringify(displayPath(path))} is left out: ${why}`);
     return why === undefined;
   });
-  const experiments = assignNames(usable, remarks);
-  return { experiments: experiments.sort((a, b) => (a.path < b.path ? -1 : 1)), notices: remarks };
+  const experiments = assignNames(usable, notices);
+  return { experiments: experiments.sort((a, b) => (a.path < b.path ? -1 : 1)), notices };
 }
 
 /** Why no runner could be sent it. */
@@ -70,7 +70,7 @@ function fileTypeAt(path: string): "folder" | "file" | undefined {
  * `x.sh` and `x.m` would both be `x`, and their results one file. The `.sh` keeps the name; the other keeps its extension, as `x.m` with
  * the result `x.m.res`, and one more for each time that this is taken too.
  */
-function assignNames(paths: readonly string[], remarks: string[]): FoundExperiment[] {
+function assignNames(paths: readonly string[], notices: string[]): FoundExperiment[] {
   const taken = new Map<string, string>();
   const found: FoundExperiment[] = [];
   const rank = (path: string): number => (path.endsWith(".sh") ? 0 : 1);
@@ -81,7 +81,7 @@ function assignNames(paths: readonly string[], remarks: string[]): FoundExperime
     while (taken.has(name)) name = `${name}${kind}`;
     if (name !== usual) {
       const other = taken.get(usual) ?? usual;
-      remarks.push(`${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`);
+      notices.push(`${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`);
     }
     taken.set(name, path);
     found.push({ name, kind, path });
@@ -95,6 +95,6 @@ export function readScript(runs: string, path: string): Buffer {
     return fs.readFileSync(bytesOf(`${runs}/${path}`));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new LaboroError("LABORO_BAD_INPUT", `the experiment ${displayPath(path)} cannot be read: ${why}`, { cause });
+    throw badInput(`the experiment ${displayPath(path)} cannot be read: ${why}`, cause);
   }
 }

@@ -1,4 +1,4 @@
-/** What `experiments` says, in the lines that users of queueexp know. */
+/** The output of `experiments`, in the lines that users of queueexp know. */
 
 import type { Status } from "../messages.js";
 import { shortDate } from "../runner/dates.js";
@@ -6,7 +6,7 @@ import { shortDate } from "../runner/dates.js";
 export interface ProgressOptions {
   /** One line that is written over: the usual. */
   readonly progress: boolean;
-  /** A line for each experiment that is handed out. */
+  /** A line for each experiment that is assigned. */
   readonly assignments: boolean;
   /** Which ends have a line. */
   readonly ends: "all" | "none" | Status;
@@ -25,7 +25,7 @@ export class ProgressOutput {
     this.#write(`${text}\n`);
   }
 
-  /** An experiment was handed out: so many of all are, or were done before. */
+  /** An experiment was assigned: so many of all are, or were done before. */
   assigned(host: string, name: string, done: number, total: number): void {
     const percent = (Math.floor((1000 * done) / total) / 10).toFixed(1).padStart(5);
     if (this.#options.progress) this.#write(`[${percent}%] ${done}/${total}\r`);
@@ -54,6 +54,6 @@ export function progressOptions(given: {
 }): ProgressOptions {
   const { progress = false, shownames = false, quiet = false, aftermath, success, failure } = given;
   const plain = !progress && !shownames && !quiet;
-  const asked = aftermath || (success && failure) ? "all" : success ? "success" : failure ? "failure" : undefined;
-  return { progress: progress || plain, assignments: shownames && !quiet, ends: asked ?? (plain ? "failure" : "none") };
+  const requested = aftermath || (success && failure) ? "all" : success ? "success" : failure ? "failure" : undefined;
+  return { progress: progress || plain, assignments: shownames && !quiet, ends: requested ?? (plain ? "failure" : "none") };
 }

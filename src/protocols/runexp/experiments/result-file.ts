@@ -1,6 +1,6 @@
 /**
- * A `.res` file on its way: whole and on disk, or not there at all. What is short stays in memory until its end, and where there is a log
- * it is on disk by that: a result is waited for by a runner's whole connection.
+ * A `.res` file that is being written: it appears whole and on disk, or not at all. A short result stays in memory until its end, and goes to
+ * the log where there is one: a runner's whole connection waits for it.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
@@ -12,7 +12,7 @@ import { bytesOf, displayPath } from "./folder.js";
 import type { ResultLog } from "./result-log.js";
 
 const IN_MEMORY = 256 * 1024;
-/** So many new files lie ready; no longer than this is spent on them at a time, and so long nothing must have come. */
+/** How many files are created in advance, how long that may take at a time, and how long no result must have come before. */
 const READY_FILES = 256;
 const MAKING_MS = 50;
 const QUIET_MS = 200;
@@ -24,15 +24,15 @@ interface TempFile {
 }
 
 /**
- * Where results are written before they get their names. Some new files lie ready, made when there was time: at the start, and after a
- * moment without a result. On some file systems to make one is the dearest part of a short result.
+ * Where results are written before they get their names. Some files are created in advance: at the start, and after a moment without a
+ * result. On some file systems the creation of a file is the most expensive part of a short result.
  */
 export class TempFilePool {
   readonly #folder: string;
   readonly #ready: string[] = [];
   readonly #quiet: NodeJS.Timeout;
   #number = 0;
-  /** That will be needed, beside those that are ready. */
+  /** Files that will be needed, beside those that are ready. */
   #stillNeeded: number;
 
   /** A path of bytes, on the same file system as the results; `wanted` is how many there will be. */
@@ -65,7 +65,7 @@ export class TempFilePool {
       try {
         fs.closeSync(fs.openSync(bytesOf(path), "w", 0o666));
       } catch {
-        // Who takes the next one is told why.
+        // `take` throws the reason.
         return;
       }
       this.#ready.push(path);
@@ -101,7 +101,7 @@ export class ResFile implements ResultFile {
     try {
       this.#tempFile ??= this.#options.tempFiles.take();
     } catch {
-      // It is tried again when there is something to write, and then told.
+      // It is tried again at the first write, which throws.
     }
   }
 
@@ -115,7 +115,7 @@ export class ResFile implements ResultFile {
     const { log } = this.#options;
     if (this.#written === 0 && log?.fits(this.#bufferedBytes)) {
       const text = Buffer.concat(this.#buffered);
-      // First: a result that cannot get a file of its own is not to be waited for by the log.
+      // First: the log must not wait for a result that cannot get a file of its own.
       this.#flush();
       await log.add(this.#name, text);
       this.#pendingLog = log;
@@ -136,9 +136,9 @@ export class ResFile implements ResultFile {
   }
 
   publish(): void {
-    const draft = this.#close();
-    if (draft === undefined) return;
-    const [from, to] = [bytesOf(draft.path), bytesOf(this.#path)];
+    const tempFile = this.#close();
+    if (tempFile === undefined) return;
+    const [from, to] = [bytesOf(tempFile.path), bytesOf(this.#path)];
     try {
       fs.renameSync(from, to);
     } catch (cause) {
@@ -161,8 +161,8 @@ export class ResFile implements ResultFile {
 
   abandon(): void {
     this.#buffered = [];
-    const draft = this.#close();
-    if (draft !== undefined) fs.rmSync(bytesOf(draft.path), { force: true });
+    const tempFile = this.#close();
+    if (tempFile !== undefined) fs.rmSync(bytesOf(tempFile.path), { force: true });
     this.#releaseLog();
   }
 
@@ -172,10 +172,10 @@ export class ResFile implements ResultFile {
   }
 
   #close(): TempFile | undefined {
-    const draft = this.#tempFile;
+    const tempFile = this.#tempFile;
     this.#tempFile = undefined;
-    if (draft !== undefined) fs.closeSync(draft.fd);
-    return draft;
+    if (tempFile !== undefined) fs.closeSync(tempFile.fd);
+    return tempFile;
   }
 
   #flush(): void {

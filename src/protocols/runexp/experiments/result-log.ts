@@ -1,11 +1,11 @@
 /**
- * Results that are acknowledged and not yet sure to be in files of their own. To have a new file on disk costs the file system a
- * commit; a record in a log whose room was made beforehand costs one write. So a result goes to this log, its `.res` is left to the system to
- * write out, and its runner hears RICEVIS. Only the end of the machine itself can lose what the system has not written out by then: the
- * boot in each record tells a later start that this has happened, and it writes those files anew.
+ * Results that are acknowledged and whose own files may not be on disk yet. To put a new file on disk costs the file system a commit; a
+ * record in a log of preallocated size costs one write. So a result goes to this log, its `.res` file is written without a sync, and its
+ * runner gets RICEVIS. Only a crash of the machine can lose such a file: the boot id in each record shows a later start that there was one,
+ * and it writes those files again.
  *
- * A record is a line of JSON and the text of the result. When the log is full the file system is told to write out all that it has, and the
- * log begins anew; what stands behind its end then is older, as the numbers tell.
+ * A record is a line of JSON and the text of the result. When the log is full, the file system is synced and the log starts again at its
+ * beginning; records behind its end are older, which their numbers show.
  */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -20,7 +20,7 @@ import { bytesOf } from "./folder.js";
 
 const FILE = "results.log";
 const DEFAULT_CAPACITY = 4 * 1024 * 1024;
-/** A sync as quick as this is waited for where it is: to hand it to another thread would take as long. */
+/** A sync as quick as this is done inline: to hand it to another thread would take as long. */
 const INLINE_SYNC_MS = 0.5;
 const sync = promisify(fs.fdatasync);
 
@@ -50,12 +50,12 @@ export class ResultLog {
   /** In the log, and not yet in files of their own. */
   #unpublished = 0;
   #failed: LaboroError | undefined;
-  /** About as many syncs take longer as do not; a few long ones, of a machine that is busy, tell nothing of the disk. */
+  /** About the median: a few long syncs of a busy machine do not change it. */
   #typicalSyncMs = 0;
 
   /**
-   * In the folder `home`, which is this process's alone, for results below `outputs`. The log of an earlier process gives way, after
-   * `recoverResults`; what it told of may still be on its way to the disk, and is waited for.
+   * In the folder `home`, which is this process's alone, for results below `outputs`. The log of an earlier process is replaced, after
+   * `recoverResults`; its results may not be on disk yet, so the file system is synced first.
    */
   static async open(home: string, outputs: string, capacity = DEFAULT_CAPACITY): Promise<ResultLog> {
     const path = `${home}/${FILE}`;
@@ -85,8 +85,8 @@ export class ResultLog {
   /** Resolves when the result is on disk here. `published` is to follow. */
   add(name: string, text: Buffer): Promise<void> {
     const head = Buffer.from(`${JSON.stringify({ number: ++this.#number, boot: this.#boot, name })}\n`);
-    return new Promise((kept, failed) => {
-      this.#waiting.push({ payload: Buffer.concat([head, text]), resolve: kept, reject: failed });
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ payload: Buffer.concat([head, text]), resolve, reject });
       if (!this.#busy) void this.#flushPending();
     });
   }
@@ -104,11 +104,11 @@ export class ResultLog {
         if (this.#failed !== undefined) throw this.#failed;
         await this.#write(encodeRecords(batch.map(({ payload }) => payload)));
         this.#unpublished += batch.length;
-        for (const { resolve: kept } of batch) kept();
+        for (const { resolve } of batch) resolve();
       } catch (cause) {
         // After a sync that failed nobody knows what is on disk.
         this.#failed = writeFailure(cause, `cannot write ${this.#path}`);
-        for (const { reject: failed } of batch) failed(this.#failed);
+        for (const { reject } of batch) reject(this.#failed);
       }
     }
     this.#busy = false;
@@ -140,8 +140,8 @@ export class ResultLog {
 }
 
 /**
- * After the end of the machine: results that are in the log and not, or not whole, in their files get these. Says how many. A file that somebody
- * has removed meanwhile, with the machine running, stays removed.
+ * After a crash of the machine: writes the files of results that are in the log and missing or incomplete. Returns how many. A file that
+ * was removed while the machine was running stays removed.
  */
 export function recoverResults(home: string, outputs: string): number {
   const path = `${home}/${FILE}`;
@@ -200,15 +200,15 @@ const thisBoot = (): string => thisProcess().boot ?? randomUUID();
 
 /** All that the file system of this folder has in memory goes to its disk. Node has no syncfs(2). */
 async function syncFileSystem(folder: string): Promise<void> {
-  const ways = [["-f", folder], []];
-  for (const [at, way] of ways.entries()) {
+  const argumentLists = [["-f", folder], []];
+  for (const [at, args] of argumentLists.entries()) {
     const failure = await new Promise<string | undefined>((resolve) => {
-      const child = spawn("sync", way, { stdio: "ignore" });
+      const child = spawn("sync", args, { stdio: "ignore" });
       child.once("error", (error) => resolve(error.message));
       child.once("exit", (code, signal) => resolve(code === 0 ? undefined : `it ended with ${code ?? signal}`));
     });
     if (failure === undefined) return;
-    if (at === ways.length - 1)
+    if (at === argumentLists.length - 1)
       throw new LaboroError("LABORO_STORE_FAILED", `results cannot be written out: ${failure}`);
   }
 }

@@ -2,32 +2,32 @@
  * The runner's side of one connection. The workers of the text are threads that share the connection under a lock; this is what the
  * holder of the lock goes through:
  *
- *   1  Initialization  hail: SALUTON was sent, VERSIO is awaited. group: KOMPRENAS was sent, ALIGI is awaited. Then JES is sent
- *   2  WorkerLoop      nobody holds the lock: `ask`, `deliver` or `leave` may be said
+ *   1  Initialization  hello: SALUTON was sent, VERSIO is awaited. group: KOMPRENAS was sent, ALIGI is awaited. Then JES is sent
+ *   2  WorkerLoop      nobody holds the lock: `requestJob`, `deliver` or `leave` may be called
  *   3  RunJob          asked: PETO was sent, LABORO, FINO, ATENDI or ELIRI is awaited. receiving: PRETA was sent, the script is counted
  *   4  SendOutcome     announced: REZULTO was sent, PRETA is awaited. sending: the output goes out. sent: RICEVIS is awaited
  *   5  WaitClose       FINO ANKAU was sent
- *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is the threads' matter (threads.ts)
+ *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is decided in threads.ts
  *
- * A manager of ours is known by its LABORO, once it has heard by a REZULTO that this runner is one too: from then on PRETA is not said any more,
- * neither by the one nor by the other, and script and output follow what announces them. That halves the messages of a short job. And such a
- * manager takes back what was not begun.
+ * A laboro manager is recognised by its LABORO, once a REZULTO has shown it that this runner is laboro's too. From then on neither side sends
+ * PRETA, and script and output follow the message that announces them. That halves the messages of a short job. And such a manager takes
+ * back jobs that were not begun.
  *
- * `over` is no state of the text: the manager has said something that cannot be.
- * Pure: bytes, quiet and what the threads want go in, messages and news come out.
+ * `closed` is no state of the text: the manager has sent something that cannot be.
+ * Pure: bytes, quiet and requests of the threads go in, messages and callbacks come out.
  */
 import { encode, type FromManager, type FromRunner, PROTOCOL_VERSION, type Status } from "../messages.js";
 import { NonReentrantLoop } from "../non-reentrant-loop.js";
 import { MessageReader, type ReadResult } from "../message-reader.js";
 
 export type ClientState =
-  | { readonly name: "Initialization"; readonly step: "hail" | "group" }
+  | { readonly name: "Initialization"; readonly step: "hello" | "group" }
   | { readonly name: "WorkerLoop" }
   | { readonly name: "RunJob"; readonly step: "asked" }
   | { readonly name: "RunJob"; readonly step: "receiving"; readonly job: AnnouncedJob; readonly chunks: readonly Buffer[] }
   | { readonly name: "SendOutcome"; readonly step: "announced" | "sending" | "sent" }
   | { readonly name: "WaitClose" }
-  | { readonly name: "over" };
+  | { readonly name: "closed" };
 
 interface AnnouncedJob {
   readonly name: string;
@@ -36,7 +36,7 @@ interface AnnouncedJob {
   readonly bytesLeft: number;
 }
 
-/** What a manager gives a runner to do. */
+/** What a manager assigns to a runner. */
 export interface Job {
   readonly name: string;
   /** `.sh` or `.m` */
@@ -44,7 +44,7 @@ export interface Job {
   readonly content: Buffer;
 }
 
-/** How an answer to PETO may be, beside a job. */
+/** The answers to PETO other than a job. */
 export type NoJobReply = "FINO" | "ATENDI" | "ELIRI";
 
 export interface ClientCallbacks {
@@ -58,7 +58,7 @@ export interface ClientCallbacks {
   /** The manager waits for the output of the result that was announced; `sendOutput` is to follow. */
   outputWanted(): void;
   delivered(): void;
-  /** The manager offers another version or group: nothing is wrong with the line. */
+  /** The manager has another version or group: nothing is wrong with the connection. */
   refused(reason: string): void;
   protocolError(reason: string): void;
   startQuietTimer(): void;
@@ -71,13 +71,13 @@ export class ClientStateMachine {
   readonly #group: string;
   readonly #callbacks: ClientCallbacks;
   readonly #reader = new MessageReader();
-  #state: ClientState = { name: "Initialization", step: "hail" };
+  #state: ClientState = { name: "Initialization", step: "hello" };
   readonly #loop = new NonReentrantLoop();
-  /** Whether the manager is one of ours: it was not asked yet, it was, or what its next LABORO has told. */
+  /** Whether the manager is laboro's: it was not asked yet, it was, or what its next LABORO has shown. */
   #laboroPeer: "unknown" | "asked" | "yes" | "no";
 
-  /** Without `asksForKin` each manager is taken for an original one. */
-  constructor(group: string, callbacks: ClientCallbacks, { asksForKin: detectsLaboro = false }: { readonly asksForKin?: boolean } = {}) {
+  /** Without `detectsLaboro` each manager is taken for an original one. */
+  constructor(group: string, callbacks: ClientCallbacks, { detectsLaboro = false }: { readonly detectsLaboro?: boolean } = {}) {
     this.#group = group;
     this.#callbacks = callbacks;
     this.#laboroPeer = detectsLaboro ? "unknown" : "no";
@@ -87,7 +87,7 @@ export class ClientStateMachine {
     return this.#state;
   }
 
-  /** The manager is one of ours. */
+  /** The manager is laboro's. */
   get isLaboro(): boolean {
     return this.#laboroPeer === "yes";
   }
@@ -125,7 +125,7 @@ export class ClientStateMachine {
     this.#read();
   }
 
-  /** To a manager of ours: this job has not begun, and somebody else may have it. */
+  /** To a laboro manager: this job has not begun, and another runner may have it. */
   returnJob(name: string): void {
     if (!this.#maySend("REDONI")) return;
     this.#send({ type: "REDONI", name });
@@ -138,21 +138,21 @@ export class ClientStateMachine {
   }
 
   push(bytes: Uint8Array): void {
-    if (this.#state.name === "over") return;
+    if (this.#state.name === "closed") return;
     this.#reader.push(bytes);
     this.#read();
   }
 
   quietElapsed(): void {
-    if (this.#state.name === "over") return;
+    if (this.#state.name === "closed") return;
     this.#reader.quietElapsed();
     this.#read();
   }
 
-  /** False where the connection is to be ended: the threads may not have heard of it yet. */
+  /** False where the connection is to be ended: the threads may not know it yet. */
   #maySend(what: string): boolean {
-    if (this.#state.name === "over") return false;
-    if (this.#state.name !== "WorkerLoop") throw new Error(`${what} cannot be said in ${this.#state.name}`);
+    if (this.#state.name === "closed") return false;
+    if (this.#state.name !== "WorkerLoop") throw new Error(`${what} cannot be sent in ${this.#state.name}`);
     return true;
   }
 
@@ -170,10 +170,10 @@ export class ClientStateMachine {
 
   #step(): void {
     const state = this.#state;
-    if (state.name === "Initialization") state.step === "hail" ? this.#version() : this.#groupName();
-    else if (state.name === "RunJob") state.step === "asked" ? this.#answered() : this.#receiving(state.job, state.chunks);
+    if (state.name === "Initialization") state.step === "hello" ? this.#version() : this.#groupName();
+    else if (state.name === "RunJob") state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job, state.chunks);
     else if (state.name === "SendOutcome") this.#sending(state.step);
-    else if (state.name !== "over" && this.#reader.length > 0) this.#fail("the manager speaks without being asked");
+    else if (state.name !== "closed" && this.#reader.length > 0) this.#fail("the manager sent something that was not asked for");
   }
 
   #version(): void {
@@ -199,7 +199,7 @@ export class ClientStateMachine {
     this.#callbacks.joined();
   }
 
-  #answered(): void {
+  #petoAnswered(): void {
     const message = this.#take(["LABORO", "FINO", "ATENDI", "ELIRI"]);
     if (message === undefined) return;
     if (message.type !== "LABORO") {
@@ -221,16 +221,16 @@ export class ClientStateMachine {
     if (!follows) this.#send({ type: "PRETA" }, size === 0);
   }
 
-  #receiving(job: AnnouncedJob, got: readonly Buffer[]): void {
+  #receiving(job: AnnouncedJob, chunks: readonly Buffer[]): void {
     const piece = this.#reader.takeData(job.bytesLeft);
     if (piece.length === 0 && job.bytesLeft > 0) return;
     const left = job.bytesLeft - piece.length;
     if (left > 0) {
-      this.#state = { name: "RunJob", step: "receiving", job: { ...job, bytesLeft: left }, chunks: [...got, piece] };
+      this.#state = { name: "RunJob", step: "receiving", job: { ...job, bytesLeft: left }, chunks: [...chunks, piece] };
       return;
     }
     this.#state = { name: "WorkerLoop" };
-    this.#callbacks.job({ name: job.name, kind: job.kind, content: Buffer.concat([...got, piece]) });
+    this.#callbacks.job({ name: job.name, kind: job.kind, content: Buffer.concat([...chunks, piece]) });
   }
 
   #sending(step: "announced" | "sending" | "sent"): void {
@@ -251,18 +251,18 @@ export class ClientStateMachine {
       this.#callbacks.received(taken.message);
       return taken.message;
     }
-    if (taken.kind === "unquiet") this.#callbacks.startQuietTimer();
-    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, the manager said ${taken.text}`);
+    if (taken.kind === "needs-quiet") this.#callbacks.startQuietTimer();
+    if (taken.kind === "wrong") this.#fail(`${expected.join(" or ")} was expected, the manager sent ${taken.text}`);
     return undefined;
   }
 
   #refuse(reason: string): void {
-    this.#state = { name: "over" };
+    this.#state = { name: "closed" };
     this.#callbacks.refused(reason);
   }
 
   #fail(reason: string): void {
-    this.#state = { name: "over" };
+    this.#state = { name: "closed" };
     this.#callbacks.protocolError(reason);
   }
 }

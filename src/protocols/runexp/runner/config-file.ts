@@ -1,8 +1,8 @@
-/** `~/.runexp`: what a runner or a manager is told unless the command line says otherwise. Lines `key=value`, `#` begins a comment. */
+/** `~/.runexp`: defaults of a runner or a manager; the command line takes precedence. Lines `key=value`, `#` begins a comment. */
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf } from "../../../base/errors.js";
 
 export interface RunexpConfig {
   readonly port?: number;
@@ -18,7 +18,7 @@ export function readRunexpConfig(file = join(process.env.HOME ?? homedir(), ".ru
     text = readFileSync(file, "utf8");
   } catch (cause) {
     if (errnoOf(cause) === "ENOENT") return {};
-    throw new LaboroError("LABORO_BAD_INPUT", `cannot read ${file}: ${String(cause)}`, { cause });
+    throw badInput(`cannot read ${file}: ${String(cause)}`, cause);
   }
   const config: { port?: number; qmanager?: string; hostname?: string } = {};
   for (const line of text.split("\n").map((one) => one.trim())) {
@@ -26,7 +26,7 @@ export function readRunexpConfig(file = join(process.env.HOME ?? homedir(), ".ru
     const [, key, value] = /^([A-Za-z0-9]+)\s*=\s*(.+)$/.exec(line) ?? [];
     const known = KEYS.find((one) => one === key?.toLowerCase());
     if (known === undefined || value === undefined) {
-      throw new LaboroError("LABORO_BAD_INPUT", `${file}: expected port=, qmanager= or hostname=, got ${line}`);
+      throw badInput(`${file}: expected port=, qmanager= or hostname=, got ${line}`);
     }
     if (known === "port") config.port = portOf(value, file);
     else config[known] = value;
@@ -37,5 +37,5 @@ export function readRunexpConfig(file = join(process.env.HOME ?? homedir(), ".ru
 function portOf(text: string, file: string): number {
   const port = Number(text);
   if (/^\d{1,5}$/.test(text) && port > 0 && port < 65_536) return port;
-  throw new LaboroError("LABORO_BAD_INPUT", `${file}: ${text} is no port`);
+  throw badInput(`${file}: ${text} is no port`);
 }

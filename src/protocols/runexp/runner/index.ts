@@ -1,9 +1,9 @@
 /**
- * A runner: takes jobs of a manager, ours or an original one, and runs so many at once.
+ * A runner: takes jobs of a manager, laboro's or an original one, and runs so many at once.
  *
  *   connecting   no connection: results gather on disk, what runs goes on, the manager is tried again and again
- *   joined       JES was said; the threads ask and deliver
- *   leaving      FINO ANKAU was said
+ *   joined       JES was sent; the threads request jobs and deliver results
+ *   leaving      FINO ANKAU was sent
  *   ended        nothing runs and nothing is open; what could not be delivered is on disk
  */
 import type { Log } from "../../../base/log.js";
@@ -19,14 +19,14 @@ import { Threads } from "./threads.js";
 
 export interface RunnerOptions {
   readonly manager: Address;
-  /** What it is called. */
+  /** Its name. */
   readonly host: string;
   readonly group?: string;
   /** Jobs at once. */
   readonly threads: number;
   /** Where it keeps scripts and undelivered results. */
   readonly dir: string;
-  /** Bytes of memory that must be available for another job to be asked for. */
+  /** Bytes of memory that must be available before another job is requested. */
   readonly minMemory?: number;
   /** How long a manager that was there is tried again; ten minutes if absent. */
   readonly reconnectTimeoutMs?: number;
@@ -34,7 +34,7 @@ export interface RunnerOptions {
   readonly retryFirstConnect?: boolean;
   /** Between an ATENDI and the next PETO: ten seconds, by the text. */
   readonly holdMs?: number;
-  /** While jobs take no longer than this, a manager of ours is asked for one more than there are threads; 20 ms if absent. */
+  /** While jobs take no longer than this, one more than there are threads is requested from a laboro manager; 20 ms if absent. */
   readonly prefetchMaxJobMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
@@ -44,7 +44,7 @@ export interface RunnerEvents {
   joined(): void;
   running(name: string): void;
   noJob(answer: NoJobReply): void;
-  /** There is too little memory to ask for more, or enough again. */
+  /** There is too little memory to request more jobs, or enough again. */
   memory(enough: boolean, available: number): void;
   disconnected(reason: string): void;
   message(from: "runner" | "manager", message: RunexpMessage): void;
@@ -53,7 +53,7 @@ export interface RunnerEvents {
 }
 
 export interface RunnerEnd {
-  /** FINO, ELIRI, another version or group, no manager, or our own stop. */
+  /** FINO, ELIRI, another version or group, no manager, or `stop` was called. */
   readonly status: "finished" | "banned" | "refused" | "unreachable" | "stopped";
   readonly reason: string;
   /** Results that are on disk. */
@@ -62,7 +62,7 @@ export interface RunnerEnd {
 
 export interface Runner {
   readonly ended: Promise<RunnerEnd>;
-  /** Asks for nothing more; what runs may end and is delivered. With `kill` it is ended, and goes back to the manager's list. */
+  /** Requests nothing more; what runs may end and is delivered. With `kill` it is ended, and returns to the manager's queue. */
   stop(kill: boolean): void;
 }
 
@@ -74,9 +74,9 @@ const MAX_RECONNECT_DELAY_MS = 5_000;
 /** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
 const STOP_TIMEOUT_MS = 500;
 const PREFETCH_MAX_JOB_MS = 20;
-/** What was asked for ahead may wait so long for a thread. */
+/** How long a prefetched job may wait for a thread. */
 const PREFETCH_HOLD_MS = 50;
-/** A result at which the manager has hung up so often is not wanted. */
+/** A result at which the manager has closed the connection so often is given up. */
 const MAX_REFUSALS = 3;
 
 export function startRunner(options: RunnerOptions): Runner {
@@ -103,7 +103,7 @@ class RunexpRunner {
   readonly #threads: Threads<PendingResult>;
   readonly #memory: MemoryWatch | undefined;
   /**
-   * Results that an earlier process could not deliver, by what they are results of. Each goes out when the same work is handed out again,
+   * Results that an earlier process could not deliver, by what they are results of. Each goes out when the same work is assigned again,
    * and not before: an original manager takes any result, and another one may be at this address by now.
    */
   readonly #recoveredResults: Map<string, Outcome>;
@@ -117,11 +117,11 @@ class RunexpRunner {
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
   #prefetchTimer: NodeJS.Timeout | undefined;
-  /** Jobs that were over at once, since one was not. */
+  /** Short jobs in a row. */
   #shortJobsInARow = 0;
   /** Of each thread. */
   readonly #holdTimers: (NodeJS.Timeout | undefined)[] = [];
-  /** How often it was told ATENDI, since it had a job. */
+  /** How often it got ATENDI since its last job. */
   readonly #holdCounts: number[] = [];
   /** Results on their way to the disk. */
   #spooling: Promise<void> = Promise.resolve();
@@ -134,10 +134,10 @@ class RunexpRunner {
       this.#end = resolve;
     });
     this.#spool = RunnerSpool.open(dir);
-    const { stderr: complained } = on;
+    const { stderr: onStderr } = on;
     this.#processes = new JobProcesses({
       ...{ host, threads, dir: this.#spool.jobs },
-      ...(complained === undefined ? {} : { onStderr: (bytes) => complained(bytes) }),
+      ...(onStderr === undefined ? {} : { onStderr: (bytes) => onStderr(bytes) }),
     });
     this.#memory =
       minMemory === undefined
@@ -186,7 +186,7 @@ class RunexpRunner {
   #endIfIdle(): void {
     if (this.#endStatus !== "stopped" || this.#threads.running > 0) return;
     if (this.#state === "connecting") void this.#finish("it was stopped");
-    // A manager of ours may have no answer to a PETO for hours. An original one answers at once, and does not bear to be left in between.
+    // A laboro manager may have no answer to a PETO for hours. An original one answers at once, and fails if the runner leaves in between.
     if (this.#state === "joined" && this.#threads.undelivered.length === 0) {
       clearTimeout(this.#stopTimer);
       this.#stopTimer = setTimeout(() => {
@@ -224,10 +224,10 @@ class RunexpRunner {
   #start(thread: number, job: Job): void {
     this.#holdCounts[thread] = 0;
     const work = this.#recoveredResults.size === 0 ? "" : jobKey(job.name, jobHash(job));
-    const left = this.#recoveredResults.get(work);
-    if (left !== undefined) {
+    const recovered = this.#recoveredResults.get(work);
+    if (recovered !== undefined) {
       this.#recoveredResults.delete(work);
-      this.#threads.finished(thread, { outcome: left, onDisk: true, refusals: 0 });
+      this.#threads.finished(thread, { outcome: recovered, onDisk: true, refusals: 0 });
       return;
     }
     const begun = performance.now();
@@ -238,7 +238,7 @@ class RunexpRunner {
     this.#options.on?.running?.(displayName(job.name));
   }
 
-  /** By the text ten seconds. To a manager of ours something may come back at any moment, so it is asked sooner, at first. */
+  /** By the text ten seconds. A laboro manager may get a job back at any moment, so the first holds are shorter. */
   #holdMs(thread: number): number {
     const { holdMs = HOLD_MS } = this.#options;
     const before = this.#holdCounts[thread] ?? 0;
@@ -256,7 +256,7 @@ class RunexpRunner {
   }
 
   async #closed({ reason, refused, resultRefused }: ConnectionEnd): Promise<void> {
-    for (const hold of this.#holdTimers) clearTimeout(hold);
+    for (const timer of this.#holdTimers) clearTimeout(timer);
     this.#connection = undefined;
     if (this.#state === "ended") return;
     if (this.#state === "leaving" || refused) {
@@ -276,8 +276,8 @@ class RunexpRunner {
   }
 
   #reconnect(reason: string): void {
-    const { reconnectTimeoutMs: patienceMs = RECONNECT_TIMEOUT_MS, retryFirstConnect: insist = false } = this.#options;
-    const over = this.#everJoined ? Date.now() - this.#downSince > patienceMs : !insist;
+    const { reconnectTimeoutMs = RECONNECT_TIMEOUT_MS, retryFirstConnect = false } = this.#options;
+    const over = this.#everJoined ? Date.now() - this.#downSince > reconnectTimeoutMs : !retryFirstConnect;
     const idle = this.#threads.running === 0;
     if (over && idle) {
       this.#endStatus = this.#endStatus === "stopped" ? "stopped" : "unreachable";
@@ -290,7 +290,7 @@ class RunexpRunner {
     }
   }
 
-  /** The manager hung up on the result at the head. */
+  /** The manager closed the connection at the first result in the queue. */
   async #refusal(): Promise<void> {
     const [due] = this.#threads.undelivered;
     if (due === undefined || ++due.refusals < MAX_REFUSALS) return;
@@ -304,7 +304,7 @@ class RunexpRunner {
       outcome.discard();
       return;
     }
-    const due: PendingResult = { outcome: outcome, onDisk: false, refusals: 0 };
+    const due: PendingResult = { outcome, onDisk: false, refusals: 0 };
     this.#threads.finished(thread, due);
     if (this.#state === "connecting") this.#spoolResult(due);
     if (this.#state === "connecting") this.#endIfIdle();
@@ -332,14 +332,14 @@ class RunexpRunner {
     clearTimeout(this.#reconnectTimer);
     clearTimeout(this.#stopTimer);
     clearTimeout(this.#prefetchTimer);
-    for (const hold of this.#holdTimers) clearTimeout(hold);
+    for (const timer of this.#holdTimers) clearTimeout(timer);
     this.#memory?.stop();
     this.#connection?.destroy();
     for (const due of this.#threads.undelivered) this.#spoolResult(due);
     await this.#spooling;
     await this.#processes.close();
-    const kept = this.#threads.undelivered.filter(({ onDisk }) => onDisk).length;
+    const spooledResults = this.#threads.undelivered.filter(({ onDisk }) => onDisk).length;
     this.#spool.close();
-    this.#end({ status: this.#endStatus, reason, spooledResults: kept });
+    this.#end({ status: this.#endStatus, reason, spooledResults });
   }
 }

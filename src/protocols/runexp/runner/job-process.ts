@@ -1,4 +1,4 @@
-/** Runs jobs, one a thread: writes the script, lets bash run it, and makes a result of what it said. */
+/** Runs jobs, one a thread: writes the script, lets bash run it, and makes a result of its output. */
 import { closeSync, ftruncateSync, constants as mode, openSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ export class JobProcesses {
   readonly #options: JobProcessesOptions;
   readonly #slots: Slots;
   readonly #running = new Map<number, RunningCommand>();
-  /** What the files of each thread are called. They are written over, job after job: a new one is the dearest part of a short job. */
+  /** What the files of each thread are called. They are overwritten, job after job: to create a file is the most expensive part of a short job. */
   readonly #names: readonly string[];
   readonly #bash = findCommand("bash", process.env.PATH ?? DEFAULT_PATH) ?? "bash";
 
@@ -40,7 +40,7 @@ export class JobProcesses {
   }
 
   run(thread: number, job: Job, ended: (outcome: Outcome) => void): void {
-    const { dir, onStderr: complained } = this.#options;
+    const { dir, onStderr } = this.#options;
     const id = this.#names[thread];
     const script = join(dir, `runexp_${id}${job.kind === ".m" ? ".m" : ".sh"}`);
     const proxy = join(dir, `matlabproxy_${id}.sh`);
@@ -69,7 +69,7 @@ export class JobProcesses {
       const command = slot.run(
         { argv: [this.#bash, isMatlab ? proxy : script], asInPipe: true },
         {
-          output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : complained?.(bytes)),
+          output: (stream, bytes) => (stream === "stdout" ? output.push(bytes) : onStderr?.(bytes)),
           ended: finish,
         },
       );
@@ -81,10 +81,10 @@ export class JobProcesses {
 
   #outcome(job: Job, output: JobOutput, command: string, end: Parameters<typeof exitOf>[0]): Outcome {
     const { host } = this.#options;
-    const [began, ended] = [longDate(end.started), longDate(end.ended)];
+    const [started, ended] = [longDate(end.started), longDate(end.ended)];
     const { name } = job;
     const { status } = output;
-    const header = writeResHeader({ name, host, command, started: began, ended, waitStatus: toWaitStatus(exitOf(end)), status });
+    const header = writeResHeader({ name, host, command, started, ended, waitStatus: toWaitStatus(exitOf(end)), status });
     return output.outcome(job, header);
   }
 

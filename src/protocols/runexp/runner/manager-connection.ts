@@ -1,7 +1,7 @@
 /**
  * The connection of a runner to its manager. One message is one write and Nagle's algorithm stays on, because an original manager takes
  * whatever one read gives it for one message. Where a second message would follow at once (JES, PRETA for an empty script) it waits, so
- * that the two do not arrive as one. A manager of ours has neither need.
+ * that the two do not arrive as one. A laboro manager needs neither.
  */
 import { connect, type Socket } from "node:net";
 import type { RunexpMessage } from "../messages.js";
@@ -19,22 +19,22 @@ export interface ManagerConnectionEvents {
   job(job: Job): void;
   noJob(answer: NoJobReply): void;
   delivered(): void;
-  /** Nothing follows. `refused`: the manager is another's; it makes no sense to come again. */
+  /** Nothing follows. `refused`: the manager has another version or group; a reconnect makes no sense. */
   closed(end: ConnectionEnd): void;
-  /** For who wants to see it all. */
+  /** Every message, for a trace. */
   message?(from: "runner" | "manager", message: RunexpMessage): void;
 }
 
 export interface ConnectionEnd {
   readonly reason: string;
   readonly refused: boolean;
-  /** It ended after REZULTO was said and before the manager wanted the output. */
+  /** It ended after REZULTO was sent and before the manager asked for the output. */
   readonly resultRefused: boolean;
 }
 
 /** Between two messages that must not arrive together. */
 const MESSAGE_GAP_MS = 100;
-/** A manager that does not say VERSIO and ALIGI is none. */
+/** How long the manager has to send VERSIO and ALIGI. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const KEEPALIVE_MS = 10_000;
 
@@ -74,12 +74,12 @@ export class ManagerConnection {
         }, QUIET_MS);
       },
     };
-    this.#states = new ClientStateMachine(group, callbacks, { asksForKin: true });
+    this.#states = new ClientStateMachine(group, callbacks, { detectsLaboro: true });
     this.#socket = connect({ ...address, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
     const silent = { reason: "the manager does not answer", refused: false };
     this.#handshakeTimer = setTimeout(() => this.#close(silent), HANDSHAKE_TIMEOUT_MS);
     this.#socket.once("connect", () => this.#states.sendHello(host));
-    this.#socket.on("data", (bytes) => this.#heard(bytes));
+    this.#socket.on("data", (bytes) => this.#received(bytes));
     this.#socket.on("error", (error) => {
       this.#end ??= { reason: error.message, refused: false };
     });
@@ -102,7 +102,7 @@ export class ManagerConnection {
     this.#socket.uncork();
   }
 
-  /** The manager is one of ours. */
+  /** The manager is laboro's. */
   get isLaboro(): boolean {
     return this.#states.isLaboro;
   }
@@ -114,7 +114,7 @@ export class ManagerConnection {
   /** FINO ANKAU, and the end. */
   leave(): void {
     this.#states.leave();
-    this.#end = { reason: "all is said", refused: false };
+    this.#end = { reason: "the runner has left", refused: false };
     // Not until the manager closes too: an original one does that when its batch is over.
     this.#socket.end(() => this.#socket.destroy());
   }
@@ -123,7 +123,7 @@ export class ManagerConnection {
     this.#socket.destroy();
   }
 
-  #heard(bytes: Buffer): void {
+  #received(bytes: Buffer): void {
     clearTimeout(this.#quietTimer);
     this.#quietTimer = undefined;
     this.#states.push(bytes);
@@ -147,7 +147,7 @@ export class ManagerConnection {
     const outcome = this.#outcome;
     if (outcome === undefined) return;
     const pieces = outcome.chunks();
-    // In one write: the last of several small ones would wait for the manager's machine to acknowledge the first.
+    // In one write: the last of several small ones would wait until the first is acknowledged.
     if (Array.isArray(pieces)) {
       this.#states.sendOutput(Buffer.concat(pieces), true);
       return;

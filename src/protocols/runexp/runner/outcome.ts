@@ -1,4 +1,4 @@
-/** What a job has said, and the result that is made of it. Little of it stays in memory: what is long goes to a file. */
+/** The output of a job, and the result that is made of it. Long output goes to a file. */
 
 import { createHash } from "node:crypto";
 import { closeSync, createReadStream, openSync, readFileSync, rmSync, statSync } from "node:fs";
@@ -29,7 +29,7 @@ export const jobHash = ({ kind, content }: Pick<Job, "kind" | "content">): strin
 
 export class JobOutput {
   readonly #path: string;
-  readonly #verdict = new ResStatusReader();
+  readonly #statusReader = new ResStatusReader();
   #pieces: Buffer[] = [];
   #size = 0;
   #fd: number | undefined;
@@ -41,12 +41,12 @@ export class JobOutput {
   }
 
   get status(): Status {
-    return this.#writeError === undefined ? this.#verdict.status : "failure";
+    return this.#writeError === undefined ? this.#statusReader.status : "failure";
   }
 
   push(bytes: Buffer): void {
     if (this.#writeError !== undefined) return;
-    this.#verdict.push(bytes);
+    this.#statusReader.push(bytes);
     if (this.#fd === undefined && this.#size + bytes.length <= IN_MEMORY) {
       this.#pieces.push(bytes);
       this.#size += bytes.length;
@@ -57,7 +57,7 @@ export class JobOutput {
       writeFully(this.#fd, bytes, this.#size);
       this.#size += bytes.length;
     } catch (cause) {
-      // The job has run, but what it said is lost: it must not count as a success.
+      // The job has run, but its output is lost: it must not count as a success.
       this.#writeError = cause instanceof Error ? cause.message : String(cause);
     }
   }
@@ -76,7 +76,7 @@ export class JobOutput {
   /** `header` is what stands before the output, with one character a byte. */
   outcome(job: Job, header: string): Outcome {
     const { name } = job;
-    const script = (): string => jobHash(job);
+    const scriptHash = (): string => jobHash(job);
     const lost = this.#writeError === undefined ? "" : `\nrunexp: the output could not be kept: ${this.#writeError}\n`;
     const head = Buffer.from(header, "latin1");
     if (this.#fd === undefined || lost !== "") {
@@ -85,12 +85,12 @@ export class JobOutput {
         rmSync(this.#path, { force: true });
       }
       const whole = Buffer.concat([head, ...this.#pieces, Buffer.from(lost)]);
-      return { name, scriptHash: script, status: this.status, size: whole.length, chunks: () => [whole], discard: () => {} };
+      return { name, scriptHash, status: this.status, size: whole.length, chunks: () => [whole], discard: () => {} };
     }
     closeSync(this.#fd);
     const path = this.#path;
     return {
-      ...{ name, scriptHash: script },
+      ...{ name, scriptHash },
       status: this.status,
       size: head.length + this.#size,
       chunks: () => withHead(head, path),
@@ -105,7 +105,7 @@ async function* withHead(head: Buffer, path: string): AsyncIterable<Buffer> {
 }
 
 /** The text of a result that lies in a file from `offset` on. */
-export function outcomeInFile(of: Pick<Outcome, "name" | "status" | "script">, path: string, offset: number): Outcome {
+export function outcomeInFile(of: Pick<Outcome, "name" | "status" | "scriptHash">, path: string, offset: number): Outcome {
   const size = statSync(path).size - offset;
   return {
     ...of,

@@ -1,7 +1,7 @@
 /**
  * Where a runner keeps its files: scripts while they run, and results that the manager has not taken. A result goes to disk when it
- * cannot be delivered at once, and stays there until RICEVIS. The next runner of the same host for the same manager delivers it when it is
- * handed the same script under the same name.
+ * cannot be delivered at once, and stays there until RICEVIS. The next runner of the same host for the same manager delivers it when it
+ * gets the same script under the same name.
  * A line of JSON says whose it is, the text of the result follows.
  */
 import * as fs from "node:fs";
@@ -29,7 +29,7 @@ export class RunnerSpool {
     this.jobs = join(dir, "jobs");
     this.#results = join(dir, "results");
     this.#refused = join(dir, "refused");
-    // What an earlier process was running is nobody's any more.
+    // Scripts of an earlier process are no longer needed.
     fs.rmSync(this.jobs, { recursive: true, force: true });
     fs.mkdirSync(this.jobs, { mode: 0o700 });
     fs.mkdirSync(this.#results, { recursive: true, mode: 0o700 });
@@ -49,7 +49,7 @@ export class RunnerSpool {
     }
   }
 
-  /** Results that an earlier process did not deliver. What nobody has asked for in a month is gone. */
+  /** Results that an earlier process did not deliver. Those older than a month are removed. */
   undelivered(): Outcome[] {
     const found: Outcome[] = [];
     for (const name of fs.readdirSync(this.#results)) {
@@ -66,11 +66,11 @@ export class RunnerSpool {
   /** The same result, on disk. */
   async save(outcome: Outcome): Promise<Outcome> {
     const path = join(this.#results, `${++this.#number}.result`);
-    const draft = `${path}.new`;
+    const tempFile = `${path}.new`;
     const { name, status, size } = outcome;
     const script = outcome.scriptHash();
     const line = Buffer.from(`${JSON.stringify({ name, status, script, size })}\n`);
-    const fd = fs.openSync(draft, "w", 0o600);
+    const fd = fs.openSync(tempFile, "w", 0o600);
     try {
       let at = line.length;
       writeFully(fd, line, 0);
@@ -82,13 +82,13 @@ export class RunnerSpool {
     } finally {
       fs.closeSync(fd);
     }
-    fs.renameSync(draft, path);
+    fs.renameSync(tempFile, path);
     syncDirectory(this.#results);
     outcome.discard();
     return outcomeInFile({ name, status, scriptHash: () => script }, path, line.length);
   }
 
-  /** The manager will not have it: it is put aside, for a person. */
+  /** The manager does not take it: it is kept for a person to look at. */
   async saveRefused(outcome: Outcome): Promise<string> {
     fs.mkdirSync(this.#refused, { recursive: true, mode: 0o700 });
     const path = join(this.#refused, `${Date.now()}-${++this.#number}.res`);

@@ -1,38 +1,38 @@
 /**
  * The workers of the protocol text: threads that share one connection under a lock. Each is in one of its states:
  *
- *   2  WorkerLoop     has nothing to do and would ask
- *   3  RunJob         asks, receives or runs a job
+ *   2  WorkerLoop     has nothing to do and may request a job
+ *   3  RunJob         requests, receives or runs a job
  *   4  SendOutcome    its job has ended, and more results wait for the lock than there are threads
- *   5  WaitClose      has ended, as MASTERSTOP is raised; the last one says FINO ANKAU
- *   6  ClientOnHold   was told ATENDI and waits ten seconds, or until another gets a job. Where its result had not been delivered when it
- *                     asked, it asks again when that is: it may have been for this that there was nothing
+ *   5  WaitClose      has ended, as MASTERSTOP is raised; the last one sends FINO ANKAU
+ *   6  ClientOnHold   got ATENDI and waits ten seconds, or until another gets a job. Where results were undelivered when it requested a
+ *                     job, it requests again when they are delivered: that may be why there was nothing
  *
- * A thread whose job has ended asks for the next one before its result goes out, because the manager answers a result only when that is
- * on its disk. While jobs are short and the manager is one of ours, one more is asked for when all threads are busy and nothing else is to
- * be said, so that the next thread to end need not wait; one that waits too long for that goes back.
+ * A thread whose job has ended requests the next one before its result goes out, because the manager answers a result only when that is
+ * on its disk. While jobs are short and the manager is laboro's, one more is prefetched when all threads are busy and nothing else is to be
+ * sent, so that the next thread to end need not wait; a prefetched job that waits too long for a thread is returned.
  *
- * While the connection is down nothing is said: threads go on running, and results gather. When it is back these go out before anything is
- * asked, or the manager would hand out anew what is done. Pure: no socket, no clock, no process.
+ * While the connection is down nothing is sent: jobs go on running, and results gather. When it is back these go out before any request, or
+ * the manager would assign again what is done. Pure: no socket, no clock, no process.
  */
 import type { Job, NoJobReply } from "./client-state-machine.js";
 
 export type ThreadState = "WorkerLoop" | "RunJob" | "SendOutcome" | "WaitClose" | "ClientOnHold";
 
 export interface ThreadsCallbacks<Outcome> {
-  /** Whether another job may be asked for; where not, `lookAgain` is to follow. */
+  /** Whether another job may be requested; where not, `sendNext` is to follow when it may. */
   mayRequestJob(): boolean;
   requestJob(): void;
   deliver(outcome: Outcome): void;
   start(thread: number, job: Job): void;
-  /** Whether one more may be asked for than there are threads. */
+  /** Whether one job more than there are threads may be requested. */
   mayPrefetch(): boolean;
-  /** A job waits for a thread: say `returnAhead` if it still does in a moment. */
+  /** A prefetched job waits for a thread: call `returnPrefetched` if it still does after a moment. */
   startPrefetchTimer(): void;
   /** This job was not begun. */
   returnJob(name: string): void;
   leave(): void;
-  /** Say `holdOver` of this thread in ten seconds. */
+  /** Call `holdExpired` for this thread in ten seconds. */
   startHoldTimer(thread: number): void;
 }
 
@@ -40,19 +40,19 @@ interface Thread {
   state: ThreadState;
   /** What it runs. */
   job?: Job;
-  /** On hold; there were results to deliver when it asked. */
+  /** On hold; there were results to deliver when it requested a job. */
   untilDelivered?: boolean;
 }
 
 /** What the lock is held for. */
 type Exchange<Outcome> =
-  | { readonly kind: "question"; readonly thread: number }
-  | { readonly kind: "question ahead" }
+  | { readonly kind: "request"; readonly thread: number }
+  | { readonly kind: "prefetch" }
   | { readonly kind: "result"; readonly result: QueuedResult<Outcome> };
 
 interface QueuedResult<Outcome> {
   readonly outcome: Outcome;
-  /** Its job was handed out over an earlier connection. */
+  /** Its job was assigned over an earlier connection. */
   late: boolean;
 }
 
@@ -62,13 +62,13 @@ export class Threads<Outcome> {
   #connected = false;
   #exchange: Exchange<Outcome> | undefined;
   #results: QueuedResult<Outcome>[] = [];
-  /** Asked for ahead, and waiting for a thread. */
+  /** Waits for a thread. */
   #prefetched: Job | undefined;
-  /** To be given back. */
+  /** To be returned to the manager. */
   #jobsToReturn: string[] = [];
-  /** There was none ahead, or it went back: it is no use to ask again before a thread has had one. */
+  /** There was no job to prefetch, or it was returned: not tried again before a thread has had one. */
   #prefetchBlocked = false;
-  /** MASTERSTOP: no thread asks any more. */
+  /** MASTERSTOP: no thread requests jobs any more. */
   #stopped = false;
   #hasLeft = false;
 
@@ -104,10 +104,10 @@ export class Threads<Outcome> {
     const exchange = this.#exchange;
     this.#exchange = undefined;
     for (const waiting of this.#results) waiting.late = true;
-    // Whoever is there next hands it out anew.
+    // The manager assigns it again.
     this.#prefetched = undefined;
     this.#jobsToReturn = [];
-    if (exchange?.kind === "question") this.#set(exchange.thread, "WorkerLoop");
+    if (exchange?.kind === "request") this.#set(exchange.thread, "WorkerLoop");
     this.#wake(() => true);
   }
 
@@ -115,10 +115,10 @@ export class Threads<Outcome> {
     const thread = this.#takeRequester();
     if (thread === undefined) return;
     this.#wake(() => true);
-    if (thread !== "ahead") this.#prefetchBlocked = false;
-    // After a reconnect the manager may hand out anew what runs here since before.
+    if (thread !== "prefetch") this.#prefetchBlocked = false;
+    // After a reconnect the manager may assign again what already runs here.
     const same = this.#threads.some(({ job: running }) => running !== undefined && isSame(running, job));
-    if (thread === "ahead") {
+    if (thread === "prefetch") {
       if (!same) this.#keepPrefetched(job);
     } else if (same) {
       this.#set(thread, "WorkerLoop");
@@ -148,7 +148,7 @@ export class Threads<Outcome> {
     this.#start(thread, job);
   }
 
-  /** What was asked for ahead has waited for a thread too long. */
+  /** The prefetched job has waited for a thread too long. */
   returnPrefetched(): void {
     if (this.#prefetched === undefined) return;
     this.#jobsToReturn.push(this.#prefetched.name);
@@ -160,7 +160,7 @@ export class Threads<Outcome> {
   noJob(answer: NoJobReply): void {
     const thread = this.#takeRequester();
     if (thread === undefined) return;
-    if (thread === "ahead") {
+    if (thread === "prefetch") {
       if (answer === "ATENDI") this.#prefetchBlocked = true;
       else this.#stopped = true;
       this.sendNext();
@@ -207,7 +207,7 @@ export class Threads<Outcome> {
     if (this.#results.length === 0) this.#wake(({ untilDelivered }) => untilDelivered === true);
   }
 
-  /** A thread that has waited for room among the results goes on. */
+  /** A thread that has waited because too many results are undelivered goes on. */
   #resumeThread(): void {
     if (this.#results.length > this.#threads.length) return;
     const at = this.#threads.findIndex(({ state }) => state === "SendOutcome");
@@ -215,14 +215,14 @@ export class Threads<Outcome> {
     this.#startPrefetched();
   }
 
-  /** No thread asks any more; what runs may end. */
+  /** No thread requests jobs any more; what runs may end. */
   stop(): void {
     this.#stopped = true;
     this.returnPrefetched();
     this.sendNext();
   }
 
-  /** Begins what may be said next, if anything. */
+  /** Begins the next exchange with the manager, if there is one. */
   sendNext(): void {
     if (this.#stopped) this.#endIdle();
     if (!this.#connected || this.#exchange !== undefined || this.#hasLeft) return;
@@ -241,12 +241,12 @@ export class Threads<Outcome> {
     }
   }
 
-  /** False where no thread would, or may. */
+  /** False where no thread is idle, or none may request a job. */
   #requestJob(): boolean {
     const thread = this.#idleThread();
     if (thread === undefined || !this.#callbacks.mayRequestJob()) return false;
     this.#set(thread, "RunJob");
-    this.#exchange = { kind: "question", thread };
+    this.#exchange = { kind: "request", thread };
     this.#callbacks.requestJob();
     return true;
   }
@@ -254,7 +254,7 @@ export class Threads<Outcome> {
   #prefetch(): boolean {
     if (this.#stopped || this.#prefetched !== undefined || this.#prefetchBlocked) return false;
     if (this.#threads.some(({ job }) => job === undefined) || !this.#callbacks.mayPrefetch()) return false;
-    this.#exchange = { kind: "question ahead" };
+    this.#exchange = { kind: "prefetch" };
     this.#callbacks.requestJob();
     return true;
   }
@@ -276,12 +276,12 @@ export class Threads<Outcome> {
     }
   }
 
-  /** Who has asked. */
-  #takeRequester(): number | "ahead" | undefined {
+  /** Which thread has requested a job. */
+  #takeRequester(): number | "prefetch" | undefined {
     const exchange = this.#exchange;
     if (exchange === undefined || exchange.kind === "result") return undefined;
     this.#exchange = undefined;
-    return exchange.kind === "question" ? exchange.thread : "ahead";
+    return exchange.kind === "request" ? exchange.thread : "prefetch";
   }
 
   #set(at: number, state: ThreadState): void {

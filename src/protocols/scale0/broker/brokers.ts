@@ -1,4 +1,4 @@
-/** Which brokers a peer may go to: this one, those of its group, and those that the operator has put into the config. */
+/** The brokers that a peer may use: this one, those of its group, and those in the config. */
 
 import type { Core } from "../../../broker/core.js";
 import { readSettings } from "../../../model/worker-settings.js";
@@ -18,7 +18,7 @@ export class Brokers {
     return { ...this.#self, identity: this.#core.group?.identity ?? this.#self.identity };
   }
 
-  /** The one to go to first, first; this one unless it is to be taken down. */
+  /** The preferred one first: this one, unless it is drained. */
   list(): BrokerUris[] {
     return this.#core.maintenance.draining ? this.others() : [this.self, ...this.others()];
   }
@@ -44,8 +44,8 @@ export class Brokers {
   }
 
   #alive(): BrokerUris[] {
-    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, listeners: doors }) => {
-      const [client, worker] = doors.filter(({ name }) => name === "scale0").map(({ url }) => url);
+    return (this.#core.group?.brokers() ?? []).flatMap(({ identity, listeners }) => {
+      const [client, worker] = listeners.filter(({ name }) => name === "scale0").map(({ url }) => url);
       return client === undefined || worker === undefined ? [] : [{ identity, worker_uri: worker, client_uri: client }];
     });
   }

@@ -1,4 +1,4 @@
-/** The client port of a Scale0 door: requests come in, answers and refusals go out, one for each. */
+/** The client port of a Scale0 listener: requests come in, and each gets one answer or refusal. */
 import { isUtf8 } from "node:buffer";
 import { now } from "../../../base/clock.js";
 import type { ErrorCode } from "../../../base/errors.js";
@@ -29,7 +29,7 @@ interface ConnectedClient {
   peerSession: PeerSession;
   /** Its connection is over, and it may come back for its answers. */
   disconnected: boolean;
-  /** Each with what ends it. */
+  /** Each with the function that ends it. */
   readonly requests: Map<RequestId, () => void>;
 }
 
@@ -51,7 +51,7 @@ export class ClientConnections {
     const peerSession = this.#openSession(peer);
     const known = this.#clients.get(peer.key);
     if (known === undefined) this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map() });
-    else Object.assign(known, { voice: peerSession, away: false });
+    else Object.assign(known, { peerSession, disconnected: false });
   }
 
   left(peer: Peer): void {
@@ -59,7 +59,7 @@ export class ClientConnections {
     if (client === undefined) return;
     client.peerSession.end();
     client.disconnected = true;
-    // One that has named itself may come back for its answers.
+    // A client with an identity of its own may come back for its answers.
     if (peer.identity[0] === 0) {
       for (const [request, done] of [...client.requests]) {
         this.#context.core.cancelRequest(request);
@@ -77,12 +77,12 @@ export class ClientConnections {
   message(peer: Peer, frames: readonly Buffer[]): void {
     const client = this.#clients.get(peer.key);
     if (client === undefined || client.peerSession.ignored) return;
-    const heard = readFrames(frames);
-    client.peerSession.received(heard);
-    if (heard.kind === "message") this.#onMessage(client, heard);
-    else if (heard.kind === "malformed") this.#fault(client, 400, heard.why);
-    else if (heard.kind === "unknown") this.#fault(client, 501, heard.command);
-    else this.#fault(client, 501, `${heard.word} goes to the worker port`);
+    const received = readFrames(frames);
+    client.peerSession.received(received);
+    if (received.kind === "message") this.#onMessage(client, received);
+    else if (received.kind === "malformed") this.#fault(client, 400, received.why);
+    else if (received.kind === "unknown") this.#fault(client, 501, received.command);
+    else this.#fault(client, 501, `${received.word} goes to the worker port`);
   }
 
   #onMessage(client: ConnectedClient, message: ReceivedMessage): void {
@@ -104,14 +104,14 @@ export class ClientConnections {
   }
 
   #handleCommand(client: ConnectedClient, message: ReceivedMessage): void {
-    const { peerSession: voice } = client;
+    const { peerSession } = client;
     const { core, brokers } = this.#context;
     switch (message.command) {
       case "PING": {
         const { time } = readPing(message.parameters);
         const fault = clockError(core, time, now());
-        if (fault !== undefined) voice.sendDisconnectError(409, fault);
-        else voice.send("PONG", pong(core, time));
+        if (fault !== undefined) peerSession.sendDisconnectError(409, fault);
+        else peerSession.send("PONG", pong(core, time));
         return;
       }
       case "WORKREQUEST":
@@ -119,8 +119,8 @@ export class ClientConnections {
         this.#request(client, message);
         return;
       case "NEEDBROKER":
-        if (brokers.list().length === 0) voice.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
-        else voice.send("CHANGEBROKER", { brokers: brokers.list() });
+        if (brokers.list().length === 0) peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
+        else peerSession.send("CHANGEBROKER", { brokers: brokers.list() });
         return;
       default:
         this.#fault(client, 400, misplaced(message.command, brokers.self.worker_uri));
@@ -157,8 +157,8 @@ export class ClientConnections {
       if (error === undefined || error === "LABORO_SERVICE_FAILED") {
         const answered = more instanceof WorkerReply ? more : new WorkerReply([answer], error);
         const failed = answered.error === undefined ? {} : { error: answered.error };
-        const shown = inline === true ? bodyParameter(answered.body) : {};
-        client.peerSession.send(replyCommand(word), { ...named, ...failed, ...shown }, answered.body, envelope);
+        const inlineBody = inline === true ? bodyParameter(answered.body) : {};
+        client.peerSession.send(replyCommand(word), { ...named, ...failed, ...inlineBody }, answered.body, envelope);
       } else {
         this.#refuse(client, named, envelope, codeOf(error), Buffer.from(answer).toString() || error);
       }
@@ -166,7 +166,7 @@ export class ClientConnections {
     if (!over) client.requests.set(id, done);
   }
 
-  /** Why nothing is taken, from anyone or from this client. */
+  /** Why a request is refused, from anyone or from this client. */
   #refusal({ requests }: ConnectedClient): readonly [DisconnectCode, string] | undefined {
     const { core, brokers } = this.#context;
     if (core.maintenance.draining) {
@@ -177,7 +177,7 @@ export class ClientConnections {
     return requests.size >= MAX_REQUESTS_PER_CLIENT ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`] : undefined;
   }
 
-  /** About one request. A client that has to go is told where, unless it can take only one answer. */
+  /** About one request. A redirected client gets CHANGEBROKER, unless it can take only one answer. */
   #refuse(client: ConnectedClient, named: MessageIdParameter, envelope: Envelope, code: DisconnectCode, why: string): void {
     client.peerSession.sendDisconnectError(code, why, named, envelope);
     if (code === 301 && envelope.length === 0)
@@ -189,21 +189,21 @@ export class ClientConnections {
     client.peerSession.sendFault(code, why);
   }
 
-  /** Clients are told where to go. A REQ socket would take it for the answer to its next question: it hears of it then. */
+  /** Clients get CHANGEBROKER. A REQ socket would take it for the answer to its next request: it gets it then. */
   setDraining(draining: boolean): void {
     const brokers = draining ? this.#context.brokers.others() : [];
     if (brokers.length === 0) return;
-    for (const { peerSession: voice } of this.#clients.values()) if (!voice.usesReqSocket) voice.send("CHANGEBROKER", { brokers });
+    for (const { peerSession } of this.#clients.values()) if (!peerSession.usesReqSocket) peerSession.send("CHANGEBROKER", { brokers });
   }
 
   close(): void {
     const brokers = this.#context.brokers.others();
-    for (const { peerSession: voice } of this.#clients.values()) {
-      if (!voice.usesReqSocket) {
-        voice.sendDisconnectError(brokers.length > 0 ? 301 : 444, "the broker is stopping");
-        if (brokers.length > 0) voice.send("CHANGEBROKER", { brokers });
+    for (const { peerSession } of this.#clients.values()) {
+      if (!peerSession.usesReqSocket) {
+        peerSession.sendDisconnectError(brokers.length > 0 ? 301 : 444, "the broker is stopping");
+        if (brokers.length > 0) peerSession.send("CHANGEBROKER", { brokers });
       }
-      voice.end();
+      peerSession.end();
     }
   }
 }
@@ -225,7 +225,7 @@ function messageIdOf({ command, parameters }: ReceivedMessage): MessageIdParamet
   }
 }
 
-/** For who has put the body of the request there; bytes that are no text are in the frames alone. */
+/** For a client that has put the body of the request there; bytes that are not text are in the frames only. */
 function bodyParameter(frames: readonly Uint8Array[]): Parameters {
   const whole = joined(frames);
   return isUtf8(whole) ? { body: Buffer.from(whole).toString() } : {};
@@ -234,4 +234,4 @@ function bodyParameter(frames: readonly Uint8Array[]): Parameters {
 const misplaced = (command: Command, uri: string): string =>
   command === "CONNECT" || command.endsWith("REPLY")
     ? `${command} goes to the worker port, ${uri}`
-    : `${command} is what a broker says`;
+    : `${command} is sent by brokers only`;

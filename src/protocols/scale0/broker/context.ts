@@ -1,4 +1,4 @@
-/** What the sides of a Scale0 door share. */
+/** What the client port and the worker port of a Scale0 listener share. */
 
 import { now } from "../../../base/clock.js";
 import type { ErrorCode } from "../../../base/errors.js";
@@ -11,14 +11,14 @@ import type { Brokers } from "./brokers.js";
 export interface Scale0Context {
   readonly core: Core;
   readonly pool: string;
-  /** Only who has a key is let in. */
+  /** Only peers with a known CURVE key may connect. */
   readonly requiresKeys: boolean;
   readonly brokers: Brokers;
   readonly formats: ConfigFormats;
   onPeerError(address: string, why: string, code?: ErrorCode): void;
 }
 
-/** What goes with a request, for a worker of this protocol: all that the client said. */
+/** What goes with a request, for a worker of this protocol: all that the client sent. */
 export class ClientRequest {
   constructor(
     readonly client: string,

@@ -1,4 +1,4 @@
-/** Whether something was heard of a worker: three intervals of silence, or one without a connection, are its end. */
+/** Watches a worker's heartbeats: it is lost after three intervals of silence, or one without a connection. */
 const MISSED_HEARTBEATS = 3;
 
 export class HeartbeatTimer {

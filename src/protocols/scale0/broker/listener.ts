@@ -1,6 +1,6 @@
 /**
- * A Scale0 broker: three ports, for clients, for workers, and one on which workers of the prototype's dialect hear what is
- * published. Each side is a file of its own; here they are opened, and told what concerns all of them.
+ * The listener of Scale0: three ports, for clients, for workers, and one that publishes to workers of the prototype's dialect. Each side is
+ * a file of its own; here the ports are opened, and changes are passed to all of them.
  */
 import { now } from "../../../base/clock.js";
 import { inUrl } from "../../../base/addresses.js";
@@ -13,7 +13,7 @@ import {
   openRouter,
   type Peer,
   type Router,
-  type RouterEars,
+  type RouterListener,
 } from "../../zeromq/index.js";
 import { loadConfigFormats } from "../config-formats.js";
 import { Brokers } from "./brokers.js";
@@ -23,15 +23,15 @@ import type { Publish } from "./prototype.js";
 import { PeerSession } from "./peer-session.js";
 import { WorkerConnections } from "./worker-connections.js";
 
-/** How often the prototype's PING is said. */
+/** How often the prototype's PING is published. */
 const PUBLISH_MS = 1_000;
 
-export const openScale0Listener: ListenerFactory = async ({ core, peerErrors: complaints, connections: conversations, settings }, { host, ports }) => {
+export const openScale0Listener: ListenerFactory = async ({ core, peerErrors, connections, settings }, { host, ports }) => {
   const options = (port = 0): BindOptions => ({
     host,
     port,
     ...(settings.curve === undefined ? {} : { curve: settings.curve }),
-    onPeerError: (address, code, why) => complaints.report("scale0", address, code, why),
+    onPeerError: (address, code, why) => peerErrors.report("scale0", address, code, why),
   });
   const formats = await loadConfigFormats();
   const clientListener = new BufferingListener();
@@ -49,10 +49,10 @@ export const openScale0Listener: ListenerFactory = async ({ core, peerErrors: co
       client_uri: uri(clients),
     }),
     formats,
-    onPeerError: (address, why, code = "LABORO_BAD_MESSAGE") => complaints.report("scale0", address, code, why),
+    onPeerError: (address, why, code = "LABORO_BAD_MESSAGE") => peerErrors.report("scale0", address, code, why),
   };
   const openSession = (router: Router) => (peer: Peer) =>
-    new PeerSession(peer, router, conversations.open("scale0", peer.address));
+    new PeerSession(peer, router, connections.open("scale0", peer.address));
   const publish: Publish = (...frames) => publisher.publish(frames.map((frame) => Buffer.from(frame)));
   const clientConnections = new ClientConnections(context, openSession(clients));
   const workerConnections = new WorkerConnections(context, openSession(workers), publish);
@@ -82,8 +82,8 @@ export const openScale0Listener: ListenerFactory = async ({ core, peerErrors: co
 async function openSockets(
   options: (port: number | undefined) => BindOptions,
   [clientPort, workerPort, publishPort]: readonly number[],
-  clientListener: RouterEars,
-  workerListener: RouterEars,
+  clientListener: RouterListener,
+  workerListener: RouterListener,
 ) {
   const open: { close(): Promise<void> }[] = [];
   const close = async (): Promise<void> => {
@@ -103,35 +103,35 @@ async function openSockets(
   }
 }
 
-type RouterConnections = RouterEars & Required<Pick<RouterEars, "joined" | "left">>;
+type RouterConnections = RouterListener & Required<Pick<RouterListener, "joined" | "left">>;
 
-/** What is said before all ports are open is heard when they are. */
-class BufferingListener implements RouterEars {
+/** Keeps events that come before all ports are open until they are. */
+class BufferingListener implements RouterListener {
   #target: RouterConnections | undefined;
-  readonly #queued: ((side: RouterConnections) => void)[] = [];
+  readonly #queued: ((target: RouterConnections) => void)[] = [];
 
   joined(peer: Peer): void {
-    this.#do((side) => side.joined(peer));
+    this.#deliver((target) => target.joined(peer));
   }
 
   left(peer: Peer): void {
-    this.#do((side) => side.left(peer));
+    this.#deliver((target) => target.left(peer));
   }
 
   message(peer: Peer, frames: readonly Buffer[]): void {
-    this.#do((side) => side.message(peer, frames));
+    this.#deliver((target) => target.message(peer, frames));
   }
 
   unknownPeerLeft(): void {
     this.#target?.unknownPeerLeft?.();
   }
 
-  attach(side: RouterConnections): void {
-    this.#target = side;
-    for (const act of this.#queued.splice(0)) act(side);
+  attach(target: RouterConnections): void {
+    this.#target = target;
+    for (const act of this.#queued.splice(0)) act(target);
   }
 
-  #do(act: (side: RouterConnections) => void): void {
+  #deliver(act: (target: RouterConnections) => void): void {
     if (this.#target === undefined) this.#queued.push(act);
     else act(this.#target);
   }

@@ -1,18 +1,18 @@
-/** One peer at a door: what is said to it, put down for who looks; and how often it has said what nobody understands. */
+/** One connected peer: sends messages to it, traces them, and counts messages that cannot be understood. */
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { Peer, Router } from "../../zeromq/index.js";
 import { DISCONNECT_CODES, type DisconnectCode, type Command, type Parameters } from "../commands.js";
-import { shown, shownHeard, shownIdentity } from "../describe.js";
+import { describeFrames, describeIdentity, describeMessage } from "../describe.js";
 import { DELIMITER, type Envelope, type ReceivedFrames, type Message, printable, writeFrames } from "../frames.js";
 import { ReqTurnQueue } from "./req-turn-queue.js";
 
-/** Things not understood, one after the other, and a peer is answered no more. */
+/** After this many messages in a row that cannot be understood, a peer gets no more answers. */
 const MOST_FAULTS = 100;
 
 export class PeerSession {
   readonly peer: Peer;
   readonly name: string;
-  /** As it came with the last thing that was said, and as it goes with what is not an answer to something else. */
+  /** Of its last message; used for messages that are not an answer to another one. */
   #envelope: Envelope;
   #faults = 0;
   readonly #router: Router;
@@ -21,35 +21,35 @@ export class PeerSession {
 
   constructor(peer: Peer, router: Router, traced: TracedConnection) {
     this.peer = peer;
-    this.name = shownIdentity(peer.identity);
+    this.name = describeIdentity(peer.identity);
     this.#envelope = peer.socketType === "REQ" ? DELIMITER : [];
     this.#router = router;
     this.#traced = traced;
     traced.setPeer(this.name);
   }
 
-  /** It speaks through a REQ socket, which takes one answer for each thing it says. */
+  /** It has a REQ socket, which takes one answer for each message. */
   get usesReqSocket(): boolean {
     return this.#envelope.length > 0;
   }
 
-  /** False where it is not there to hear it. */
+  /** False where it cannot be sent. */
   send(command: Command, parameters: Parameters, body: readonly Uint8Array[] = [], envelope = this.#envelope): boolean {
     const message = { command, parameters, body };
     return this.#turnQueue === undefined ? this.#send(message, envelope) : this.#turnQueue.send(message);
   }
 
   #send(message: Message, envelope: Envelope): boolean {
-    this.#traced.sent(() => shown(message));
+    this.#traced.sent(() => describeMessage(message));
     return this.#router.send(this.peer.key, writeFrames(message, envelope));
   }
 
-  /** Of a worker with a REQ socket, that hears nothing but answers. */
+  /** For a worker with a REQ socket, which receives nothing but answers. */
   queueForReq(): void {
     this.#turnQueue ??= new ReqTurnQueue((message) => this.#send(message, this.#envelope));
   }
 
-  /** It is to hear something for what it said, and if nobody has said anything, this. */
+  /** Sends this as the answer to its last message, if nothing else was sent. */
   replyIfUnanswered(command: Command, parameters: () => Parameters): void {
     this.#turnQueue?.replyIfUnanswered(() => ({ command, parameters: parameters(), body: [] }));
   }
@@ -66,13 +66,13 @@ export class PeerSession {
     this.send("DISCONNECTERROR", { code, message, ...more }, [], envelope);
   }
 
-  received(heard: ReceivedFrames): void {
-    this.#traced.received(() => shownHeard(heard));
-    if (heard.kind !== "prototype") this.#envelope = heard.envelope;
+  received(frames: ReceivedFrames): void {
+    this.#traced.received(() => describeFrames(frames));
+    if (frames.kind !== "prototype") this.#envelope = frames.envelope;
     this.#turnQueue?.received();
   }
 
-  /** It said something that cannot be understood: it is told so, a hundred times. */
+  /** Its message cannot be understood: it gets an error, up to a hundred times. */
   sendFault(code: DisconnectCode, why: string): void {
     this.#faults++;
     if (this.#faults < MOST_FAULTS) this.sendDisconnectError(code, why);
@@ -83,7 +83,7 @@ export class PeerSession {
     if (!this.ignored) this.#faults = 0;
   }
 
-  /** It was told that it gets no more answers. */
+  /** It gets no more answers. */
   get ignored(): boolean {
     return this.#faults >= MOST_FAULTS;
   }

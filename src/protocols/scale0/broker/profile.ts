@@ -1,4 +1,4 @@
-/** What a Scale0 worker is to dispatch before it has said anything of itself. */
+/** The profile of a Scale0 worker before its first CONNECT or READY. */
 import { randomUUID } from "node:crypto";
 import type { WorkerProfile } from "../../../dispatch/index.js";
 import { SessionId, WorkerId } from "../../../model/ids.js";

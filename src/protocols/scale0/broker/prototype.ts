@@ -1,18 +1,18 @@
 /**
- * The dialects of the prototype, on the worker port. Its workers say READY once, and live by HEARTBEAT and by giving back each PING.
+ * The dialects of the prototype, on the worker port. Its workers send READY once, then HEARTBEAT, and return each PING.
  *
- *   published   READY has the services: what there is to say to such a worker is published under its identity
+ *   published   READY has the services: messages for such a worker are published under its identity
  *   listening   READY has the address at which the worker listens, and the services: it is answered on its own connection, and PINGed
- *               at that address, for which it says PONG
+ *               at that address, which it answers with PONG
  */
-import { isIPv4 } from "node:net";
-import { type Dealer, openDealer, type Peer, placeOf } from "../../zeromq/index.js";
+import { isLoopback } from "../../../base/addresses.js";
+import { type Dealer, openDealer, type Peer, parseTcpUrl } from "../../zeromq/index.js";
 import { readServices } from "../commands.js";
 import type { ReceivedFrames } from "../frames.js";
 import type { Scale0WorkerSession } from "./worker-session.js";
 import type { PeerSession } from "./peer-session.js";
 
-/** Says something to all workers that listen for it. */
+/** Publishes a message to the workers that have subscribed to it. */
 export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;
 
 export interface ReadyMessage {
@@ -20,7 +20,7 @@ export interface ReadyMessage {
   readonly listensAt: string | undefined;
 }
 
-/** Workers of which it is known what they said with READY. */
+/** Workers whose READY is remembered. */
 const MOST_KNOWN = 10_000;
 
 export function readReady(value: string): ReadyMessage {
@@ -37,7 +37,7 @@ export class PrototypeWorkers {
   readonly #sessions: WorkerSessions;
   readonly #publish: Publish;
   readonly #connects: boolean;
-  /** What each said, for it will not say it again: one that was silent too long comes back with its next sign of life. */
+  /** The READY of each worker, which is not sent again: one that was silent too long is back with its next message. */
   readonly #readyByKey = new Map<string, ReadyMessage>();
   readonly #dealers = new Map<string, Promise<Dealer>>();
 
@@ -58,7 +58,7 @@ export class PrototypeWorkers {
     if (session !== undefined) session.heartbeat();
     else if (known !== undefined) this.#register(peer, peerSession, known);
     if (word !== "HEARTBEAT") return;
-    // Of one that is unknown, nobody can say where it listens.
+    // Where an unknown worker listens is not known either.
     if (known?.listensAt === undefined) this.#publish(peer.identity, "HEARTBEAT", value);
     if (known === undefined || known.listensAt !== undefined) peerSession.sendWord("HEARTBEAT", value);
   }
@@ -77,7 +77,7 @@ export class PrototypeWorkers {
 
   #register(peer: Peer, peerSession: PeerSession, { services, listensAt }: ReadyMessage): void {
     (this.#sessions.get(peer) ?? this.#sessions.open(peer, peerSession)).ready(services);
-    this.#hangUp(peer.key);
+    this.#closeDealer(peer.key);
     if (listensAt === undefined || !this.#connects || !isSameHost(listensAt, peer.address)) return;
     this.#dealers.set(peer.key, openDealer({ url: listensAt }, { message: () => {} }));
   }
@@ -89,32 +89,29 @@ export class PrototypeWorkers {
     }
   }
 
-  /** No worker here any more; unless it was just silent, or cut off, it is not let in again without READY. */
+  /** The session is gone; unless the worker was only silent, or disconnected, it must send READY again. */
   removed(key: string, orderly: boolean): void {
-    this.#hangUp(key);
+    this.#closeDealer(key);
     if (orderly) this.#readyByKey.delete(key);
   }
 
-  #hangUp(key: string): void {
+  #closeDealer(key: string): void {
     void this.#dealers.get(key)?.then((dealer) => dealer.close());
     this.#dealers.delete(key);
   }
 
   close(): void {
-    for (const key of [...this.#dealers.keys()]) this.#hangUp(key);
+    for (const key of [...this.#dealers.keys()]) this.#closeDealer(key);
   }
 }
 
-/** On the machine that the worker came from: nobody makes a broker connect to a third. */
+/** On the machine that the worker came from: nobody makes a broker connect to another host. */
 function isSameHost(url: string, address: string): boolean {
   try {
-    const { host } = placeOf(url);
+    const { host } = parseTcpUrl(url);
     return host === address || (isLoopback(host) && isLoopback(address));
   } catch {
-    // Not TCP: it cannot be reached from here, and HEARTBEAT tells as much.
+    // Not TCP: it cannot be reached from here, and its HEARTBEATs are enough.
     return false;
   }
 }
-
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "::1" || (isIPv4(host) && host.startsWith("127."));

@@ -1,23 +1,23 @@
 /**
- * A worker behind a REQ socket hears one thing for each thing that it says, and nothing in between.
+ * A worker behind a REQ socket receives one message for each message that it sends, and nothing in between.
  *
- *   silent   it has had its answer: what there is to say waits until it speaks again
- *   asking   it has spoken and waits. What was kept for it comes first, and takes the place of a PONG; a PONG alone is held back for a
- *            moment, because a request may come that could otherwise only be heard after the next PING
+ *   idle      it has had its answer: messages wait until it sends again
+ *   waiting   it has sent a message and waits. Queued messages come first, in the place of a PONG; a PONG alone is delayed for a moment,
+ *             because a request may come that could otherwise only be sent after the next PING
  */
 import type { Message } from "../frames.js";
 
-/** Longer than a request needs to get here, shorter than anybody takes a broker for dead. */
+/** Longer than a request needs to get here, shorter than the timeout after which a worker gives up its broker. */
 const PONG_DELAY_MS = 1_000;
-/** Of what waits for it. There is little: it has few slots, and of each kind but requests only the last is of use. */
+/** Queued messages. There are few: it has few slots, and of each kind but requests only the last one is kept. */
 const MAX_QUEUED = 1_000;
 
 export class ReqTurnQueue {
   readonly #send: (message: Message) => boolean;
   #queued: Message[] = [];
-  #state: "silent" | "asking" = "silent";
+  #state: "idle" | "waiting" = "idle";
   #delayedPong: { readonly pong: Message; readonly timer: NodeJS.Timeout } | undefined;
-  /** CONFIG was the last thing that it heard: the PONG after that ends its startup, and comes at once. */
+  /** CONFIG was the last message to it: the PONG after that ends its startup, and is sent at once. */
   #starting = false;
 
   constructor(send: (message: Message) => boolean) {
@@ -26,24 +26,24 @@ export class ReqTurnQueue {
 
   received(): void {
     this.end();
-    this.#state = "asking";
+    this.#state = "waiting";
   }
 
-  /** False where it is not there to hear it, now or later. */
+  /** False where it cannot be sent, now or later. */
   send(message: Message): boolean {
     if (message.command === "PONG") return this.#pong(message);
     this.#dropSuperseded(message);
-    // That it is unknown is said each time; why it is, once.
-    const first = message.command === "FORCENEGOTIATE" && this.#state === "asking" ? this.#queued.shift() : undefined;
-    if (this.#state === "asking") return this.#answer(first ?? message);
+    // FORCENEGOTIATE is sent each time; the reason, which is queued, once.
+    const first = message.command === "FORCENEGOTIATE" && this.#state === "waiting" ? this.#queued.shift() : undefined;
+    if (this.#state === "waiting") return this.#answer(first ?? message);
     if (this.#queued.length >= MAX_QUEUED) return false;
     this.#queued.push(message);
     return true;
   }
 
-  /** Where nobody had an answer, it is this: or it could not go on. */
+  /** Sends this where nothing else was sent: without an answer a REQ socket cannot go on. */
   replyIfUnanswered(answer: () => Message): void {
-    if (this.#state === "asking" && this.#delayedPong === undefined) this.#answer(this.#queued.shift() ?? answer());
+    if (this.#state === "waiting" && this.#delayedPong === undefined) this.#answer(this.#queued.shift() ?? answer());
   }
 
   end(): void {
@@ -53,14 +53,14 @@ export class ReqTurnQueue {
 
   #pong(pong: Message): boolean {
     // One that it did not ask for is of no use to it.
-    if (this.#state === "silent" || this.#delayedPong !== undefined) return true;
+    if (this.#state === "idle" || this.#delayedPong !== undefined) return true;
     const first = this.#queued.shift();
     if (first !== undefined || this.#starting) return this.#answer(first ?? pong);
     this.#delayedPong = { pong, timer: setTimeout(() => this.#answer(pong), PONG_DELAY_MS) };
     return true;
   }
 
-  /** What is kept and holds no longer: nothing does after DISCONNECTERROR, requests do after anything else, all else until it is said anew. */
+  /** Removes queued messages that a new one makes obsolete: all for DISCONNECTERROR; else all but requests for CONFIG, or those of the same command. */
   #dropSuperseded({ command }: Message): void {
     if (command === "DISCONNECTERROR") this.#queued = [];
     else if (command === "CONFIG") this.#queued = this.#queued.filter(isRequest);
@@ -69,7 +69,7 @@ export class ReqTurnQueue {
 
   #answer(message: Message): boolean {
     this.end();
-    this.#state = "silent";
+    this.#state = "idle";
     this.#starting = message.command === "CONFIG";
     return this.#send(message);
   }

@@ -1,25 +1,25 @@
-/** What a worker has been given and has not answered: its part of the wait queue. */
+/** The requests that a worker has and has not answered: its part of the wait queue. */
 import type { RequestId } from "../../../model/ids.js";
 
 /** A request, or a task that is one. */
 export interface WorkItem {
   /** The number of the request, or the name of the task. */
   readonly id: RequestId | string;
-  /** `error` is what the worker said with it, undefined for a good answer. */
+  /** `error` is the worker's; undefined for a good answer. */
   readonly answer: (body: readonly Uint8Array[], error: unknown) => void;
   /** How long its asker waits. */
   readonly timeoutMs: number;
 }
 
 interface QueuedWork extends WorkItem {
-  /** Nobody waits for it since then: only the worker is still at it, and cannot be told. */
+  /** Nobody waits for it since then: only the worker still works on it, and cannot be stopped. */
   abandonedSince?: number;
 }
 
 export class WaitQueue {
   readonly #work = new Map<string, QueuedWork>();
 
-  /** All that the worker is at. */
+  /** All that the worker works on. */
   get size(): number {
     return this.#work.size;
   }
@@ -27,7 +27,7 @@ export class WaitQueue {
   /** How many of those somebody waits for. */
   get awaited(): number {
     let count = 0;
-    for (const { abandonedSince: overSince } of this.#work.values()) if (overSince === undefined) count++;
+    for (const { abandonedSince } of this.#work.values()) if (abandonedSince === undefined) count++;
     return count;
   }
 
@@ -54,8 +54,8 @@ export class WaitQueue {
 
   /** A worker that goes on and on without an answer has none: it gets its slot back after as long again as the asker waited. */
   removeAbandoned(now: number): void {
-    for (const [identifier, { timeoutMs, abandonedSince: overSince }] of this.#work) {
-      if (overSince !== undefined && now - overSince > timeoutMs) this.#work.delete(identifier);
+    for (const [identifier, { timeoutMs, abandonedSince }] of this.#work) {
+      if (abandonedSince !== undefined && now - abandonedSince > timeoutMs) this.#work.delete(identifier);
     }
   }
 

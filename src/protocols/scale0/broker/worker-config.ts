@@ -1,4 +1,4 @@
-/** What one worker is told: its config, in the format that it asks for. */
+/** The config of one worker, in the format that it asks for. */
 
 import type { Config } from "../../../base/config-value.js";
 import { configFor, readSettings, type Settings } from "../../../model/worker-settings.js";

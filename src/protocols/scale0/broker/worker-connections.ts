@@ -1,4 +1,4 @@
-/** The worker port of a Scale0 door: who is there, and what each of them says. */
+/** The worker port of a Scale0 listener: the connected workers and their messages. */
 import { asLaboroError } from "../../../base/errors.js";
 import type { Peer } from "../../zeromq/index.js";
 import { type Command, readConnect, readPing } from "../commands.js";
@@ -18,7 +18,7 @@ export class WorkerConnections {
   readonly #prototypes: PrototypeWorkers;
   readonly #peerSessions = new Map<string, PeerSession>();
   readonly #sessions = new Map<string, Scale0WorkerSession>();
-  /** Where workers would rather be that asked for another broker, and have not connected here yet. */
+  /** The preferred brokers of workers that sent NEEDBROKER, and have not connected here yet. */
   readonly #preferredBrokers = new Map<string, string>();
   #probeTimer: NodeJS.Timeout | undefined;
 
@@ -48,7 +48,7 @@ export class WorkerConnections {
     if (peer.identity[0] === 0) this.#prototypes.removed(peer.key, true);
   }
 
-  /** A connection is over, and it is not known whose: what cannot be said to a worker tells. Once for many at a time. */
+  /** A connection is over, and it is not known whose: a message that cannot be sent shows it. Once for many at a time. */
   unknownPeerLeft(): void {
     this.#probeTimer ??= setTimeout(() => {
       this.#probeTimer = undefined;
@@ -59,31 +59,31 @@ export class WorkerConnections {
   message(peer: Peer, frames: readonly Buffer[]): void {
     const peerSession = this.#peerSessions.get(peer.key);
     if (peerSession === undefined || peerSession.ignored) return;
-    const heard = readFrames(frames);
-    // Where ZeroMQ does not tell, the empty frame in front does.
-    if (peer.socketType === "" && heard.kind !== "prototype" && heard.envelope.length > 0) peerSession.queueForReq();
-    peerSession.received(heard);
+    const received = readFrames(frames);
+    // Where ZeroMQ does not report the socket type, the empty frame in front shows it.
+    if (peer.socketType === "" && received.kind !== "prototype" && received.envelope.length > 0) peerSession.queueForReq();
+    peerSession.received(received);
     try {
-      this.#handle(peer, peerSession, heard);
+      this.#handle(peer, peerSession, received);
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
       if (code === "LABORO_BAD_INPUT") this.#fault(peer, peerSession, 400, message);
       else this.#context.onPeerError(peer.address, message, code);
     }
-    if (heard.kind === "prototype") return;
+    if (received.kind === "prototype") return;
     if (this.#sessions.has(peer.key)) peerSession.replyIfUnanswered("PONG", () => pong(this.#context.core));
     else peerSession.replyIfUnanswered("FORCENEGOTIATE", () => ({ reason: "this broker does not know you" }));
   }
 
-  #handle(peer: Peer, peerSession: PeerSession, heard: ReceivedFrames): void {
-    if (heard.kind === "prototype") {
-      this.#prototypes.receive(peer, peerSession, heard);
-    } else if (heard.kind === "malformed") {
-      this.#fault(peer, peerSession, 400, heard.why);
-    } else if (heard.kind === "unknown") {
-      this.#fault(peer, peerSession, 501, heard.command);
+  #handle(peer: Peer, peerSession: PeerSession, received: ReceivedFrames): void {
+    if (received.kind === "prototype") {
+      this.#prototypes.receive(peer, peerSession, received);
+    } else if (received.kind === "malformed") {
+      this.#fault(peer, peerSession, 400, received.why);
+    } else if (received.kind === "unknown") {
+      this.#fault(peer, peerSession, 501, received.command);
     } else {
-      this.#handleMessage(peer, peerSession, heard);
+      this.#handleMessage(peer, peerSession, received);
       peerSession.resetFaults();
     }
   }
@@ -113,8 +113,8 @@ export class WorkerConnections {
         const brokers = this.#context.brokers.list();
         if (brokers.length === 0) peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
         else peerSession.send("CHANGEBROKER", { brokers });
-        const { preferred_broker: home } = parameters;
-        if (typeof home === "string") this.#preferredBrokers.set(peer.key, home.slice(0, LONGEST_IDENTITY));
+        const { preferred_broker: preferred } = parameters;
+        if (typeof preferred === "string") this.#preferredBrokers.set(peer.key, preferred.slice(0, LONGEST_IDENTITY));
         return;
       }
       default:
@@ -129,13 +129,13 @@ export class WorkerConnections {
       this.#prototypes.removed(peer.key, orderly);
     });
     this.#sessions.set(peer.key, session);
-    const home = this.#preferredBrokers.get(peer.key);
+    const preferred = this.#preferredBrokers.get(peer.key);
     this.#preferredBrokers.delete(peer.key);
-    if (home !== undefined) session.setPreferredBroker(home);
+    if (preferred !== undefined) session.setPreferredBroker(preferred);
     return session;
   }
 
-  /** It is told what is wrong, and is forgotten if it was known. */
+  /** It gets an error, and is forgotten if it was known. */
   #fault(peer: Peer, peerSession: PeerSession, code: 400 | 501, why: string): void {
     this.#context.onPeerError(peer.address, why);
     peerSession.sendFault(code, why);
@@ -155,16 +155,16 @@ export class WorkerConnections {
     for (const session of [...this.#sessions.values()]) session.setDraining(draining);
   }
 
-  /** Those that the core does not know have heard nothing of the end. */
+  /** Also those that the core does not know. */
   close(): void {
     clearTimeout(this.#probeTimer);
     for (const session of [...this.#sessions.values()]) session.close("the broker is stopping");
     this.#prototypes.close();
-    for (const voice of this.#peerSessions.values()) voice.end();
+    for (const peerSession of this.#peerSessions.values()) peerSession.end();
   }
 }
 
 const misplaced = (command: Command, uri: string): string =>
   command === "WORKREQUEST" || command === "TASK"
     ? `${command} goes to the client port, ${uri}`
-    : `${command} is what a broker says`;
+    : `${command} is sent by brokers only`;

@@ -2,20 +2,20 @@
  * A Scale0 worker, at the broker.
  *
  *   negotiating  CONNECT has come and CONFIG was sent; it is the PING after that which registers the worker
- *   registered   PING has come: it is known to dispatch. Each PING is a sign of life, and puts it into the LRU queue while
- *                it has fewer requests than slots. A request takes it out, and stands in the wait queue until its WORKREPLY
+ *   registered   PING has come: it is known to dispatch. Each PING is a heartbeat, and puts it into the LRU queue while
+ *                it has fewer requests than slots. A request takes it out, and is in the wait queue until its WORKREPLY
  *   stale        it PINGed with another config version: FORCENEGOTIATE was sent, CONNECT is awaited. What it has, it may answer
  *   forgotten    DISCONNECTERROR was sent, three heartbeats were missed, or its connection is gone; late replies are dropped
  *
  * A worker of the prototype's dialect is registered by READY and never negotiates.
  *
- * The LRU queue is dispatch's: a worker that stands in it offers one slot more than it uses, any other as many as it uses.
+ * The LRU queue is dispatch's: a worker in it offers one slot more than it uses, any other as many as it uses.
  */
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import { CallTasks, type TaskCall } from "../../../broker/sessions/call-tasks.js";
-import type { TasksOf, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { standingRecordOf } from "../../../dispatch/standing.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
@@ -38,7 +38,7 @@ import { WaitQueue } from "./wait-queue.js";
 import { WorkerConfig } from "./worker-config.js";
 
 const PROTOTYPE_HEARTBEAT_MS = 1_000;
-/** Of a task without a time limit: that its worker is there is told by heartbeats. */
+/** Of a task without a time limit: heartbeats show that its worker is there. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 export class Scale0WorkerSession implements WorkerPort {
@@ -63,7 +63,7 @@ export class Scale0WorkerSession implements WorkerPort {
   /** An operator stops it, or the broker is drained: it goes when it has nothing left. */
   #leaving: { readonly code: DisconnectCode; readonly why: string } | undefined;
   #workCommand: WorkCommand | undefined;
-  /** The broker that it would rather be at. */
+  /** The broker that it prefers. */
   #preferredBroker: string | undefined;
   #requestedHeartbeatMs = 0;
 
@@ -80,7 +80,7 @@ export class Scale0WorkerSession implements WorkerPort {
     );
   }
 
-  // What it says
+  // Messages of the worker
 
   connect(connect: ConnectRequest): void {
     if (standingRecordOf(this.#context.core.state, this.#profile.name).standing === "banned") {
@@ -156,7 +156,7 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#leaveWhenDone();
   }
 
-  /** It fell back on this broker, and would rather be elsewhere. */
+  /** It fell back on this broker, and prefers another. */
   setPreferredBroker(preferred: string): void {
     this.#preferredBroker = preferred;
   }
@@ -175,7 +175,8 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#heartbeatTimer.disconnected(this.#heartbeatMs());
   }
 
-  /** Whether it is there matters to those that wait for its answers: a PONG more does no harm, and one that cannot be sent tells. */
+  /** Checks that it is there, for the sake of those that wait for its answers: an extra PONG does no harm, and one that cannot be sent shows
+   *  that it is gone. */
   probe(): void {
     if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
     this.#peerSession.send("PONG", pong(this.#context.core));
@@ -201,7 +202,7 @@ export class Scale0WorkerSession implements WorkerPort {
     return Math.max(this.#config.heartbeatMs, this.#requestedHeartbeatMs);
   }
 
-  // What the broker has for it
+  // Messages to the worker
 
   sendConfig(): void {
     if (this.#dialect === "scale0") {
@@ -249,11 +250,11 @@ export class Scale0WorkerSession implements WorkerPort {
   #redirectToPreferred(): boolean {
     const { brokers } = this.#context;
     if (this.#preferredBroker === undefined || this.#config.settings.switchBack !== true) return false;
-    const home = this.#preferredBroker === brokers.self.identity ? undefined : brokers.alive(this.#preferredBroker);
-    if (home === undefined) return false;
+    const preferred = this.#preferredBroker === brokers.self.identity ? undefined : brokers.alive(this.#preferredBroker);
+    if (preferred === undefined) return false;
     this.#preferredBroker = undefined;
-    const others = brokers.list().filter(({ identity }) => identity !== home.identity);
-    this.#peerSession.send("CHANGEBROKER", { brokers: [home, ...others] });
+    const others = brokers.list().filter(({ identity }) => identity !== preferred.identity);
+    this.#peerSession.send("CHANGEBROKER", { brokers: [preferred, ...others] });
     return true;
   }
 
@@ -263,22 +264,22 @@ export class Scale0WorkerSession implements WorkerPort {
     }
   }
 
-  // As a port
+  // WorkerPort
 
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number, attachment?: unknown): void {
     const { core } = this.#context;
-    const asked = attachment instanceof ClientRequest ? attachment : undefined;
-    const [messageId = ""] = Object.values(asked?.messageId ?? {});
-    const identifier = `${asked?.client ?? "laboro"}/${messageId}/${request}`;
+    const clientRequest = attachment instanceof ClientRequest ? attachment : undefined;
+    const [messageId = ""] = Object.values(clientRequest?.messageId ?? {});
+    const identifier = `${clientRequest?.client ?? "laboro"}/${messageId}/${request}`;
     const answer = (frames: readonly Uint8Array[], error: unknown): void => {
       const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
       core.workerReplied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
     };
     this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
-    this.#sendWork(identifier, asked?.workCommand, { ...asked?.parameters, service }, asked?.body ?? [body]);
+    this.#sendWork(identifier, clientRequest?.workCommand, { ...clientRequest?.parameters, service }, clientRequest?.body ?? [body]);
   }
 
-  /** Nobody waits for it; the worker cannot be told, and is busy with it all the same. */
+  /** Nobody waits for it; the protocol has no message for that, and the worker stays busy with it. */
   cancelCall(request: RequestId): void {
     const work = this.#waitQueue.abandon(request, now());
     this.#updateProfile();
@@ -286,8 +287,8 @@ export class Scale0WorkerSession implements WorkerPort {
   }
 
   /** Those that are calls: they are requests for which nobody but the store waits. */
-  assign(job: Job, tasks: TasksOf, entries: Entries | undefined): void {
-    const give = ({ name, service, body, done }: TaskCall): void => {
+  assign(job: Job, tasks: AttemptRange, entries: Entries | undefined): void {
+    const send = ({ name, service, body, done }: TaskCall): void => {
       const answer = (frames: readonly Uint8Array[], error: unknown): void =>
         done(joined(frames), error === undefined || error === "LABORO_DEADLINE" ? error : "LABORO_SERVICE_FAILED");
       const identifier = `laboro/${name}/${tasks.attempt}`;
@@ -299,30 +300,30 @@ export class Scale0WorkerSession implements WorkerPort {
       this.#updateProfile();
       work?.answer([Buffer.from("no answer in time")], "LABORO_DEADLINE");
     };
-    this.#tasks.begin(job, tasks, entries, give, expired);
+    this.#tasks.begin(job, tasks, entries, send, expired);
     this.#updateProfile();
   }
 
   #sendWork(identifier: string, word: WorkCommand | undefined, more: Parameters, body: readonly Uint8Array[]): void {
     this.#inQueue = false;
-    const said = this.#workCommand ?? word ?? "WORKREQUEST";
+    const command = this.#workCommand ?? word ?? "WORKREQUEST";
     const parameters: Parameters = {
       ...more,
       time: Math.round(now()),
       config_version: this.#config.version,
       work_request_identifier: identifier,
-      // Under the name that it has where work is called so.
-      [said === "TASK" ? "id" : "work_request_indentifier"]: identifier,
+      // Under the name that goes with the command.
+      [command === "TASK" ? "id" : "work_request_indentifier"]: identifier,
     };
-    const sent = this.#peerSession.send(said, parameters, body);
-    // Not here and now: dispatch is in the middle of handing things out.
+    const sent = this.#peerSession.send(command, parameters, body);
+    // Not at once: dispatch is in the middle of assigning tasks.
     if (!sent) queueMicrotask(() => this.forget(false));
   }
 
   /** It has begun with all that it has. */
   retract(): void {}
 
-  cancel(tasks: readonly TasksOf[]): void {
+  cancel(tasks: readonly AttemptRange[]): void {
     for (const name of this.#tasks.runningIn(tasks)) {
       this.#waitQueue.abandon(name, now());
       this.#updateProfile();
@@ -364,9 +365,9 @@ export class Scale0WorkerSession implements WorkerPort {
     if (this.#joined) this.#context.core.workerDisconnected(this.#profile.id, this, orderly);
   }
 
-  // What it offers
+  // Its profile
 
-  /** Into the LRU queue, if there is room for a request. */
+  /** Into the LRU queue, if a slot is free. */
   #enqueue(): void {
     this.#waitQueue.removeAbandoned(now());
     const hasFreeSlot = this.#waitQueue.size < this.#connect.slots;
@@ -388,7 +389,7 @@ export class Scale0WorkerSession implements WorkerPort {
     );
   }
 
-  /** Tells dispatch what there is to be had here, where that has changed. */
+  /** Reports the services and slots to dispatch, where they have changed. */
   #updateProfile(services = this.#profile.services): void {
     const before = this.#profile;
     const slots = this.#slots();

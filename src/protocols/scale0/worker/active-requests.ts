@@ -53,7 +53,7 @@ export class ActiveRequests {
     const left = (this.#countByLink.get(link) ?? 1) - 1;
     if (left > 0) this.#countByLink.set(link, left);
     else this.#countByLink.delete(link);
-    for (const look of [...this.#waiting]) look();
+    for (const recheck of [...this.#waiting]) recheck();
   }
 
   async #call(service: string, body: readonly Uint8Array[], parameters: Parameters): Promise<Frame | readonly Frame[]> {
@@ -66,11 +66,11 @@ export class ActiveRequests {
   async whenIdle(link: Scale0Link): Promise<void> {
     while (this.#countByLink.has(link) && !this.#abort.signal.aborted) {
       await new Promise<void>((resolve) => {
-        const look = (): void => {
-          this.#waiting.delete(look);
+        const recheck = (): void => {
+          this.#waiting.delete(recheck);
           resolve();
         };
-        this.#waiting.add(look);
+        this.#waiting.add(recheck);
       });
     }
   }
@@ -78,7 +78,7 @@ export class ActiveRequests {
   /** Waits no longer. */
   abort(): void {
     this.#abort.abort();
-    for (const look of [...this.#waiting]) look();
+    for (const recheck of [...this.#waiting]) recheck();
   }
 }
 

@@ -1,14 +1,14 @@
 /**
  * A Scale0 client: any number of requests at one time, each answered or refused once.
  *
- *   reaching   a broker is being connected to; requests wait for it
- *   open       requests go out as they come
- *   closed     for good
+ *   connecting   a broker is being connected to; requests wait for it
+ *   open         requests go out as they come
+ *   closed       for good
  *
  * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
  */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
-import { type CurveClient, placeOf } from "../../zeromq/index.js";
+import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { Scale0Link } from "./link.js";
 import { CONNECT_TIMEOUT_MS, firstSuccessful, unreachable } from "./registration.js";
@@ -48,7 +48,7 @@ interface Pending {
   readonly reject: (error: LaboroError) => void;
 }
 
-/** Of a broker's own deadline, which says more than ours. */
+/** The broker's own deadline comes first: its error says more. */
 const MARGIN_MS = 2_000;
 const FOREVER_MS = 2 ** 31 - 1;
 
@@ -68,7 +68,7 @@ class Client implements Scale0Client {
   #closed = false;
 
   constructor(options: Scale0ClientOptions) {
-    for (const url of [options.broker, ...(options.others ?? [])]) placeOf(url);
+    for (const url of [options.broker, ...(options.others ?? [])]) parseTcpUrl(url);
     this.#options = options;
     this.#broker = options.broker;
   }
@@ -219,17 +219,17 @@ class Client implements Scale0Client {
     if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
     this.#broker = first.client_uri;
     this.#link = this.#findBroker();
-    const homeless = [...this.#redirected];
+    const redirected = [...this.#redirected];
     this.#redirected.clear();
     this.#link.then(
       (link) => {
-        for (const id of homeless) {
+        for (const id of redirected) {
           const pending = this.#pending.get(id);
           if (pending !== undefined) this.#ask(id, pending, link);
         }
       },
       (cause: unknown) => {
-        for (const id of homeless) this.#settle(id, ({ reject }) => reject(asLaboroError(cause)));
+        for (const id of redirected) this.#settle(id, ({ reject }) => reject(asLaboroError(cause)));
       },
     );
   }

@@ -1,7 +1,7 @@
 /** What a worker remembers from one start to the next: its last config, with the brokers of the group. */
 import { readFileSync } from "node:fs";
 import { type Config, isConfig, readConfig } from "../../../base/config-value.js";
-import { errnoOf, LaboroError } from "../../../base/errors.js";
+import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { writePrivate } from "../../../base/private-file.js";
 import { type BrokerUris, readBrokers } from "../commands.js";
 
@@ -18,7 +18,7 @@ export function readCachedConfig(path: string): CachedConfig | undefined {
     text = readFileSync(path, "utf8");
   } catch (cause) {
     if (errnoOf(cause) === "ENOENT") return undefined;
-    throw new LaboroError("LABORO_BAD_INPUT", `${path}: ${cause instanceof Error ? cause.message : cause}`, { cause });
+    throw badInput(`${path}: ${cause instanceof Error ? cause.message : cause}`, cause);
   }
   try {
     const { version, config } = JSON.parse(text) as Partial<CachedConfig>;
@@ -28,8 +28,8 @@ export function readCachedConfig(path: string): CachedConfig | undefined {
   }
 }
 
-export function writeCachedConfig(path: string, remembered: CachedConfig): void {
-  writePrivate(path, `${JSON.stringify(remembered, null, 2)}\n`);
+export function writeCachedConfig(path: string, cached: CachedConfig): void {
+  writePrivate(path, `${JSON.stringify(cached, null, 2)}\n`);
 }
 
 /** The brokers that a config names, the preferred one first. */

@@ -1,9 +1,9 @@
 /**
- * The connection of a worker or client to one broker: what comes is taken one by one, with a deadline.
+ * The connection of a worker or client to one broker: messages are received one by one, with a deadline.
  *
  *   open     messages come and go
- *   down     the connection is lost; it is made again by itself. After a while of this it counts as closed
- *   closed   for good: whoever takes the next message hears why
+ *   down     the connection is lost; it reconnects by itself. After a timeout it counts as closed
+ *   closed   for good: the next receive throws the reason
  */
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js";
@@ -34,15 +34,15 @@ export class Scale0Link {
   #wakeReader: (() => void) | undefined;
   #timeoutTimer: NodeJS.Timeout | undefined;
 
-  private constructor({ url, connectTimeoutMs: patienceMs, reconnectTimeoutMs: downMs = patienceMs }: Scale0LinkOptions) {
+  private constructor({ url, connectTimeoutMs, reconnectTimeoutMs = connectTimeoutMs }: Scale0LinkOptions) {
     this.url = url;
-    this.#reconnectTimeoutMs = downMs;
+    this.#reconnectTimeoutMs = reconnectTimeoutMs;
   }
 
   static async open(options: Scale0LinkOptions): Promise<Scale0Link> {
     const { url, identity, curve } = options;
     const link = new Scale0Link(options);
-    link.#startTimeout(link.#nobody, options.connectTimeoutMs);
+    link.#startTimeout(link.#noAnswer, options.connectTimeoutMs);
     link.#dealer = await openDealer(
       {
         url,
@@ -51,7 +51,7 @@ export class Scale0Link {
         ...(curve === undefined ? {} : { curve }),
       },
       {
-        message: (frames) => link.#heard(frames),
+        message: (frames) => link.#received(frames),
         opened: () => {
           link.#opened = true;
           clearTimeout(link.#timeoutTimer);
@@ -79,7 +79,7 @@ export class Scale0Link {
       if (this.#closeReason !== undefined) throw this.#closeReason;
       const left = end - performance.now();
       if (left <= 0) {
-        throw gone(this.#opened ? `${this.url}: nothing was heard for ${Math.round(timeoutMs)} ms` : this.#nobody);
+        throw gone(this.#opened ? `${this.url}: nothing was heard for ${Math.round(timeoutMs)} ms` : this.#noAnswer);
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, left);
@@ -92,7 +92,7 @@ export class Scale0Link {
     }
   }
 
-  /** Whoever takes the next message hears this. */
+  /** The next receive throws this. */
   fail(why: LaboroError): void {
     this.#closeReason ??= why;
     clearTimeout(this.#timeoutTimer);
@@ -105,7 +105,7 @@ export class Scale0Link {
     return this.#closing ?? Promise.resolve();
   }
 
-  #heard(frames: readonly Uint8Array[]): void {
+  #received(frames: readonly Uint8Array[]): void {
     try {
       this.#push(readMessage(frames));
     } catch (cause) {
@@ -113,12 +113,12 @@ export class Scale0Link {
     }
   }
 
-  #push(taken: LinkEvent): void {
-    this.#queue.push(taken);
+  #push(event: LinkEvent): void {
+    this.#queue.push(event);
     this.#wakeReader?.();
   }
 
-  get #nobody(): string {
+  get #noAnswer(): string {
     return `nobody answers at ${this.url}`;
   }
 

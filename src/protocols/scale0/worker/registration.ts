@@ -1,4 +1,4 @@
-/** How a worker gets from a broker's address to being registered there; and from a broker that is gone to another one. */
+/** Registers a worker with a broker; finds another broker of the group when that one is gone. */
 import { LaboroError } from "../../../base/errors.js";
 import type { CurveClient } from "../../zeromq/index.js";
 import { type BrokerUris, disconnectError, type Parameters, readBrokers } from "../commands.js";
@@ -8,7 +8,7 @@ import { Scale0Link, type LinkEvent } from "./link.js";
 export const CONNECT_TIMEOUT_MS = 5_000;
 /** Brokers that send on to others, one after the other, before it is a fault. */
 const MAX_REDIRECTS = 5;
-/** With these a broker will not have this worker, now or later. */
+/** With these codes a broker refuses this worker for good. */
 export const isFinalRefusal = (status: number): boolean => [400, 401, 409, 444, 501].includes(status);
 
 export interface RegisteringWorker {
@@ -23,21 +23,21 @@ export interface RegisteringWorker {
   ping(link: Scale0Link): void;
 }
 
-/** The broker will not have this worker. */
+/** The broker refuses this worker for good. */
 export class RegistrationRefused extends Error {
   constructor(override readonly cause: LaboroError & { readonly status: number }) {
     super(cause.message);
   }
 }
 
-/** A broker says to go to others. */
+/** A broker sends this worker to others. */
 export class Redirected extends Error {
   constructor(readonly brokers: readonly BrokerUris[]) {
     super("moved");
   }
 }
 
-/** CONNECT, CONFIG, PING, PONG. Follows where it is sent. Throws LABORO_BROKER_…, or Refused. */
+/** CONNECT, CONFIG, PING, PONG. Follows redirects. Throws LABORO_BROKER_…, or RegistrationRefused. */
 export async function register(worker: RegisteringWorker, url: string, redirects = 0): Promise<Scale0Link> {
   const link = await openLink(worker, url);
   try {
@@ -54,8 +54,8 @@ export async function register(worker: RegisteringWorker, url: string, redirects
   }
 }
 
-const openLink = ({ identity, curve, connectTimeoutMs: connectMs }: RegisteringWorker, url: string): Promise<Scale0Link> =>
-  Scale0Link.open({ url, identity, connectTimeoutMs: connectMs, ...(curve === undefined ? {} : { curve }) });
+const openLink = ({ identity, curve, connectTimeoutMs }: RegisteringWorker, url: string): Promise<Scale0Link> =>
+  Scale0Link.open({ url, identity, connectTimeoutMs, ...(curve === undefined ? {} : { curve }) });
 
 async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<void> {
   const end = performance.now() + worker.connectTimeoutMs;
@@ -88,7 +88,7 @@ async function negotiate(worker: RegisteringWorker, link: Scale0Link): Promise<v
   }
 }
 
-/** 301 was said: CHANGEBROKER follows, or is asked for. */
+/** 301 has come: CHANGEBROKER follows, or is asked for. */
 export async function awaitRedirect(link: Scale0Link, timeoutMs: number): Promise<never> {
   link.send("NEEDBROKER", {});
   for (;;) {
@@ -103,13 +103,13 @@ export async function needBroker(
   url: string,
   preferred: string | undefined,
 ): Promise<readonly BrokerUris[]> {
-  const { identity, services, connectTimeoutMs: connectMs } = worker;
+  const { identity, services, connectTimeoutMs } = worker;
   const link = await openLink(worker, url);
   try {
-    const asked = { identity, services, ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
+    const request = { identity, services, ...(preferred === undefined ? {} : { preferred_broker: preferred }) };
     for (;;) {
-      const taken: LinkEvent = await link.receive(connectMs);
-      if (taken === "opened") link.send("NEEDBROKER", asked);
+      const taken: LinkEvent = await link.receive(connectTimeoutMs);
+      if (taken === "opened") link.send("NEEDBROKER", request);
       else if (taken.command === "CHANGEBROKER") return readBrokers(taken.parameters.brokers);
       else if (taken.command === "DISCONNECTERROR") throw disconnectError(taken.parameters);
     }
@@ -118,7 +118,7 @@ export async function needBroker(
   }
 }
 
-/** What the first of them gives that gives anything; throws what the first failed with, or Refused at once. */
+/** The result of the first attempt that succeeds; throws the first failure, or RegistrationRefused at once. */
 export async function firstSuccessful<From, To>(all: readonly From[], attempt: (one: From) => Promise<To>): Promise<To> {
   let failed: unknown;
   for (const one of all) {

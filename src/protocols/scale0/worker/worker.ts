@@ -10,9 +10,9 @@
  */
 import { hostname } from "node:os";
 import { type Config, isConfig } from "../../../base/config-value.js";
-import { asLaboroError, LaboroError } from "../../../base/errors.js";
+import { asLaboroError, badInput } from "../../../base/errors.js";
 import { type Log, SILENT } from "../../../base/log.js";
-import { type CurveClient, placeOf } from "../../zeromq/index.js";
+import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "../config-formats.js";
 import type { Message } from "../frames.js";
@@ -114,11 +114,11 @@ class Worker implements Scale0Worker, RegisteringWorker {
     }
     const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.defaultBroker;
     if (preferred === undefined)
-      throw new LaboroError("LABORO_BAD_INPUT", "no broker is named, and none is remembered");
-    placeOf(preferred);
+      throw badInput("no broker is named, and none is remembered");
+    parseTcpUrl(preferred);
     this.#preferred = preferred;
     this.ended = this.#run();
-    // Whoever started it hears of it when he asks.
+    // The failure is reported by `ended`.
     this.ended.catch(() => {});
   }
 
@@ -131,15 +131,15 @@ class Worker implements Scale0Worker, RegisteringWorker {
     if (!this.#stopping) this.#link?.send("CONNECT", this.connectParameters());
     this.#stopping = true;
     this.#stopped();
-    const patience = setTimeout(() => {
+    const graceTimer = setTimeout(() => {
       this.#activeRequests.abort();
       this.#link?.fail(unreachable("it is stopped"));
     }, graceMs);
     await this.ended.catch(() => {});
-    clearTimeout(patience);
+    clearTimeout(graceTimer);
   }
 
-  // Its life
+  // The main loop
 
   async #run(): Promise<void> {
     for (let pause = FIRST_RETRY_DELAY_MS; !this.#stopping; ) {
@@ -151,7 +151,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
       } catch (cause) {
         if (this.#stopping) return;
         if (cause instanceof RegistrationRefused) {
-          // The operator's word.
+          // The operator has stopped it.
           if (cause.cause.status === 444) return;
           throw cause.cause;
         }
@@ -231,7 +231,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
     } finally {
       clearInterval(pingTimer);
       this.#link = undefined;
-      // What it was asked there it answers there, while it asks elsewhere already.
+      // Requests of this broker are answered there, while another broker is being found.
       const left = this.#activeRequests.whenIdle(link).then(() => link.close());
       if (this.#stopping) await left;
     }
@@ -260,7 +260,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
       case "DISCONNECTERROR": {
         const error = disconnectError(parameters);
         if (error.status === 301) await awaitRedirect(link, this.connectTimeoutMs);
-        // With any other it is unknown there now, and begins anew.
+        // After any other code the broker has forgotten this worker, which registers again.
         throw isFinalRefusal(error.status) ? new RegistrationRefused(error) : error;
       }
       default:
@@ -268,7 +268,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
     }
   }
 
-  // As an applicant
+  // RegisteringWorker
 
   connectParameters(): Parameters {
     const { configType = "JSON" } = this.#options;
@@ -277,20 +277,20 @@ class Worker implements Scale0Worker, RegisteringWorker {
   }
 
   applyConfig({ config_type: type, config_version: version, config }: Parameters, [frame]: readonly Uint8Array[]): void {
-    const { configCache: file, onConfig } = this.#options;
+    const { configCache, onConfig } = this.#options;
     const text: unknown = frame === undefined ? config : Buffer.from(frame).toString();
     try {
       if (typeof text === "string") this.#config = this.#formats[configTypeOf(String(type)) ?? "JSON"].read(text);
       else if (isConfig(text as Config)) this.#config = text as Config;
       this.#version = version === undefined ? undefined : String(version);
       onConfig?.(this.#config, this.#version ?? "");
-      if (file !== undefined) writeCachedConfig(file, { version: this.#version ?? "", config: this.#config });
+      if (configCache !== undefined) writeCachedConfig(configCache, { version: this.#version ?? "", config: this.#config });
     } catch (cause) {
       this.#log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }
   }
 
-  /** A sign of life, and that there is room for a request: the broker counts how many it has out. */
+  /** A heartbeat, and the sign that a slot is free: the broker counts the requests that it has assigned. */
   ping(link: Scale0Link): void {
     if (this.#stopping) return;
     const version = this.#version === undefined ? {} : { config_version: this.#version };

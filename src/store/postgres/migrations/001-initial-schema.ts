@@ -1,17 +1,17 @@
-/** The tables as they first were. A migration is never changed once released: the next one changes what it made. */
+/** The first version of the tables. A released migration is never changed: a later one alters its tables. */
 export const initialSchema = `
 CREATE TABLE laboro.broker (
   epoch bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  about text NOT NULL,
+  info text NOT NULL,
   started timestamptz NOT NULL DEFAULT clock_timestamp(),
-  beat timestamptz NOT NULL DEFAULT clock_timestamp(),
-  lease_ends timestamptz NOT NULL,
-  -- Another broker has found its lease ended, or it has said good-bye: it writes nothing any more.
+  heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  lease_ends_at timestamptz NOT NULL,
+  -- Another broker has found its lease ended, or it has left: it writes nothing any more.
   dead boolean NOT NULL DEFAULT false
 );
 
--- The last batch of each broker: one that is given again, because its commit was not heard of, is found here.
-CREATE TABLE laboro.batch (
+-- The last batch of each broker: a batch that is tried again after an unconfirmed COMMIT finds its own number here.
+CREATE TABLE laboro.last_batch (
   epoch bigint NOT NULL,
   number bigint NOT NULL,
   PRIMARY KEY (epoch, number)
@@ -25,29 +25,29 @@ CREATE TABLE laboro.job (
   ended_at double precision,
   count integer NOT NULL,
   cursor integer NOT NULL,
-  -- How often it has been let run again after its end.
-  life integer NOT NULL DEFAULT 0,
+  -- How often it was reopened after its end.
+  reopen_count integer NOT NULL DEFAULT 0,
   ended_state smallint,
   has_entries boolean NOT NULL,
   held boolean NOT NULL,
-  -- The transaction that last changed what other brokers must hear of, and the broker; 0 where several have changed it.
-  changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  -- The transaction that last changed what concerns other brokers, and the broker; 0 where several have changed it.
+  changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   changed_by bigint NOT NULL,
   name text COLLATE "C" NOT NULL,
   pool text COLLATE "C" NOT NULL,
   key text COLLATE "C",
-  reason text,
+  cancel_reason text,
   cancels int4multirange NOT NULL DEFAULT '{}',
-  request bytea NOT NULL
+  spec bytea NOT NULL
 ) WITH (fillfactor = 80);
 CREATE INDEX job_open ON laboro.job (id) WHERE ended_at IS NULL;
 CREATE INDEX job_name ON laboro.job (name, id);
 CREATE INDEX job_pool ON laboro.job (pool, id);
 CREATE INDEX job_key ON laboro.job (key, id) WHERE key IS NOT NULL;
 CREATE INDEX job_ended ON laboro.job (ended_at) WHERE ended_at IS NOT NULL;
-CREATE INDEX job_changed ON laboro.job (changed);
+CREATE INDEX job_changed ON laboro.job (changed_xid);
 
-CREATE TABLE laboro.tally (
+CREATE TABLE laboro.job_counters (
   job bigint NOT NULL,
   epoch bigint NOT NULL,
   -- Bytes of entries and output.
@@ -66,7 +66,7 @@ CREATE TABLE laboro.entry_chunk (
   PRIMARY KEY (job, first)
 );
 
-CREATE TABLE laboro.parcel (
+CREATE TABLE laboro.task_range (
   id bigint PRIMARY KEY,
   job bigint NOT NULL,
   epoch bigint,
@@ -79,9 +79,9 @@ CREATE TABLE laboro.parcel (
   avoid text COLLATE "C",
   worker text COLLATE "C"
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX parcel_given_back ON laboro.parcel (job, first) WHERE epoch IS NULL;
-CREATE INDEX parcel_owned ON laboro.parcel (epoch, job) WHERE epoch IS NOT NULL;
-CREATE INDEX parcel_claimed ON laboro.parcel (worker) WHERE worker IS NOT NULL;
+CREATE INDEX task_range_released ON laboro.task_range (job, first) WHERE epoch IS NULL;
+CREATE INDEX task_range_owned ON laboro.task_range (epoch, job) WHERE epoch IS NOT NULL;
+CREATE INDEX task_range_claimed ON laboro.task_range (worker) WHERE worker IS NOT NULL;
 
 CREATE TABLE laboro.worker (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -92,7 +92,7 @@ CREATE TABLE laboro.result (
   job bigint NOT NULL,
   started double precision NOT NULL,
   ended double precision NOT NULL,
-  output_end bigint NOT NULL,
+  output_bytes bigint NOT NULL,
   idx integer NOT NULL,
   attempt integer NOT NULL,
   worker integer NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE laboro.result (
 );
 CREATE INDEX result_unsuccessful ON laboro.result (job, state, idx) WHERE state <> 0;
 
-CREATE TABLE laboro.earlier (
+CREATE TABLE laboro.earlier_attempt (
   LIKE laboro.result,
   PRIMARY KEY (job, idx, attempt)
 );
@@ -113,25 +113,25 @@ CREATE TABLE laboro.earlier (
 CREATE TABLE laboro.output (
   job bigint NOT NULL,
   -- Where these bytes begin in the attempt's output.
-  at bigint NOT NULL,
+  start_offset bigint NOT NULL,
   idx integer NOT NULL,
   attempt integer NOT NULL,
-  -- The job's when they came.
-  life integer NOT NULL,
+  -- The job's reopen_count when they were stored.
+  reopen_count integer NOT NULL,
   stream smallint NOT NULL,
   bytes bytea NOT NULL,
-  PRIMARY KEY (job, idx, attempt, at)
+  PRIMARY KEY (job, idx, attempt, start_offset)
 );
 
-CREATE TABLE laboro.kept (
-  area text COLLATE "C" NOT NULL,
+CREATE TABLE laboro.key_value (
+  bucket text COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
   version integer NOT NULL,
   value text NOT NULL,
-  changed double precision NOT NULL,
-  -- As of a job.
-  changed_in xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  updated_at double precision NOT NULL,
+  -- As in table job.
+  changed_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
   changed_by bigint NOT NULL,
-  PRIMARY KEY (area, key)
+  PRIMARY KEY (bucket, key)
 );
 `;

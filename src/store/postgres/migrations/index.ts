@@ -8,16 +8,16 @@ import { initialSchema } from "./001-initial-schema.js";
 
 export const MIGRATIONS: readonly string[] = [initialSchema];
 
-/** The name of the lock: nothing else in the database may use it. */
+/** The id of the advisory lock: nothing else in the database may use it. */
 const LOCK = "SELECT pg_advisory_xact_lock(5429000001)";
 /** Not by to_regclass: its cache may be older than the broker that made the table while this one waited for the lock. */
 const HAS_VERSION_TABLE =
-  "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'version') AS there";
-const VERSION = "SELECT number FROM laboro.version";
+  "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'laboro' AND tablename = 'schema_version') AS there";
+const VERSION = "SELECT number FROM laboro.schema_version";
 const CREATE_SCHEMA = `
 CREATE SCHEMA IF NOT EXISTS laboro;
-CREATE TABLE laboro.version (one boolean PRIMARY KEY DEFAULT true CHECK (one), number integer NOT NULL);
-INSERT INTO laboro.version (number) VALUES (0);
+CREATE TABLE laboro.schema_version (singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton), number integer NOT NULL);
+INSERT INTO laboro.schema_version (number) VALUES (0);
 `;
 
 type SqlClient = Pick<Client, "unsafe">;
@@ -40,15 +40,15 @@ function migrateOnce(client: Client, place: string, migrations: readonly string[
     if (next === undefined) return version;
     if (version === 0) await sql.unsafe(CREATE_SCHEMA);
     await sql.unsafe(next);
-    await sql.unsafe(`UPDATE laboro.version SET number = ${version + 1}`);
+    await sql.unsafe(`UPDATE laboro.schema_version SET number = ${version + 1}`);
     return version + 1;
   });
 }
 
 /** 0 where there is none yet. */
 export async function schemaVersion(client: SqlClient, place: string, known = MIGRATIONS.length): Promise<number> {
-  const [room] = await client.unsafe<{ there: boolean }[]>(HAS_VERSION_TABLE);
-  if (room?.there !== true) return 0;
+  const [table] = await client.unsafe<{ there: boolean }[]>(HAS_VERSION_TABLE);
+  if (table?.there !== true) return 0;
   const [row] = await client.unsafe<{ number: number }[]>(VERSION);
   const version = row?.number ?? 0;
   if (version <= known) return version;

@@ -1,4 +1,4 @@
-/** What a worker has through other brokers becomes this one's; from then on the writes of the former owner miss. */
+/** The claims of a worker at other brokers become this broker's; from then on the writes of the former owner are lost. */
 import type { TaskRangeId } from "../../../model/ids.js";
 import { validText } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
@@ -6,15 +6,15 @@ import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 
-/** $1 the worker. In the order of the names, as every batch takes its parcels. */
+/** $1 the worker. In order of the ids, as every batch locks its task ranges. */
 export const ADOPT = `
 WITH theirs AS MATERIALIZED (
-  SELECT id FROM laboro.parcel WHERE worker = $1::text AND epoch <> ${OWN_EPOCH} ORDER BY id FOR UPDATE)
-UPDATE laboro.parcel p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
+  SELECT id FROM laboro.task_range WHERE worker = $1::text AND epoch <> ${OWN_EPOCH} ORDER BY id FOR UPDATE)
+UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM theirs WHERE p.id = theirs.id RETURNING p.id`;
 
-/** Looked at afterwards: what the former owner recorded while this one waited for it counts too. */
+/** Read afterwards: it includes what the former owner recorded while this statement waited for it. */
 export const HELD = `
-SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.parcel p WHERE p.worker = $1::text AND p.epoch = ${OWN_EPOCH}`;
+SELECT ${TASK_RANGE_FIELDS}, ${SETTLED} FROM laboro.task_range p WHERE p.worker = $1::text AND p.epoch = ${OWN_EPOCH}`;
 
 export async function adopt(batch: BatchContext, { at, write }: IndexedWrite<"adopt">): Promise<void> {
   const worker = validText(write.worker);

@@ -1,5 +1,5 @@
 /**
- * A cancel. Once everything from the cursor on is cancelled, the cursor moves to the end; cancelled tasks at the ends of what nobody owns leave at once.
+ * A cancel. Once everything from the cursor on is cancelled, the cursor moves to the end; cancelled tasks at the ends of released task ranges leave at once.
  */
 import type { JobId } from "../../../model/ids.js";
 import { multirange, validText } from "../arrays.js";
@@ -17,13 +17,13 @@ beyond AS MATERIALIZED (
   SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks FROM asked),
 free AS MATERIALIZED (
   SELECT p.id, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - a.cancels AS stays
-  FROM asked a JOIN laboro.parcel p ON p.job = a.id WHERE p.epoch IS NULL),
+  FROM asked a JOIN laboro.task_range p ON p.job = a.id WHERE p.epoch IS NULL),
 trimmed AS (
-  UPDATE laboro.parcel p SET first = lower(f.stays), last = upper(f.stays) - 1
+  UPDATE laboro.task_range p SET first = lower(f.stays), last = upper(f.stays) - 1
   FROM free f WHERE p.id = f.id AND NOT isempty(f.stays) AND f.size > upper(f.stays) - lower(f.stays)),
-gone AS (DELETE FROM laboro.parcel p USING free f WHERE p.id = f.id AND isempty(f.stays)),
-told AS (
-  UPDATE laboro.job j SET cancels = a.cancels, reason = coalesce($3::text, j.reason), cursor = j.cursor + b.tasks, ${SET_CHANGED}
+gone AS (DELETE FROM laboro.task_range p USING free f WHERE p.id = f.id AND isempty(f.stays)),
+marked AS (
+  UPDATE laboro.job j SET cancels = a.cancels, cancel_reason = coalesce($3::text, j.cancel_reason), cursor = j.cursor + b.tasks, ${SET_CHANGED}
   FROM asked a JOIN beyond b USING (id) WHERE j.id = a.id),
 counted AS MATERIALIZED (
   SELECT b.id AS job, 0 AS bytes, 0 AS succeeded, 0 AS failed,

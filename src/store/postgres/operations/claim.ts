@@ -1,5 +1,5 @@
 /**
- * Tasks handed to workers. Claims that follow on from one parcel are one cut off its front; a claim alone may also take from its end.
+ * Tasks handed to workers. Consecutive claims from one task range are one cut at its front; a single claim may also take from its end.
  */
 import { LaboroError } from "../../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
@@ -9,11 +9,11 @@ import { type BatchContext, MustRunSeparately } from "../batch-context.js";
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 
-/** $1 parcels to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
+/** $1 task ranges to take from, $2 and $3 the tasks taken from each, $4 whether by several claims. */
 const CUTS = "unnest($1::bigint[], $2::int[], $3::int[], $4::boolean[]) AS c (id, first, last, several)";
 /** $5 to $10 the claims, $11 to $13 the cut that each is part of. */
 const CLAIMS = `unnest($5::bigint[], $6::bigint[], $7::int[], $8::int[], $9::int[], $10::text[], $11::int[], $12::int[], $13::boolean[])
-  AS a (id, parcel, first_task, last_task, attempt, worker, first, last, several)`;
+  AS a (id, range_id, first_task, last_task, attempt, worker, first, last, several)`;
 const WAITS = `p.epoch = ${OWN_EPOCH} AND p.worker IS NULL`;
 const fits = (cut: string): string =>
   `p.first <= ${cut}.first AND p.last >= ${cut}.last AND (p.first = ${cut}.first OR (p.last = ${cut}.last AND NOT ${cut}.several))`;
@@ -21,20 +21,20 @@ const fits = (cut: string): string =>
 export const CLAIM = `
 WITH found AS MATERIALIZED (
   SELECT p.id, p.job, p.first, p.last, j.has_entries FROM ${CUTS}
-  JOIN laboro.parcel p ON p.id = c.id JOIN laboro.job j ON j.id = p.job
+  JOIN laboro.task_range p ON p.id = c.id JOIN laboro.job j ON j.id = p.job
   WHERE ${WAITS}),
 made AS (
-  INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-  SELECT a.parcel, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.avoid, a.worker, p.epoch
-  FROM ${CLAIMS} JOIN laboro.parcel p ON p.id = a.id
+  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
+  SELECT a.range_id, p.job, a.first_task, a.last_task, a.attempt, p.failures, p.crashes, p.not_before, p.avoid, a.worker, p.epoch
+  FROM ${CLAIMS} JOIN laboro.task_range p ON p.id = a.id
   WHERE ${WAITS} AND ${fits("a")}),
 cut AS (
-  UPDATE laboro.parcel p
+  UPDATE laboro.task_range p
   SET first = CASE p.first WHEN c.first THEN c.last + 1 ELSE p.first END, last = CASE p.first WHEN c.first THEN p.last ELSE c.first - 1 END
   FROM ${CUTS}
   WHERE p.id = c.id AND ${WAITS} AND ${fits("c")} AND NOT (p.first = c.first AND p.last = c.last)),
 gone AS (
-  DELETE FROM laboro.parcel p USING ${CUTS}
+  DELETE FROM laboro.task_range p USING ${CUTS}
   WHERE p.id = c.id AND ${WAITS} AND p.first = c.first AND p.last = c.last)
 SELECT id, job, first, last, has_entries AS "hasEntries" FROM found`;
 
@@ -74,7 +74,7 @@ export async function claim(batch: BatchContext, writes: readonly IndexedWrite<"
     batch.writeResults[at] = { op, lost };
     if (!lost && taskRange.hasEntries) wanted.push({ at, job: taskRange.job, range: { first, last } });
   }
-  // One after the other: neighbours find their entries in what the first of them has read.
+  // One after the other: neighbours find their entries in the chunk that the first of them has read.
   for (const { at, job, range } of wanted) {
     batch.writeResults[at] = { op: "claim", lost: false, entries: await batch.entries.read(job, range, batch.session) };
   }
@@ -98,7 +98,7 @@ const columnsOf = (cuts: readonly Cut[]): string[] => [
 
 const reaches = (taskRange: Range, cut: Range): boolean => taskRange.first <= cut.first && taskRange.last >= cut.last;
 
-/** True also where the cut reaches beyond the parcel: that is no fault, but lost. */
+/** True also where the cut reaches beyond the task range: then the claim is lost, which is no error. */
 const isAtAnEnd = (taskRange: Range, cut: Cut): boolean => {
   if (cut.several) return taskRange.first === cut.first && taskRange.last >= cut.last;
   return !reaches(taskRange, cut) || taskRange.first === cut.first || taskRange.last === cut.last;
@@ -108,6 +108,6 @@ function refuse(from: TaskRangeId, taskRange: Range, cut: Cut): never {
   if (cut.several) throw new MustRunSeparately();
   throw new LaboroError(
     "LABORO_INTERNAL",
-    `a claim takes ${cut.first}-${cut.last} out of the middle of parcel ${from} (${taskRange.first}-${taskRange.last})`,
+    `a claim takes ${cut.first}-${cut.last} out of the middle of task range ${from} (${taskRange.first}-${taskRange.last})`,
   );
 }

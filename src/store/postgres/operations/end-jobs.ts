@@ -1,4 +1,4 @@
-/** Where jobs stand after a stage, and the end of those of which nothing is left. */
+/** The counters of jobs after a stage, and the end of jobs without open tasks. */
 import type { JobId } from "../../../model/ids.js";
 import { numberArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
@@ -6,13 +6,13 @@ import type { Totals } from "../stage-progress.js";
 import { SET_CHANGED, OWN_EPOCH } from "../statements.js";
 
 /**
- * Two brokers that record the last tasks of a job at the same time do not see each other's. So whoever has nothing left of a job takes its row
- * before the sum is made: the second sees what the first did. $1 jobs.
+ * Two brokers that record the last tasks of a job at the same time do not see each other's results. So a broker without task ranges of
+ * the job locks its row before it sums: the second broker sees what the first did. $1 jobs.
  */
 export const LOCK_ENDING_JOBS = `
 SELECT j.id FROM laboro.job j
 WHERE j.id = ANY($1::bigint[]) AND j.ended_at IS NULL AND j.cursor = j.count
-  AND NOT EXISTS (SELECT 1 FROM laboro.parcel p WHERE p.epoch = ${OWN_EPOCH} AND p.job = j.id)
+  AND NOT EXISTS (SELECT 1 FROM laboro.task_range p WHERE p.epoch = ${OWN_EPOCH} AND p.job = j.id)
 ORDER BY j.id FOR NO KEY UPDATE`;
 
 /** $1 jobs, $2 now. */
@@ -20,7 +20,7 @@ export const TOTALS = `
 WITH sums AS MATERIALIZED (
   SELECT j.id AS job, j.count, j.ended_at, j.cursor, coalesce(sum(t.succeeded), 0)::int AS succeeded, coalesce(sum(t.failed), 0)::int AS failed,
     coalesce(sum(t.cancelled), 0)::int AS cancelled
-  FROM laboro.job j LEFT JOIN laboro.tally t ON t.job = j.id
+  FROM laboro.job j LEFT JOIN laboro.job_counters t ON t.job = j.id
   WHERE j.id = ANY($1::bigint[]) GROUP BY j.id),
 over AS (
   UPDATE laboro.job j

@@ -1,17 +1,17 @@
-/** Tasks granted to this broker: what was given back, in task order, then what lies at the job's cursor. */
+/** Tasks granted to this broker: released ones in task order, then tasks from the job's cursor on. */
 import type { BatchContext } from "../batch-context.js";
 import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 
 /**
- * $1 job, $2 most, $3 the new parcel's name, $4 now. The job's row is locked (locks.ts), so that its cursor is what it seems; parcels that
- * somebody else is about to change are passed over.
+ * $1 job, $2 max, $3 the id of the new task range, $4 now. The job's row is locked (locks.ts), so that its cursor does not change;
+ * task ranges that another transaction has locked are skipped.
  */
 export const LEASE = `
 WITH due AS MATERIALIZED (
   SELECT d.*, d.last - d.first + 1 AS size, sum(d.last - d.first + 1) OVER (ORDER BY d.first) AS upto
-  FROM (SELECT * FROM laboro.parcel WHERE job = $1::bigint AND epoch IS NULL AND not_before <= $4::float8
+  FROM (SELECT * FROM laboro.task_range WHERE job = $1::bigint AND epoch IS NULL AND not_before <= $4::float8
         ORDER BY first LIMIT $2::int + 1 FOR UPDATE SKIP LOCKED) AS d),
 -- One that is larger than what is left to grant is divided.
 divided AS MATERIALIZED (SELECT *, ($2::int - (upto - size))::int AS part FROM due WHERE upto > $2::int AND upto - size < $2::int),
@@ -19,11 +19,11 @@ granted AS (SELECT least(coalesce(max(upto), 0), $2::int)::int AS tasks FROM due
 fresh AS MATERIALIZED (
   SELECT j.id, j.cursor, least(j.count, j.cursor + $2::int - g.tasks) AS next, j.count FROM laboro.job j, granted g WHERE j.id = $1::bigint),
 taken AS (
-  UPDATE laboro.parcel p SET epoch = ${OWN_EPOCH} FROM due WHERE p.id = due.id AND due.upto <= $2::int
+  UPDATE laboro.task_range p SET epoch = ${OWN_EPOCH} FROM due WHERE p.id = due.id AND due.upto <= $2::int
   RETURNING ${TASK_RANGE_FIELDS}),
-cut AS (UPDATE laboro.parcel p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
+cut AS (UPDATE laboro.task_range p SET first = p.first + d.part FROM divided d WHERE p.id = d.id),
 made AS (
-  INSERT INTO laboro.parcel AS p (${TASK_RANGE_COLUMNS})
+  INSERT INTO laboro.task_range AS p (${TASK_RANGE_COLUMNS})
   SELECT $3::bigint, job, first, first + part - 1, attempt, failures, crashes, not_before, avoid, NULL, ${OWN_EPOCH} FROM divided
   UNION ALL
   SELECT $3::bigint, id, cursor, next - 1, 0, 0, 0, 0, NULL, NULL, ${OWN_EPOCH} FROM fresh WHERE next > cursor

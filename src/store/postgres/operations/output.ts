@@ -10,31 +10,31 @@ export const STREAMS: readonly OutputStream[] = ["stdout", "stderr"];
 /** Larger rows would cost a reader of a few bytes more. */
 const MAX_ROW_BYTES = 64 * 1024;
 
-/** $1 the bytes, one behind the other; $2 to $8 where each belongs and lies; $9 jobs that come with the same batch. */
+/** $1 the bytes, concatenated; $2 to $8 the task, offset and position of each chunk; $9 jobs that are submitted in the same batch. */
 export const APPEND = `
 WITH given AS MATERIALIZED (
-  SELECT c.*, c.at + c.length AS until, max(c.at + c.length) OVER (
+  SELECT c.*, c.start_offset + c.length AS until, max(c.start_offset + c.length) OVER (
     PARTITION BY c.job, c.idx, c.attempt ORDER BY c.n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
   FROM unnest($2::bigint[], $3::int[], $4::int[], $5::smallint[], $6::bigint[], $7::int[], $8::int[]) WITH ORDINALITY
-    AS c (job, idx, attempt, stream, at, start, length, n)),
--- What is known already, from earlier batches and from earlier in this one, is left out.
+    AS c (job, idx, attempt, stream, start_offset, start, length, n)),
+-- Bytes that are stored already, by earlier batches or earlier in this one, are left out.
 fresh AS MATERIALIZED (
-  SELECT g.*, coalesce(j.life, 0) AS life, greatest(0, least(g.length, greatest(coalesce(g.before, 0), coalesce(s.until, 0)) - g.at))::int AS known
+  SELECT g.*, coalesce(j.reopen_count, 0) AS reopen_count, greatest(0, least(g.length, greatest(coalesce(g.before, 0), coalesce(s.until, 0)) - g.start_offset))::int AS known
   FROM given g LEFT JOIN laboro.job j ON j.id = g.job
   LEFT JOIN LATERAL (
-    SELECT o.at + octet_length(o.bytes) AS until FROM laboro.output o
-    WHERE o.job = g.job AND o.idx = g.idx AND o.attempt = g.attempt ORDER BY o.at DESC LIMIT 1) AS s ON true
+    SELECT o.start_offset + octet_length(o.bytes) AS until FROM laboro.output o
+    WHERE o.job = g.job AND o.idx = g.idx AND o.attempt = g.attempt ORDER BY o.start_offset DESC LIMIT 1) AS s ON true
   WHERE j.id IS NOT NULL OR g.job = ANY($9::bigint[])),
 added AS (
-  INSERT INTO laboro.output (job, idx, attempt, life, stream, at, bytes)
-  SELECT job, idx, attempt, life, stream, at + known, substring($1::bytea FROM start + known FOR length - known)
+  INSERT INTO laboro.output (job, idx, attempt, reopen_count, stream, start_offset, bytes)
+  SELECT job, idx, attempt, reopen_count, stream, start_offset + known, substring($1::bytea FROM start + known FOR length - known)
   FROM fresh WHERE known < length
   ON CONFLICT DO NOTHING
   RETURNING job, octet_length(bytes) AS bytes),
 sized AS (SELECT job, sum(bytes) AS bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM added GROUP BY job)
 ${addToJobCounters("sized")}`;
 
-/** All that a batch brings, copied: what it is a view of may change while it waits for its turn. */
+/** All output of a batch, copied: the chunks are views of buffers that may change while the batch waits. */
 export function outputOf(writes: readonly Write[]): readonly Value[] | undefined {
   const chunks: OutputChunk[] = [];
   for (const write of writes)

@@ -1,4 +1,4 @@
-/** Waiting parcels given back for any broker. Cancelled tasks at their ends leave them, and are counted. */
+/** Waiting task ranges released for any broker. Cancelled tasks at their ends leave them, and are counted. */
 import type { JobId, TaskRangeId } from "../../../model/ids.js";
 import { numberArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
@@ -6,18 +6,18 @@ import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
 import { addToJobCounters, SET_CHANGED, OWN_EPOCH } from "../statements.js";
 
-/** Parcels that `condition` chooses are nobody's from now on. Gives each with how many tasks left it. */
+/** Releases the task ranges that match `condition`. Returns each with the number of tasks that left it. */
 export const releaseStatement = (condition: string): string => `
 WITH freed AS MATERIALIZED (
   SELECT p.id, p.job, p.last - p.first + 1 AS size, int4multirange(int4range(p.first, p.last + 1)) - j.cancels AS stays
-  FROM laboro.parcel p JOIN laboro.job j ON j.id = p.job
+  FROM laboro.task_range p JOIN laboro.job j ON j.id = p.job
   WHERE ${condition} AND p.worker IS NULL),
 sizes AS MATERIALIZED (SELECT id, job, size - CASE WHEN isempty(stays) THEN 0 ELSE upper(stays) - lower(stays) END AS cancelled FROM freed),
-kept AS (
-  UPDATE laboro.parcel p SET epoch = NULL, first = lower(f.stays), last = upper(f.stays) - 1
+released AS (
+  UPDATE laboro.task_range p SET epoch = NULL, first = lower(f.stays), last = upper(f.stays) - 1
   FROM freed f WHERE p.id = f.id AND NOT isempty(f.stays)),
-gone AS (DELETE FROM laboro.parcel p USING freed f WHERE p.id = f.id AND isempty(f.stays)),
-told AS (UPDATE laboro.job SET ${SET_CHANGED} WHERE id IN (SELECT job FROM freed)),
+gone AS (DELETE FROM laboro.task_range p USING freed f WHERE p.id = f.id AND isempty(f.stays)),
+marked AS (UPDATE laboro.job SET ${SET_CHANGED} WHERE id IN (SELECT job FROM freed)),
 counted AS (
   SELECT job, 0 AS bytes, 0 AS succeeded, 0 AS failed, sum(cancelled) AS cancelled FROM sizes GROUP BY job HAVING sum(cancelled) > 0),
 summed AS (${addToJobCounters("counted")})
@@ -39,7 +39,7 @@ export async function release(batch: BatchContext, stageProgress: StageProgress,
   for (const { at, write } of writes) {
     const { op, rangeId } = write;
     const row = freed.get(rangeId);
-    // Named twice, it is nobody's the second time.
+    // Released twice in one batch, it is lost the second time.
     freed.delete(rangeId);
     const counted = row !== undefined && row.cancelled > 0;
     batch.writeResults[at] = { op, lost: row === undefined, ...(counted ? { job: row.job } : {}) };

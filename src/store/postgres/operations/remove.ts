@@ -1,9 +1,9 @@
-/** An ended job goes with all that belongs to it. It has no parcels: every task of it is recorded. */
+/** Deletes an ended job with all its rows. It has no task ranges: every task of it is recorded. */
 import type { BatchContext } from "../batch-context.js";
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
 
-const TABLES = ["tally", "result", "earlier", "entry_chunk", "output"];
+const TABLES = ["job_counters", "result", "earlier_attempt", "entry_chunk", "output"];
 
 export const REMOVE = `
 WITH gone AS (DELETE FROM laboro.job WHERE id = $1::bigint AND ended_at IS NOT NULL AND ${OWN_EPOCH} > 0 RETURNING id),

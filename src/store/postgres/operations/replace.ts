@@ -1,4 +1,4 @@
-/** Other parcels in the place of one: tasks that go back to wait, tasks that stay with the worker. */
+/** Replaces a task range by others: tasks that wait again, tasks that stay with the worker. */
 import { numberArray, textArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { StageProgress } from "../stage-progress.js";
@@ -6,26 +6,26 @@ import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../resul
 import type { IndexedWrite } from "../stages.js";
 import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
 
-/** $1 parcels, $2 their jobs, $3 how many tasks leave unrun; from $4 to $13 the pieces; from $14 on the ends of earlier attempts. */
-const PIECES = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[])
+/** $1 task ranges, $2 their jobs, $3 how many tasks leave unrun; from $4 to $13 the replacements; from $14 on results of earlier attempts. */
+const REPLACEMENTS = `unnest($4::int[], $5::bigint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::float8[], $12::text[], $13::text[])
   AS q (w, id, first, last, attempt, failures, crashes, not_before, avoid, worker)`;
 
 const earlier = (rare: boolean): string => `
-kept AS (
-  INSERT INTO laboro.earlier (${RESULT_COLUMNS})
-  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_end, r.code, ${rareColumns(rare)}
+saved AS (
+  INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS})
+  SELECT ($2::bigint[])[r.w], r.idx, r.attempt, r.state, r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(rare)}
   FROM ${resultRows(14, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING),`;
 
 export const replaceStatement = (ends: "none" | "plain" | "rare"): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
-gone AS (DELETE FROM laboro.parcel WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} RETURNING id),
+gone AS (DELETE FROM laboro.task_range WHERE id = ANY($1::bigint[]) AND epoch = ${OWN_EPOCH} RETURNING id),
 made AS (
-  INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
+  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
   SELECT q.id, ($2::bigint[])[q.w], q.first, q.last, q.attempt, q.failures, q.crashes, q.not_before, q.avoid, q.worker, ${OWN_EPOCH}
-  FROM ${PIECES}
-  -- A piece may have the name of what it replaces: that has to be gone first, which asking for it makes sure of.
+  FROM ${REPLACEMENTS}
+  -- A replacement may have the id of the range it replaces, which has to be deleted first: the condition on gone makes sure of it.
   WHERE (SELECT flags FROM own)[q.w] AND (SELECT count(*) FROM gone) >= 0),
 ${ends === "none" ? "" : earlier(ends === "rare")}
 counted AS (

@@ -1,6 +1,6 @@
 /**
- * Finished tasks go back to wait. Of the tasks asked for, those in a parcel are left out; of the others, those with a result of the right end
- * become earlier attempts, and those that are among the cancels and have no result never ran. One look decides what the next is, so this
+ * Finished tasks wait again. Tasks in a task range are left out. Of the others, results with one of the ends asked for become earlier
+ * attempts; tasks among the cancels without a result never ran. Each statement depends on the result of the one before, so this
  * operation alone waits for its own answers. The job's row is locked throughout.
  */
 import type { JobId } from "../../../model/ids.js";
@@ -15,9 +15,9 @@ import type { WriteOf, IndexedWrite } from "../stages.js";
 import { addToJobCounters, SET_CHANGED, OWN_EPOCH } from "../statements.js";
 
 const FIND = `
-SELECT cursor, cancels::text, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.parcel WHERE job = $1::bigint)::text AS held
+SELECT cursor, cancels::text, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
 FROM laboro.job WHERE id = $1::bigint`;
-/** $2 the area, $3 its first task and $4 its last. */
+/** $2 the ranges, $3 their first task and $4 their last. */
 const WITHIN = "job = $1::bigint AND idx BETWEEN $3::int AND $4::int AND $2::int4multirange @> idx";
 // Among neighbours the index rises with the row's number: their difference names the run.
 const RECORDED = `
@@ -31,12 +31,12 @@ FROM (SELECT idx, attempt, idx - row_number() OVER (PARTITION BY attempt ORDER B
 GROUP BY attempt, run`;
 const LAST_ATTEMPTS = `
 SELECT idx AS "index", max(attempt) AS attempt
-FROM (SELECT idx, attempt FROM laboro.earlier WHERE ${WITHIN} UNION ALL SELECT idx, attempt FROM laboro.output WHERE ${WITHIN}) AS found
+FROM (SELECT idx, attempt FROM laboro.earlier_attempt WHERE ${WITHIN} UNION ALL SELECT idx, attempt FROM laboro.output WHERE ${WITHIN}) AS found
 GROUP BY idx`;
-/** $6 how many come back that have no result. */
+/** $6 how many of the tasks have no result. */
 const MOVE_TO_EARLIER_ATTEMPTS = `
 WITH gone AS (DELETE FROM laboro.result WHERE ${WITHIN} AND state = ANY($5::smallint[]) RETURNING ${RESULT_COLUMNS}),
-kept AS (INSERT INTO laboro.earlier (${RESULT_COLUMNS}) SELECT ${RESULT_COLUMNS} FROM gone ON CONFLICT DO NOTHING),
+saved AS (INSERT INTO laboro.earlier_attempt (${RESULT_COLUMNS}) SELECT ${RESULT_COLUMNS} FROM gone ON CONFLICT DO NOTHING),
 counted AS (
   SELECT $1::bigint AS job, 0 AS bytes, -count(*) FILTER (WHERE state = 0) AS succeeded, -count(*) FILTER (WHERE state = 1) AS failed,
     -count(*) FILTER (WHERE state = 2) - $6::int AS cancelled
@@ -46,11 +46,11 @@ ${addToJobCounters("counted")}`;
 const REOPEN = `
 UPDATE laboro.job
 SET ended_at = NULL, ended_state = NULL, cancels = cancels - $2::int4multirange,
-  reason = CASE WHEN cancels - $2::int4multirange = '{}' THEN NULL ELSE reason END,
-  life = life + CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ${SET_CHANGED}
+  cancel_reason = CASE WHEN cancels - $2::int4multirange = '{}' THEN NULL ELSE cancel_reason END,
+  reopen_count = reopen_count + CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, ${SET_CHANGED}
 WHERE id = $1::bigint`;
 const INSERT_TASK_RANGES = `
-INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, epoch)
+INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
 SELECT id, $1::bigint, first, last, attempt, 0, 0, 0, ${OWN_EPOCH}
 FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS p (id, first, last, attempt)`;
 
@@ -62,14 +62,14 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
     batch.writeResults[at] = { op, taskRanges: [], count: 0 };
     return;
   }
-  const areas = candidateRanges(write, row.cursor, rangesFrom(row.held));
-  const unrun = ends.includes("cancelled") ? await neverRan(batch, job, areas, rangesFrom(row.cancels)) : [];
+  const candidates = candidateRanges(write, row.cursor, rangesFrom(row.held));
+  const unrun = ends.includes("cancelled") ? await neverRan(batch, job, candidates, rangesFrom(row.cancels)) : [];
   const states = numberArray(ends.map(stateNumber));
-  const ran = areas.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, areas), states]);
+  const ran = candidates.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, candidates), states]);
   const runs = joinRuns([...ran, ...(await byLastAttempt(batch, job, unrun))]);
   const refused = runs.length > idCount ? tooManyRanges(runs.length, idCount) : undefined;
   const taskRanges = refused === undefined ? taskRangesFromRuns(runs, job, write.rangeId) : [];
-  if (taskRanges.length > 0) await reopen(batch, job, areas, states, taskRanges, countOf(unrun));
+  if (taskRanges.length > 0) await reopen(batch, job, candidates, states, taskRanges, countOf(unrun));
   const [now] = await session.send<JobRow>(JOB, [job]);
   batch.writeResults[at] = {
     op,
@@ -80,21 +80,21 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
   };
 }
 
-/** Where tasks may be that can run again: granted once, asked for, and in no parcel. */
+/** The ranges of tasks that may run again: granted once, asked for, and in no task range. */
 function candidateRanges({ ranges }: WriteOf<"rerun">, cursor: number, held: Ranges): Ranges {
   const granted = { first: 0, last: cursor - 1 };
   const asked = ranges === undefined ? normalize([granted]) : intersection(granted, normalize(ranges));
   return normalize(asked.flatMap((range) => difference(range, held)));
 }
 
-async function neverRan(batch: BatchContext, job: JobId, areas: Ranges, cancels: Ranges): Promise<Ranges> {
-  const cancelled = areas.flatMap((area) => intersection(area, cancels));
+async function neverRan(batch: BatchContext, job: JobId, candidates: Ranges, cancels: Ranges): Promise<Ranges> {
+  const cancelled = candidates.flatMap((range) => intersection(range, cancels));
   if (cancelled.length === 0) return [];
   const recorded = await batch.session.send<Range>(RECORDED, rangeParameters(job, cancelled));
   return cancelled.flatMap((range) => difference(range, recorded));
 }
 
-/** Divides tasks without a result by the last attempt of which anything is kept: a number is not given twice. */
+/** Divides tasks without a result by the last attempt of which anything is stored: an attempt number is not used twice. */
 async function byLastAttempt(batch: BatchContext, job: JobId, ranges: Ranges): Promise<AttemptRun[]> {
   if (ranges.length === 0) return [];
   const rows = await batch.session.send<{ index: number; attempt: number }>(LAST_ATTEMPTS, rangeParameters(job, ranges));
@@ -110,13 +110,13 @@ async function byLastAttempt(batch: BatchContext, job: JobId, ranges: Ranges): P
 async function reopen(
   { session }: BatchContext,
   job: JobId,
-  areas: Ranges,
+  candidates: Ranges,
   states: string,
   taskRanges: readonly TaskRange[],
   unrun: number,
 ): Promise<void> {
   await Promise.all([
-    session.send(MOVE_TO_EARLIER_ATTEMPTS, [...rangeParameters(job, areas), states, unrun]),
+    session.send(MOVE_TO_EARLIER_ATTEMPTS, [...rangeParameters(job, candidates), states, unrun]),
     session.send(REOPEN, [job, multirange(taskRanges)]),
     session.send(INSERT_TASK_RANGES, [
       job,

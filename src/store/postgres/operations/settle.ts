@@ -1,4 +1,4 @@
-/** Results of tasks. Those of a batch go in one statement, whatever parcels and jobs they are of. */
+/** Results of tasks. Those of a batch go in one statement, whatever task ranges and jobs they belong to. */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { numberArray } from "../arrays.js";
@@ -11,8 +11,8 @@ import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.
 const CANCELLED = stateNumber("cancelled");
 
 /**
- * $1 parcels and $2 their jobs, one a write; $3 the parcels that are empty now; from $4 on the results. Lists are looked up by position and not
- * joined: the planner does not know how long they are, and a join of two it takes for short would look at every pair.
+ * $1 task ranges and $2 their jobs, one per write; $3 the task ranges that are empty now; from $4 on the results. Lists are looked up by
+ * position and not joined: the planner does not know their length, and would join two lists that it takes for short pair by pair.
  */
 export const settleStatement = (rare: boolean): string => `
 WITH own AS MATERIALIZED (${ownFlags("$1")}),
@@ -24,7 +24,7 @@ added AS (
   SELECT ($2::bigint[])[r.w], r.idx, r.attempt,
     CASE WHEN (SELECT flags FROM cancelling)[r.w] AND (SELECT cancels FROM laboro.job WHERE id = ($2::bigint[])[r.w]) @> r.idx
       THEN ${CANCELLED} ELSE r.state END,
-    r.worker, r.started, r.ended, r.output_end, r.code, ${rareColumns(rare)}
+    r.worker, r.started, r.ended, r.output_bytes, r.code, ${rareColumns(rare)}
   FROM ${resultRows(4, rare)}
   WHERE (SELECT flags FROM own)[r.w]
   ON CONFLICT DO NOTHING
@@ -34,7 +34,7 @@ counted AS MATERIALIZED (
     count(*) FILTER (WHERE state = 2) AS cancelled
   FROM added GROUP BY job),
 summed AS (${addToJobCounters("counted")}),
-gone AS (DELETE FROM laboro.parcel WHERE id = ANY($3::bigint[]) AND epoch = ${OWN_EPOCH})
+gone AS (DELETE FROM laboro.task_range WHERE id = ANY($3::bigint[]) AND epoch = ${OWN_EPOCH})
 SELECT (SELECT flags FROM own)::text AS own,
   (SELECT json_agg(json_build_array(job, succeeded, failed, cancelled)) FROM counted) AS counted`;
 
@@ -66,7 +66,7 @@ export async function settle(batch: BatchContext, stageProgress: StageProgress, 
     (row?.counted ?? []).map(([job, succeeded, failed, cancelled]) => [job, { succeeded, failed, cancelled }]),
   );
   for (const [job, more] of sumsOf(mine)) {
-    // Some had a result already, or were cancelled: which write brought how many that are new is not known.
+    // Some had a result already, or were cancelled: it is not known which write added how many.
     if (!same(more, added.get(job))) throw new MustRunSeparately();
   }
   for (const one of mine) stageProgress.add(one.at, one.write.job, countersOf(one));

@@ -9,25 +9,25 @@ import type { BatchContext } from "../batch-context.js";
 import type { WriteOf, IndexedWrite } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH } from "../statements.js";
 
-/** $1 now; $2 the requests, one behind the other; $3 to $14 the jobs. */
+/** $1 now; $2 the specs, concatenated; $3 to $14 the jobs. */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
     $12::int[], $13::bigint[], $14::bigint[])
-  AS a (id, start, length, name, pool, key, count, has_entries, held, granted, parcel, bytes)),
+  AS a (id, start, length, name, pool, key, count, has_entries, held, granted, range_id, bytes)),
 jobs AS (
-  INSERT INTO laboro.job (id, created, request, name, pool, key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
+  INSERT INTO laboro.job (id, created, spec, name, pool, key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
   -- A job without tasks has ended with its submission.
   SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, count, has_entries, held, granted, ${OWN_EPOCH},
     CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END
   FROM asked),
-parcels AS (
-  INSERT INTO laboro.parcel (id, job, first, last, attempt, failures, crashes, not_before, epoch)
-  SELECT parcel, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM asked WHERE granted > 0),
+task_ranges AS (
+  INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
+  SELECT range_id, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM asked WHERE granted > 0),
 sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM asked WHERE bytes > 0)
 ${addToJobCounters("sized")}`;
 
-/** $1 the chunks, one behind the other; $2 to $6 where each belongs and lies. */
+/** $1 the chunks, concatenated; $2 to $6 the job, tasks and position of each. */
 export const INSERT_ENTRIES = `
 INSERT INTO laboro.entry_chunk (job, first, last, bytes)
 SELECT job, first, last, substring($1::bytea FROM start FOR length)
@@ -35,11 +35,11 @@ FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS c (job,
 WHERE ${OWN_EPOCH} > 0`;
 
 export async function submit(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
-  const requests = new ConcatenatedBytes();
+  const specs = new ConcatenatedBytes();
   const entries = new ConcatenatedBytes();
   const chunks: { readonly job: number; readonly first: number; readonly last: number }[] = [];
   const jobs = writes.map(({ write }) => {
-    requests.add(new Uint8Array(pack(write.job)));
+    specs.add(new Uint8Array(pack(write.job)));
     const job = submitted(batch, write);
     const own = write.entries === undefined ? [] : chunkEntries(write.entries);
     for (const { first, last, bytes } of own) {
@@ -53,10 +53,10 @@ export async function submit(batch: BatchContext, writes: readonly IndexedWrite<
   const sent: Promise<unknown>[] = [
     batch.session.send(SUBMIT, [
       batch.now,
-      requests.bytes,
+      specs.bytes,
       numberArray(jobs.map(({ id }) => id)),
-      numberArray(requests.starts),
-      numberArray(requests.lengths),
+      numberArray(specs.starts),
+      numberArray(specs.lengths),
       textArray(jobs.map(({ name }) => name)),
       textArray(jobs.map(({ requirement }) => requirement.pool)),
       textArray(jobs.map(({ key }) => (key === undefined ? null : validText(key)))),

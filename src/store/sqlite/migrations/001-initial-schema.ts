@@ -1,21 +1,24 @@
-/** The tables as they first were. A migration is never changed once released: the next one changes what it made. */
+/** The first version of the tables. A released migration is never changed: a later one alters its tables. */
 export const initialSchema = `
 CREATE TABLE broker (
-  one INTEGER PRIMARY KEY CHECK (one = 1),
+  singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
   epoch INTEGER NOT NULL
 );
-INSERT INTO broker (one, epoch) VALUES (1, 0);
+INSERT INTO broker (singleton, epoch) VALUES (1, 0);
 
 CREATE TABLE job (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   created INTEGER NOT NULL,
-  request BLOB NOT NULL,
+  name TEXT NOT NULL,
+  pool TEXT NOT NULL,
+  key TEXT,
+  spec BLOB NOT NULL,
   count INTEGER NOT NULL,
   has_entries INTEGER NOT NULL,
   held INTEGER NOT NULL,
   cursor INTEGER NOT NULL,
   cancels TEXT NOT NULL DEFAULT '[]',
-  reason TEXT,
+  cancel_reason TEXT,
   succeeded INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,
   cancelled INTEGER NOT NULL DEFAULT 0,
@@ -23,6 +26,10 @@ CREATE TABLE job (
   ended_state TEXT
 );
 CREATE INDEX job_open ON job (id) WHERE ended_at IS NULL;
+CREATE INDEX job_name ON job (name);
+CREATE INDEX job_pool ON job (pool);
+CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+CREATE INDEX job_ended ON job (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE entry_chunk (
   job INTEGER NOT NULL,
@@ -32,7 +39,7 @@ CREATE TABLE entry_chunk (
   PRIMARY KEY (job, first)
 );
 
-CREATE TABLE parcel (
+CREATE TABLE task_range (
   id INTEGER PRIMARY KEY,
   job INTEGER NOT NULL,
   first INTEGER NOT NULL,
@@ -45,7 +52,7 @@ CREATE TABLE parcel (
   worker TEXT,
   epoch INTEGER
 );
-CREATE INDEX parcel_given_back ON parcel (job, first) WHERE epoch IS NULL;
+CREATE INDEX task_range_released ON task_range (job, first) WHERE epoch IS NULL;
 
 CREATE TABLE worker (
   id INTEGER PRIMARY KEY,
@@ -60,15 +67,17 @@ CREATE TABLE result (
   worker INTEGER NOT NULL,
   started INTEGER NOT NULL,
   ended INTEGER NOT NULL,
-  output_end INTEGER NOT NULL,
+  output_bytes INTEGER NOT NULL,
   code INTEGER,
   signal TEXT,
   timed_out INTEGER,
   error TEXT,
   PRIMARY KEY (job, idx)
 ) WITHOUT ROWID;
+-- Only results that are no success: the index costs nothing while tasks succeed.
+CREATE INDEX result_unsuccessful ON result (job, state, idx) WHERE state <> 0;
 
-CREATE TABLE earlier (
+CREATE TABLE earlier_attempt (
   job INTEGER NOT NULL,
   idx INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
@@ -76,7 +85,7 @@ CREATE TABLE earlier (
   worker INTEGER NOT NULL,
   started INTEGER NOT NULL,
   ended INTEGER NOT NULL,
-  output_end INTEGER NOT NULL,
+  output_bytes INTEGER NOT NULL,
   code INTEGER,
   signal TEXT,
   timed_out INTEGER,
@@ -90,5 +99,14 @@ CREATE TABLE output (
   attempt INTEGER NOT NULL,
   reference BLOB NOT NULL,
   PRIMARY KEY (job, idx, attempt)
+) WITHOUT ROWID;
+
+CREATE TABLE key_value (
+  bucket TEXT NOT NULL,
+  key TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  updated_at REAL NOT NULL,
+  PRIMARY KEY (bucket, key)
 ) WITHOUT ROWID;
 `;

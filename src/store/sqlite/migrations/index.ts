@@ -5,13 +5,11 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { Database } from "../database.js";
 import { initialSchema } from "./001-initial-schema.js";
-import { filters } from "./002-filters.js";
-import { kept } from "./003-kept.js";
 
-/** Statements, or a function where what is stored has to be understood. */
+/** Statements, or a function where stored values have to be decoded. */
 export type Migration = string | ((db: Database) => void);
 
-export const MIGRATIONS: readonly Migration[] = [initialSchema, filters, kept];
+export const MIGRATIONS: readonly Migration[] = [initialSchema];
 
 export function migrate(db: Database, migrations: readonly Migration[] = MIGRATIONS): void {
   const version = schemaVersion(db);

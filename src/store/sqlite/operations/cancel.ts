@@ -6,8 +6,8 @@ import type { JobCounters } from "../job-counters.js";
 import { prepareTrim } from "../trim.js";
 
 const FIND = "SELECT count, cursor, cancels FROM job WHERE id = ?";
-const CANCEL = "UPDATE job SET cancels = ?, reason = coalesce(?, reason), cursor = ? WHERE id = ?";
-const UNOWNED = "SELECT id, first, last FROM parcel WHERE job = ? AND epoch IS NULL";
+const CANCEL = "UPDATE job SET cancels = ?, cancel_reason = coalesce(?, cancel_reason), cursor = ? WHERE id = ?";
+const UNOWNED = "SELECT id, first, last FROM task_range WHERE job = ? AND epoch IS NULL";
 const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
 
 export function prepareCancel(db: Database, jobCounters: JobCounters): Operation<"cancel"> {

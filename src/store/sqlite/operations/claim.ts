@@ -8,15 +8,15 @@ import type { Database } from "../database.js";
 import type { JobTable } from "../job-table.js";
 
 const FIND = `
-SELECT parcel.first, parcel.last, parcel.job, job.has_entries AS hasEntries
-FROM parcel JOIN job ON job.id = parcel.job
-WHERE parcel.id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?`;
+SELECT task_range.first, task_range.last, task_range.job, job.has_entries AS hasEntries
+FROM task_range JOIN job ON job.id = task_range.job
+WHERE task_range.id = ? AND epoch = ? AND worker IS NULL AND first <= ? AND last >= ?`;
 const HAND_OUT = `
-INSERT INTO parcel (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
-SELECT ?, job, ?, ?, ?, failures, crashes, not_before, avoid, ?, epoch FROM parcel WHERE id = ?`;
-const CUT = "UPDATE parcel SET first = ?, last = ? WHERE id = ?";
-/** The whole parcel goes to the worker: one row changes. */
-const RENAME = "UPDATE parcel SET id = ?, attempt = ?, worker = ? WHERE id = ?";
+INSERT INTO task_range (id, job, first, last, attempt, failures, crashes, not_before, avoid, worker, epoch)
+SELECT ?, job, ?, ?, ?, failures, crashes, not_before, avoid, ?, epoch FROM task_range WHERE id = ?`;
+const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
+/** The whole task range goes to the worker: one row changes. */
+const RENAME = "UPDATE task_range SET id = ?, attempt = ?, worker = ? WHERE id = ?";
 
 interface FoundRange extends Range {
   readonly job: JobId;
@@ -41,7 +41,7 @@ export function prepareClaim(db: Database, jobs: JobTable): Operation<"claim"> {
     if (row.first !== first && row.last !== last) {
       throw new LaboroError(
         "LABORO_INTERNAL",
-        `a claim takes ${first}-${last} out of the middle of parcel ${from} (${row.first}-${row.last})`,
+        `a claim takes ${first}-${last} out of the middle of task range ${from} (${row.first}-${row.last})`,
       );
     }
     handOut.run(rangeId, first, last, attempt, worker, from);

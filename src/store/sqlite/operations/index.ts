@@ -69,7 +69,7 @@ export function prepareOperations(tables: Tables): (write: WriteRow, batch: Batc
         return rerun(write, batch);
       case "remove":
         return remove(write, batch);
-      case "keep":
+      case "put":
         return put(write, batch);
       case "output":
         return outputWritten(write, batch);

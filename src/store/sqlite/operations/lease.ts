@@ -4,18 +4,18 @@ import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import { freshTaskRange, type InsertTaskRange, TASK_RANGE_COLUMNS, type TaskRangeRow, taskRangeFrom } from "../task-range-table.js";
 
-const GIVEN_BACK = `
-SELECT ${TASK_RANGE_COLUMNS} FROM parcel
+const RELEASED = `
+SELECT ${TASK_RANGE_COLUMNS} FROM task_range
 WHERE job = ? AND epoch IS NULL AND not_before <= ?
 ORDER BY first
 LIMIT 1`;
-const TAKE = "UPDATE parcel SET epoch = ? WHERE id = ?";
-const SHRINK = "UPDATE parcel SET first = ? WHERE id = ?";
+const TAKE = "UPDATE task_range SET epoch = ? WHERE id = ?";
+const SHRINK = "UPDATE task_range SET first = ? WHERE id = ?";
 const CURSOR = "SELECT cursor, count FROM job WHERE id = ?";
 const ADVANCE = "UPDATE job SET cursor = ? WHERE id = ?";
 
 export function prepareLease(db: Database, insertTaskRange: InsertTaskRange): Operation<"lease"> {
-  const givenBack = db.prepare(GIVEN_BACK);
+  const released = db.prepare(RELEASED);
   const take = db.prepare(TAKE);
   const shrink = db.prepare(SHRINK);
   const cursorOf = db.prepare(CURSOR);
@@ -25,12 +25,12 @@ export function prepareLease(db: Database, insertTaskRange: InsertTaskRange): Op
     const taskRanges: TaskRange[] = [];
     let left = max;
     while (left > 0) {
-      const row: TaskRangeRow | undefined = givenBack.get(job, now);
+      const row: TaskRangeRow | undefined = released.get(job, now);
       if (row === undefined) break;
       const found = taskRangeFrom(row);
       const size = sizeOf(found);
       if (size > left) {
-        // The first of them go as the new parcel, the rest stays given back. Nothing is left to take from the cursor.
+        // The first tasks are granted as the new task range, the rest stays released. Nothing is taken from the cursor.
         const part = { ...found, id, last: found.first + left - 1 };
         shrink.run(part.last + 1, found.id);
         insertTaskRange(part, epoch);
@@ -51,6 +51,6 @@ export function prepareLease(db: Database, insertTaskRange: InsertTaskRange): Op
       insertTaskRange(fresh, epoch);
       taskRanges.push(fresh);
     }
-    return { op, job, taskRanges, mayLease: next < place.count || givenBack.get(job, now) !== undefined };
+    return { op, job, taskRanges, mayLease: next < place.count || released.get(job, now) !== undefined };
   };
 }

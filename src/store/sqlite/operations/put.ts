@@ -1,12 +1,12 @@
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 
-const FIND = "SELECT version FROM kept WHERE area = ? AND key = ?";
-const UPSERT = `INSERT INTO kept (area, key, version, value, changed) VALUES (?, ?, ?, ?, ?)
-  ON CONFLICT (area, key) DO UPDATE SET version = excluded.version, value = excluded.value, changed = excluded.changed`;
-const DELETE = "DELETE FROM kept WHERE area = ? AND key = ?";
+const FIND = "SELECT version FROM key_value WHERE bucket = ? AND key = ?";
+const UPSERT = `INSERT INTO key_value (bucket, key, version, value, updated_at) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (bucket, key) DO UPDATE SET version = excluded.version, value = excluded.value, updated_at = excluded.updated_at`;
+const DELETE = "DELETE FROM key_value WHERE bucket = ? AND key = ?";
 
-export function preparePut(db: Database): Operation<"keep"> {
+export function preparePut(db: Database): Operation<"put"> {
   const find = db.prepare(FIND);
   const upsert = db.prepare(UPSERT);
   const remove = db.prepare(DELETE);

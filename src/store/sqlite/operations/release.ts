@@ -6,7 +6,7 @@ import type { JobCounters } from "../job-counters.js";
 import { prepareTrim } from "../trim.js";
 
 const RELEASE =
-  "UPDATE parcel SET epoch = NULL WHERE id = ? AND epoch = ? AND worker IS NULL RETURNING id, job, first, last";
+  "UPDATE task_range SET epoch = NULL WHERE id = ? AND epoch = ? AND worker IS NULL RETURNING id, job, first, last";
 
 export function prepareRelease(db: Database, jobCounters: JobCounters): Operation<"release"> {
   const release = db.prepare(RELEASE);

@@ -3,7 +3,7 @@ import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
 
-const TABLES = ["result", "earlier", "entry_chunk", "parcel"];
+const TABLES = ["result", "earlier_attempt", "entry_chunk", "task_range"];
 const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
 
 export function prepareRemove(db: Database, jobCounters: JobCounters, output: OutputTable): Operation<"remove"> {

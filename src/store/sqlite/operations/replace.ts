@@ -5,7 +5,7 @@ import type { OutputTable } from "../output-table.js";
 import type { InsertTaskRange } from "../task-range-table.js";
 import type { ResultTable } from "../result-table.js";
 
-const REMOVE = "DELETE FROM parcel WHERE id = ? AND epoch = ?";
+const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
 
 export function prepareReplace(
   db: Database,

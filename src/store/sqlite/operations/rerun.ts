@@ -1,6 +1,6 @@
 /**
- * Finished tasks go back to wait. Of the tasks asked for, those in a parcel are left out; of the others, those with a result of the
- * right end move to `earlier`, and those that are among the cancels and have no result never ran.
+ * Finished tasks wait again. Tasks in a task range are left out. Of the others, results with one of the ends asked for move to
+ * `earlier_attempt`; tasks among the cancels without a result never ran.
  */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
@@ -14,16 +14,16 @@ import { prepareRerunResults } from "../rerun-results.js";
 import type { Tables } from "./index.js";
 
 const FIND = "SELECT cursor, cancels FROM job WHERE id = ?";
-const TASK_RANGES = "SELECT first, last FROM parcel WHERE job = ?";
+const TASK_RANGES = "SELECT first, last FROM task_range WHERE job = ?";
 const LAST_ATTEMPTS = `
 SELECT idx AS "index", max(attempt) AS attempt FROM (
-  SELECT idx, attempt FROM earlier WHERE job = ?1 AND idx BETWEEN ?2 AND ?3
+  SELECT idx, attempt FROM earlier_attempt WHERE job = ?1 AND idx BETWEEN ?2 AND ?3
   UNION ALL
   SELECT idx, attempt FROM output WHERE job = ?1 AND idx BETWEEN ?2 AND ?3)
 GROUP BY idx`;
 /** Without cancels there is nothing left that the reason would explain. */
 const REOPEN = `
-UPDATE job SET ended_at = NULL, ended_state = NULL, cancels = ?1, reason = CASE WHEN ?1 = '[]' THEN NULL ELSE reason END
+UPDATE job SET ended_at = NULL, ended_state = NULL, cancels = ?1, cancel_reason = CASE WHEN ?1 = '[]' THEN NULL ELSE cancel_reason END
 WHERE id = ?2`;
 
 type Rerun = Extract<Write, { op: "rerun" }>;
@@ -35,7 +35,7 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
   const results = prepareRerunResults(db);
   const byLastAttempt = prepareByLastAttempt(db, output);
 
-  /** Where tasks may be that can run again: granted once, asked for, and in no parcel. */
+  /** The ranges of tasks that may run again: granted once, asked for, and in no task range. */
   const candidateRanges = ({ job, ranges }: Rerun, cursor: number): Ranges => {
     const held: Range[] = taskRangesOf.all(job);
     const granted = { first: 0, last: cursor - 1 };
@@ -44,36 +44,36 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
     return normalize(asked.flatMap((range) => difference(range, taskRanges)));
   };
 
-  const neverRan = (job: JobId, areas: Ranges, cancels: Ranges): Ranges =>
-    areas.flatMap((area) => intersection(area, cancels)).flatMap((range) => difference(range, results.recorded(job, range)));
+  const neverRan = (job: JobId, candidates: Ranges, cancels: Ranges): Ranges =>
+    candidates.flatMap((range) => intersection(range, cancels)).flatMap((range) => difference(range, results.recorded(job, range)));
 
   return (write, { epoch, now }) => {
     const { op, job, ends, idCount } = write;
     const row: { cursor: number; cancels: string } | undefined = find.get(job);
     if (row === undefined) return { op, taskRanges: [], count: 0 };
     const cancels: Ranges = JSON.parse(row.cancels);
-    const areas = candidateRanges(write, row.cursor);
-    const unrun = ends.includes("cancelled") ? neverRan(job, areas, cancels) : [];
-    const ran = areas.flatMap((area) => results.runs(job, area, ends));
+    const candidates = candidateRanges(write, row.cursor);
+    const unrun = ends.includes("cancelled") ? neverRan(job, candidates, cancels) : [];
+    const ran = candidates.flatMap((range) => results.runs(job, range, ends));
     const runs = joinRuns([...ran, ...byLastAttempt(job, unrun)]);
     const refused = runs.length > idCount ? tooManyRanges(runs.length, idCount) : undefined;
 
     if (runs.length > 0 && refused === undefined) {
-      const less = areas.map((area) => results.moveToEarlierAttempts(job, area, ends)).reduce(sum);
+      const less = candidates.map((range) => results.moveToEarlierAttempts(job, range, ends)).reduce(sum);
       const again = normalize(runs);
       const left = JSON.stringify(cancels.flatMap((range) => difference(range, again)));
       reopen.run(left, job);
       const endedNow = jobCounters.reopen(job, { ...less, cancelled: less.cancelled + countOf(unrun) }, left);
-      // The attempts that never ended are kept before there are others, which go on.
+      // The output of attempts that never ended is saved before new attempts begin.
       if (endedNow) output.saveUnended(job);
     }
     jobCounters.writeOne(job, now);
     const found = jobs.find(job);
-    const answer = { op, ...(found === undefined ? {} : { job: found }) };
-    if (refused !== undefined) return { ...answer, taskRanges: [], count: 0, refused };
+    const base = { op, ...(found === undefined ? {} : { job: found }) };
+    if (refused !== undefined) return { ...base, taskRanges: [], count: 0, refused };
     const taskRanges = taskRangesFromRuns(runs, job, write.rangeId);
     for (const taskRange of taskRanges) insertTaskRange(taskRange, epoch);
-    return { ...answer, taskRanges, count: countOf(runs) };
+    return { ...base, taskRanges, count: countOf(runs) };
   };
 }
 
@@ -83,7 +83,7 @@ const sum = (a: Counters, b: Counters): Counters => ({
   cancelled: a.cancelled + b.cancelled,
 });
 
-/** Divides tasks without a result by the last attempt of which anything is kept: a number is not given twice. */
+/** Divides tasks without a result by the last attempt of which anything is stored: an attempt number is not used twice. */
 function prepareByLastAttempt(db: Database, output: OutputTable): (job: JobId, ranges: Ranges) => AttemptRun[] {
   const lastAttempts = db.prepare(LAST_ATTEMPTS);
   return (job, ranges) => {

@@ -6,8 +6,8 @@ import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
 import type { ResultTable } from "../result-table.js";
 
-const FIND = "SELECT 1 FROM parcel WHERE id = ? AND epoch = ?";
-const REMOVE = "DELETE FROM parcel WHERE id = ? AND epoch = ?";
+const FIND = "SELECT 1 FROM task_range WHERE id = ? AND epoch = ?";
+const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
 
 export function prepareSettle(
   db: Database,
@@ -29,6 +29,6 @@ export function prepareSettle(
   };
 }
 
-/** After an acknowledged cancel a task ends cancelled, whatever its broker had heard of that. */
+/** After an acknowledged cancel a task ends cancelled, also where its broker does not know of it yet. */
 const asCancelled = (end: TaskResult, cancels: Ranges): TaskResult =>
   contains(cancels, end.index) ? { ...end, state: "cancelled" } : end;

@@ -5,7 +5,7 @@ import type { JobCounters } from "../job-counters.js";
 import { freshTaskRange, type InsertTaskRange } from "../task-range-table.js";
 
 const JOB = `
-INSERT INTO job (id, created, request, name, pool, key, count, has_entries, held, cursor)
+INSERT INTO job (id, created, spec, name, pool, key, count, has_entries, held, cursor)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING id`;
 const CHUNK = "INSERT INTO entry_chunk (job, first, last, bytes) VALUES (?, ?, ?, ?)";

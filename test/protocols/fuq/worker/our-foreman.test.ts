@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import type { ListenerRequest } from "../../../../src/broker/listeners/requested.js";
+import type { ListenerRequest } from "../../../../src/broker/listeners/listener-requests.js";
 import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
 import { freePort } from "../../../support/site.js";
 import { until } from "../../../support/wait.js";

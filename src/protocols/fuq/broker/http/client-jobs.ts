@@ -1,4 +1,4 @@
-/** What fuq's client asks about jobs: operations of the broker, in fuq's words. */
+/** The requests of fuq's client about jobs: operations of the broker, in fuq's terms. */
 
 import { asLaboroError } from "../../../../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../../../broker/operations/index.js";
@@ -6,7 +6,7 @@ import type { JobView } from "../../../../broker/operations/job-view.js";
 import { type Description, describeJob, programOf, type Status, statusOf, submissionOf } from "../job-description.js";
 import { badRequest, type JsonFields } from "./json-http.js";
 
-/** Has an operation of the broker done, with the rights of who asks. */
+/** Performs an operation of the broker, with the role of the client. */
 export type PerformOperation = <Name extends OperationName>(
   name: Name,
   input: OperationInput<Name>,
@@ -131,7 +131,7 @@ function jobId(value: unknown): number {
   throw badRequest();
 }
 
-/** Forgets the jobs of fuq's kind that have ended: the queue is not fuq's alone, and what still runs is not lost from sight. */
+/** Forgets the jobs of fuq's kind that have ended: the queue is not fuq's alone, and jobs that still run stay listed. */
 export async function jobClear(ask: PerformOperation): Promise<object> {
   for (const status of ["finished", "cancelled"] as const) {
     for (const { id, recipe } of await jobs(ask, status)) {

@@ -1,4 +1,4 @@
-/** What fuq's client asks about workers: those that speak fuq, through whichever door. */
+/** The requests of fuq's client about workers: those that speak fuq, at any listener. */
 import type { Core } from "../../../../broker/core.js";
 import type { WorkerState } from "../../../../dispatch/state.js";
 import type { JsonFields } from "./json-http.js";
@@ -36,7 +36,7 @@ const entryOf = ({ node, pid, uniqueName, tags, nproc }: NodeInfo, session: stri
   nproc,
 });
 
-/** One that came by another door has said no more of itself than its slots. */
+/** A worker at another listener has reported only its slots. */
 const infoOf = ({ profile: { name, tags, total, address = name } }: WorkerState): NodeInfo => ({
   node: address,
   pid: 0,
@@ -50,7 +50,7 @@ export async function nodesShutdown(core: Core, nodes: Nodes, given: JsonFields)
   const names = new Set(given.texts("uniq_names"));
   for (const name of names) {
     const node = await nodes.findByName(name);
-    // One that is away is told when it comes back.
+    // A disconnected one is stopped when it reconnects.
     if (node !== undefined) node.stopping = true;
   }
   stop(

@@ -1,6 +1,6 @@
 /**
- * fuq over HTTP: /hello and cookies for workers, work for those that ask for it question by question, and all that fuq's client asks. The
- * password of it all is a token of this broker, commonly the one of role `fuq`.
+ * fuq over HTTP: /hello and cookies for workers, tasks for polling workers, and the requests of fuq's client. The password is a token of
+ * this broker, commonly the one of role `fuq`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -63,9 +63,9 @@ export class FuqHttp {
     this.#postHandlers = new Map<string, RequestHandler>([
       ["/hello", (request, response) => this.#hello(request, response)],
       ["/node/reauth", (request, response) => this.#reauth(request, response)],
-      ["/job/request", this.#forWorker((worker, given, asking) => worker.request(given.integer("nproc"), asking))],
+      ["/job/request", this.#forWorker((worker, given, source) => worker.request(given.integer("nproc"), source))],
       ["/job/update", this.#forWorker(update)],
-      // Where older workers tell it.
+      // The path that older workers use.
       ["/job/status", this.#forWorker(update)],
       ["/client/job/new", this.#forClient(jobNew)],
       ["/client/job/list", this.#forClient(jobList)],
@@ -91,11 +91,11 @@ export class FuqHttp {
   async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     try {
       await this.#refuseMisplaced(request);
-      const answering = path === PERSISTENT ? this.#persistent : this.#postHandlers.get(path);
-      if (answering === undefined) throw new HttpError(404, "404 page not found");
+      const handler = path === PERSISTENT ? this.#persistent : this.#postHandlers.get(path);
+      if (handler === undefined) throw new HttpError(404, "404 page not found");
       const { method } = request;
       if (method !== (path === PERSISTENT ? "GET" : "POST")) throw new HttpError(405, `405 method ${method} not allowed`);
-      await answering(request, response);
+      await handler(request, response);
     } catch (cause) {
       this.#refuse(request, response, path, cause);
     }
@@ -158,7 +158,7 @@ export class FuqHttp {
     sendJson(response, { Name: info.uniqueName, Session, Cookie: cookie }, setCookie(cookie));
   }
 
-  /** A WebSocket comes by another way: this is a plain question, and there is no answer to it. */
+  /** A WebSocket comes as an upgrade: a plain request for its path is refused. */
   readonly #persistent: RequestHandler = async (request) => {
     await this.#nodes.findByCookie(request.headers.cookie);
     throw badRequest();
@@ -171,9 +171,9 @@ export class FuqHttp {
       // Older workers put what they ask in an envelope, and some their cookie nowhere else.
       const given = envelope.object("msg") ?? envelope;
       const worker = this.#pollingWorker(node);
-      // The door closes what is idle for long; this one is looked at to see whether the worker lives.
+      // The listener closes idle connections; this one must stay open, because it shows that the worker is there.
       response.once("finish", () => request.socket.setTimeout(0));
-      const work = await find(worker, given, { socket: request.socket, gone: goneSignal(response) });
+      const work = await find(worker, given, { socket: request.socket, signal: closeSignal(response) });
       if (response.destroyed) worker.answerNotSent(work);
       else {
         response.once("close", () => {
@@ -202,21 +202,21 @@ export class FuqHttp {
   }
 
   #performAs(role: Role, response: ServerResponse): PerformOperation {
-    const { core, info: broker } = this.#context;
-    const context = { role, broker, gone: goneSignal(response) };
+    const { core, info } = this.#context;
+    const context = { role, info, signal: closeSignal(response) };
     return async (name, input) => (await perform(core, name, input, context)) as OperationOutput<typeof name>;
   }
 }
 
 async function update(worker: PollingWorker, given: JsonFields, source: PollSource): Promise<PollAnswer> {
-  const told = {
+  const reported = {
     job: JobId(given.integer("job_id")),
     index: given.integer("task") - 1,
     success: given.flag("success"),
     status: given.text("status"),
   };
-  const work = await worker.update(told, given.object("newjob")?.integer("nproc"), source);
-  // The original knows ::stop:: only where it has asked and told nothing; here it would run it. It asks when it is given nothing.
+  const work = await worker.update(reported, given.object("newjob")?.integer("nproc"), source);
+  // The original knows ::stop:: only as the answer to /job/request; here it would run it. It asks again after an empty answer.
   return work === "stop" ? [] : work;
 }
 
@@ -235,8 +235,8 @@ function nodeInfo(given: JsonFields): NodeInfo {
 }
 
 /** Aborted when nobody waits for the answer any more. */
-function goneSignal(response: ServerResponse): AbortSignal {
-  const gone = new AbortController();
-  response.once("close", () => gone.abort());
-  return gone.signal;
+function closeSignal(response: ServerResponse): AbortSignal {
+  const closed = new AbortController();
+  response.once("close", () => closed.abort());
+  return closed.signal;
 }

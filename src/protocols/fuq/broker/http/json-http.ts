@@ -1,8 +1,8 @@
-/** One question over HTTP and its answer, as fuq's programs write and read them. */
+/** HTTP requests and responses with JSON, as fuq's programs write and read them. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** Questions are small; what is longer is not one of them. */
-const LONGEST_QUESTION = 1024 * 1024;
+/** Bytes of a request's body. */
+const MAX_REQUEST_BYTES = 1024 * 1024;
 
 const TEXTS = {
   400: "400 bad request",
@@ -10,7 +10,7 @@ const TEXTS = {
   500: "500 internal error",
 } as const;
 
-/** Thrown by whoever cannot answer; its text is the answer's body. */
+/** Thrown by a request handler; its text is the body of the response. */
 export class HttpError extends Error {
   readonly status: number;
 
@@ -30,7 +30,7 @@ export function sendJson(response: ServerResponse, value: unknown, cookie?: stri
 }
 
 export function sendError(response: ServerResponse, { status, message }: HttpError): void {
-  // What has not come of the question's body is not wanted.
+  // The rest of the request's body is not read.
   if (!response.req.complete) response.setHeader("connection", "close");
   send(response, status, `${message}\n`);
 }
@@ -51,7 +51,7 @@ export async function readJsonBody(request: IncomingMessage): Promise<JsonFields
   try {
     for await (const chunk of request as AsyncIterable<Buffer>) {
       length += chunk.length;
-      if (length > LONGEST_QUESTION) throw badRequest();
+      if (length > MAX_REQUEST_BYTES) throw badRequest();
       chunks.push(chunk);
     }
     return fieldsOf(JSON.parse(Buffer.concat(chunks).toString()));

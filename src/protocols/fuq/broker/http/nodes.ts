@@ -20,9 +20,9 @@ export interface NodeInfo {
 export interface FuqNode {
   readonly id: WorkerId;
   readonly info: NodeInfo;
-  /** It was asked to stop, and is told so whenever it comes. */
+  /** It was asked to stop, and is stopped whenever it connects. */
   stopping: boolean;
-  /** It waits for ever for an answer that was lost: it is of no use until it is started anew, under another name. */
+  /** It waits for ever for an answer that was lost: it is of no use until it is restarted, under another name. */
   stuck?: boolean;
 }
 
@@ -42,8 +42,8 @@ const COOKIE_MS = 14 * DAY;
 const LONGEST_COOKIE = 128;
 /** Nodes that are remembered. Beyond it the one that would expire first goes, unless it is at work. */
 const MOST_NODES = 10_000;
-/** How often the store is asked about cookies that are not known here: another broker may have given them. */
-const LOOK_AGAIN_MS = 1_000;
+/** How often the store is read for cookies that are not known here: another broker may have given them. */
+const RELOAD_MS = 1_000;
 
 export class Nodes {
   readonly #core: Core;
@@ -64,9 +64,9 @@ export class Nodes {
   }
 
   async #findSession(): Promise<string> {
-    const { stored: kept } = await this.#core.keep(SESSION_AREA, "session", newSecret(), 0);
+    const { stored } = await this.#core.put(SESSION_AREA, "session", newSecret(), 0);
     const [found] = await this.#core.store.keyValues(SESSION_AREA);
-    if (found === undefined) throw new Error(`no session was kept (${kept})`);
+    if (found === undefined) throw new Error(`no session was stored (${stored})`);
     return found.value;
   }
 
@@ -80,7 +80,7 @@ export class Nodes {
     return this.#byName.get(uniqueName);
   }
 
-  /** A worker's first word. Its name is made unique where it brings none of its own. */
+  /** A worker's first message. Its name is made unique where it brings none of its own. */
   async register(given: NodeInfo): Promise<{ readonly node: FuqNode; readonly cookie: string }> {
     await this.#load();
     await this.#evict();
@@ -107,9 +107,9 @@ export class Nodes {
     return { node: known, cookie: renewed };
   }
 
-  /** Whose cookie this is, in a header or told otherwise. Refuses with 401 where there is none, with 403 where it is not known. */
-  async findByCookie(header: string | undefined, told = ""): Promise<FuqNode> {
-    const cookie = cookieIn(header) ?? (told === "" ? undefined : told);
+  /** The node of a cookie, from a header or from the request's body. Refuses with 401 where there is none, with 403 where it is not known. */
+  async findByCookie(header: string | undefined, inBody = ""): Promise<FuqNode> {
+    const cookie = cookieIn(header) ?? (inBody === "" ? undefined : inBody);
     if (cookie === undefined) throw new HttpError(401, "missing session cookie");
     if (cookie.length > LONGEST_COOKIE) throw new HttpError(401, "cannot validate cookie");
     const known = await this.#find(cookie);
@@ -132,9 +132,9 @@ export class Nodes {
   async #save(known: NodeRecord, version?: number): Promise<boolean> {
     const { info, digest, expires } = known;
     const value = JSON.stringify({ info, digest, expires } satisfies StoredNode);
-    const { stored: kept } = await this.#core.keep(AREA, info.uniqueName, value, version);
-    if (kept) this.#remember(known);
-    return kept;
+    const { stored } = await this.#core.put(AREA, info.uniqueName, value, version);
+    if (stored) this.#remember(known);
+    return stored;
   }
 
   #remember(known: NodeRecord): void {
@@ -146,7 +146,7 @@ export class Nodes {
 
   /** Once; with `again`, once more where the store is shared and was not asked just now. */
   async #load(again = false): Promise<void> {
-    const stale = again && this.#core.store.shared && now() - this.#loadedAt > LOOK_AGAIN_MS;
+    const stale = again && this.#core.store.shared && now() - this.#loadedAt > RELOAD_MS;
     if (this.#loading === undefined || stale) {
       this.#loadedAt = now();
       this.#loading = this.#read();
@@ -177,7 +177,7 @@ export class Nodes {
   async #forget(known: NodeRecord): Promise<void> {
     this.#byName.delete(known.info.uniqueName);
     this.#byDigest.delete(known.digest);
-    await this.#core.keep(AREA, known.info.uniqueName, null);
+    await this.#core.put(AREA, known.info.uniqueName, null);
   }
 }
 

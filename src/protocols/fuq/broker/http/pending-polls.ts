@@ -1,8 +1,8 @@
-/** Questions of one worker that wait for something to do. */
+/** Requests of one worker that wait for a task. */
 import type { Socket } from "node:net";
 import type { TaskDescription } from "../job-description.js";
 
-/** What a question is answered with. */
+/** The answer to a request for tasks. */
 export type PollAnswer = readonly TaskDescription[] | "stop";
 
 export interface PendingPoll {
@@ -13,18 +13,18 @@ export interface PendingPoll {
   answer(work: PollAnswer): void;
 }
 
-/** Who asks. */
+/** The connection of a request. */
 export interface PollSource {
   readonly socket: Socket;
   /** Aborted when nobody waits for the answer any more. */
-  readonly gone: AbortSignal;
+  readonly signal: AbortSignal;
 }
 
 export class PendingPolls {
   readonly #open = new Set<PendingPoll>();
   readonly #onWithdrawn: () => void;
 
-  /** `withdrawn` is called when somebody who asked has gone. */
+  /** `onWithdrawn` is called when a client that waits has disconnected. */
   constructor(onWithdrawn: () => void) {
     this.#onWithdrawn = onWithdrawn;
   }
@@ -32,37 +32,37 @@ export class PendingPolls {
   /** How many tasks are asked for, together. */
   get wantedTasks(): number {
     let sum = 0;
-    for (const { maxTasks: wants } of this.#open) sum += wants;
+    for (const { maxTasks } of this.#open) sum += maxTasks;
     return sum;
   }
 
   /** Resolves when it is answered, with nothing where nobody waits for that any more. */
-  add(wants: number, { socket, gone }: PollSource): Promise<PollAnswer> {
+  add(maxTasks: number, { socket, signal }: PollSource): Promise<PollAnswer> {
     return new Promise((resolve) => {
-      const question: PendingPoll = {
+      const poll: PendingPoll = {
         socket,
-        maxTasks: wants,
+        maxTasks,
         answer: (work) => {
-          gone.removeEventListener("abort", withdraw);
-          if (this.#open.delete(question)) resolve(work);
+          signal.removeEventListener("abort", withdraw);
+          if (this.#open.delete(poll)) resolve(work);
         },
       };
       const withdraw = (): void => {
-        question.answer([]);
+        poll.answer([]);
         this.#onWithdrawn();
       };
-      this.#open.add(question);
-      gone.addEventListener("abort", withdraw, { once: true });
-      if (gone.aborted) withdraw();
+      this.#open.add(poll);
+      signal.addEventListener("abort", withdraw, { once: true });
+      if (signal.aborted) withdraw();
     });
   }
 
-  /** Newest first: an old one may stand on a connection that is dead, and nobody knows yet. They may be answered on the way. */
+  /** Newest first: the connection of an old one may be dead without notice. They may be answered during the iteration. */
   *[Symbol.iterator](): Generator<PendingPoll> {
     yield* [...this.#open].reverse();
   }
 
   answerAll(work: PollAnswer): void {
-    for (const question of this) question.answer(work);
+    for (const poll of this) poll.answer(work);
   }
 }

@@ -1,7 +1,7 @@
-/** Tasks that a worker was given as the answer to a question, and has not told the end of. */
+/** Tasks that a polling worker got in an answer, and whose end it has not reported. */
 import type { Socket } from "node:net";
 import { now } from "../../../../base/clock.js";
-import type { TasksOf } from "../../../../dispatch/index.js";
+import type { AttemptRange } from "../../../../dispatch/index.js";
 import type { JobId } from "../../../../model/ids.js";
 
 export interface PolledTask {
@@ -36,11 +36,11 @@ export class PolledTasks {
     return [...this.#tasks.values()];
   }
 
-  /** Of the tasks that are down as this worker's, those that it was given. With `unknown`, nobody here knows: it may have them all. */
-  reconcile(down: readonly TasksOf[], unknown: boolean): void {
+  /** Keeps, of the tasks claimed for this worker, those that were sent to it. With `unknown` it may have them all. */
+  reconcile(claimed: readonly AttemptRange[], unknown: boolean): void {
     const before = new Map(this.#tasks);
     this.#tasks.clear();
-    for (const { job, first, last, attempt } of down) {
+    for (const { job, first, last, attempt } of claimed) {
       for (let index = first; index <= last; index++) {
         const given = before.get(keyOf(job, index));
         if (given?.attempt === attempt) this.add(given);
@@ -63,4 +63,4 @@ export class PolledTasks {
 
 const keyOf = (job: number, index: number): string => `${job}.${index}`;
 
-export const rangeOf = ({ job, index, attempt }: PolledTask): TasksOf => ({ job, first: index, last: index, attempt });
+export const rangeOf = ({ job, index, attempt }: PolledTask): AttemptRange => ({ job, first: index, last: index, attempt });

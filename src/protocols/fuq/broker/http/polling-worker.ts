@@ -1,18 +1,18 @@
 /**
  * A worker that asks for its tasks over HTTP.
  *
- *   away      it has no connection here; what it has is kept for it during the grace period
- *   joining   its claims are being put right, and questions wait
- *   here      each question is a slot, until it is answered with a task
- *   stopping  it was asked to stop: every question is answered with ::stop::
+ *   disconnected  it has no connection here; its tasks are kept for it during the grace period
+ *   joining       its claims are being reconciled, and requests wait
+ *   connected     each request is a slot, until it is answered with a task
+ *   stopping      it was asked to stop: every request is answered with ::stop::
  *
- * Nothing tells such a worker to cancel a task, and between question and update it says nothing. What is seen of it are its connections:
- * it keeps one for as long as it lives, if it is not closed here. When the last one is gone, it is away.
+ * There is no message to cancel a task, and between request and update such a worker sends nothing. It keeps a connection open for as long
+ * as it runs, if the broker does not close it. When the last one is closed, it is disconnected.
  */
 import type { Socket } from "node:net";
 import { now } from "../../../../base/clock.js";
 import type { Core, WorkerPort } from "../../../../broker/core.js";
-import type { TasksOf, WorkerProfile } from "../../../../dispatch/index.js";
+import type { AttemptRange, WorkerProfile } from "../../../../dispatch/index.js";
 import { type JobId, SessionId } from "../../../../model/ids.js";
 import type { Job } from "../../../../model/job.js";
 import { DEFAULT_POOL } from "../../../../model/recipe.js";
@@ -26,7 +26,7 @@ import { type PollSource, PendingPolls, type PollAnswer } from "./pending-polls.
 /** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
 export const GRACE_MS = 6 * 60_000;
 
-/** A worker that is silent for so long is asked by the system whether it is still there. */
+/** TCP keep-alive for a worker that is silent for so long. */
 const KEEP_ALIVE_MS = 30_000;
 
 export interface TaskUpdate {
@@ -87,7 +87,7 @@ export class PollingWorker implements WorkerPort {
 
   /**
    * A worker that asks for more than it can run beside what it was given does not have all of that: an answer did not arrive. With one slot
-   * that is certain when it asks. With several, one of the questions may be an old one whose connection is dead; so it must last.
+   * that is certain when it asks. With several, one of the requests may be an old one whose connection is dead; so the state must last.
    */
   #returnMissing(): void {
     if (this.#missing <= 0 || this.#missingTimer !== undefined) return;
@@ -113,11 +113,11 @@ export class PollingWorker implements WorkerPort {
     if (lost.length > 0) this.#core.workerRetracted(this.#node.id, lost.map(rangeOf));
   }
 
-  /** It has room for what it has and what it asks for. */
+  /** Reports as slots the tasks that it has and those that it asks for. */
   #publishSlots(): void {
-    const room = this.#tasks.size + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - this.#tasks.size));
-    if (room === this.#offeredSlots || this.#joining === undefined) return;
-    this.#offeredSlots = room;
+    const slots = this.#tasks.size + Math.min(this.#polls.wantedTasks, Math.max(0, this.#slots - this.#tasks.size));
+    if (slots === this.#offeredSlots || this.#joining === undefined) return;
+    this.#offeredSlots = slots;
     this.#core.workerChanged(this.#profile());
   }
 
@@ -135,13 +135,13 @@ export class PollingWorker implements WorkerPort {
     this.#tasks.remove([held]);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
     this.#publishSlots();
-    const done = { job, index, attempt, started, ended: now(), outputEnd: 0, ...outcomeFromStatus(success, status) };
+    const done = { job, index, attempt, started, ended: now(), outputBytes: 0, ...outcomeFromStatus(success, status) };
     return new Promise((resolve) => this.#core.workerDone(this.#node.id, [done], resolve));
   }
 
-  // Being here
+  // Connections
 
-  /** A connection on which it has asked something is a sign of its life from then on. */
+  /** From its first request on, a connection shows that the worker is there. */
   #attachSocket(socket: Socket): Promise<void> {
     if (!this.#sockets.has(socket) && !socket.destroyed) {
       this.#sockets.add(socket);
@@ -163,7 +163,7 @@ export class PollingWorker implements WorkerPort {
   }
 
   async #join(): Promise<void> {
-    // What was never sent to it went nowhere. Before a start of the broker, nobody knows what was.
+    // Claimed tasks that were not sent to it return to the queue. After a start of the broker it is not known which were sent.
     this.#tasks.reconcile(await this.#core.claimedBy(this.#node.id), !this.#everJoined);
     this.#offeredSlots = this.#tasks.size;
     this.#everJoined = true;
@@ -204,16 +204,16 @@ export class PollingWorker implements WorkerPort {
     this.#publishSlots();
   }
 
-  // What the core wants of it
+  // Calls of the core
 
-  assign(job: Job, { first, last, attempt }: TasksOf): void {
+  assign(job: Job, { first, last, attempt }: AttemptRange): void {
     let index = first;
-    for (const question of this.#polls) {
+    for (const poll of this.#polls) {
       if (index > last) break;
-      const upTo = Math.min(last, index + question.maxTasks - 1);
+      const upTo = Math.min(last, index + poll.maxTasks - 1);
       const work: TaskDescription[] = [];
       for (; index <= upTo; index++) {
-        const { socket } = question;
+        const { socket } = poll;
         this.#tasks.add({ job: job.id, index, attempt, since: now(), socket });
         work.push(describeTask(job, index));
       }
@@ -221,9 +221,9 @@ export class PollingWorker implements WorkerPort {
         this.#node.id,
         work.map(({ task }) => ({ job: job.id, index: task - 1, attempt })),
       );
-      question.answer(work);
+      poll.answer(work);
     }
-    // Who asked has gone meanwhile.
+    // The worker has disconnected meanwhile.
     if (index <= last) this.#core.workerRetracted(this.#node.id, [{ job: job.id, first: index, last, attempt }]);
     this.#publishSlots();
   }
@@ -249,7 +249,7 @@ export class PollingWorker implements WorkerPort {
     this.#core.workerRetracted(this.#node.id, []);
   }
 
-  // It cannot be told; what it does is recorded as cancelled when it has done it.
+  // There is no message for it; the task is recorded as cancelled when it ends.
   cancel(): void {}
   drain(): void {}
   call(): void {}

@@ -27,7 +27,7 @@ export class Upgrades {
     socket.on("error", () => socket.destroy());
     try {
       const node = await this.#nodeOf(request);
-      // The original comes back at once, and would wait for ever for the OK to what it says now.
+      // The original comes back at once, and would wait for ever for the OK to what it sends now.
       if (this.#context.core.stopping) throw new HttpError(503, "the broker is stopping");
       this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
         (request.socket as Socket).setNoDelay(true);
@@ -36,7 +36,7 @@ export class Upgrades {
     } catch (cause) {
       if (!(cause instanceof HttpError)) {
         const { code, message } = asLaboroError(cause);
-        this.#context.log.error({ code }, `a worker of fuq could not be let in: ${message}`);
+        this.#context.log.error({ code }, `a worker of fuq could not be admitted: ${message}`);
       }
       refuse(socket, cause instanceof HttpError ? cause : new HttpError(500));
     }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { parseListener, checkListeners } from "../../src/broker/listeners/requested.js";
+import { checkListeners, parseListener } from "../../src/broker/listeners/listener-requests.js";
 
-describe("--door", () => {
+describe("--protocol", () => {
   it("has its own ports on this machine unless told otherwise", () => {
     expect(parseListener("runexp")).toEqual([{ name: "runexp", host: "127.0.0.1", ports: [5433] }]);
     expect(parseListener("scale0")).toEqual([{ name: "scale0", host: "127.0.0.1", ports: [8080, 8081, 8082] }]);
@@ -44,6 +44,6 @@ describe("--door", () => {
     expect(() => checkListeners(wide, false)).toThrow(/no authentication/);
     expect(() => checkListeners(wide, true)).not.toThrow();
     expect(() => checkListeners(parseListener("all"), false)).not.toThrow();
-    expect(() => checkListeners([...parseListener("fuq"), ...parseListener("all")], false)).toThrow(/named twice/);
+    expect(() => checkListeners([...parseListener("fuq"), ...parseListener("all")], false)).toThrow(/given twice/);
   });
 });

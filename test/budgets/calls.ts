@@ -1,0 +1,91 @@
+/**
+ * How often functions are called in a run of the built command. V8 counts them itself (NODE_V8_COVERAGE), in every thread, so nothing
+ * in the code that is counted knows about it.
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LABORO } from "../support/launched.js";
+
+/** A file of `dist/` or a module of Node, and a function in it. */
+export type Counted = readonly [file: string, name: string];
+
+export interface Run {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CountedRun extends Run {
+  /** Throws where the file was loaded and has no such function: a budget must not pass because something was renamed. */
+  calls(...counted: readonly Counted[]): number;
+  /** Files of JavaScript that were loaded, each thread for itself. */
+  readonly modules: number;
+}
+
+interface Script {
+  readonly url: string;
+  readonly functions: readonly { readonly functionName: string; readonly ranges: readonly { readonly count: number }[] }[];
+}
+
+/** Runs `laboro` in an empty folder. `input` are files to be there. */
+export function countedRun(args: readonly string[]): CountedRun {
+  return inFolder((dir) => {
+    const coverage = join(dir, "coverage");
+    const run = laboro(args, dir, { NODE_V8_COVERAGE: coverage });
+    const scripts = readdirSync(coverage).flatMap((name) => {
+      const { result } = JSON.parse(readFileSync(join(coverage, name), "utf8")) as { result: readonly Script[] };
+      return result;
+    });
+    return {
+      ...run,
+      modules: scripts.filter(({ url }) => url.startsWith("file:")).length,
+      calls: (...counted) => counted.reduce((sum, one) => sum + callsOf(scripts, one), 0),
+    };
+  });
+}
+
+function callsOf(scripts: readonly Script[], [file, name]: Counted): number {
+  const loaded = scripts.filter(({ url }) => url === file || url.endsWith(`/dist/${file}`));
+  const found = loaded.flatMap(({ functions }) => functions.filter(({ functionName }) => functionName === name));
+  if (found.length === 0) throw new Error(`${file} was not loaded, or has no function ${name}`);
+  return found.reduce((sum, { ranges }) => sum + (ranges[0]?.count ?? 0), 0);
+}
+
+export const STRACE = "/usr/bin/strace";
+export const hasStrace = existsSync(STRACE);
+
+/** System calls of the whole run, SQLite's and the tasks' own among them. */
+export function tracedRun(args: readonly string[], names: readonly string[]): Run & { readonly lines: readonly string[] } {
+  return inFolder((dir) => {
+    const trace = join(dir, "trace");
+    const run = laboro(args, dir, {}, [STRACE, "-f", "-q", "-e", `trace=${names.join(",")}`, "-o", trace]);
+    return { ...run, lines: readFileSync(trace, "utf8").split("\n") };
+  });
+}
+
+function laboro(
+  args: readonly string[],
+  dir: string,
+  env: Readonly<Record<string, string>>,
+  before: readonly string[] = [],
+): Run {
+  const [command = "", ...rest] = [...before, process.execPath, LABORO, ...args];
+  const { status, stdout, stderr } = spawnSync(command, rest, {
+    cwd: dir,
+    env: { PATH: process.env.PATH, HOME: dir, TMPDIR: dir, LC_ALL: "C", ...env },
+    encoding: "utf8",
+    timeout: 60_000,
+  });
+  return { status, stdout, stderr };
+}
+
+function inFolder<T>(act: (dir: string) => T): T {
+  const dir = mkdtempSync(join(tmpdir(), "laboro-budget-"));
+  try {
+    return act(dir);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
