@@ -25,7 +25,7 @@ import { REPOSITORY } from "../support/launched.js";
 
 interface Manifest {
   readonly version: string;
-  readonly exports: Readonly<Record<string, unknown>>;
+  readonly exports: Readonly<Record<string, string | { readonly types: string }>>;
   readonly dependencies: Readonly<Record<string, string>>;
 }
 
@@ -98,6 +98,23 @@ describe("the package that npm publishes", () => {
     );
     expect(result.types).toMatchObject({ kind: "included" });
     expect(found).toEqual([]);
+  });
+
+  it("has types that need no types of another package", () => {
+    // The compiler takes what an untyped package exports for `any`, and says nothing of it in declarations.
+    const entries = Object.values(MANIFEST.exports).flatMap((entry) =>
+      typeof entry === "object" ? [entry.types] : [],
+    );
+    const seen = new Set(entries.map((path) => join(path)));
+    const packages = new Set<string>();
+    for (const path of seen) {
+      for (const [, name = ""] of read(unpacked, path).matchAll(/(?:\bfrom |\bimport\()"([^"]+)"/g)) {
+        if (name.startsWith(".")) seen.add(join(dirname(path), name.replace(/\.js$/, ".d.ts")));
+        else if (!name.startsWith("node:")) packages.add(name);
+      }
+    }
+    expect(seen.size).toBeGreaterThan(20);
+    expect([...packages]).toEqual([]);
   });
 
   it("ships what each source map refers to", () => {
