@@ -14,5 +14,7 @@ export default defineConfig({
     // The policy allows no data: addresses.
     assetsInlineLimit: 0,
     reportCompressedSize: false,
+    // The licences of bundled packages ask to be shipped with their code.
+    license: { fileName: "THIRD-PARTY-NOTICES.md" },
   },
 });

@@ -9,7 +9,7 @@ const filesIn = (folder: string): string[] =>
     .map((path) => `${folder}/${path}`);
 
 const SOURCES = ["bench", "bin", "docs", "examples", "scripts", "src", "test"].flatMap(filesIn);
-const PAGES = ["README.md", "CONTRIBUTING.md", ...SOURCES.filter((path) => /^docs\/.*\.md$/.test(path))];
+const PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", ...SOURCES.filter((path) => /^docs\/.*\.md$/.test(path))];
 
 const textOf = (path: string): string => readFileSync(join(REPOSITORY, path), "utf8");
 

@@ -3,8 +3,9 @@ import { accessSync, constants, readFileSync } from "node:fs";
 import { packageVersion } from "../../../base/version.js";
 import { type Check, fail, ok, warn } from "./check.js";
 
-/** As in package.json's `engines`. */
-const MIN_NODE = [20, 12] as const;
+/** The oldest release of each line that loads ES modules by require(), as in package.json's `engines`. Newer lines all do. */
+const OLDEST_NODE: Readonly<Record<number, number>> = { 20: 19, 22: 12 };
+const NEWEST_LISTED = 22;
 /** A worker needs a few for each task, a broker one for each link. */
 const FEW_FILES = 1_024;
 
@@ -12,12 +13,12 @@ export function checkMachine(): Check[] {
   return [checkNode(process.versions.node), checkShell("/bin/sh"), ...checkOpenFiles(readLimits())];
 }
 
-function checkNode(version: string): Check {
+export function checkNode(version: string): Check {
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  const [least, leastMinor] = MIN_NODE;
-  const good = major > least || (major === least && minor >= leastMinor);
+  const oldest = OLDEST_NODE[major];
+  const good = oldest === undefined ? major > NEWEST_LISTED : minor >= oldest;
   const what = `laboro ${packageVersion()} on Node ${version}`;
-  return good ? ok(what) : fail(what, `use Node ${MIN_NODE.join(".")} or newer`);
+  return good ? ok(what) : fail(what, "use Node 20.19 or a later 20, or Node 22.12 or newer");
 }
 
 function checkShell(path: string): Check {
