@@ -253,7 +253,7 @@ export class ProtocolStateMachine<Tag> {
       this.#restart();
       return;
     }
-    // Of two that cross, the other end has dropped ours if that is the higher one.
+    // Of two that cross, the other end has dropped that of this end if it is the higher one.
     if (!this.#mayHave(seq)) return;
     this.#numbers.requestReceived(seq);
     this.#reset = { by: "them", seq };

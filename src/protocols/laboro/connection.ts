@@ -81,7 +81,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#from = options.from;
     this.#outbox = new Outbox((frame) => this.#transmit(frame));
     this.#heartbeat = new Heartbeat({
-      sendHeartbeat: () => this.#sendHeartbeat(),
+      sendBeat: () => this.#sendHeartbeat(),
       onTimeout: () => this.#terminate("nothing was heard for three heartbeats"),
       sent: () => this.#framesSent,
       received: () => options.transport?.bytesRead ?? this.#framesReceived,

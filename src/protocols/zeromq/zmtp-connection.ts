@@ -222,7 +222,7 @@ export class ZmtpConnection {
     } else if (!this.#welcomed) {
       if (name !== "HELLO") throw zmtpError(`${JSON.stringify(name)} where HELLO is expected`);
       const given = readHello(body);
-      // Both are compared, whatever the result of the first: the time must not tell which was wrong.
+      // Both are compared, whatever the result of the first: the time must not reveal which was wrong.
       const known = [same(given.username, plain.username), same(given.password, plain.password)];
       if (known.includes(false)) this.#refuse(new LaboroError("LABORO_BAD_TOKEN", "an unknown name or password"));
       this.#welcomed = true;

@@ -42,10 +42,10 @@ class End {
       if (effect.kind === "send") {
         this.said.push(effect.message);
         this.other?.inbox.push(effect.message);
-      } else if (effect.kind === "asked") {
+      } else if (effect.kind === "request") {
         this.inHand.push(effect.request);
         if (effect.request.type !== "HELLO") this.given.push(idOf(effect.request));
-      } else if (effect.kind === "answered") {
+      } else if (effect.kind === "reply") {
         if (effect.request.type !== "HELLO") this.done.push(effect.tag);
       } else if (effect.kind === "restarted") {
         this.restarts++;

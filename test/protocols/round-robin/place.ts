@@ -50,7 +50,7 @@ export async function openPlace({
   const log: Log = { info: at("info"), warn: at("warn"), error: at("error") };
   const shop = await openShop(broker);
   const conversations = new TracedConnections();
-  const context = { core: shop.broker.core, log, complaints: new PeerErrors(log), conversations, settings };
+  const context = { core: shop.broker.core, log, peerErrors: new PeerErrors(log), connections: conversations, settings };
   const door = await openRoundRobinListener(
     context,
     { host: "127.0.0.1", ports: [port] },

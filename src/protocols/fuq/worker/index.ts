@@ -73,9 +73,9 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   const slots = openSlots({ count, now, env: environmentOfTasks() });
   const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
   const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
-  let finish: () => void = () => {};
+  let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
-    finish = resolve;
+    resolveEnded = resolve;
   });
   let joinLogged = false;
   const events: TransportEvents = {
@@ -89,7 +89,7 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
       joinLogged = false;
       options.onUnreachable?.(error, times);
     },
-    onFinished: () => finish(),
+    onFinished: () => resolveEnded(),
   };
   const transport = createTransport(options, tasks, events, http);
   let closing: Promise<void> | undefined;
@@ -109,9 +109,9 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
     get joined() {
       return transport.joined;
     },
-    stop: async ({ finish: letFinish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
+    stop: async ({ finish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
       stopping = true;
-      if (letFinish) {
+      if (finish) {
         await transport.leave();
         await Promise.race([ended, unreachableFor(transport, tasks, unreachableTimeoutMs)]);
       }

@@ -61,7 +61,7 @@ export async function openRoundRobinListener(
 }
 
 /**
- * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text, and so tells it;
+ * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text;
  * one with an automatic identity is taken to have used the address that it reached. With names given, only those are taken; a peer
  * that fits none gets the first.
  */

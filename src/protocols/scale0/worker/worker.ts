@@ -245,7 +245,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
         void this.#activeRequests.handle(message, link).then(() => {
           if (this.#link === link) this.ping(link);
         });
-        // There is room for another at the same time.
+        // Another slot may be free.
         if (this.#activeRequests.count < this.#slots) this.ping(link);
         return;
       case "CONFIG":

@@ -73,10 +73,10 @@ class Worker {
         this.#carryOut(
           talk.request({ type: "HELLO", hello: { numProcs: SLOTS - running.length, running } }, undefined),
         );
-      } else if (effect.kind === "answered") {
+      } else if (effect.kind === "reply") {
         if (effect.tag === undefined) this.#tell();
         else this.#held.delete(effect.tag.task);
-      } else if (effect.kind === "asked") {
+      } else if (effect.kind === "request") {
         const { request } = effect;
         if (request.type === "JOB") for (const task of request.tasks) this.#run(task);
         const nrun = this.#held.size;
