@@ -3,7 +3,13 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JobId } from "../model/ids.js";
 import { expandLine, expandWords } from "../model/placeholders.js";
-import { hasShebang, interpreterOf, type ProcessRecipe, type ScriptRecipe, withEntry } from "../model/process-recipe.js";
+import {
+  hasShebang,
+  interpreterOf,
+  type ProcessRecipe,
+  type ScriptRecipe,
+  withEntry,
+} from "../model/process-recipe.js";
 import type { Bytes } from "../model/recipe.js";
 import type { AcquiredSlot } from "./capacity.js";
 import { matlabLine } from "./matlab.js";

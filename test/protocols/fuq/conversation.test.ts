@@ -1,6 +1,5 @@
 /** Sections 4 and 5 of the text, rule by rule, without a socket. */
 import { describe, expect, it } from "vitest";
-import { ProtocolStateMachine, type ProtocolStateMachineOptions, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import {
   type Body,
   COUNTS_WANTED,
@@ -10,6 +9,11 @@ import {
   type Request,
   STOP_AT_ONCE,
 } from "../../../src/protocols/fuq/messages.js";
+import {
+  type Effect,
+  ProtocolStateMachine,
+  type ProtocolStateMachineOptions,
+} from "../../../src/protocols/fuq/protocol-state-machine.js";
 
 type Talk = ProtocolStateMachine<string>;
 

@@ -4,8 +4,8 @@
  */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { ProtocolStateMachine, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Numbered, Request } from "../../../src/protocols/fuq/messages.js";
+import { type Effect, ProtocolStateMachine } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Side } from "../../../src/protocols/fuq/sequence-numbers.js";
 
 const STEPS = ["arrive at foreman", "arrive at worker", "foreman answers", "worker answers"] as const;

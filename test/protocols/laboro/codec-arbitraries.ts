@@ -2,13 +2,13 @@
 import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
-import type { Resources, Recipe } from "../../../src/model/recipe.js";
+import type { Recipe, Resources } from "../../../src/model/recipe.js";
 import type {
+  AttemptRange,
   DoneTask,
   FromClient,
   FromWorker,
   HeldState,
-  AttemptRange,
   ToClient,
   ToWorker,
 } from "../../../src/protocols/laboro/messages.js";
@@ -66,7 +66,9 @@ const stride = fc
 const argument = textOrBytes.filter((value) => !Buffer.from(value).includes(0));
 const word = argument.filter((value) => value.length > 0);
 const plainText = (maxLength: number) =>
-  fc.string({ unit: "binary", minLength: 1, maxLength }).filter((text) => text.length <= maxLength && !text.includes("\0"));
+  fc
+    .string({ unit: "binary", minLength: 1, maxLength })
+    .filter((text) => text.length <= maxLength && !text.includes("\0"));
 
 const surroundings = {
   array: fc.array(stride, { maxLength: 3 }),
@@ -96,7 +98,10 @@ const recipe: fc.Arbitrary<Recipe> = fc.oneof(
     },
     { requiredKeys: ["kind", "content", "type"] },
   ),
-  record({ kind: fc.constant("call" as const), service: plainText(40), body: bytes }, { requiredKeys: ["kind", "service"] }),
+  record(
+    { kind: fc.constant("call" as const), service: plainText(40), body: bytes },
+    { requiredKeys: ["kind", "service"] },
+  ),
   word.map((line): Recipe => ({ kind: "command", argv: [line], shell: true })),
   fc.constant<Recipe>({ kind: "noop" }),
 );
@@ -188,7 +193,10 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
     job,
     recipe,
     needs: amounts,
-    limits: record({ timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) }, { requiredKeys: ["outputCap"] }),
+    limits: record(
+      { timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) },
+      { requiredKeys: ["outputCap"] },
+    ),
   }),
   record({ type: type("ACK"), seq: count }),
   record({ type: type("CREDIT"), bytes: count }),

@@ -56,7 +56,12 @@ describe("bytes that are refused", () => {
     ],
     ["a time that is no number", frameOf([3, 1, [DONE_ROW.with(5, Number.NaN)]]), "worker", /ended: .* got NaN/],
     ["an exit code beyond 32 bits", frameOf([3, 1, [DONE_ROW.with(3, 2 ** 40)]]), "worker", /code: /],
-    ["a flag that is a number", frameOf([3, 1, [[...DONE_ROW, 1]]]), "worker", /timedOut: expected true or false, got 1/],
+    [
+      "a flag that is a number",
+      frameOf([3, 1, [[...DONE_ROW, 1]]]),
+      "worker",
+      /timedOut: expected true or false, got 1/,
+    ],
     [
       "an error text beyond its limit",
       frameOf([3, 1, [[...DONE_ROW, false, "x".repeat(20_000)]]]),
@@ -66,7 +71,12 @@ describe("bytes that are refused", () => {
     ["an unknown stream", frameOf([4, 1, 1, 1, 2, 0, Buffer.alloc(1)]), "worker", /stream: expected .*stdout.* got 2/],
     ["output beyond its limit", frameOf([4, 1, 1, 1, 0, 0, Buffer.alloc(32_769)]), "worker", /32769 bytes/],
     ["an unknown error code", frameOf([7, 1, Buffer.alloc(0), "LABORO_WHAT"]), "worker", /error: .* got "LABORO_WHAT"/],
-    ["an inherited word as error code", frameOf([7, 1, Buffer.alloc(0), "toString"]), "worker", /error: .* got "toString"/],
+    [
+      "an inherited word as error code",
+      frameOf([7, 1, Buffer.alloc(0), "toString"]),
+      "worker",
+      /error: .* got "toString"/,
+    ],
     ["a text for a body", frameOf([7, 1, "body"]), "worker", /body: expected bytes, got "body"/],
     ["a name beyond its limit", frameOf([8, ["x".repeat(1025)]]), "worker", /a name of 1 to 1024 bytes/],
     ["a name beyond its limit in bytes only", frameOf([8, ["ü".repeat(600)]]), "worker", /a name of 1 to 1024 bytes/],
@@ -171,7 +181,11 @@ describe("a message that the other end would refuse is refused to its sender", (
   const loop: unknown[] = [];
   loop.push(loop);
   const cases: readonly [string, LinkMessage, RegExp][] = [
-    ["a service name that is too long", { ...request, service: "x".repeat(2000) }, /service: expected a name of 1 to 1024 bytes/],
+    [
+      "a service name that is too long",
+      { ...request, service: "x".repeat(2000) },
+      /service: expected a name of 1 to 1024 bytes/,
+    ],
     ["half a surrogate pair", { ...request, service: "\ud800" }, /not UTF-8/],
     ["an endless timeout", { ...request, timeoutMs: Number.POSITIVE_INFINITY }, /timeoutMs: .* got Infinity/],
     ["a date", { type: "OPERATION", id: 1, operation: "x", input: new Date(0) }, /a type that the link does not use/],

@@ -10,9 +10,9 @@ import { openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { Aftermath } from "../../../src/protocols/runexp/experiments/aftermath.js";
 import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
+import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
 import { TempFilePool } from "../../../src/protocols/runexp/experiments/result-file.js";
 import { ResultLog } from "../../../src/protocols/runexp/experiments/result-log.js";
-import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
@@ -52,9 +52,17 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
   const { core } = shop.broker;
   const aftermath = new Aftermath(join(dir, "outputs"));
   const lines: string[] = [];
-  const screen = new ProgressOutput({ progress: false, assignments: false, ends: "all" }, (text) => void lines.push(text));
+  const screen = new ProgressOutput(
+    { progress: false, assignments: false, ends: "all" },
+    (text) => void lines.push(text),
+  );
   const tempFiles = new TempFilePool(join(dir, "drafts"));
-  const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), tempFiles, log: await ResultLog.open(dir, dir) };
+  const place = {
+    runs: join(dir, "runs"),
+    outputs: join(dir, "outputs"),
+    tempFiles,
+    log: await ResultLog.open(dir, dir),
+  };
   open.push(() => place.log.close());
   const batch = new ExperimentJobs(core, place, aftermath, screen, experiments, experiments);
   await batch.submitOrResume(shop.client, experiments, "default");

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
 import {
   encode,
   LONGEST_MESSAGE,
   type MessageType,
   type RunexpMessage,
 } from "../../../src/protocols/runexp/messages.js";
-import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
 
 const WAIT: readonly MessageType[] = ["PETO", "REZULTO", "FINO ANKAU"];
 

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Recipe } from "../../../src/model/recipe.js";
 import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/broker/task-report.js";
-import { type TaskParameters, makeTaskScript } from "../../../src/protocols/runexp/broker/task-script.js";
-import { writeResHeader, resStatusOf } from "../../../src/protocols/runexp/res-text.js";
+import { makeTaskScript, type TaskParameters } from "../../../src/protocols/runexp/broker/task-script.js";
+import { resStatusOf, writeResHeader } from "../../../src/protocols/runexp/res-text.js";
 
 const MARK = "0123456789abcdef";
 let dir: string;

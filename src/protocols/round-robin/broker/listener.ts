@@ -1,5 +1,5 @@
 /** The listener of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
-import type { Listener, ListenerContext, ListenerAddress } from "../../../broker/listeners/listener.js";
+import type { Listener, ListenerAddress, ListenerContext } from "../../../broker/listeners/listener.js";
 import { openRouter, type Router } from "../../zeromq/index.js";
 import { RegisteredWorkers } from "./registered-workers.js";
 import { PROTOCOL, RoundRobinServer, type RoundRobinServerOptions } from "./server.js";

@@ -1,6 +1,6 @@
 /**
- * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last line
- * that both a runner and this broker understand:
+ * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last
+ * line that both a runner and this broker understand:
  *
  *     [laboro 3f9c0d2e…] RES: done 0
  *     [laboro 3f9c0d2e…] RES: failed 3
@@ -126,7 +126,9 @@ function commandOf(recipe: ProcessRecipe, { index, entry }: TaskParameters): str
   return argv.map((word) => quote(word)).join(" ");
 }
 
-/** `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only. */
+/**
+ * `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only.
+ */
 function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
   const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));

@@ -5,8 +5,8 @@
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { decodeMessage, encodeMessage } from "../../../../src/protocols/fuq/codec.js";
-import { ProtocolStateMachine, type Effect } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Task, Update } from "../../../../src/protocols/fuq/messages.js";
+import { type Effect, ProtocolStateMachine } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import { resultsOf } from "../../../client/shop.js";
 import { SeededRandom } from "../../../support/random.js";
 import { until } from "../../../support/wait.js";
