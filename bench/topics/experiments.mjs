@@ -12,7 +12,7 @@ const ORIGINAL = "queueexp, runexp";
 const OURS = {
   manager: async (dir, port) => {
     const manager = start(process.execPath, [LABORO, "experiments", dir, "-v", "-q", "-p", String(port)]);
-    await manager.says(/runners come in at/);
+    await manager.says(/tcp:\/\/\S+/);
     return manager;
   },
   runner: (dir, port) =>

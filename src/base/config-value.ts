@@ -16,8 +16,7 @@ export const CONFIG_VALUES = 10_000;
 export const isConfig = (value: ConfigValue | undefined): value is Config =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-export const badConfig = (why: string, cause?: unknown): LaboroError =>
-  badInput(`config: ${why}`, cause);
+export const badConfig = (why: string, cause?: unknown): LaboroError => badInput(`config: ${why}`, cause);
 
 /** Throws LABORO_BAD_INPUT with the place of the first value that is not allowed. */
 export function readConfig(value: unknown): Config {

@@ -1,10 +1,19 @@
 /** Cancel is a durable intent: what is in a job's cancels ends cancelled, whatever arrives. */
 import type { JobId } from "../model/ids.js";
-import { contains, countOf, normalize, type Ranges, rangesOf, union, intersection, difference } from "../model/ranges.js";
+import {
+  contains,
+  countOf,
+  difference,
+  intersection,
+  normalize,
+  type Ranges,
+  rangesOf,
+  union,
+} from "../model/ranges.js";
 import { openTasks } from "./claims.js";
-import type { Decisions, AttemptRange } from "./decisions.js";
+import type { AttemptRange, Decisions } from "./decisions.js";
+import { reindexJob, replaceWaiting } from "./job-queue.js";
 import { placeWork } from "./placement.js";
-import { replaceWaiting, reindexJob } from "./job-queue.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
 /** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
@@ -40,7 +49,14 @@ function dropCancelled(state: State, out: Decisions, job: JobState): void {
       id: newTaskRangeId(state),
       job: job.id,
     }));
-    out.writes.push({ op: "replace", job: job.id, rangeId: waiting.rangeId, replacements: pieces, earlierAttempts: [], cancelled });
+    out.writes.push({
+      op: "replace",
+      job: job.id,
+      rangeId: waiting.rangeId,
+      replacements: pieces,
+      earlierAttempts: [],
+      cancelled,
+    });
     return pieces.map(({ id, first, last }) => ({ rangeId: id, first, last, ...history }));
   };
   replaceWaiting(

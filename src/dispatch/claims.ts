@@ -222,7 +222,9 @@ function startedWithin({ startedAt }: Claim, { first, last }: Range): Map<number
   return found;
 }
 
-function groupByHistory(returned: readonly ReturnedTask[]): (Omit<ReturnedTask, "index"> & { readonly ranges: Ranges })[] {
+function groupByHistory(
+  returned: readonly ReturnedTask[],
+): (Omit<ReturnedTask, "index"> & { readonly ranges: Ranges })[] {
   const groups = new Map<string, { sample: ReturnedTask; indices: number[] }>();
   for (const one of returned) {
     const key = `${one.failures} ${one.crashes} ${one.notBefore}`;

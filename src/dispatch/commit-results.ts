@@ -1,8 +1,8 @@
 /** The results of a committed batch of writes. */
 import type { TaskRangeId } from "../model/ids.js";
-import type { WriteResult, Write } from "../model/store.js";
+import type { Write, WriteResult } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { onGranted, onMayLease, onTaskRangesLost, onProgress } from "./jobs.js";
+import { onGranted, onMayLease, onProgress, onTaskRangesLost } from "./jobs.js";
 import { placeWork } from "./placement.js";
 import type { State } from "./state.js";
 
@@ -41,7 +41,8 @@ export function onCommitted(
     }
   });
   // A lease before a release in the same batch may say that there is nothing more to lease; now there is.
-  if (writes.some((write) => write.op === "release")) for (const id of [...state.jobs.keys()]) onMayLease(state, out, id);
+  if (writes.some((write) => write.op === "release"))
+    for (const id of [...state.jobs.keys()]) onMayLease(state, out, id);
   if (lost.size > 0) onTaskRangesLost(state, out, lost, now);
   // A result can change which job is next, and so for which job a worker is reserved.
   placeWork(state, out, now);

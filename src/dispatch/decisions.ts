@@ -3,7 +3,7 @@
  * task range was not lost. `calls` need no disk and go at once.
  */
 import type { ErrorCode } from "../base/errors.js";
-import type { Attempt, JobId, TaskRangeId, RequestId, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, RequestId, TaskRangeId, WorkerId } from "../model/ids.js";
 import type { Range } from "../model/ranges.js";
 import type { Write } from "../model/store.js";
 

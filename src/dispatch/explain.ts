@@ -31,7 +31,8 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
   }
   if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
-  if (maxRunning !== undefined && job.assigned >= maxRunning) return `its job may have ${maxRunning} tasks assigned at once, and has`;
+  if (maxRunning !== undefined && job.assigned >= maxRunning)
+    return `its job may have ${maxRunning} tasks assigned at once, and has`;
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {

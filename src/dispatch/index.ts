@@ -1,28 +1,35 @@
-export { onCommitted } from "./commit-results.js";
 export { onCancel, onRemoteCancel } from "./cancel.js";
-export { checkInvariants } from "./invariants.js";
-export { type Call, Decisions, type Send, type AttemptRange } from "./decisions.js";
+export { onCommitted } from "./commit-results.js";
+export { type AttemptRange, type Call, Decisions, type Send } from "./decisions.js";
 export { explain } from "./explain.js";
-export { firstLease } from "./leasing.js";
+export { checkInvariants } from "./invariants.js";
+export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
 export {
   onGranted,
   onHold,
-  onRemoteHold,
   onJobAdded,
   onJobRefused,
   onMayLease,
   onOpened,
   onProgress,
+  onRemoteHold,
   signatureOfJob,
 } from "./jobs.js";
-export { onRemoteIdle, releaseAllWaiting } from "./job-queue.js";
+export { firstLease } from "./leasing.js";
 export { onReclaim } from "./reclaim.js";
-export type { ReportedTasks, Reconciled } from "./reconcile.js";
-export { isServiceOffered, onRequestCancelled, onReply, onRequest, type Request } from "./requests.js";
+export type { Reconciled, ReportedTasks } from "./reconcile.js";
+export { isServiceOffered, onReply, onRequest, onRequestCancelled, type Request } from "./requests.js";
 export { type Done, onDone, onRetracted, onStarted } from "./results.js";
 export { DEFAULT_SETTINGS, type Settings } from "./settings.js";
-export { standingRecordOf, onForgive, STANDING_BUCKET } from "./standing.js";
-export { createState, type StandingRecord, newTaskRangeId, type State, type WorkerProfile, type WorkerState } from "./state.js";
+export { onForgive, STANDING_BUCKET, standingRecordOf } from "./standing.js";
+export {
+  createState,
+  newTaskRangeId,
+  type StandingRecord,
+  type State,
+  type WorkerProfile,
+  type WorkerState,
+} from "./state.js";
 export { nextTimerAt, onHalt, onResume, onTimer } from "./timers.js";
 export {
   onDrain,

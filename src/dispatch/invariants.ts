@@ -40,7 +40,8 @@ function checkReservation(state: State, signature: Signature): void {
   assertSame(`signature ${key}: reservation`, reservation.reservedFor, signature);
   assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
   assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
-  if (!state.halted) assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(reservation, signature), 0);
+  if (!state.halted)
+    assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(reservation, signature), 0);
 }
 
 /** Work conservation: nothing waits while a worker has free slots for it, unless the worker is reserved for a wider task. */
@@ -83,7 +84,11 @@ function checkJob(state: State, job: JobState): void {
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
   const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
   assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
-  assertSame(`${where}: a signature that needs a lease`, state.needsLease.has(job.signature), job.signature.needsLease.size > 0);
+  assertSame(
+    `${where}: a signature that needs a lease`,
+    state.needsLease.has(job.signature),
+    job.signature.needsLease.size > 0,
+  );
   const { maxRunning } = job.job.limits;
   // In a group each broker keeps the limit for itself, and may adopt tasks that another handed out.
   if (!state.shared && maxRunning !== undefined && assigned > maxRunning)

@@ -1,9 +1,9 @@
 /** The queue of a job: tasks that wait, tasks in backoff, and whether the job is in its signature's order. */
-import { type Range, sizeOf, intersection, difference } from "../model/ranges.js";
+import { difference, intersection, type Range, sizeOf } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
-import { leaseForFreeSlots, leaseWhenLow, updateNeedsLease, stuckJobs } from "./leasing.js";
 import { raiseToShareLevel } from "./fair-share.js";
+import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
 import { updateActive } from "./signature.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
@@ -40,10 +40,18 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
     return;
   }
   const pieces: TaskRange[] = [];
-  for (const left of difference(taskRange, job.cancels)) pieces.push({ ...taskRange, ...left, id: newTaskRangeId(state) });
+  for (const left of difference(taskRange, job.cancels))
+    pieces.push({ ...taskRange, ...left, id: newTaskRangeId(state) });
   let count = 0;
   for (const range of cancelled) count += sizeOf(range);
-  out.writes.push({ op: "replace", job: job.id, rangeId: taskRange.id, replacements: pieces, earlierAttempts: [], cancelled: count });
+  out.writes.push({
+    op: "replace",
+    job: job.id,
+    rangeId: taskRange.id,
+    replacements: pieces,
+    earlierAttempts: [],
+    cancelled: count,
+  });
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
 

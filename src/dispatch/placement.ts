@@ -4,16 +4,16 @@
  * has free slots for work that waits, unless it is reserved for a wider task.
  */
 
-import { addClaim, placePrefetched, placeAllPrefetched } from "./claims.js";
+import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { leaseForFreeSlots } from "./leasing.js";
+import { charge } from "./fair-share.js";
 import { leaseMore, reindexJob, takeWaiting } from "./job-queue.js";
+import { leaseForFreeSlots } from "./leasing.js";
+import { prefetchAllowance, retractForIdle, retractForJob, startRateWindow } from "./prefetch.js";
 import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
-import { charge } from "./fair-share.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
-import { startRateWindow, retractForJob, retractForIdle, prefetchAllowance } from "./prefetch.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {
@@ -143,7 +143,8 @@ function prefetchTasks(state: State, out: Decisions, worker: WorkerState, now: n
     let best: JobState | undefined;
     for (const signature of state.active) {
       const job = signature.jobs.peek();
-      if (job === undefined || !worker.capableOf.has(signature) || prefetchAllowance(state, worker, job) === 0) continue;
+      if (job === undefined || !worker.capableOf.has(signature) || prefetchAllowance(state, worker, job) === 0)
+        continue;
       if (best === undefined || goesBefore(job, best)) best = job;
     }
     if (best === undefined) return;

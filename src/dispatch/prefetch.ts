@@ -5,7 +5,7 @@
  */
 import { rangesOf } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
-import type { Decisions, AttemptRange } from "./decisions.js";
+import type { AttemptRange, Decisions } from "./decisions.js";
 import { fitCount } from "./signature.js";
 import { type Claim, type JobState, type State, UNSTARTED, type WorkerState } from "./state.js";
 

@@ -7,7 +7,7 @@ import { contains } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import { addClaim, placePrefetched } from "./claims.js";
 import type { Decisions } from "./decisions.js";
-import { addWaiting, replaceWaiting, reindexJob } from "./job-queue.js";
+import { addWaiting, reindexJob, replaceWaiting } from "./job-queue.js";
 import { reindexWorker } from "./signature.js";
 import { claimOf, type JobState, newTaskRangeId, STARTED, type State, type WaitingRange } from "./state.js";
 
@@ -77,7 +77,14 @@ function extractTask(
   const beside: TaskRange[] = [];
   if (first < index) beside.push(piece(first, index - 1));
   if (index < last) beside.push(piece(index + 1, last));
-  out.writes.push({ op: "replace", job: job.id, rangeId, replacements: [...beside, alone], earlierAttempts: [], cancelled: 0 });
+  out.writes.push({
+    op: "replace",
+    job: job.id,
+    rangeId,
+    replacements: [...beside, alone],
+    earlierAttempts: [],
+    cancelled: 0,
+  });
   for (const left of beside) addWaiting(state, out, job, left, now);
   return alone.id;
 }

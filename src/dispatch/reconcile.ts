@@ -1,7 +1,7 @@
 /** Compares the tasks that a joining worker lists with the tasks assigned to it. */
 import type { Attempt, JobId } from "../model/ids.js";
-import { type Range, rangesOf, difference } from "../model/ranges.js";
-import type { Decisions, AttemptRange } from "./decisions.js";
+import { difference, type Range, rangesOf } from "../model/ranges.js";
+import type { AttemptRange, Decisions } from "./decisions.js";
 import { loseClaim } from "./results.js";
 import { type Claim, claimsOf, claimsWithin, GONE, STARTED, type State, UNSTARTED, type WorkerState } from "./state.js";
 

@@ -8,7 +8,7 @@ import type { RequestId, WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../model/recipe.js";
 import type { Decisions } from "./decisions.js";
 import { fillWorker } from "./placement.js";
-import { fitCount, updateActive, occupy, reindexWorker, signatureFor } from "./signature.js";
+import { fitCount, occupy, reindexWorker, signatureFor, updateActive } from "./signature.js";
 import type { RequestState, Signature, State, WorkerState } from "./state.js";
 
 export interface Request {

@@ -1,12 +1,12 @@
 /** Tasks that had ended wait again: of a job that is still open, or of one that had ended and is open again. */
 import type { JobId, TaskRangeId } from "../model/ids.js";
 import type { Job } from "../model/job.js";
-import { normalize, difference } from "../model/ranges.js";
+import { difference, normalize } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
+import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, releaseWaiting } from "./job-queue.js";
 import { onJobAdded } from "./jobs.js";
 import { placeWork } from "./placement.js";
-import { addWaiting, releaseWaiting, leaseMore, releaseIfNoWorker, reindexJob } from "./job-queue.js";
 import { newTaskRangeId, type State } from "./state.js";
 
 /** Reserves task range ids for the store to use. Returns the first of them. */

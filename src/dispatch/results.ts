@@ -2,11 +2,12 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
-import { returnToQueue, removeFromClaim, type ReturnedTask } from "./claims.js";
-import type { Decisions, AttemptRange } from "./decisions.js";
-import { fillWorker, placeWork, useFreeSlots } from "./placement.js";
-import { reindexJob } from "./job-queue.js";
+import { type ReturnedTask, removeFromClaim, returnToQueue } from "./claims.js";
+import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
+import { reindexJob } from "./job-queue.js";
+import { fillWorker, placeWork, useFreeSlots } from "./placement.js";
+import { measureRate, updateMeanDuration } from "./prefetch.js";
 import { reindexWorker } from "./signature.js";
 import { countResults } from "./standing.js";
 import {
@@ -20,7 +21,6 @@ import {
   type State,
   type WorkerState,
 } from "./state.js";
-import { measureRate, updateMeanDuration } from "./prefetch.js";
 
 export interface Done extends Outcome {
   readonly job: JobId;
@@ -132,7 +132,12 @@ function updateMeanDurations(resultsByClaim: ReadonlyMap<Claim, ClaimResults>): 
   for (const [job, { length, count }] of sums) updateMeanDuration(job, length / count);
 }
 
-function recordResults(state: State, out: Decisions, resultsByClaim: ReadonlyMap<Claim, ClaimResults>, now: number): void {
+function recordResults(
+  state: State,
+  out: Decisions,
+  resultsByClaim: ReadonlyMap<Claim, ClaimResults>,
+  now: number,
+): void {
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
     if (results.length > 0) {
       const empty = claim.open === 0;
@@ -144,7 +149,13 @@ function recordResults(state: State, out: Decisions, resultsByClaim: ReadonlyMap
 }
 
 /** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
-export function onRetracted(state: State, out: Decisions, id: WorkerId, tasks: readonly AttemptRange[], now: number): void {
+export function onRetracted(
+  state: State,
+  out: Decisions,
+  id: WorkerId,
+  tasks: readonly AttemptRange[],
+  now: number,
+): void {
   const worker = state.workers.get(id);
   if (worker === undefined) return;
   for (const claim of claimsOf(worker)) claim.retracting = false;

@@ -3,10 +3,10 @@
  * least recently used on top, those that can take one more now. A change to a worker costs O(its signatures), a pick
  * O(log workers); nothing walks the list of workers except the first piece of work with a new signature.
  */
-import type { Resources, Requirement, TaskKind } from "../model/recipe.js";
+import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
+import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import { copyShareLevels } from "./fair-share.js";
 import type { JobState, Signature, State, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */

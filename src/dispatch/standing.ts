@@ -10,10 +10,10 @@
  */
 import type { Decisions } from "./decisions.js";
 import { fillWorker, placeWork } from "./placement.js";
+import { retractClaims } from "./prefetch.js";
 import { unreserve } from "./reservation.js";
 import { updateSignatures } from "./signature.js";
-import type { StandingRecord, Standing, State, WorkerState } from "./state.js";
-import { retractClaims } from "./prefetch.js";
+import type { Standing, StandingRecord, State, WorkerState } from "./state.js";
 
 const MIN_RESULTS = 10;
 const RECENT = 10;

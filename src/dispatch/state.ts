@@ -2,14 +2,14 @@
  * The state of dispatch, without behaviour. The functions of this folder change it; none of them reads a clock, draws a random
  * number or touches a socket.
  */
-import type { Attempt, JobId, TaskRangeId, RequestId, SessionId, TaskIndex, WorkerId } from "../model/ids.js";
+import type { Attempt, JobId, RequestId, SessionId, TaskIndex, TaskRangeId, WorkerId } from "../model/ids.js";
 import type { Job, JobEnd } from "../model/job.js";
 import { firstEndingAtOrAfter, type Range, type Ranges } from "../model/ranges.js";
-import type { Resources, Requirement, TaskKind } from "../model/recipe.js";
+import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import type { Epoch } from "../model/store.js";
 import { IndexedHeap } from "./heap.js";
-import type { TaskQueue } from "./task-queue.js";
 import type { Settings } from "./settings.js";
+import type { TaskQueue } from "./task-queue.js";
 
 /** Tasks that wait here, granted by the store. `first` moves up as they are handed out. */
 export interface WaitingRange {

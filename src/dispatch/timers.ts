@@ -1,7 +1,7 @@
 /** Timers: ends of backoff, deadlines and ends of grace. The caller sets one system timer, for the first of them. */
 import type { Decisions } from "./decisions.js";
-import { placeWork } from "./placement.js";
 import { endBackoff, leaseMore } from "./job-queue.js";
+import { placeWork } from "./placement.js";
 import { expire } from "./requests.js";
 import type { State } from "./state.js";
 import { onGraceExpired } from "./workers.js";

@@ -10,17 +10,17 @@ import { contains, sizeOf } from "../model/ranges.js";
 import { ONE_SLOT } from "../model/recipe.js";
 import type { ClaimedRange } from "../model/store.js";
 import { cancelAt } from "./cancel.js";
-import { dropClaim, addClaim, openTasks, placePrefetched, unplaceAll } from "./claims.js";
+import { addClaim, dropClaim, openTasks, placePrefetched, unplaceAll } from "./claims.js";
 import type { Decisions } from "./decisions.js";
+import { leaseMore, reindexJob, releaseIfNoWorker } from "./job-queue.js";
 import { fillWorker, placeWork } from "./placement.js";
-import { leaseMore, releaseIfNoWorker, reindexJob } from "./job-queue.js";
-import { type ReportedTasks, type Reconciled, reconcile } from "./reconcile.js";
+import { retractClaims } from "./prefetch.js";
+import { type Reconciled, type ReportedTasks, reconcile } from "./reconcile.js";
 import { loseRequests } from "./requests.js";
 import { loseClaim, loseClaims } from "./results.js";
-import { leaveSignatures, occupy, updateSignatures, reindexWorker } from "./signature.js";
+import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
 import { standingRecordOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
-import { retractClaims } from "./prefetch.js";
 
 export function onWorkerJoined(
   state: State,

@@ -26,7 +26,8 @@ export function fields(value: unknown, what: string): Fields {
 
 export function refuseUnknown(object: Fields, known: readonly string[], what: string): void {
   for (const name of Object.keys(object)) {
-    if (!known.includes(name)) throw unexpectedValue(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
+    if (!known.includes(name))
+      throw unexpectedValue(what, known.length === 0 ? "nothing" : `one of ${known.join(", ")}`, name);
   }
 }
 

@@ -1,8 +1,8 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
 import { JobId } from "./ids.js";
 import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
-import { type Dependency, DEFAULT_LIMITS, type Entries, type JobSpec, type Limits } from "./job.js";
-import { type Resources, type Bytes, DEFAULT_POOL, type Recipe, strideLength } from "./recipe.js";
+import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits } from "./job.js";
+import { type Bytes, DEFAULT_POOL, type Recipe, type Resources, strideLength } from "./recipe.js";
 import * as s from "./schema.js";
 
 /** More tasks than this in one job are refused. */
@@ -25,7 +25,8 @@ const stride = s.mapped(
     step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
   }),
   (given, what) => {
-    if (given.last < given.first) throw unexpectedValue(what, "first to be at most last", `${given.first} and ${given.last}`);
+    if (given.last < given.first)
+      throw unexpectedValue(what, "first to be at most last", `${given.first} and ${given.last}`);
     return given;
   },
 );
@@ -67,7 +68,8 @@ const recipeKinds = { command, script, call, noop };
 
 const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
   if (given.kind !== "command") return given;
-  if (given.argv.length === 0 || given.argv[0]?.length === 0) throw unexpectedValue(`${what}.argv`, "a command", "nothing");
+  if (given.argv.length === 0 || given.argv[0]?.length === 0)
+    throw unexpectedValue(`${what}.argv`, "a command", "nothing");
   if (given.shell === true && given.argv.length !== 1) {
     throw unexpectedValue(`${what}.argv`, "one line for the shell", `${given.argv.length} words`);
   }
@@ -157,7 +159,8 @@ function taskCount({ count, entries, recipe }: s.ReadType<typeof submission>): n
   if (entries?.length === 0) throw unexpectedValue("entries", "at least one entry", "none");
   const length = array === undefined ? entries?.length : integer(lengthOf(array), "recipe.array", 1, MAX_TASKS);
   if (length === undefined) return count ?? 1;
-  if (count !== undefined && count !== length) throw unexpectedValue("count", `${length}, the number of entries`, count);
+  if (count !== undefined && count !== length)
+    throw unexpectedValue("count", `${length}, the number of entries`, count);
   return length;
 }
 

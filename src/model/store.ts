@@ -12,7 +12,7 @@
  *
  * Writes come in batches. A batch is one transaction: durable as a whole when the promise resolves, in the order given.
  */
-import type { Attempt, JobId, TaskRangeId, TaskIndex, WorkerId } from "./ids.js";
+import type { Attempt, JobId, TaskIndex, TaskRangeId, WorkerId } from "./ids.js";
 import type { Counters, Entries, Job, JobEnd, JobSpec } from "./job.js";
 import type { OutputStream, TaskEnd, TaskResult } from "./outcome.js";
 import type { Range, Ranges } from "./ranges.js";
@@ -130,8 +130,8 @@ export type Write =
   /** Forget a job that has ended, with all that belongs to it. One that has not is left alone. */
   | { readonly op: "remove"; readonly job: JobId }
   /**
-   * Store a small text under a key: the config pushed to workers, their standing, browser logins. `null` deletes it. With `version`
-   * only where that is the current version, 0 for none; each change raises it by one.
+   * Store a small text under a key: the config pushed to workers, their standing, the tokens of a group. `null` deletes it. With
+   * `version` only where that is the current version, 0 for none; each change raises it by one.
    */
   | {
       readonly op: "put";
@@ -352,11 +352,7 @@ export interface Store {
   /** The entries of tasks first..last, in order. */
   entries(job: JobId, range: Range): Promise<Entries>;
   /** Output of an attempt, the latest with any if none is named. */
-  output(
-    job: JobId,
-    index: TaskIndex,
-    options: OutputOptions,
-  ): Promise<OutputPage>;
+  output(job: JobId, index: TaskIndex, options: OutputOptions): Promise<OutputPage>;
   /** How much output is stored of attempts that have not ended. */
   storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]>;
   /** All texts of a bucket, in order of the keys' bytes. */

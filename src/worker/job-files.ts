@@ -3,13 +3,18 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JobId } from "../model/ids.js";
 import { expandLine, expandWords } from "../model/placeholders.js";
-import { type Bytes, numberAt, type Recipe } from "../model/recipe.js";
+import {
+  hasShebang,
+  interpreterOf,
+  type ProcessRecipe,
+  type ScriptRecipe,
+  withEntry,
+} from "../model/process-recipe.js";
+import type { Bytes } from "../model/recipe.js";
 import type { AcquiredSlot } from "./capacity.js";
 import { matlabLine } from "./matlab.js";
 import type { CommandSpec } from "./processes/index.js";
 import type { PrefetchedTask } from "./task-tracker.js";
-
-type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
 export class JobFiles {
   readonly #dir: string;
@@ -50,7 +55,7 @@ export class JobFiles {
       }
       const file = this.#file(task.job, `${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
       const args = recipe.args ?? [];
-      return [...interpreterOf(recipe.content, recipe.type), file, ...expandWords(args, index, entry)];
+      return [...interpreterOf(recipe), file, ...expandWords(args, index, entry)];
     }
     const [line] = recipe.argv;
     if (recipe.shell === true && line !== undefined) {
@@ -81,13 +86,6 @@ export class JobFiles {
   }
 }
 
-/** In an array of numbers the entry is not sent: it follows from the index. */
-function withEntry(task: PrefetchedTask, { array }: ProcessRecipe): PrefetchedTask {
-  if (task.entry !== undefined || array === undefined) return task;
-  const number = numberAt(array, task.index);
-  return number === undefined ? task : { ...task, entry: String(number) };
-}
-
 function taskEnvironment(task: PrefetchedTask, { slot, env }: AcquiredSlot): Record<string, Bytes> {
   return {
     ...env,
@@ -99,16 +97,6 @@ function taskEnvironment(task: PrefetchedTask, { slot, env }: AcquiredSlot): Rec
   };
 }
 
-/** Whether a #! line names the interpreter. */
-const hasShebang = (content: Uint8Array): boolean => content[0] === 0x23 && content[1] === 0x21;
-
-const isMatlab = ({ content, type }: Extract<Recipe, { kind: "script" }>): boolean =>
-  type === ".m" && !hasShebang(content);
-
-function interpreterOf(content: Uint8Array, type: string): readonly string[] {
-  if (hasShebang(content)) return [];
-  if (type === ".py") return ["python3"];
-  return [type === ".bash" ? "bash" : "/bin/sh"];
-}
+const isMatlab = (script: ScriptRecipe): boolean => script.type === ".m" && !hasShebang(script);
 
 const safeExtension = (type: string): string => (/^\.[A-Za-z0-9]+$/.test(type) ? type : "");

@@ -122,7 +122,13 @@ interface Shown {
 }
 
 /** Shown once, under another operation. */
-const ELSEWHERE: readonly string[] = ["jobs jobs", "task result", "task earlier", "overview status", "overview lately"];
+const ELSEWHERE: readonly string[] = [
+  "jobs jobs",
+  "task result",
+  "task earlierAttempts",
+  "overview status",
+  "overview recentEvents",
+];
 
 /** `counters.failed`: members of members too. Bytes, names that a user chooses and stretches of tasks are explained on top. */
 function membersOf(operation: string, { properties = {} }: Shown, before = ""): string[] {

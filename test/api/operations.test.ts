@@ -85,8 +85,8 @@ describe.each([
       recipe: { kind: "command", summary: expect.stringContaining("/bin/sh -c") },
     });
     expect(await ask("entries", { job, from: 1 })).toEqual({ entries: ["b", "c"] });
-    expect(await ask("explain", { job, index: 0 })).toEqual({ why: "its job is held" });
-    expect(await ask("task", { job, index: 2 })).toMatchObject({ state: "waiting", attempt: 0, earlier: [] });
+    expect(await ask("explain", { job, index: 0 })).toEqual({ reason: "its job is held" });
+    expect(await ask("task", { job, index: 2 })).toMatchObject({ state: "waiting", attempt: 0, earlierAttempts: [] });
     expect(await ask("wait", { job, timeoutMs: 10 })).toEqual({ ended: false });
     await ask("release", { job });
     await ask("hold", { job });
@@ -109,7 +109,7 @@ describe.each([
       state: "failed",
       attempt: 1,
       worker: "one",
-      why: expect.stringContaining("exit code 1"),
+      reason: expect.stringContaining("exit code 1"),
     });
     expect(await ask("output", { job, index: 0, stream: "stdout" })).toMatchObject({
       pieces: [{ stream: "stdout", bytes: "out a\n" }],
@@ -136,7 +136,7 @@ describe.each([
     expect(await ask("task", { job, index: 1 })).toMatchObject({
       state: "failed",
       attempt: 2,
-      earlier: [{ attempt: 1 }],
+      earlierAttempts: [{ attempt: 1 }],
     });
 
     const submitted = Date.now();

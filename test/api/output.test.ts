@@ -11,7 +11,7 @@ interface Page {
     readonly offset: number;
     readonly bytes: string | { readonly base64: string };
   }[];
-  readonly end: number;
+  readonly endOffset: number;
   readonly ended: boolean;
   readonly next?: number;
 }
@@ -27,7 +27,7 @@ describe("a task's output", () => {
     const go = async (): Promise<Page> => {
       const page = (await api(`/jobs/${job.id}/tasks/0/output?from=${from}&waitMs=20000`)).json as Page;
       for (const { bytes } of page.pieces) text += String(bytes);
-      from = page.end;
+      from = page.endOffset;
       return page;
     };
     expect(await go()).toMatchObject({ pieces: [{ stream: "stdout", offset: 0, bytes: "one\n" }], ended: false });
@@ -47,7 +47,7 @@ describe("a task's output", () => {
     const job = await client.submit({ recipe: { kind: "noop" } });
     const begun = performance.now();
     const { json } = await apiOf(broker)(`/jobs/${job.id}/tasks/0/output?waitMs=150`);
-    expect(json).toEqual({ pieces: [], end: 0, ended: false });
+    expect(json).toEqual({ pieces: [], endOffset: 0, ended: false });
     expect(performance.now() - begun).toBeGreaterThan(140);
   });
 

@@ -63,7 +63,8 @@ describe("a broker", () => {
   it("loads neither the HTTP API nor certificates before they are asked for", () => {
     const source = `
       import { createRequire } from "node:module";
-      const { startBroker, connect } = await import(process.argv[2]);
+      const { startBroker } = await import(new URL("broker.js", process.argv[2]).href);
+      const { connect } = await import(process.argv[2]);
       const broker = await startBroker({ dir: process.argv[3], port: 0 });
       const client = await connect({ broker: broker.url, token: broker.token });
       await client.ask("status", {});

@@ -317,7 +317,7 @@ describe("laboro experiments", () => {
       expect(new Set(finished.map((line) => /finished (\S+)/.exec(line)?.[1])).size).toBe(count);
       expect(finished).toHaveLength(count);
       expect(finished.some((line) => line.includes(`finished ${taken.name} with`))).toBe(true);
-      expect(run.said).toContain("mad is sent away");
+      expect(run.said).toContain("mad is disconnected");
       expect(fs.readFileSync(join(dir, "outputs", "runexp.am"), "utf8").split("\n")).toHaveLength(2 * count);
     },
     2 * LONG,

@@ -37,7 +37,10 @@ describe("laboro keys", () => {
         .map((line) => line.split(/ +/)[0]),
     ).toEqual(["NAME", "broker", "node17"]);
     const listed = await keys("--json");
-    expect(JSON.parse(listed.stdout)).toEqual({ broker: key.trim(), allowed: [{ name: "node17", key: peer.publicKey }] });
+    expect(JSON.parse(listed.stdout)).toEqual({
+      broker: key.trim(),
+      allowed: [{ name: "node17", key: peer.publicKey }],
+    });
     const secret = readCurveKeys(dir).secretKey;
     expect(listed.stdout + made.stdout).not.toContain(secret);
   });

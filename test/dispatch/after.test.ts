@@ -73,7 +73,15 @@ describe("a job after another", () => {
     const broker = two();
     const { world, state } = broker;
     const [claim] = broker.worker("a").claims.get(1 as never) ?? [];
-    const result = { index: 0, attempt: 1, state: "failed" as const, worker: "a", started: 0, ended: 1, outputBytes: 0 };
+    const result = {
+      index: 0,
+      attempt: 1,
+      state: "failed" as const,
+      worker: "a",
+      started: 0,
+      ended: 1,
+      outputBytes: 0,
+    };
     if (claim === undefined) throw new Error("a has nothing");
     const settle = { op: "settle" as const, job: claim.job.id, rangeId: claim.rangeId, results: [result], empty: true };
     world.apply([settle], state.epoch, broker.now);

@@ -4,7 +4,13 @@ import { JobId, SessionId } from "../../src/model/ids.js";
 import { ModelWorld } from "../store/model-store.js";
 import { Workbench } from "./workbench.js";
 
-const holding = (job: number, first: number, last: number, state: "prefetched" | "running" | "finished", attempt = 1) => ({
+const holding = (
+  job: number,
+  first: number,
+  last: number,
+  state: "prefetched" | "running" | "finished",
+  attempt = 1,
+) => ({
   job: JobId(job),
   first,
   last,
@@ -20,7 +26,10 @@ describe("a worker that comes back", () => {
     broker.start("a", "1.0", "1.1");
     broker.away("a");
     broker.pass(20_000);
-    const { keep, drop } = broker.join("a", { slots: 4 }, [holding(1, 0, 0, "running"), holding(1, 2, 2, "prefetched")]);
+    const { keep, drop } = broker.join("a", { slots: 4 }, [
+      holding(1, 0, 0, "running"),
+      holding(1, 2, 2, "prefetched"),
+    ]);
     expect(keep).toEqual([{ job: 1, index: 0, attempt: 1 }]);
     expect(drop).toEqual([]);
     expect(broker.attempt("a", "1.1")).toBe(2);

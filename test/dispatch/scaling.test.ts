@@ -9,7 +9,7 @@ import {
   onWorkerJoined,
   type WorkerProfile,
 } from "../../src/dispatch/index.js";
-import { JobId, TaskRangeId, SessionId, WorkerId } from "../../src/model/ids.js";
+import { JobId, SessionId, TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job } from "../../src/model/job.js";
 
 /** Looks into a table: reads of a worker's profile, which every step that concerns a worker makes. */

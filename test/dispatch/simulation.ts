@@ -11,17 +11,17 @@ import {
   Decisions,
   newTaskRangeId,
   onCancel,
-  onRemoteCancel,
   onCommitted,
   onDone,
   onDrain,
   onHold,
-  onRemoteHold,
   onJobAdded,
   onMayLease,
   onOpened,
   onOrphans,
   onProgress,
+  onRemoteCancel,
+  onRemoteHold,
   onRetracted,
   onStarted,
   onTimer,
@@ -38,7 +38,7 @@ import { type JobId, SessionId, taskKey, WorkerId } from "../../src/model/ids.js
 import type { JobSpec } from "../../src/model/job.js";
 import type { Range } from "../../src/model/ranges.js";
 import type { Epoch, Write } from "../../src/model/store.js";
-import type { DoneTask, FromWorker, HeldTasks, AttemptRange, TaskRef } from "../../src/protocols/laboro/messages.js";
+import type { AttemptRange, DoneTask, FromWorker, HeldTasks, TaskRef } from "../../src/protocols/laboro/messages.js";
 import { TaskTracker } from "../../src/worker/task-tracker.js";
 import { ModelWorld } from "../store/model-store.js";
 

@@ -3,6 +3,7 @@
  * once, and every invariant of both is checked after it. Tasks are written "job.index".
  */
 import {
+  type AttemptRange,
   type Call,
   checkInvariants,
   createState,
@@ -10,13 +11,11 @@ import {
   Decisions,
   type Done,
   explain,
-  type ReportedTasks,
   newTaskRangeId,
   onCancel,
   onCommitted,
   onDone,
   onDrain,
-  onRequestCancelled,
   onForgive,
   onHalt,
   onHold,
@@ -25,6 +24,7 @@ import {
   onReclaim,
   onReply,
   onRequest,
+  onRequestCancelled,
   onResume,
   onRetracted,
   onStarted,
@@ -33,11 +33,11 @@ import {
   onWorkerJoined,
   onWorkerLeft,
   type Reconciled,
+  type ReportedTasks,
   restoreClaim,
   type Send,
   type Settings,
   type State,
-  type AttemptRange,
   type WorkerProfile,
   type WorkerState,
 } from "../../src/dispatch/index.js";
@@ -208,7 +208,11 @@ export class Workbench {
       held: held ?? false,
     };
     const lease = this.state.settings.maxLeaseTasks;
-    const [answer] = this.world.apply([{ op: "submit", job: request, lease, rangeId: parcel }], this.state.epoch, this.now);
+    const [answer] = this.world.apply(
+      [{ op: "submit", job: request, lease, rangeId: parcel }],
+      this.state.epoch,
+      this.now,
+    );
     if (answer?.op !== "submit") throw new Error("the submission was not answered");
     this.step((out) => onJobAdded(this.state, out, answer.job, answer.taskRange, new Set(), this.now));
     return answer.job.id;

@@ -128,7 +128,7 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
       codes.push(await codeOf(client.submit({ recipe: { kind: "noop" }, entries: ["a".repeat(50_000)] })));
     }
     expect(codes).toEqual(["LABORO_DISK_FULL", "LABORO_DISK_FULL", "LABORO_DISK_FULL"]);
-    expect(site.broker.said).not.toContain("room again");
+    expect(site.broker.said).not.toContain("can be written again");
     fs.rmSync(ballast);
     await until(
       "it takes submissions again",

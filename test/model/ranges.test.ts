@@ -1,6 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { contains, countOf, normalize, type Range, rangesOf, union, intersection, difference } from "../../src/model/ranges.js";
+import {
+  contains,
+  countOf,
+  difference,
+  intersection,
+  normalize,
+  type Range,
+  rangesOf,
+  union,
+} from "../../src/model/ranges.js";
 
 const range = fc.tuple(fc.nat(60), fc.nat(8)).map(([first, length]): Range => ({ first, last: first + length }));
 const ranges = fc.array(range, { maxLength: 12 });

@@ -6,13 +6,13 @@ import { describeJobs } from "./suite/jobs.js";
 import { describeKept } from "./suite/key-values.js";
 import { Broker, type MakeStore, type StoreHarness } from "./suite/kit.js";
 import { describeOutput } from "./suite/output.js";
-import { describeParcels } from "./suite/task-ranges.js";
 import { describeRefusals } from "./suite/refusals.js";
 import { describeRemove } from "./suite/remove.js";
 import { describeReopen } from "./suite/reopen.js";
 import { describeRerun } from "./suite/rerun.js";
 import { describeResults } from "./suite/results.js";
 import { describeShared } from "./suite/shared.js";
+import { describeParcels } from "./suite/task-ranges.js";
 
 export type { MakeStore, StoreHarness } from "./suite/kit.js";
 

@@ -1,7 +1,7 @@
 /** Brokers that share a world: their leases, and what they hear of each other. The world's clock is this process's. */
 import { LaboroError } from "../../src/base/errors.js";
 import type { JobId } from "../../src/model/ids.js";
-import type { Epoch, Group, ClaimedRange, JobSummary, Member } from "../../src/model/store.js";
+import type { ClaimedRange, Epoch, Group, JobSummary, Member } from "../../src/model/store.js";
 import type { ModelWorld } from "./model-store.js";
 
 interface Row {
@@ -25,7 +25,13 @@ export class ModelBrokers {
 
   enter(epoch: Epoch): void {
     const now = Date.now();
-    this.rows.set(epoch, { info: "{}", started: now, lastHeartbeat: now, leaseEnds: now + FIRST_LEASE_MS, dead: false });
+    this.rows.set(epoch, {
+      info: "{}",
+      started: now,
+      lastHeartbeat: now,
+      leaseEnds: now + FIRST_LEASE_MS,
+      dead: false,
+    });
   }
 
   /** Throws where this broker may not write. */

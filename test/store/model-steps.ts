@@ -172,7 +172,14 @@ function replace(step: Step, world: ModelWorld, parcel: TaskRange | undefined): 
   );
   const ended = worker === undefined || keep ? [] : staying.filter((index) => index % 2 === 0);
   const earlier = ended.map((index) => ({ ...resultOf(step, world, parcel, index), state: "failed" as const }));
-  return { op: "replace", job: parcel.job, rangeId: parcel.id, replacements: pieces, earlierAttempts: earlier, cancelled: leaving.length };
+  return {
+    op: "replace",
+    job: parcel.job,
+    rangeId: parcel.id,
+    replacements: pieces,
+    earlierAttempts: earlier,
+    cancelled: leaving.length,
+  };
 }
 
 function output({ pick, size, flag }: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
@@ -191,7 +198,8 @@ function output({ pick, size, flag }: Step, world: ModelWorld, parcel: TaskRange
 /** A write for a parcel that is not there. */
 function stale({ size }: Step, parcel: TaskRangeId, { job }: ModelJob): Write {
   if (size % 3 === 0) return { op: "release", rangeId: parcel };
-  if (size % 3 === 1) return { op: "replace", job: job.id, rangeId: parcel, replacements: [], earlierAttempts: [], cancelled: 3 };
+  if (size % 3 === 1)
+    return { op: "replace", job: job.id, rangeId: parcel, replacements: [], earlierAttempts: [], cancelled: 3 };
   return { op: "settle", job: job.id, rangeId: parcel, results: [], empty: size % 2 === 0 };
 }
 
@@ -232,6 +240,7 @@ const begunJobs = (world: ModelWorld): ModelJob[] =>
 const endedJobs = (world: ModelWorld): ModelJob[] =>
   [...world.jobs.values()].filter(({ job }) => job.ended !== undefined);
 
-const tasksOf = ({ first, last }: TaskRange): number[] => Array.from({ length: last - first + 1 }, (_, at) => first + at);
+const tasksOf = ({ first, last }: TaskRange): number[] =>
+  Array.from({ length: last - first + 1 }, (_, at) => first + at);
 
 const chosen = <T>(list: readonly T[], pick: number): T | undefined => list[pick % Math.max(1, list.length)];

@@ -6,35 +6,35 @@
  * call is refused with the same error.
  */
 import { LaboroError } from "../../src/base/errors.js";
-import { type Attempt, JobId, TaskRangeId, type TaskIndex } from "../../src/model/ids.js";
+import { type Attempt, JobId, type TaskIndex, TaskRangeId } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import {
   contains,
   countOf,
+  difference,
+  intersection,
   normalize,
   type Range,
   rangesOf,
   sizeOf,
   union,
-  intersection,
-  difference,
 } from "../../src/model/ranges.js";
 import type {
-  WriteResult,
+  ClaimedRange,
   EndCounts,
   Epoch,
   Group,
-  RecoveredState,
-  ClaimedRange,
   JobPage,
   KeyValue,
   OutputPage,
-  TaskRange,
   Progress,
+  RecoveredState,
   ResultPage,
   Store,
+  TaskRange,
   Write,
+  WriteResult,
 } from "../../src/model/store.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";
@@ -512,7 +512,9 @@ class ModelStore implements Store {
     return this.#world.output.read(job, index, options);
   }
 
-  async storedOutputBytes(tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[]): Promise<readonly number[]> {
+  async storedOutputBytes(
+    tasks: readonly { job: JobId; index: TaskIndex; attempt: Attempt }[],
+  ): Promise<readonly number[]> {
     return tasks.map(({ job: id, index, attempt }) => {
       const known = this.#world.jobs.get(id);
       const ended = [...(known?.results.values() ?? []), ...(known?.earlier ?? [])];

@@ -120,7 +120,7 @@ export const METRICS: readonly Metric[] = [
     one(workerCounts.workers.draining),
   ),
   metric("workers_standing", "gauge", "Workers by standing", ({ core }) => by("standing", standings(core))),
-  metric("workers_lost_total", "counter", "Workers that disconnected without notice", ({ core }) =>
+  metric("workers_lost_total", "counter", "Connections of workers that ended without notice", ({ core }) =>
     one(core.counters.workersLost),
   ),
   metric("slots", "gauge", "Slots of connected workers", ({ workerCounts: { slots } }) =>

@@ -49,7 +49,7 @@ export type ConnectPeer = (options: {
   readonly urls: readonly string[];
   readonly token: string;
   readonly caFingerprint: string | undefined;
-  readonly stay: true;
+  readonly pinned: true;
   readonly name: string;
 }) => PeerLink;
 
@@ -142,7 +142,7 @@ export class Peers {
       throw new LaboroError("LABORO_BROKER_GONE", `broker ${peer.name} has no open main listener`);
     }
     const { token, identity, connect } = this.#options;
-    const link = connect({ urls: [url], token, caFingerprint, stay: true, name: `${PEER_NAME}${identity}` });
+    const link = connect({ urls: [url], token, caFingerprint, pinned: true, name: `${PEER_NAME}${identity}` });
     const opened: OpenLink = { url, link, connectDeadline: now() + ANSWER_MS };
     this.#links.set(peer.identity, opened);
     return opened;

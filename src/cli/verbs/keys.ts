@@ -116,7 +116,7 @@ async function allow(dir: string, name: string | undefined, key: string | undefi
   const ring = readKeyRing(dir) ?? (await createKeyRing(dir));
   if (Object.hasOwn(ring.known, name)) throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: key } });
-  printLines(`${name} may connect; the broker's public key is ${ring.publicKey}`);
+  printLines(`${name} may come in; it knows the broker by ${ring.publicKey}`);
 }
 
 function deny(dir: string, name: string | undefined): void {
@@ -126,7 +126,7 @@ function deny(dir: string, name: string | undefined): void {
   const { [name]: _, ...known } = ring.known;
   writeKeyRing(dir, { ...ring, known });
   const file = join(dir, "keys", `${name}.json`);
-  printLines(`${name} may no longer connect${existsSync(file) ? `; ${file} is of no more use` : ""}`);
+  printLines(`${name} is no longer let in${existsSync(file) ? `; ${file} is of no more use` : ""}`);
 }
 
 function keyOf({ known }: KeyRing, name: string): string {

@@ -1,7 +1,8 @@
 /**
  * Messages of fuq, version 1, as bytes. A header of 12 bytes, little-endian:
  *   magic u16, type u16, padding u32, arg0 u32
- * and for JOB and UPDATE arg0 bytes of msgpack. There are no sequence numbers, no HELLO, no CANCEL and no RESET; the code of an ERROR is its arg0.
+ * and for JOB and UPDATE arg0 bytes of msgpack. There are no sequence numbers, no HELLO, no CANCEL and no RESET; the code of an ERROR is
+ * its arg0.
  */
 import { badMessage, LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
@@ -64,7 +65,8 @@ const withLength = (payload: Uint8Array) => ({ payload, arg0: payload.length });
 /** A whole message; `?` where only its header can be read. Throws LABORO_BAD_MESSAGE where there is none, and nothing else. */
 export function decodeMessageV1(given: Uint8Array): MessageV1 | UnreadableV1 {
   const bytes = Buffer.from(given.buffer, given.byteOffset, given.byteLength);
-  if (bytes.length < HEADER_SIZE_V1) throw badMessage(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE_V1}`);
+  if (bytes.length < HEADER_SIZE_V1)
+    throw badMessage(`a message of ${bytes.length} bytes, a header has ${HEADER_SIZE_V1}`);
   const type = typeIn(bytes);
   const arg0 = bytes.readUInt32LE(8);
   const rest = bytes.subarray(HEADER_SIZE_V1);

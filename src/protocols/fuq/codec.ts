@@ -137,8 +137,9 @@ export const STREAM_LAYOUT: Layout = {
   sizeOf: (header) => {
     checkMagic(header.readUInt16LE(0));
     const type = NAMES.get(header.readUInt8(2));
-    // Without knowing the type nobody can tell where the next message begins.
-    if (type === undefined || type === "LIST") throw badMessage(`${header.readUInt8(2)} is no type of message that is in use`);
+    // Without the type it is not known where the next message begins.
+    if (type === undefined || type === "LIST")
+      throw badMessage(`${header.readUInt8(2)} is no type of message that is in use`);
     const hasPayload = type === "HELLO" || type === "JOB" || type === "UPDATE" || type === "CANCEL";
     return HEADER_SIZE + (hasPayload ? header.readUInt32LE(12) : 0);
   },

@@ -2,8 +2,8 @@
 import type { DecodedMessage, Decoder } from "../decoders.js";
 import { decodeMessage, MESSAGE_LIMIT, STREAM_LAYOUT } from "./codec.js";
 import { decodeMessageV1, STREAM_LAYOUT_V1 } from "./codec-v1.js";
-import { Framer, type Layout } from "./framer.js";
 import { describeMessage, describeMessageV1 } from "./describe.js";
+import { Framer, type Layout } from "./framer.js";
 
 type Read = (bytes: Buffer) => DecodedMessage;
 

@@ -1,6 +1,6 @@
 /**
  * Reads msgpack field by field, as far as fuq uses it. Nothing is built for what a peer only claims: a length lies within the bytes that
- * came, what nobody asked for is walked over without recursion, and text that is not UTF-8 stays bytes. What follows the value is not looked at.
+ * came, what nobody asked for is walked over without recursion, and text that is not UTF-8 stays bytes. What follows the value is ignored.
  */
 import { isUtf8 } from "node:buffer";
 import { badMessage, type LaboroError } from "../../base/errors.js";

@@ -1,4 +1,4 @@
-/** How a task went, in fuq's words and in ours. */
+/** The outcome of a task, in fuq's terms and in laboro's. */
 import { constants } from "node:os";
 import type { Outcome } from "../../model/outcome.js";
 

@@ -1,6 +1,7 @@
 /**
- * The requests of one end: those that wait for their turn, the one that waits for its reply, and a STOP(at once) beside it. What was refused
- * with ERROR(overflow) goes out again after one good reply, given or received; what a RESET has dropped goes out again first of all.
+ * The requests of one end: those that wait for their turn, the one that waits for its reply, and a STOP(at once) beside it. What was
+ * refused with ERROR(overflow) goes out again after one good reply, given or received; what a RESET has dropped goes out again first of
+ * all.
  */
 import type { Request } from "./messages.js";
 

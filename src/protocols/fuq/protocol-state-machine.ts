@@ -6,7 +6,7 @@
  * waited for, lower requests are answered, higher ones wait in a queue, STOP(at once) waits for nothing. A RESET waits until nothing
  * lower is unanswered; of two that cross the lower one counts, because each end drops what is higher than the RESET that it knows of.
  */
-import { type Effect, type Stage, type StateName, stateName } from "./protocol-states.js";
+
 import {
   ERRORS,
   isStopAtOnce,
@@ -19,8 +19,9 @@ import {
   type Unreadable,
   wantsCounts,
 } from "./messages.js";
+import { OutgoingRequests, type SentRequest } from "./outgoing-requests.js";
+import { type Effect, type Stage, type StateName, stateName } from "./protocol-states.js";
 import { MAX_SEQUENCE, SequenceNumbers, type Side } from "./sequence-numbers.js";
-import { type SentRequest, OutgoingRequests } from "./outgoing-requests.js";
 
 export type { Effect, StateName } from "./protocol-states.js";
 
@@ -253,7 +254,7 @@ export class ProtocolStateMachine<Tag> {
       this.#restart();
       return;
     }
-    // Of two that cross, the other end has dropped ours if that is the higher one.
+    // Of two that cross, the other end has dropped that of this end if it is the higher one.
     if (!this.#mayHave(seq)) return;
     this.#numbers.requestReceived(seq);
     this.#reset = { by: "them", seq };
@@ -282,7 +283,8 @@ export class ProtocolStateMachine<Tag> {
   /** The request of this number, if it is the first that waits, need not wait. Before the greeting is over none does. */
   #mayDeliver(seq: number): boolean {
     const { inFlight } = this.#outgoing;
-    const mayPass = inFlight === undefined || seq < inFlight.seq || (this.side === "foreman" && this.#stage === "greeting");
+    const mayPass =
+      inFlight === undefined || seq < inFlight.seq || (this.side === "foreman" && this.#stage === "greeting");
     return this.#answering === undefined && mayPass;
   }
 

@@ -33,7 +33,11 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
       retry: absent(row[6]) ? false : flag(row[6], "retry"),
     }),
   },
-  CANCEL_REQUEST: { number: 42, write: (m) => [42, m.id], read: (row) => ({ type: "CANCEL_REQUEST", id: count(row[1], "id") }) },
+  CANCEL_REQUEST: {
+    number: 42,
+    write: (m) => [42, m.id],
+    read: (row) => ({ type: "CANCEL_REQUEST", id: count(row[1], "id") }),
+  },
   OPERATION: {
     number: 43,
     write: (m) => (m.input === undefined ? [43, m.id, m.operation] : [43, m.id, m.operation, m.input]),

@@ -19,7 +19,7 @@ import {
   rows,
   text,
 } from "./codec-fields.js";
-import type { DoneTask, FromWorker, HeldState, HeldTasks, AttemptRange, TaskRef } from "./messages.js";
+import type { AttemptRange, DoneTask, FromWorker, HeldState, HeldTasks, TaskRef } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {

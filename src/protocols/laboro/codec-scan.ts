@@ -1,7 +1,7 @@
 /**
  * Walks msgpack bytes without building anything, so that nothing is allocated for what a peer only claims: every length lies
  * within the bytes that came, nesting and the number of values are bounded, strings are UTF-8, map keys are strings,
- * integers are safe, and there are no extension types. What passes can be handed to a lenient decoder.
+ * integers are safe, and there are no extension types. What passes is safe for a lenient decoder.
  */
 import { isUtf8 } from "node:buffer";
 import { badMessage } from "../../base/errors.js";

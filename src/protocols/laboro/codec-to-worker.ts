@@ -8,8 +8,8 @@ import {
   attemptOf,
   body,
   count,
-  type MessageCodec,
   jobId,
+  type MessageCodec,
   name,
   names,
   type Row,
@@ -110,7 +110,11 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       timeoutMs: amount(row[4], "timeoutMs"),
     }),
   },
-  CANCEL_CALL: { number: 32, write: (m) => [32, m.id], read: (row) => ({ type: "CANCEL_CALL", id: count(row[1], "id") }) },
+  CANCEL_CALL: {
+    number: 32,
+    write: (m) => [32, m.id],
+    read: (row) => ({ type: "CANCEL_CALL", id: count(row[1], "id") }),
+  },
 };
 
 function readResumedTask(row: Row): ResumedTask {

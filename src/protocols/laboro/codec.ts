@@ -84,8 +84,7 @@ export function encodeMessage(message: LinkMessage): Uint8Array {
 export function joinMessages(messages: readonly Uint8Array[]): Uint8Array {
   const count = messages.length;
   const head = count < 16 ? [0x90 | count] : count < 0x1_0000 ? [0xdc, count >> 8, count & 0xff] : undefined;
-  if (head === undefined)
-    throw badInput(`${count} messages, a frame holds ${MESSAGES_LIMIT}`);
+  if (head === undefined) throw badInput(`${count} messages, a frame holds ${MESSAGES_LIMIT}`);
   let size = head.length;
   for (const bytes of messages) size += bytes.length;
   const frame = Buffer.allocUnsafe(size);

@@ -5,11 +5,12 @@
  *   closed  nothing is delivered or sent any more; onClose has been called, once
  *
  * It is closed by close(), by the peer, by the network, by a heartbeat that found the peer silent, by a frame that is not of this
- * link, by a handler that threw, or by a peer that does not read. The close handshake of the WebSocket may take a while longer. Messages of one frame are delivered as one batch.
+ * link, by a handler that threw, or by a peer that does not read. The close handshake of the WebSocket may take a while longer. Messages
+ * of one frame are delivered as one batch.
  */
 import type { RawData, ServerOptions, WebSocket } from "ws";
-import type { TracedConnection } from "../../base/traced-connections.js";
 import { asLaboroError, badMessage, errnoOf, LaboroError } from "../../base/errors.js";
+import type { TracedConnection } from "../../base/traced-connections.js";
 import { decodeFrame, type Sender, type SentBy } from "./codec.js";
 import { isErrorCode } from "./codec-fields.js";
 import { FRAME_LIMIT } from "./codec-limits.js";
@@ -21,7 +22,10 @@ import { Outbox } from "./outbox.js";
 /** Bytes that may wait for a peer that reads slowly. */
 export const BUFFER_LIMIT = 64 * 1024 * 1024;
 
-/** How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer the close frame is dropped after a few seconds. */
+/**
+ * How the link uses `ws`, at both ends. Compression would cost more than the bytes it saves; a peer that does not answer the close frame
+ * is dropped after a few seconds.
+ */
 export const SOCKET_OPTIONS = { perMessageDeflate: false, maxPayload: FRAME_LIMIT, closeTimeout: 5_000 } as const;
 
 export const SERVER_OPTIONS = {
@@ -81,7 +85,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     this.#from = options.from;
     this.#outbox = new Outbox((frame) => this.#transmit(frame));
     this.#heartbeat = new Heartbeat({
-      sendHeartbeat: () => this.#sendHeartbeat(),
+      sendBeat: () => this.#sendHeartbeat(),
       onTimeout: () => this.#terminate("nothing was heard for three heartbeats"),
       sent: () => this.#framesSent,
       received: () => options.transport?.bytesRead ?? this.#framesReceived,

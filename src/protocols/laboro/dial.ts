@@ -14,7 +14,7 @@ import { type ClientOptions, WebSocket } from "ws";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
 import { type CloseReason, Connection, type LinkLog, SOCKET_OPTIONS } from "./connection.js";
 import { isRefusal, refusalOf } from "./dial-refusal.js";
-import { certificateError, fetchCa, pinnedTlsOptions, normalizeFingerprint } from "./dial-tls.js";
+import { certificateError, fetchCa, normalizeFingerprint, pinnedTlsOptions } from "./dial-tls.js";
 import { type FromClient, type FromWorker, SUBPROTOCOL, type ToClient, type ToWorker } from "./messages.js";
 
 export const CONNECT_TIMEOUT = 5_000;
@@ -30,7 +30,10 @@ interface DialerMessages {
 }
 
 export type DialerRole = keyof DialerMessages;
-export type LinkOf<From extends DialerRole> = Connection<DialerMessages[From]["receives"], DialerMessages[From]["sends"]>;
+export type LinkOf<From extends DialerRole> = Connection<
+  DialerMessages[From]["receives"],
+  DialerMessages[From]["sends"]
+>;
 
 export interface DialOptions<From extends DialerRole> {
   readonly from: From;
@@ -149,7 +152,8 @@ class Dialer<From extends DialerRole> implements Dial {
     try {
       const { url, fingerprint } = linkUrl(this.#urls[this.#position] ?? "", caFingerprint);
       broker = url.origin;
-      if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined) connect(url, pinnedTlsOptions(fingerprint ?? ""));
+      if (fingerprint === undefined || pinnedTlsOptions(fingerprint) !== undefined)
+        connect(url, pinnedTlsOptions(fingerprint ?? ""));
       else
         fetchCa(url, fingerprint, aborter.signal)
           .then(() => connect(url, pinnedTlsOptions(fingerprint)))
@@ -161,7 +165,14 @@ class Dialer<From extends DialerRole> implements Dial {
   }
 
   #opened(socket: WebSocket, transport: { readonly bytesRead: number }): void {
-    const { from, log, onOpen, onMessages, onDisconnected, firstMessageTimeoutMs = FIRST_MESSAGE_TIMEOUT } = this.#options;
+    const {
+      from,
+      log,
+      onOpen,
+      onMessages,
+      onDisconnected,
+      firstMessageTimeoutMs = FIRST_MESSAGE_TIMEOUT,
+    } = this.#options;
     const options = { from: from === "worker" ? "brokerToWorker" : "brokerToClient", transport } as const;
     let messageReceived = false;
     const connection: LinkOf<From> = new Connection(socket, log === undefined ? options : { ...options, log }, {

@@ -9,7 +9,7 @@ export const MISSED_LIMIT = 3;
 const TICKS = 2;
 
 export interface HeartbeatOptions {
-  readonly sendHeartbeat: () => void;
+  readonly sendBeat: () => void;
   readonly onTimeout: () => void;
   /** Counters that rise with what is sent and received, a HEARTBEAT included. */
   readonly sent: () => number;
@@ -32,7 +32,7 @@ export class Heartbeat {
 
   start(intervalMs: number): void {
     this.stop();
-    const { sendHeartbeat, onTimeout, sent, received, timers = REAL_TIMERS } = this.#options;
+    const { sendBeat, onTimeout, sent, received, timers = REAL_TIMERS } = this.#options;
     let sentBefore = sent();
     let receivedBefore = received();
     let silent = 0;
@@ -47,7 +47,7 @@ export class Heartbeat {
       const idle = sent() === sentBefore;
       sentBefore = sent();
       // The next tick sees the heartbeat itself as sent, so an idle link has one an interval.
-      if (idle) sendHeartbeat();
+      if (idle) sendBeat();
     });
   }
 

@@ -10,7 +10,7 @@ import type { Attempt, JobId, SessionId, TaskIndex, WorkerId } from "../../model
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
-import type { Resources, Recipe } from "../../model/recipe.js";
+import type { Recipe, Resources } from "../../model/recipe.js";
 
 export const SUBPROTOCOL = "laboro.1";
 /** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */

@@ -1,4 +1,4 @@
-/** What a request carries with it between a client and a worker of this protocol, and how it looks to everyone else. */
+/** What goes with a request between a client and a worker of this protocol, and its form for other protocols. */
 import { LaboroError } from "../../base/errors.js";
 import { EMPTY, FAILURE, isArgument, type Message, MQS_MORE, STREAM } from "./frames.js";
 import { makePacket } from "./stream.js";

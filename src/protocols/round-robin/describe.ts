@@ -5,10 +5,10 @@ import {
   isArgument,
   type Message,
   PING_ARGUMENT,
+  printable,
   REGISTER,
   readMessage,
   STREAM,
-  printable,
 } from "./frames.js";
 import { readPacket } from "./stream.js";
 
@@ -35,7 +35,12 @@ export function describeMessage(frames: readonly Uint8Array[]): DescribedMessage
   const bytes = buffers.reduce((sum, { length }) => sum + length, 0);
   const message = readMessage(buffers);
   if (typeof message === "string") {
-    return { name: "?", fields: { frames: buffers.slice(0, 100).map((frame) => printable(frame)) }, bytes, note: message };
+    return {
+      name: "?",
+      fields: { frames: buffers.slice(0, 100).map((frame) => printable(frame)) },
+      bytes,
+      note: message,
+    };
   }
   return { name: messageName(message), fields: fieldsOf(message), bytes };
 }

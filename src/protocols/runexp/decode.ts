@@ -4,8 +4,8 @@
  * directions; with other names, or none, each may hold messages of either side.
  */
 import type { DecodedMessage, Decoder } from "../decoders.js";
-import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
 import { MessageReader } from "./message-reader.js";
+import { type FromManager, type FromRunner, fieldsOf, type MessageType, type RunexpMessage } from "./messages.js";
 
 const RUNNER: readonly FromRunner["type"][] = [
   "SALUTON",

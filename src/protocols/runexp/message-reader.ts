@@ -10,7 +10,13 @@
  * What stays undecidable is a piece that is a whole message by itself and yet is not: `LABORO a .sh 1` and then `0`.
  * No clock is in here: the caller says with `quietElapsed()` that nothing has come for QUIET_MS.
  */
-import { LONGEST_MESSAGE, type MessageType, type RunexpMessage, VARIABLE_MESSAGES, type VariableMessage } from "./messages.js";
+import {
+  LONGEST_MESSAGE,
+  type MessageType,
+  type RunexpMessage,
+  VARIABLE_MESSAGES,
+  type VariableMessage,
+} from "./messages.js";
 
 export const QUIET_MS = 20;
 
@@ -48,7 +54,10 @@ export class MessageReader {
   }
 
   /** The next message, which can only be one of these. With `laboroPeer` the data of a message that announces some follows for certain. */
-  take<T extends MessageType>(expected: readonly T[], laboroPeer = false): ReadResult<Extract<RunexpMessage, { type: T }>> {
+  take<T extends MessageType>(
+    expected: readonly T[],
+    laboroPeer = false,
+  ): ReadResult<Extract<RunexpMessage, { type: T }>> {
     type M = Extract<RunexpMessage, { type: T }>;
     if (this.#buffer.length === 0) return PARTIAL;
     const text = this.#buffer.toString("latin1", 0, LONGEST_MESSAGE + 1);

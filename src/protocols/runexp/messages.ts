@@ -2,9 +2,9 @@
  * The messages of runexp 1.3. None has a terminator; the names and numbers in them are bytes, carried here as text with one
  * character a byte (latin1), so that a file name of any encoding comes back as it went.
  *
- * Between a runner and a manager that are both laboro's, the script or output that a message announces may follow it at once, without PRETA;
- * such a message ends with a newline. They recognise each other by a size with a zero in front, which is the same number to everybody else
- * (see client-state-machine.ts):
+ * Between a runner and a manager that are both laboro's, the script or output that a message announces may follow it at once, without
+ * PRETA; such a message ends with a newline. They recognise each other by a size with a zero in front, which is the same number to
+ * everybody else (see client-state-machine.ts):
  *
  *   r  REZULTO a success 0212        as usual, and: a script may follow its LABORO
  *   m  LABORO b .sh 14⏎script        and so may an output its REZULTO

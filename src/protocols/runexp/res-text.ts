@@ -41,8 +41,8 @@ export interface ResHeader {
 }
 
 /**
- * The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. An empty line follows
- * the command of a `.m` job.
+ * The header that this text, with one character a byte, begins with; undefined where there is none, or not all of it yet. An empty line
+ * follows the command of a `.m` job.
  */
 export function readResHeader(text: string): ResHeader | undefined {
   const found =

@@ -44,7 +44,10 @@ export type DisconnectCode = keyof typeof DISCONNECT_CODES;
 
 export type MessageId = string | number;
 /** A message id under the name that the client has for it, as it gets it back. */
-export type MessageIdParameter = { readonly message_id: MessageId } | { readonly id: MessageId } | Readonly<Record<string, never>>;
+export type MessageIdParameter =
+  | { readonly message_id: MessageId }
+  | { readonly id: MessageId }
+  | Readonly<Record<string, never>>;
 
 /** A broker to which a peer may go. */
 export interface BrokerUris {

@@ -1,5 +1,5 @@
 /** Messages in readable form: in traces of connections and in `laboro decode scale0`. */
-import { type ReceivedFrames, type Message, printable } from "./frames.js";
+import { type Message, printable, type ReceivedFrames } from "./frames.js";
 
 /** Printable text, else hexadecimal. */
 export function describeIdentity(identity: Buffer): string {
@@ -28,7 +28,11 @@ const shortened = ([name, value]: readonly [string, unknown]): readonly [string,
   typeof value === "string" && value.length > MAX_TEXT ? `${value.slice(0, MAX_TEXT)}…` : value,
 ];
 
-export const describeMessage = ({ command, parameters, body }: Message): { name: string; fields: Record<string, unknown> } => ({
+export const describeMessage = ({
+  command,
+  parameters,
+  body,
+}: Message): { name: string; fields: Record<string, unknown> } => ({
   name: command,
   fields: { ...Object.fromEntries(Object.entries(parameters).map(shortened)), ...describeBody(body) },
 });

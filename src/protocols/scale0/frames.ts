@@ -52,7 +52,13 @@ export function readFrames(frames: readonly Uint8Array[]): ReceivedFrames {
   if (second.length > PARAMETER_BYTES) return malformed(`${second.length} bytes of parameters`);
   const parameters = objectIn(value);
   if (parameters === undefined) return malformed(`the parameters of ${word} are no JSON object`);
-  const message = { kind: "message", envelope, command: known, parameters: normalizeParameters(parameters), body } as const;
+  const message = {
+    kind: "message",
+    envelope,
+    command: known,
+    parameters: normalizeParameters(parameters),
+    body,
+  } as const;
   return body.length === 0 && isWork(known) && isGiven(parameters.body)
     ? { ...message, body: [Buffer.from(asText(parameters.body))], inline: true }
     : message;
@@ -115,7 +121,9 @@ const PARAMETER_ALIASES: Readonly<Record<string, string>> = {
 function normalizeParameters(parameters: Parameters): Parameters {
   const odd = Object.keys(PARAMETER_ALIASES).filter((name) => Object.hasOwn(parameters, name));
   if (odd.length === 0) return parameters;
-  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [PARAMETER_ALIASES[name] ?? name, value]));
+  return Object.fromEntries(
+    Object.entries(parameters).map(([name, value]) => [PARAMETER_ALIASES[name] ?? name, value]),
+  );
 }
 
 /** For an end that knows of one body only. */

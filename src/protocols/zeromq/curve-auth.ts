@@ -28,7 +28,11 @@ export interface ZapEvents {
 }
 
 /** Answers until the context ends. One a context: it is the context's. */
-export async function openZapHandler(context: Context, known: readonly string[], admission: ZapEvents): Promise<() => void> {
+export async function openZapHandler(
+  context: Context,
+  known: readonly string[],
+  admission: ZapEvents,
+): Promise<() => void> {
   const allowed = new Set(known);
   const socket = new ZmqRouter({ context, linger: 0 });
   await socket.bind(ENDPOINT);

@@ -1,7 +1,7 @@
 /** The other sockets with CURVE, by the `zeromq` package: PUB, and DEALER and SUB of the side that connects. */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Subscriber as ZmqSubscriber } from "zeromq";
-import { badInput } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
+import { badInput } from "../../base/errors.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
   type BindOptions,
@@ -110,7 +110,10 @@ export function openCurveDealer(options: ConnectOptions & { curve: CurveClient }
   };
 }
 
-export function openCurveSubscriber(options: SubscriberOptions & { curve: CurveClient }, listener: DealerListener): Subscriber {
+export function openCurveSubscriber(
+  options: SubscriberOptions & { curve: CurveClient },
+  listener: DealerListener,
+): Subscriber {
   const socket = new ZmqSubscriber({ ...keysOf(options.curve), linger: 0 });
   socket.subscribe(...options.topics);
   socket.events.on("handshake", () => listener.opened?.());

@@ -3,8 +3,8 @@
  * `mandatory` and no wait, one to a peer that is gone fails at once, and that is how it is noticed.
  */
 import { Context, Router as ZmqRouter } from "zeromq";
-import { badInput } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
+import { badInput } from "../../base/errors.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
   type CurveServer,

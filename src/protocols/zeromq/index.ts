@@ -63,7 +63,9 @@ export async function openDealer(options: ConnectOptions, listener: DealerListen
 export async function openSubscriber(options: SubscriberOptions, listener: DealerListener): Promise<Subscriber> {
   const { curve } = options;
   if (curve === undefined) {
-    const initialMessages = options.topics.map((topic) => [Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")])]);
+    const initialMessages = options.topics.map((topic) => [
+      Buffer.concat([Buffer.from([1]), Buffer.from(topic, "latin1")]),
+    ]);
     return openZmtpDealer(options, listener, { socketType: "SUB", accepts: ["PUB", "XPUB"], initialMessages });
   }
   await checkKeys(curve.publicKey, curve.secretKey, curve.serverKey);

@@ -58,9 +58,9 @@ export interface Peer {
   readonly identity: Buffer;
   /** The identity as text, one character a byte: for maps, and for `send`. */
   readonly key: string;
-  /** Its address without the port; `unknown` where ZeroMQ does not tell. */
+  /** Its address without the port; `unknown` where ZeroMQ does not report it. */
   readonly address: string;
-  /** REQ, DEALER or ROUTER; empty where ZeroMQ does not tell. */
+  /** REQ, DEALER or ROUTER; empty where ZeroMQ does not report it. */
   readonly socketType: string;
 }
 
@@ -81,7 +81,7 @@ export interface RouterListener {
   joined?(peer: Peer): void;
   /** Its connection is over, or another peer came with its identity. With CURVE it is noticed when something is sent to it. */
   left?(peer: Peer): void;
-  /** With CURVE: a connection is over, and ZeroMQ does not say whose. What is sent to each peer now will tell. */
+  /** With CURVE: a connection is over, and ZeroMQ does not say whose. A message to each peer shows which one it was. */
   unknownPeerLeft?(): void;
 }
 

@@ -1,9 +1,9 @@
 /** A bound ZMTP socket: it listens, keeps the open connections and their heartbeat, and closes them. */
 import { createServer } from "node:net";
-import { badInput, errnoOf } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
+import { badInput, errnoOf } from "../../base/errors.js";
 import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } from "./types.js";
-import { type ConnectionListener, type ZmtpConnectionOptions, ZmtpConnection } from "./zmtp-connection.js";
+import { type ConnectionListener, ZmtpConnection, type ZmtpConnectionOptions } from "./zmtp-connection.js";
 
 /** The events of one connection that its socket type handles. */
 export type PeerListener = Omit<ConnectionListener, "protocolError">;
@@ -24,7 +24,12 @@ export async function listen(
 ): Promise<BoundSocket> {
   const { host, heartbeatMs = DEFAULT_HEARTBEAT_MS, onPeerError = () => {} } = options;
   const limits: Limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const full: ZmtpConnectionOptions = { ...side, bound: true, limits, ...(options.plain === undefined ? {} : { plain: options.plain }) };
+  const full: ZmtpConnectionOptions = {
+    ...side,
+    bound: true,
+    limits,
+    ...(options.plain === undefined ? {} : { plain: options.plain }),
+  };
   const connections = new Set<ZmtpConnection>();
   const server = createServer((socket) => {
     const address = socket.remoteAddress ?? "unknown";

@@ -1,4 +1,7 @@
-/** Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time to live and a context. */
+/**
+ * Commands of ZMTP 3.1: a name, and what follows it. Pure. READY and INITIATE carry properties, HELLO a name and a password, PING a time
+ * to live and a context.
+ */
 
 import type { PlainCredentials } from "./types.js";
 import { zmtpError } from "./zmtp-error.js";
@@ -53,7 +56,8 @@ export function makeProperties(properties: Readonly<Record<string, Uint8Array>>)
 export function readHello(body: Buffer): PlainCredentials {
   const nameEnd = 1 + (body[0] ?? 0);
   const end = nameEnd + 1 + (body[nameEnd] ?? 0);
-  if (nameEnd >= body.length || end !== body.length) throw zmtpError("a HELLO that does not hold a name and a password");
+  if (nameEnd >= body.length || end !== body.length)
+    throw zmtpError("a HELLO that does not hold a name and a password");
   return { username: body.toString("utf8", 1, nameEnd), password: body.toString("utf8", nameEnd + 1, end) };
 }
 

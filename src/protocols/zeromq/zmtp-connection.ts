@@ -11,8 +11,8 @@
  */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Socket } from "node:net";
-import { asLaboroError, LaboroError } from "../../base/errors.js";
 import { inUrl } from "../../base/addresses.js";
+import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Limits, PlainCredentials } from "./types.js";
 import {
   makeCommand,
@@ -25,10 +25,10 @@ import {
   readHello,
   readProperties,
 } from "./zmtp-commands.js";
+import { zmtpError } from "./zmtp-error.js";
 import { encodeCommand, FrameReader, type Incoming } from "./zmtp-frames.js";
 import { encodeGreeting, GREETING_SIZE, readGreeting } from "./zmtp-greeting.js";
 import { WriteBuffer } from "./zmtp-write-buffer.js";
-import { zmtpError } from "./zmtp-error.js";
 
 export interface ZmtpConnectionOptions {
   readonly socketType: string;
@@ -90,7 +90,9 @@ export class ZmtpConnection {
       this.#why = error.message;
     });
     socket.on("close", () => this.#closed());
-    socket.write(encodeGreeting(options.plain === undefined ? "NULL" : "PLAIN", options.bound && options.plain !== undefined));
+    socket.write(
+      encodeGreeting(options.plain === undefined ? "NULL" : "PLAIN", options.bound && options.plain !== undefined),
+    );
   }
 
   get open(): boolean {
@@ -222,7 +224,7 @@ export class ZmtpConnection {
     } else if (!this.#welcomed) {
       if (name !== "HELLO") throw zmtpError(`${JSON.stringify(name)} where HELLO is expected`);
       const given = readHello(body);
-      // Both are compared, whatever the result of the first: the time must not tell which was wrong.
+      // Both are compared, whatever the result of the first: the time must not reveal which was wrong.
       const known = [same(given.username, plain.username), same(given.password, plain.password)];
       if (known.includes(false)) this.#refuse(new LaboroError("LABORO_BAD_TOKEN", "an unknown name or password"));
       this.#welcomed = true;

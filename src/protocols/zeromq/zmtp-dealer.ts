@@ -8,7 +8,13 @@
  */
 import { connect } from "node:net";
 import { badInput } from "../../base/errors.js";
-import { type ConnectOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Dealer, type DealerListener } from "./types.js";
+import {
+  type ConnectOptions,
+  DEFAULT_HEARTBEAT_MS,
+  DEFAULT_LIMITS,
+  type Dealer,
+  type DealerListener,
+} from "./types.js";
 import { ZmtpConnection } from "./zmtp-connection.js";
 
 const RECONNECT_MS = 100;
@@ -24,7 +30,11 @@ export interface ConnectingSocketType {
 
 const DEALER: ConnectingSocketType = { socketType: "DEALER", accepts: ["ROUTER", "DEALER", "REP"] };
 
-export function openZmtpDealer(options: ConnectOptions, listener: DealerListener, type: ConnectingSocketType = DEALER): Dealer {
+export function openZmtpDealer(
+  options: ConnectOptions,
+  listener: DealerListener,
+  type: ConnectingSocketType = DEALER,
+): Dealer {
   return new ZmtpDealer(options, listener, type);
 }
 

@@ -3,9 +3,9 @@
  * prefix has.
  */
 import { type BindOptions, keyOf, type Publisher } from "./types.js";
+import { listen } from "./zmtp-bound-socket.js";
 import type { ZmtpConnection } from "./zmtp-connection.js";
 import { encodeMessage } from "./zmtp-frames.js";
-import { listen } from "./zmtp-bound-socket.js";
 
 /** Of one subscriber. */
 const MOST_SUBSCRIPTIONS = 10_000;

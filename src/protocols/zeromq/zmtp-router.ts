@@ -4,8 +4,8 @@
  * can reconnect before the loss of its old connection was noticed.
  */
 import { keyOf, type Peer, type Router, type RouterListener, type RouterOptions } from "./types.js";
-import type { ZmtpConnection } from "./zmtp-connection.js";
 import { listen } from "./zmtp-bound-socket.js";
+import type { ZmtpConnection } from "./zmtp-connection.js";
 
 interface ConnectedPeer {
   readonly peer: Peer;

@@ -74,7 +74,8 @@ export class Extents {
 export function decodeReference(reference: Uint8Array): Extent[] {
   const numbers = new VarintReader(reference);
   const format = numbers.next();
-  if (format !== FORMAT) throw new LaboroError("LABORO_DATA_NEWER", `an output reference has the unknown form ${format}`);
+  if (format !== FORMAT)
+    throw new LaboroError("LABORO_DATA_NEWER", `an output reference has the unknown form ${format}`);
   const list: Extent[] = [];
   let before: Extent = { segment: 0, position: 0, length: 0, offset: 0, end: 0 };
   while (!numbers.done) {

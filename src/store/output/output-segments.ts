@@ -20,7 +20,7 @@ import type { OutputChunk } from "../../model/store.js";
 import { attemptKey, checkChunk, recordSize, type StoredChunk, writeChunk } from "./chunk.js";
 import { decodeReference, type Extents } from "./extents.js";
 import { JobSegments, type SegmentDamage } from "./job-segments.js";
-import { type SegmentOutputPage, type ReadOptions, readOutput } from "./read.js";
+import { type ReadOptions, readOutput, type SegmentOutputPage } from "./read.js";
 
 export interface OutputSettings {
   /** A segment is followed by the next at this size. */
@@ -50,7 +50,8 @@ export class OutputSegments {
     this.#directory = directory;
     this.#segmentBytes = settings.segmentBytes ?? 64 * 1024 * 1024;
     this.#files = new OpenFiles(settings.openFiles ?? 64);
-    if (fs.mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined) this.#unsyncedDirectories.add(dirname(directory));
+    if (fs.mkdirSync(directory, { recursive: true, mode: 0o700 }) !== undefined)
+      this.#unsyncedDirectories.add(dirname(directory));
     for (const name of fs.readdirSync(directory)) {
       if (/^\d+$/.test(name)) this.#job(JobId(Number(name))).loadSizes();
     }

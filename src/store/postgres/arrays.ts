@@ -1,7 +1,8 @@
 /** Columns of values as arrays in PostgreSQL's own text form, and task ranges as multiranges. */
 import type { Range, Ranges } from "../../model/ranges.js";
 
-export const numberArray = (list: readonly (number | null)[]): string => `{${list.map((one) => one ?? "NULL").join(",")}}`;
+export const numberArray = (list: readonly (number | null)[]): string =>
+  `{${list.map((one) => one ?? "NULL").join(",")}}`;
 
 export const booleanArray = (list: readonly (boolean | null)[]): string =>
   `{${list.map((one) => (one === null ? "NULL" : one ? "t" : "f")).join(",")}}`;

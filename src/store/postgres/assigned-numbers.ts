@@ -4,7 +4,7 @@
  */
 import { JobId } from "../../model/ids.js";
 import type { Write } from "../../model/store.js";
-import { validText, textArray } from "./arrays.js";
+import { textArray, validText } from "./arrays.js";
 import { type Client, send } from "./connections.js";
 import type { WriteOf } from "./stages.js";
 

@@ -61,7 +61,9 @@ export class ChangeFeed {
       poll();
     };
     // The client listens again by itself when its connection comes back, and polls for what it missed.
-    this.#listenClient.listen(CHANNEL, onNotify, poll).catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
+    this.#listenClient
+      .listen(CHANNEL, onNotify, poll)
+      .catch((cause: unknown) => this.#log(`not listening for changes: ${cause}`));
   }
 
   /** This broker has changed something that concerns others. */
@@ -72,7 +74,9 @@ export class ChangeFeed {
       this.#notifyTimer = undefined;
       const gone = this.#removed.splice(0).slice(0, MAX_REMOVED).join(" ");
       // A removed job that is not in the payload is found by brokers that compare all jobs.
-      this.#connections.read(NOTIFY, [gone]).catch((cause: unknown) => this.#log(`other brokers were not notified of a change: ${cause}`));
+      this.#connections
+        .read(NOTIFY, [gone])
+        .catch((cause: unknown) => this.#log(`other brokers were not notified of a change: ${cause}`));
     }, NOTIFY_DELAY_MS);
   }
 

@@ -97,7 +97,8 @@ export class CommitQueue {
         if (failure.code === "LABORO_LEASE_LOST" || this.#connections.closed) throw failure;
         const passing = failure.code === "LABORO_STORE_UNAVAILABLE";
         if (attempt.unconfirmed === undefined && (!passing || performance.now() > deadline)) throw failure;
-        if (isTimeout(cause)) this.#statementTimeoutMs = Math.min(MAX_STATEMENT_TIMEOUT_MS, this.#statementTimeoutMs * 2);
+        if (isTimeout(cause))
+          this.#statementTimeoutMs = Math.min(MAX_STATEMENT_TIMEOUT_MS, this.#statementTimeoutMs * 2);
         this.#connections.replaceWriter();
         await pause(Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries));
       }

@@ -70,7 +70,12 @@ export class Connections {
   #closed = false;
 
   constructor(options: ConnectionOptions) {
-    const { url, readers = DEFAULT_READERS, retryForMs = DEFAULT_RETRY_FOR_MS, statementTimeoutMs = DEFAULT_STATEMENT_TIMEOUT_MS } = options;
+    const {
+      url,
+      readers = DEFAULT_READERS,
+      retryForMs = DEFAULT_RETRY_FOR_MS,
+      statementTimeoutMs = DEFAULT_STATEMENT_TIMEOUT_MS,
+    } = options;
     this.#url = url;
     this.displayUrl = withoutPassword(url);
     this.retryForMs = retryForMs;

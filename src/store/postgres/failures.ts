@@ -47,7 +47,8 @@ export function storeFailure(cause: unknown, displayUrl: string, opening = false
 }
 
 /** A statement of a batch outside its transaction, on a connection that had one before: the setting is there, and empty. */
-const isOutsideTransaction = (cause: unknown): boolean => errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
+const isOutsideTransaction = (cause: unknown): boolean =>
+  errnoOf(cause) === "22P02" && textOf(cause).includes('bigint: ""');
 
 const isTransient = (code: string): boolean =>
   CONNECTION_ERRORS.has(code) || TRANSIENT.has(code) || (code.length === 5 && TRANSIENT_CLASSES.has(code.slice(0, 2)));

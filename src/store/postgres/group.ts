@@ -6,15 +6,15 @@
 import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskRangeId } from "../../model/ids.js";
 import type { Counters } from "../../model/job.js";
-import type { Epoch, Group, ClaimedRange, JobSummary, Member } from "../../model/store.js";
+import type { ClaimedRange, Epoch, Group, JobSummary, Member } from "../../model/store.js";
 import { numberArray, validText } from "./arrays.js";
+import type { ChangeFeed } from "./change-feed.js";
 import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import type { Connections, Session } from "./connections.js";
-import type { ChangeFeed } from "./change-feed.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { type ReleasedRange, releaseStatement } from "./operations/release.js";
-import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "./task-range-rows.js";
 import { OWN_EPOCH } from "./statements.js";
+import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "./task-range-rows.js";
 
 /** $1 epoch, $2 info, $3 milliseconds. */
 export const HEARTBEAT = `
@@ -97,7 +97,10 @@ export class PostgresGroup implements Group {
       ownTransaction(async (session) => {
         const dead = await session.send<{ epoch: Epoch }>(FIND_DEAD);
         if (dead.length > 0) await releaseWaiting(session, numberArray(dead.map(({ epoch }) => epoch)), now);
-        const [deadWithClaims] = await Promise.all([session.send<{ epoch: Epoch }>(DEAD_WITH_CLAIMS), session.send(DELETE_DEAD)]);
+        const [deadWithClaims] = await Promise.all([
+          session.send<{ epoch: Epoch }>(DEAD_WITH_CLAIMS),
+          session.send(DELETE_DEAD),
+        ]);
         return { epochs: deadWithClaims.map(({ epoch }) => epoch), changed: dead.length > 0 };
       }),
     );
@@ -134,7 +137,11 @@ export class PostgresGroup implements Group {
   }
 }
 
-const ownTransaction = <T>(run: (session: Session) => Promise<T>): TransactionWork<T> => ({ noTimeout: false, prepare: async () => {}, run });
+const ownTransaction = <T>(run: (session: Session) => Promise<T>): TransactionWork<T> => ({
+  noTimeout: false,
+  prepare: async () => {},
+  run,
+});
 
 /** Releases the waiting tasks of these brokers. Jobs of which the last tasks were cancelled end with it. */
 async function releaseWaiting(session: Session, epochs: string, now: number): Promise<void> {

@@ -5,31 +5,31 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  WriteResult,
   EndCounts,
   Epoch,
   Group,
-  RecoveredState,
   JobFilter,
   JobPage,
   KeyValue,
   OutputOptions,
   OutputPage,
+  RecoveredState,
   ResultFilter,
   ResultPage,
   Store,
   Write,
+  WriteResult,
 } from "../../model/store.js";
 import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
 import { numberArray, validText } from "./arrays.js";
+import { WorkerNumbers } from "./assigned-numbers.js";
+import { ChangeFeed } from "./change-feed.js";
 import { CommitQueue } from "./commit-queue.js";
 import { type ConnectionOptions, Connections, type Session } from "./connections.js";
 import { ENTRIES, EntryCache } from "./entry-cache.js";
 import { PostgresGroup } from "./group.js";
-import { ChangeFeed } from "./change-feed.js";
 import { conditionsOf } from "./job-filter.js";
 import { JOB, type JobRow, jobFrom, pageOfJobs } from "./job-rows.js";
-import { WorkerNumbers } from "./assigned-numbers.js";
 import { joinGroup } from "./join-group.js";
 import { OUTPUT_ENDS, readOutput } from "./output-rows.js";
 import { ENDS, readEarlier, readResults } from "./result-rows.js";

@@ -5,7 +5,7 @@ import { send } from "./connections.js";
 import { storeFailure } from "./failures.js";
 import { type JobRow, jobFrom, OPEN_JOBS } from "./job-rows.js";
 import { migrate } from "./migrations/index.js";
-import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "./task-range-rows.js";
+import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "./task-range-rows.js";
 
 /** $1 milliseconds. Changes by transactions from `seen` on may be missing in what is read next. */
 const INSERT_BROKER = `

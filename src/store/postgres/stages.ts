@@ -61,7 +61,8 @@ class StageBuilder implements Stage {
   }
 
   canAdd(write: Exclude<Write, WriteOf<"output">>): boolean {
-    if (this.singles.length > 0) return write.op === "release" && this.singles.every((one) => one.write.op === "release");
+    if (this.singles.length > 0)
+      return write.op === "release" && this.singles.every((one) => one.write.op === "release");
     switch (write.op) {
       case "submit":
         return true;

@@ -4,7 +4,16 @@
  */
 
 /** A row with its share of the indexes, in bytes. */
-const ROW_BYTES = { job: 500, job_counters: 150, task_range: 300, result: 150, earlier_attempt: 150, output: 120, entry_chunk: 120, key_value: 300 };
+const ROW_BYTES = {
+  job: 500,
+  job_counters: 150,
+  task_range: 300,
+  result: 150,
+  earlier_attempt: 150,
+  output: 120,
+  entry_chunk: 120,
+  key_value: 300,
+};
 
 export const BYTES = `
 SELECT (coalesce((SELECT sum(bytes) FROM laboro.job_counters), 0) + coalesce(sum(s.n_live_tup * w.width), 0))::bigint AS bytes

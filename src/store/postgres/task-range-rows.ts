@@ -36,4 +36,6 @@ export const SETTLED = `
 export type ClaimedRow = TaskRangeRow & { readonly settled: string | null };
 
 export const claimedRangesFrom = (rows: readonly ClaimedRow[]): ClaimedRange[] =>
-  rows.toSorted((a, b) => a.id - b.id).map((row) => ({ taskRange: taskRangeFrom(row), settled: rangesFrom(row.settled) }));
+  rows
+    .toSorted((a, b) => a.id - b.id)
+    .map((row) => ({ taskRange: taskRangeFrom(row), settled: rangesFrom(row.settled) }));

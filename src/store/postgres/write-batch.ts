@@ -1,29 +1,29 @@
 /** The writes of a broker as one transaction: locks, output, then stage after stage. */
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
-import type { WriteResult, Write } from "../../model/store.js";
+import type { Write, WriteResult } from "../../model/store.js";
 import { numberArray } from "./arrays.js";
+import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import type { BatchContext } from "./batch-context.js";
 import type { TransactionWork } from "./commit-queue.js";
 import type { Client, Session, Value } from "./connections.js";
 import type { EntryCache } from "./entry-cache.js";
-import { StageProgress } from "./stage-progress.js";
 import { lockRows } from "./locks.js";
-import { JobNumbers, type WorkerNumbers } from "./assigned-numbers.js";
 import { adopt } from "./operations/adopt.js";
 import { cancel } from "./operations/cancel.js";
 import { claim } from "./operations/claim.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { hold } from "./operations/hold.js";
-import { put } from "./operations/put.js";
 import { lease } from "./operations/lease.js";
 import { APPEND, outputOf } from "./operations/output.js";
+import { put } from "./operations/put.js";
 import { release } from "./operations/release.js";
 import { remove } from "./operations/remove.js";
 import { replace } from "./operations/replace.js";
 import { rerun } from "./operations/rerun.js";
 import { settle } from "./operations/settle.js";
 import { submit } from "./operations/submit.js";
+import { StageProgress } from "./stage-progress.js";
 import { type IndexedWrite, type SingleOp, type Stage, stagesOf } from "./stages.js";
 
 export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
@@ -50,7 +50,9 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
   }
 
   async run(session: Session, separately: boolean): Promise<readonly WriteResult[]> {
-    const writeResults: (WriteResult | undefined)[] = this.#writes.map(({ op }) => (op === "output" ? { op } : undefined));
+    const writeResults: (WriteResult | undefined)[] = this.#writes.map(({ op }) =>
+      op === "output" ? { op } : undefined,
+    );
     const batch: BatchContext = {
       session,
       now: this.#now,
@@ -105,7 +107,11 @@ async function runStage(batch: BatchContext, stage: Stage): Promise<void> {
   }
 }
 
-function runSingle(batch: BatchContext, stageProgress: StageProgress, solo: readonly IndexedWrite<SingleOp>[]): Promise<void> {
+function runSingle(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  solo: readonly IndexedWrite<SingleOp>[],
+): Promise<void> {
   const releases = solo.flatMap(({ at, write }) => (write.op === "release" ? [{ at, write }] : []));
   if (releases.length > 0) return release(batch, stageProgress, releases);
   const [one] = solo;

@@ -10,11 +10,16 @@ import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
-import type { WriteResultRow, RecoveredRows, WriteRow } from "./messages.js";
+import type { RecoveredRows, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
-import { TASK_RANGE_COLUMNS, type TaskRangeRow, prepareClaimedRange, prepareInsertTaskRange } from "./task-range-table.js";
 import { ResultTable } from "./result-table.js";
+import {
+  prepareClaimedRange,
+  prepareInsertTaskRange,
+  TASK_RANGE_COLUMNS,
+  type TaskRangeRow,
+} from "./task-range-table.js";
 import { WorkerNumbers } from "./worker-numbers.js";
 
 const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
@@ -49,7 +54,9 @@ export class Engine {
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
-      this.#keyValues = db.prepare("SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key");
+      this.#keyValues = db.prepare(
+        "SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key",
+      );
       this.jobs = new JobTable(db);
       this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);

@@ -5,25 +5,25 @@ import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  WriteResult,
   EndCounts,
-  RecoveredState,
   JobFilter,
   JobPage,
   KeyValue,
   OutputOptions,
   OutputPage,
+  RecoveredState,
   ResultFilter,
   ResultPage,
   Store,
   Write,
+  WriteResult,
 } from "../../model/store.js";
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
-import type { WriteResultRow, RerunRow, SubmittedRow, TaskAttempt } from "./messages.js";
+import { jobFrom, submittedJob } from "./job-spec.js";
+import type { RerunRow, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
-import { jobFrom, submittedJob } from "./job-spec.js";
 import { ThreadCalls } from "./thread-calls.js";
 
 export interface SqliteOptions {
@@ -162,7 +162,8 @@ function rerun({ job, ...row }: RerunRow): WriteResult {
 }
 
 function submitted(write: Write | undefined, row: SubmittedRow, now: number): WriteResult {
-  if (write?.op !== "submit") throw new LaboroError("LABORO_INTERNAL", "the results of the store do not match the writes");
+  if (write?.op !== "submit")
+    throw new LaboroError("LABORO_INTERNAL", "the results of the store do not match the writes");
   const job = submittedJob(write, row, now);
   return row.taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange: row.taskRange };
 }

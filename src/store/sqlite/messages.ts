@@ -3,22 +3,22 @@
  * the writes and results that come by the thousand are sent as numbers (pack-writes.ts, pack-write-results.ts).
  */
 import type { ErrorCode } from "../../base/errors.js";
-import type { Attempt, JobId, TaskRangeId, TaskIndex } from "../../model/ids.js";
+import type { Attempt, JobId, TaskIndex, TaskRangeId } from "../../model/ids.js";
 import type { JobEnd } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
-  WriteResult,
+  ClaimedRange,
   EndCounts,
   Epoch,
-  ClaimedRange,
   JobFilter,
   KeyValue,
   OutputOptions,
   OutputPage,
-  TaskRange,
   ResultFilter,
+  TaskRange,
   Write,
+  WriteResult,
 } from "../../model/store.js";
 import type { EntryChunk } from "../entry-chunks.js";
 import type { PackedWriteResults } from "./pack-write-results.js";

@@ -35,7 +35,8 @@ export class OutputTable {
 
   /** Saves where the output of these ended attempts is. */
   saveReferences(job: JobId, results: readonly TaskResult[]): void {
-    for (const { index, attempt, outputBytes } of results) if (outputBytes > 0) this.#saveReference(job, index, attempt);
+    for (const { index, attempt, outputBytes } of results)
+      if (outputBytes > 0) this.#saveReference(job, index, attempt);
   }
 
   /** At a job's end: what is left are attempts that never ended, because their worker was lost. */

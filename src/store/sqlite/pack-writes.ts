@@ -10,8 +10,8 @@ import { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { OutputChunk, Write } from "../../model/store.js";
 import { chunkEntries } from "../entry-chunks.js";
-import type { SubmitRow, WriteRow } from "./messages.js";
 import { encodeSpec } from "./job-spec.js";
+import type { SubmitRow, WriteRow } from "./messages.js";
 
 type ClaimOrSettle = Extract<Write, { op: "claim" | "settle" }>;
 type Output = Extract<Write, { op: "output" }>;

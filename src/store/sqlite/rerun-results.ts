@@ -6,7 +6,7 @@ import type { Range, Ranges } from "../../model/ranges.js";
 import type { AttemptRun } from "../rerun-ranges.js";
 import type { Database } from "./database.js";
 import { RESULT_COLUMNS } from "./result-table.js";
-import { type StateQuery, stateQuery, STATES } from "./task-states.js";
+import { STATES, type StateQuery, stateQuery } from "./task-states.js";
 
 export interface RerunResults {
   /** Which of these tasks have a result. */
@@ -33,7 +33,8 @@ const copyWith = ({ table, condition }: StateQuery): string => `
 INSERT INTO earlier_attempt (${RESULT_COLUMNS})
 SELECT ${RESULT_COLUMNS} FROM ${table} WHERE ${WITHIN} AND ${condition}
 ON CONFLICT DO NOTHING`;
-const deleteWith = ({ table, condition }: StateQuery): string => `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;
+const deleteWith = ({ table, condition }: StateQuery): string =>
+  `DELETE FROM ${table} WHERE ${WITHIN} AND ${condition}`;
 
 export function prepareRerunResults(db: Database): RerunResults {
   const recorded = db.prepare(RECORDED);

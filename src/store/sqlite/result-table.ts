@@ -5,7 +5,7 @@ import type { TaskEnd, TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { EndCounts, ResultFilter } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
-import { ANY_STATE, type StateQuery, stateQuery, STATES, stateNumber } from "./task-states.js";
+import { ANY_STATE, STATES, type StateQuery, stateNumber, stateQuery } from "./task-states.js";
 import type { WorkerNumbers } from "./worker-numbers.js";
 
 export const RESULT_COLUMNS =

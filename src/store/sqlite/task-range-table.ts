@@ -1,6 +1,6 @@
 import type { JobId, TaskRangeId, WorkerId } from "../../model/ids.js";
 import { rangesOf } from "../../model/ranges.js";
-import type { Epoch, ClaimedRange, TaskRange } from "../../model/store.js";
+import type { ClaimedRange, Epoch, TaskRange } from "../../model/store.js";
 import type { Database } from "./database.js";
 
 export const TASK_RANGE_COLUMNS =

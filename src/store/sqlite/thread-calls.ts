@@ -5,7 +5,7 @@
 import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
-import type { CallName, Calls, ThreadReply, ThreadData } from "./messages.js";
+import type { CallName, Calls, ThreadData, ThreadReply } from "./messages.js";
 
 interface PendingCall {
   readonly resolve: (result: unknown) => void;

@@ -3,10 +3,10 @@ import { parentPort, workerData } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import { extendWal } from "./wal-file.js";
-import type { Calls, ThreadReply, ThreadRequest, ThreadData } from "./messages.js";
+import type { Calls, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
 import { packWriteResults } from "./pack-write-results.js";
 import { unpackWrites } from "./pack-writes.js";
+import { extendWal } from "./wal-file.js";
 
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");

@@ -1,5 +1,5 @@
 import type { TaskRangeId } from "../../model/ids.js";
-import { type Range, type Ranges, sizeOf, difference } from "../../model/ranges.js";
+import { difference, type Range, type Ranges, sizeOf } from "../../model/ranges.js";
 import type { Database } from "./database.js";
 
 const CUT = "UPDATE task_range SET first = ?, last = ? WHERE id = ?";
@@ -9,7 +9,9 @@ const REMOVE = "DELETE FROM task_range WHERE id = ?";
  * Removes cancelled tasks from the ends of a released task range. Cancelled tasks between others stay, for the broker that leases the
  * range. Returns how many were removed.
  */
-export function prepareTrim(db: Database): (taskRange: Range & { readonly id: TaskRangeId }, cancels: Ranges) => number {
+export function prepareTrim(
+  db: Database,
+): (taskRange: Range & { readonly id: TaskRangeId }, cancels: Ranges) => number {
   const cut = db.prepare(CUT);
   const remove = db.prepare(REMOVE);
   return (taskRange, cancels) => {

@@ -102,7 +102,7 @@ export function describeJob(browser: () => Browser): void {
     await dialog.getByRole("button", { name: "Release job" }).click();
     await until("it is released", async () => (await state()) === "waiting", PATIENCE_MS);
     await page.getByRole("button", { name: "Cancel", exact: true }).click();
-    await dialog.getByLabel("Why").fill("wrong seed");
+    await dialog.getByLabel("Reason").fill("wrong seed");
     await dialog.getByRole("button", { name: "Cancel job" }).click();
     await until("it is cancelled", async () => (await state()) === "cancelled", PATIENCE_MS);
     await visitor.sees("wrong seed");

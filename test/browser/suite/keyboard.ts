@@ -22,7 +22,7 @@ export function describeKeyboard(browser: () => Browser): void {
       ["s", "Services"],
       ["b", "Brokers"],
       ["c", "Config"],
-      ["v", "Conversations"],
+      ["v", "Connections"],
       ["o", "Overview"],
     ] as const) {
       await visitor.press("g", key);
@@ -32,7 +32,7 @@ export function describeKeyboard(browser: () => Browser): void {
     await page.getByRole("link", { name: /one job/ }).waitFor();
     await visitor.press("/");
     await page.keyboard.type("gone");
-    await visitor.sees("No job is like that.");
+    await visitor.sees("No jobs match.");
     // Letters that are written are no commands.
     expect(page.url()).toContain("/ui/jobs?name=gone");
     await visitor.leave();

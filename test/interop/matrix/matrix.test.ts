@@ -17,7 +17,7 @@ const cellName = (asker: Asker, work: Work, worker: Worker): string => `${asker}
 describe("every asker with every worker, on one broker", () => {
   it("does what the table says, all at the same time", async () => {
     const services = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
-    const shop = await openCliShop({ doors: DOORS, doorSettings: { services } });
+    const shop = await openCliShop({ listeners: DOORS, listenerSettings: { services } });
     const staff = await hire(shop);
     const crowd = await gather(shop);
     const wanted = new Set(

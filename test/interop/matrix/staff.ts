@@ -31,7 +31,7 @@ export interface Staff {
 
 export const portOf = (broker: RunningBroker, door: string, at = 0): number =>
   Number(
-    broker.doors
+    broker.listeners
       .find(({ name }) => name === door)
       ?.urls[at]?.split(":")
       .at(-1),

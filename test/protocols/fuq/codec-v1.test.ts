@@ -2,7 +2,12 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
-import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_LAYOUT_V1 } from "../../../src/protocols/fuq/codec-v1.js";
+import {
+  decodeMessageV1,
+  encodeMessageV1,
+  type MessageV1,
+  STREAM_LAYOUT_V1,
+} from "../../../src/protocols/fuq/codec-v1.js";
 import { Framer } from "../../../src/protocols/fuq/framer.js";
 
 const TASK = {

@@ -1,6 +1,5 @@
 /** Sections 4 and 5 of the text, rule by rule, without a socket. */
 import { describe, expect, it } from "vitest";
-import { ProtocolStateMachine, type ProtocolStateMachineOptions, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import {
   type Body,
   COUNTS_WANTED,
@@ -10,6 +9,11 @@ import {
   type Request,
   STOP_AT_ONCE,
 } from "../../../src/protocols/fuq/messages.js";
+import {
+  type Effect,
+  ProtocolStateMachine,
+  type ProtocolStateMachineOptions,
+} from "../../../src/protocols/fuq/protocol-state-machine.js";
 
 type Talk = ProtocolStateMachine<string>;
 
@@ -30,9 +34,9 @@ const sent = (effects: readonly Effect<string>[]): string[] =>
 const short = (message: Message): string =>
   `${message.type}${message.type === "ERROR" ? `(${message.code})` : ""} ${message.seq}`;
 const asked = (effects: readonly Effect<string>[]): string[] =>
-  effects.flatMap((effect) => (effect.kind === "asked" ? [`${effect.request.type} ${effect.request.seq}`] : []));
+  effects.flatMap((effect) => (effect.kind === "request" ? [`${effect.request.type} ${effect.request.seq}`] : []));
 const answered = (effects: readonly Effect<string>[]): string[] =>
-  effects.flatMap((effect) => (effect.kind === "answered" ? [`${effect.tag}: ${effect.reply.type}`] : []));
+  effects.flatMap((effect) => (effect.kind === "reply" ? [`${effect.tag}: ${effect.reply.type}`] : []));
 const kinds = (effects: readonly Effect<string>[]): string[] => effects.map(({ kind }) => kind);
 
 /** A foreman that has greeted its worker; its next request is 3. */
@@ -85,7 +89,7 @@ describe("the greeting", () => {
       const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "foreman" });
       foreman.start();
       expect(foreman.receive({ type: "OK", ...ok, seq: 0 })).toMatchObject([
-        { kind: "asked", request: { type: "HELLO", seq: 0, hello: { numProcs: 4, running: null } } },
+        { kind: "request", request: { type: "HELLO", seq: 0, hello: { numProcs: 4, running: null } } },
       ]);
       expect(sent(foreman.answer(0, OK))).toEqual(["OK 0"]);
       expect(foreman.state).toBe("SV_LOOP0");
@@ -95,7 +99,7 @@ describe("the greeting", () => {
   it("on a WebSocket begins with HELLO, and a stray OK is no greeting", () => {
     const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     expect(foreman.start()).toEqual([]);
-    expect(kinds(foreman.receive(numbered(OK, 3)))).toEqual(["odd"]);
+    expect(kinds(foreman.receive(numbered(OK, 3)))).toEqual(["violation"]);
     expect(foreman.state).toBe("SV_INIT1");
     const worker: Talk = new ProtocolStateMachine({ side: "worker", greeting: "worker" });
     expect(kinds(worker.start())).toEqual(["begin"]);
@@ -215,7 +219,7 @@ describe("turns", () => {
     const foreman = openForeman();
     foreman.request(JOB, "job");
     expect(foreman.receive(numbered(UPDATE, 4))).toEqual([]);
-    expect(kinds(foreman.receive(numbered(OK, 3)))).toEqual(["answered", "asked"]);
+    expect(kinds(foreman.receive(numbered(OK, 3)))).toEqual(["reply", "request"]);
   });
 
   it("STOP(at once) waits for nothing, not even for a request that is being answered", () => {
@@ -236,7 +240,7 @@ describe("turns", () => {
     const foreman = openForeman();
     expect(asked(foreman.receive(numbered(UPDATE, 2)))).toEqual(["UPDATE 2"]);
     expect(foreman.receive(numbered(UPDATE, 4))).toEqual([]);
-    expect(kinds(foreman.answer(2, OK))).toEqual(["send", "asked"]);
+    expect(kinds(foreman.answer(2, OK))).toEqual(["send", "request"]);
   });
 
   it("what is for the other side, reserved or unreadable is ERROR(bad_message)", () => {
@@ -249,7 +253,7 @@ describe("turns", () => {
 
   it("a reply to nothing is passed over", () => {
     const foreman = openForeman();
-    expect(kinds(foreman.receive(numbered(OK, 17)))).toEqual(["odd"]);
+    expect(kinds(foreman.receive(numbered(OK, 17)))).toEqual(["violation"]);
     expect(sent(foreman.request(JOB, "job"))).toEqual(["JOB 19"]);
   });
 });

@@ -4,8 +4,8 @@
  */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { ProtocolStateMachine, type Effect } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Numbered, Request } from "../../../src/protocols/fuq/messages.js";
+import { type Effect, ProtocolStateMachine } from "../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Side } from "../../../src/protocols/fuq/sequence-numbers.js";
 
 const STEPS = ["arrive at foreman", "arrive at worker", "foreman answers", "worker answers"] as const;
@@ -42,10 +42,10 @@ class End {
       if (effect.kind === "send") {
         this.said.push(effect.message);
         this.other?.inbox.push(effect.message);
-      } else if (effect.kind === "asked") {
+      } else if (effect.kind === "request") {
         this.inHand.push(effect.request);
         if (effect.request.type !== "HELLO") this.given.push(idOf(effect.request));
-      } else if (effect.kind === "answered") {
+      } else if (effect.kind === "reply") {
         if (effect.request.type !== "HELLO") this.done.push(effect.tag);
       } else if (effect.kind === "restarted") {
         this.restarts++;

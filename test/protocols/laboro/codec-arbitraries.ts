@@ -2,13 +2,13 @@
 import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
-import type { Resources, Recipe } from "../../../src/model/recipe.js";
+import type { Recipe, Resources } from "../../../src/model/recipe.js";
 import type {
+  AttemptRange,
   DoneTask,
   FromClient,
   FromWorker,
   HeldState,
-  AttemptRange,
   ToClient,
   ToWorker,
 } from "../../../src/protocols/laboro/messages.js";
@@ -43,12 +43,12 @@ const range: fc.Arbitrary<AttemptRange> = fc
   .map(({ job, a, b, attempt }) => ({ job, first: Math.min(a, b), last: Math.max(a, b), attempt }));
 const ranges = fc.array(range, { maxLength: 20 });
 const ref = { job, index: count, attempt };
-const heldState = fc.constantFrom<HeldState>("stock", "running", "finished");
+const heldState = fc.constantFrom<HeldState>("prefetched", "running", "finished");
 const held = fc.tuple(range, heldState).map(([tasks, state]) => ({ ...tasks, state }));
 
 const done: fc.Arbitrary<DoneTask> = fc
   .tuple(
-    record({ ...ref, started: time, ended: time, outputEnd: count }),
+    record({ ...ref, started: time, ended: time, outputBytes: count }),
     fc.oneof(
       fc.constant({}),
       record({ code: fc.integer() }),
@@ -62,20 +62,28 @@ const stride = fc
   .tuple(fc.integer(), fc.nat(), fc.integer({ min: 1, max: 1_000 }))
   .map(([first, length, step]) => ({ first, last: first + length, step }));
 
+/** Of a recipe: as a client may submit it. */
+const argument = textOrBytes.filter((value) => !Buffer.from(value).includes(0));
+const word = argument.filter((value) => value.length > 0);
+const plainText = (maxLength: number) =>
+  fc
+    .string({ unit: "binary", minLength: 1, maxLength })
+    .filter((text) => text.length <= maxLength && !text.includes("\0"));
+
 const surroundings = {
   array: fc.array(stride, { maxLength: 3 }),
-  dir: textOrBytes,
-  env: dictionary(key, textOrBytes, { maxKeys: 4 }),
+  dir: argument,
+  env: dictionary(fc.stringMatching(/^[A-Za-z_]\w{0,20}$/), argument, { maxKeys: 4 }),
   stdin: bytes,
 };
 const recipe: fc.Arbitrary<Recipe> = fc.oneof(
   record(
     {
       kind: fc.constant("command" as const),
-      argv: fc.array(textOrBytes, { maxLength: 5 }),
+      argv: fc.tuple(word, fc.array(argument, { maxLength: 4 })).map(([first, rest]) => [first, ...rest]),
       placeholders: fc.boolean(),
-      shell: fc.boolean(),
-      log: fc.string({ unit: "binary", maxLength: 20 }),
+      shell: fc.constant(false),
+      log: plainText(20),
       ...surroundings,
     },
     { requiredKeys: ["kind", "argv"] },
@@ -84,13 +92,17 @@ const recipe: fc.Arbitrary<Recipe> = fc.oneof(
     {
       kind: fc.constant("script" as const),
       content: bytes,
-      type: name,
-      args: fc.array(textOrBytes, { maxLength: 3 }),
+      type: plainText(16),
+      args: fc.array(argument, { maxLength: 3 }),
       ...surroundings,
     },
     { requiredKeys: ["kind", "content", "type"] },
   ),
-  record({ kind: fc.constant("call" as const), service: name, body: bytes }, { requiredKeys: ["kind", "service"] }),
+  record(
+    { kind: fc.constant("call" as const), service: plainText(40), body: bytes },
+    { requiredKeys: ["kind", "service"] },
+  ),
+  word.map((line): Recipe => ({ kind: "command", argv: [line], shell: true })),
   fc.constant<Recipe>({ kind: "noop" }),
 );
 
@@ -181,7 +193,10 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
     job,
     recipe,
     needs: amounts,
-    limits: record({ timeLimitMs: time, outputCap: count }, { requiredKeys: ["outputCap"] }),
+    limits: record(
+      { timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) },
+      { requiredKeys: ["outputCap"] },
+    ),
   }),
   record({ type: type("ACK"), seq: count }),
   record({ type: type("CREDIT"), bytes: count }),

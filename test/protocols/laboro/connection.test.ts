@@ -160,7 +160,9 @@ describe("messages", () => {
     worker.send(started(1));
     await until(() => pair.closes.length === 1, "the refusal");
     expect(pair.closes[0]).toMatchObject({ by: "us", code: 1007 });
-    expect(pair.closes[0]?.text).toMatch(/LABORO_BAD_MESSAGE: a message has type 2, which a client does not send/);
+    expect(pair.closes[0]?.text).toMatch(
+      /LABORO_BAD_MESSAGE: a message's type: expected one that a client sends, got 2/,
+    );
   });
 });
 

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { LaboroError } from "../../../src/base/errors.js";
 import { type CloseReason, Connection } from "../../../src/protocols/laboro/connection.js";
-import { type Dial, type DialOptions, reconnectDelay, dial, type LinkOf } from "../../../src/protocols/laboro/dial.js";
+import { type Dial, type DialOptions, dial, type LinkOf, reconnectDelay } from "../../../src/protocols/laboro/dial.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "../../../src/protocols/laboro/messages.js";
 import { type ListenOptions, listen, proxyTo, until } from "./loopback.js";
 

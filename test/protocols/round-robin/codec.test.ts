@@ -8,7 +8,7 @@ import { describeMessage } from "../../../src/protocols/round-robin/describe.js"
 import { makeMessage, readMessage, readNumber } from "../../../src/protocols/round-robin/frames.js";
 import { makePacket, packetsOf, readPacket, StreamReader } from "../../../src/protocols/round-robin/stream.js";
 import { StreamSources } from "../../../src/protocols/round-robin/worker/stream-sources.js";
-import { testDataError, testData } from "../../../src/protocols/round-robin/worker/test-data.js";
+import { testData, testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 
 interface Recorded {
   readonly kind: string;

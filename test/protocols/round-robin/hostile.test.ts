@@ -110,7 +110,7 @@ describe("malformed messages", () => {
       await worker.send(client.identity, E, V, RESPONSE, id, E);
       expect(await client.next()).toEqual([E, V, RESPONSE, id, E, worker.identity]);
     }
-    expect(place.door.server.workers()).toEqual([{ address: worker.identity, free: 5, slots: 5, handled: 3 }]);
+    expect(place.door.server.workers()).toEqual([{ address: worker.identity, freeSlots: 5, slots: 5, messages: 3 }]);
   });
 
   it("10,000 frames are dropped and the peer goes on", async () => {

@@ -208,7 +208,9 @@ describe("our three together", () => {
     const streams = await Promise.all(Array.from({ length: 30 }, (_, i) => client.stream(1000 * i)));
     expect(streams.map((data, i) => testDataError(data, 1000 * i))).toEqual(streams.map(() => undefined));
     expect(workers.map(({ counts }) => counts.messages).every((count) => count >= 100)).toBe(true);
-    await until("every slot is free", () => door.server.workers().every(({ freeSlots: free, slots }) => free === slots));
+    await until("every slot is free", () =>
+      door.server.workers().every(({ freeSlots: free, slots }) => free === slots),
+    );
   });
 
   it("a worker registers again by itself after a restart of the server", async () => {
@@ -216,7 +218,10 @@ describe("our three together", () => {
     const port = Number(first.url.split(":").at(-1));
     let again = 0;
     const lost: string[] = [];
-    const worker = await openWorker(first.url, { onReregistered: () => again++, onDisconnected: (why) => lost.push(why) });
+    const worker = await openWorker(first.url, {
+      onReregistered: () => again++,
+      onDisconnected: (why) => lost.push(why),
+    });
     await worker.register();
     const client = await openClient(first.url);
     await client.pingTracked();

@@ -2,13 +2,13 @@
 
 import { afterEach } from "vitest";
 import { Context, Router as ZmqRouter } from "zeromq";
+import type { Log } from "../../../src/base/log.js";
 import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
-import type { Log } from "../../../src/base/log.js";
 import type { ListenerSettings } from "../../../src/broker/listeners/listener.js";
 import type { ServerOptions } from "../../../src/broker/options.js";
-import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
 import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
+import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../zeromq/support.js";
@@ -50,7 +50,13 @@ export async function openPlace({
   const log: Log = { info: at("info"), warn: at("warn"), error: at("error") };
   const shop = await openShop(broker);
   const conversations = new TracedConnections();
-  const context = { core: shop.broker.core, log, complaints: new PeerErrors(log), conversations, settings };
+  const context = {
+    core: shop.broker.core,
+    log,
+    peerErrors: new PeerErrors(log),
+    connections: conversations,
+    settings,
+  };
   const door = await openRoundRobinListener(
     context,
     { host: "127.0.0.1", ports: [port] },

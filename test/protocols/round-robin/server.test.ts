@@ -43,7 +43,7 @@ describe("each row of the frame table", () => {
     const worker = await greeted(place.url);
     await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, "10", E);
     expect(await worker.next()).toEqual([E, V, RESPONSE, "0x00000000", E]);
-    expect(place.door.server.workers()).toEqual([{ address: worker.identity, free: 10, slots: 10, handled: 0 }]);
+    expect(place.door.server.workers()).toEqual([{ address: worker.identity, freeSlots: 10, slots: 10, messages: 0 }]);
     await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
     await until("it is out of the table", () => place.door.server.workers().length === 0);
     await worker.send(E, V, PING, "0x01", E);

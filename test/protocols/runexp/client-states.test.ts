@@ -80,7 +80,7 @@ describe("the runner's states", () => {
     for (const step of steps) step === "ask" ? side.requestJob() : side.deliver("a", "success", 1);
     side.push(Buffer.from(last));
     expect(notes.news.at(-1)).toMatch(/^wrong: /);
-    expect(side.state.name).toBe("over");
+    expect(side.state.name).toBe("closed");
     // Its threads may not have heard of it yet.
     const before = notes.written.length;
     side.requestJob();
@@ -88,7 +88,7 @@ describe("the runner's states", () => {
     side.returnJob("a");
     side.leave();
     expect(notes.written).toHaveLength(before);
-    expect(side.state.name).toBe("over");
+    expect(side.state.name).toBe("closed");
   });
 });
 

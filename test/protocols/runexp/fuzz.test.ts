@@ -36,13 +36,13 @@ describe("whatever is said", () => {
           const { state } = side;
           if (state.name === "SendJob" && state.step === "choosing") side.sendJob("x", ".sh", Buffer.from("abc"));
         }
-        const over = side.state.name === "over";
+        const over = side.state.name === "closed";
         expect(over).toBe(notes.news.some((one) => one.startsWith("wrong: ") || one === "left"));
         if (over) return;
         // Sooner or later nonsense is enough.
         for (let i = 0; i < 12; i++) side.push(Buffer.alloc(1_024, "?"));
         for (let i = 0; i * 1_024 < LONGEST_MESSAGE * 2; i++) side.push(Buffer.alloc(1_024, "\n"));
-        expect(side.state.name).toBe("over");
+        expect(side.state.name).toBe("closed");
       }),
       { numRuns: RUNS },
     );
@@ -50,9 +50,9 @@ describe("whatever is said", () => {
 
   it("a runner's side never throws", () => {
     fc.assert(
-      fc.property(fc.array(piece, { maxLength: 30 }), fc.boolean(), (pieces, asksForKin) => {
+      fc.property(fc.array(piece, { maxLength: 30 }), fc.boolean(), (pieces, detectsLaboro) => {
         const ports = { outputWanted: () => side.sendOutput(Buffer.from("abc"), true) };
-        const { side, notes } = client("g", ports, asksForKin);
+        const { side, notes } = client("g", ports, detectsLaboro);
         side.sendHello("h");
         let asks = true;
         for (const bytes of pieces) {
@@ -62,7 +62,7 @@ describe("whatever is said", () => {
           else side.deliver("x", "success", 3);
           asks = !asks;
         }
-        expect(side.state.name === "over").toBe(notes.news.some((one) => /^(wrong|refused): /.test(one)));
+        expect(side.state.name === "closed").toBe(notes.news.some((one) => /^(wrong|refused): /.test(one)));
       }),
       { numRuns: RUNS },
     );

@@ -41,7 +41,7 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
   const { core } = shop.broker;
   const conversations = new TracedConnections();
   const settings = options.pool === undefined ? {} : { pool: options.pool };
-  const context = { core, log, complaints: new PeerErrors(log), conversations, settings };
+  const context = { core, log, peerErrors: new PeerErrors(log), connections: conversations, settings };
   const door = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
   open.push(() => door.close());
   // The heart is sound, whatever the runners did to it.

@@ -1,6 +1,6 @@
 /** A runner without processes: what a job would say is said for it, at once. For batches of thousands. */
 import { connect, type Socket } from "node:net";
-import { type Status, displayName } from "../../../src/protocols/runexp/messages.js";
+import { displayName, type Status } from "../../../src/protocols/runexp/messages.js";
 import { ClientStateMachine, type Job } from "../../../src/protocols/runexp/runner/client-state-machine.js";
 import { Threads } from "../../../src/protocols/runexp/runner/threads.js";
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
 import {
   encode,
   LONGEST_MESSAGE,
   type MessageType,
   type RunexpMessage,
 } from "../../../src/protocols/runexp/messages.js";
-import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
 
 const WAIT: readonly MessageType[] = ["PETO", "REZULTO", "FINO ANKAU"];
 
@@ -43,9 +43,9 @@ describe("the reader of messages without marks", () => {
 
   it("waits for quiet where a message with a tail came in several pieces", () => {
     const split = reader("REZULTO a succ", "ess 2");
-    expect(split.take(WAIT).kind).toBe("unquiet");
+    expect(split.take(WAIT).kind).toBe("needs-quiet");
     split.push(Buffer.from("35"));
-    expect(split.take(WAIT).kind).toBe("unquiet");
+    expect(split.take(WAIT).kind).toBe("needs-quiet");
     split.quietElapsed();
     expect(message(split.take(WAIT))).toMatchObject({ size: 235 });
   });
@@ -56,7 +56,7 @@ describe("the reader of messages without marks", () => {
     expect(message(glued.take(WAIT))).toMatchObject({ type: "REZULTO", size: 5 });
     const earlier = reader("PRETAREZ", "ULTO a success 5");
     earlier.take(["PRETA"]);
-    expect(earlier.take(WAIT).kind).toBe("unquiet");
+    expect(earlier.take(WAIT).kind).toBe("needs-quiet");
   });
 
   it("waits as long as it takes for what has only begun", () => {
@@ -64,7 +64,7 @@ describe("the reader of messages without marks", () => {
     begun.quietElapsed();
     expect(begun.take(["SALUTON"]).kind).toBe("partial");
     begun.push(Buffer.from("TON; MI zz"));
-    expect(begun.take(["SALUTON"]).kind).toBe("unquiet");
+    expect(begun.take(["SALUTON"]).kind).toBe("needs-quiet");
     begun.quietElapsed();
     expect(message(begun.take(["SALUTON"]))).toEqual({ type: "SALUTON", host: "zz" });
   });

@@ -40,7 +40,7 @@ export function server(group: string, over: Partial<ServerCallbacks> = {}): { si
 export function client(
   group: string,
   over: Partial<ClientCallbacks> = {},
-  asksForKin = false,
+  detectsLaboro = false,
 ): { side: ClientStateMachine; notes: Notes } {
   const notes = newNotes();
   const ports: ClientCallbacks = {
@@ -62,7 +62,7 @@ export function client(
     },
     ...over,
   };
-  const side = new ClientStateMachine(group, ports, { asksForKin });
+  const side = new ClientStateMachine(group, ports, { detectsLaboro });
   return { side, notes };
 }
 
@@ -83,7 +83,7 @@ export const cutAt =
 
 /** Gives a machine what one send brings, and then some quiet, as a clock would. */
 export function feed(
-  side: { push(bytes: Uint8Array): void; quiet(): void },
+  side: { push(bytes: Uint8Array): void; quietElapsed(): void },
   notes: Notes,
   bytes: Buffer,
   cut: Cut,
@@ -91,5 +91,5 @@ export function feed(
   for (const piece of cut(bytes)) side.push(piece);
   if (!notes.quietWanted) return;
   notes.quietWanted = false;
-  side.quiet();
+  side.quietElapsed();
 }

@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { readResHeader, writeResHeader, summaryOf, ResStatusReader, resStatusOf } from "../../../src/protocols/runexp/res-text.js";
+import {
+  ResStatusReader,
+  readResHeader,
+  resStatusOf,
+  summaryOf,
+  writeResHeader,
+} from "../../../src/protocols/runexp/res-text.js";
 import { recording } from "./recordings.js";
 
 describe("the text of a result", () => {

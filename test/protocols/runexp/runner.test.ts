@@ -59,7 +59,7 @@ describe("a runner", () => {
     const complaints: string[] = [];
     const served = await manager(list(jobs));
     const runner = start(served.port, { on: { stderr: (bytes) => void complaints.push(String(bytes)) } });
-    expect(await runner.ended).toMatchObject({ how: "finished", kept: 0 });
+    expect(await runner.ended).toMatchObject({ status: "finished", spooledResults: 0 });
     expect(served.faults).toEqual([]);
     expect(served.results.map(({ name, status }) => `${name}: ${status}`)).toEqual([
       "ok: success",
@@ -94,7 +94,7 @@ describe("a runner", () => {
     const gate = join(dir, "gate");
     const script = `touch ${gate}.$$; while [ $(ls ${gate}.* | wc -l) -lt 3 ]; do sleep 0.02; done; echo RES:done`;
     const served = await manager(list([job("a", script), job("b", script), job("c", script)]));
-    expect(await start(served.port, { threads: 3 }).ended).toMatchObject({ how: "finished" });
+    expect(await start(served.port, { threads: 3 }).ended).toMatchObject({ status: "finished" });
     expect(served.results.map(({ status }) => status)).toEqual(["success", "success", "success"]);
     expect(served.connections).toBe(1);
   });
@@ -196,14 +196,14 @@ describe("a runner", () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     open.push(() => new Promise<void>((resolve) => server.close(() => resolve())));
     const { port } = server.address() as AddressInfo;
-    expect(await start(port, { threads: 1 }).ended).toMatchObject({ how: "finished" });
+    expect(await start(port, { threads: 1 }).ended).toMatchObject({ status: "finished" });
   });
 
   it("leaves in order when it is banned, with what it has run delivered", async () => {
     let asked = 0;
     const slow = job("slow", "sleep 0.3; echo RES:failed");
     const served = await manager({ answer: () => (asked++ === 0 ? slow : "ELIRI") });
-    expect(await start(served.port, { threads: 2 }).ended).toMatchObject({ how: "banned", kept: 0 });
+    expect(await start(served.port, { threads: 2 }).ended).toMatchObject({ status: "banned", spooledResults: 0 });
     expect(served.results).toHaveLength(1);
   });
 
@@ -221,7 +221,7 @@ describe("a runner", () => {
     const served = await LiteralManager.open({ answer: () => "FINO" });
     const { port } = served;
     await served.close();
-    expect(await start(port).ended).toMatchObject({ how: "unreachable" });
+    expect(await start(port).ended).toMatchObject({ status: "unreachable" });
   });
 
   it("asks for nothing while memory is short", async () => {
@@ -235,7 +235,7 @@ describe("a runner", () => {
     expect(heard).toEqual([false]);
     expect(served.said).toEqual(["VERSIO 1.3", "ALIGI __defaulte__"]);
     runner.stop(false);
-    expect(await runner.ended).toMatchObject({ how: "stopped" });
+    expect(await runner.ended).toMatchObject({ status: "stopped" });
   });
 
   it("keeps a result while the manager is away, and a later runner delivers it", async () => {
@@ -247,19 +247,19 @@ describe("a runner", () => {
     await until("it runs", () => first.said.length >= 4, 30_000);
     await first.close();
     writeFileSync(go, "");
-    expect(await runner.ended).toMatchObject({ how: "unreachable", kept: 1 });
+    expect(await runner.ended).toMatchObject({ status: "unreachable", spooledResults: 1 });
     const [file = ""] = readdirSync(join(dir, "spool", "results"));
     expect(readFileSync(join(dir, "spool", "results", file), "latin1")).toMatch(/^\{"name":"kept","status":"success"/);
     // Another study may be at this address by now: its manager would take the result for its own.
     const other = await manager(list([job("kept", "echo other; echo RES:done")]), port);
-    expect(await start(port).ended).toMatchObject({ how: "finished" });
+    expect(await start(port).ended).toMatchObject({ status: "finished" });
     expect(String(other.results[0]?.output)).toMatch(/\n\nother\nRES:done\n$/);
     await other.close();
     const again = await manager(list([job("kept", script)]), port);
     rmSync(go);
     const names: string[] = [];
     const on = { running: (name: string) => void names.push(name) };
-    expect(await start(port, { on }).ended).toMatchObject({ how: "finished", kept: 0 });
+    expect(await start(port, { on }).ended).toMatchObject({ status: "finished", spooledResults: 0 });
     expect(names).toEqual([]);
     expect(again.results).toMatchObject([{ name: "kept", status: "success" }]);
     expect(readdirSync(join(dir, "spool", "results"))).toEqual([]);
@@ -277,7 +277,7 @@ describe("a runner", () => {
     });
     await until("it has joined", () => joined, 30_000);
     runner.stop(false);
-    expect(await runner.ended).toMatchObject({ how: "stopped", kept: 0 });
+    expect(await runner.ended).toMatchObject({ status: "stopped", spooledResults: 0 });
   });
 
   it("goes on through a cut, and does not run twice what it is handed again", async () => {
@@ -291,7 +291,7 @@ describe("a runner", () => {
     await until("it is back", () => served.connections === 2, 30_000);
     await until("it was handed the same again", () => asked >= 2, 30_000);
     writeFileSync(go, "");
-    expect(await runner.ended).toMatchObject({ how: "finished" });
+    expect(await runner.ended).toMatchObject({ status: "finished" });
     expect(served.results.map(({ name }) => name)).toEqual(["a"]);
     expect(readFileSync(join(dir, "runs"), "utf8")).toBe("x\n");
   });
@@ -300,7 +300,7 @@ describe("a runner", () => {
     const jobs = [job("a", "echo no; echo RES:done"), job("b", "echo yes; echo RES:done")];
     const served = await manager({ ...list(jobs), refuse: "a" });
     const runner = start(served.port, { threads: 1 });
-    expect(await runner.ended).toMatchObject({ how: "finished", kept: 0 });
+    expect(await runner.ended).toMatchObject({ status: "finished", spooledResults: 0 });
     const aside = readdirSync(join(dir, "spool", "refused"));
     expect(aside).toHaveLength(1);
     expect(readFileSync(join(dir, "spool", "refused", aside[0] ?? ""), "utf8")).toMatch(/\n\nno\nRES:done\n$/);
@@ -319,7 +319,7 @@ describe("a runner", () => {
       writeFileSync(join(dir, "spool", "results", `${at}.result`), text);
     }
     const served = await manager(list([job("half", "echo RES:done")]));
-    expect(await start(served.port).ended).toMatchObject({ how: "finished" });
+    expect(await start(served.port).ended).toMatchObject({ status: "finished" });
     expect(served.results).toMatchObject([{ name: "half", status: "success" }]);
     expect(readdirSync(join(dir, "spool", "results"))).toEqual([]);
   });
@@ -332,7 +332,7 @@ describe("a runner", () => {
     const runner = start(port);
     const pid = await until("it runs", () => pidIn(join(dir, "pid")), 30_000);
     runner.stop(true);
-    expect(await runner.ended).toMatchObject({ how: "stopped" });
+    expect(await runner.ended).toMatchObject({ status: "stopped" });
     await until("the process is gone", () => !isThere(pid), 30_000);
     expect((await submitted.info()).ended).toBeUndefined();
     await until("the task waits again", () => submitted.explain(0).then((why) => /worker/.test(why)), 30_000);
@@ -366,7 +366,7 @@ describe("our manager with our runner", () => {
     for await (const result of late.results()) expect(result).toMatchObject({ timedOut: true });
     expect(await flaky.wait()).toBe("succeeded");
     await client.stopWorker("vm");
-    expect(await runner.ended).toMatchObject({ how: "finished" });
+    expect(await runner.ended).toMatchObject({ status: "finished" });
   });
 });
 

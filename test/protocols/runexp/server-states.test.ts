@@ -105,7 +105,7 @@ describe("the manager's states", () => {
     }
     side.push(Buffer.from("FINO ANKAU"));
     expect(notes.news.at(-1)).toBe("left");
-    expect(side.state.name).toBe("over");
+    expect(side.state.name).toBe("closed");
   });
 
   it.each([
@@ -122,8 +122,8 @@ describe("the manager's states", () => {
       else side.push(Buffer.from(step));
     }
     side.push(Buffer.from(last));
-    expect(notes.news.at(-1)).toMatch(/^wrong: .* was expected, it said /);
-    expect(side.state.name).toBe("over");
+    expect(notes.news.at(-1)).toMatch(/^wrong: .* was expected, it sent /);
+    expect(side.state.name).toBe("closed");
     const { length } = notes.written;
     side.push(Buffer.from("PETO"));
     expect(notes.written.length).toBe(length);
@@ -147,7 +147,7 @@ describe("the manager's states", () => {
     side.finish();
     side.recorded();
     expect(notes.written).toHaveLength(before);
-    expect(side.state.name).toBe("over");
+    expect(side.state.name).toBe("closed");
   });
 
   it("answers one after the other what comes at once, however much it is", () => {

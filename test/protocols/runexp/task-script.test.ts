@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Recipe } from "../../../src/model/recipe.js";
 import { type TaskReport, TaskReportReader } from "../../../src/protocols/runexp/broker/task-report.js";
-import { type TaskParameters, makeTaskScript } from "../../../src/protocols/runexp/broker/task-script.js";
-import { writeResHeader, resStatusOf } from "../../../src/protocols/runexp/res-text.js";
+import { makeTaskScript, type TaskParameters } from "../../../src/protocols/runexp/broker/task-script.js";
+import { resStatusOf, writeResHeader } from "../../../src/protocols/runexp/res-text.js";
 
 const MARK = "0123456789abcdef";
 let dir: string;
@@ -46,10 +46,10 @@ function run(recipe: ProcessRecipe, task: Partial<TaskParameters> = {}, pieces =
 describe("a task as a script for a runner", () => {
   it("says what its command said, and how it ended", () => {
     const good = run({ kind: "command", argv: ["sh", "-c", "printf hello; echo oops >&2"] });
-    expect(good).toMatchObject({ output: "hellooops\n", exit: 0, ended: true });
+    expect(good).toMatchObject({ output: "hellooops\n", exit: 0, completed: true });
     expect(resStatusOf(good.raw)).toBe("success");
     const bad = run({ kind: "command", argv: ["sh", "-c", "echo no; exit 3"] });
-    expect(bad).toMatchObject({ output: "no\n", exit: 3, ended: true });
+    expect(bad).toMatchObject({ output: "no\n", exit: 3, completed: true });
     expect(resStatusOf(bad.raw)).toBe("failure");
   });
 
@@ -107,15 +107,15 @@ describe("a task as a script for a runner", () => {
   });
 
   it("says what became of a task that could not begin", () => {
-    expect(run({ kind: "command", argv: ["true"], dir: "/nowhere" })).toMatchObject({ exit: 1, word: "directory" });
-    expect(run({ kind: "command", argv: ["/nowhere/x"] })).toMatchObject({ exit: 127, ended: true });
+    expect(run({ kind: "command", argv: ["true"], dir: "/nowhere" })).toMatchObject({ exit: 1, reason: "directory" });
+    expect(run({ kind: "command", argv: ["/nowhere/x"] })).toMatchObject({ exit: 127, completed: true });
     const log = "/nowhere/x.log";
-    expect(run({ kind: "command", argv: ["true"], log })).toMatchObject({ word: "log" });
+    expect(run({ kind: "command", argv: ["true"], log })).toMatchObject({ reason: "log" });
   });
 
   it("ends a task at its time limit, with all that it has started", () => {
     const late = run({ kind: "command", argv: ["sh", "-c", "echo begun; sleep 60; echo never"] }, { timeLimitMs: 200 });
-    expect(late).toMatchObject({ output: "begun\n", exit: 143, word: "timeout", ended: true });
+    expect(late).toMatchObject({ output: "begun\n", exit: 143, reason: "timeout", completed: true });
     expect(run({ kind: "command", argv: ["sh", "-c", "echo soon; exit 6"] }, { timeLimitMs: 60_000 })).toMatchObject({
       output: "soon\n",
       exit: 6,
@@ -132,7 +132,7 @@ describe("a task as a script for a runner", () => {
 
   it("is told by the runner how it ended, where it did not come to say it", () => {
     const killed = run({ kind: "command", argv: ["sh", "-c", "echo x; kill -9 $PPID"] });
-    expect(killed).toMatchObject({ output: "x\n", ended: false });
+    expect(killed).toMatchObject({ output: "x\n", completed: false });
   });
 
   it("is not fooled by a task that prints its own script", () => {
@@ -151,7 +151,7 @@ describe("a task as a script for a runner", () => {
   it("goes to MATLAB as it is, with its directory and variables before it", () => {
     const content = Buffer.from("disp(1)\n");
     const made = makeTaskScript({ kind: "script", type: ".m", content, dir: "/it's", env: { A: "b" } }, task(), MARK);
-    expect(made).toMatchObject({ kind: ".m", reports: false });
+    expect(made).toMatchObject({ kind: ".m", reportsOutcome: false });
     expect(made.content.toString()).toBe("setenv('A', 'b'); cd('/it''s'); disp(1)\n");
     expect(() => makeTaskScript({ kind: "script", type: ".m", content, args: ["x"] }, task(), MARK)).toThrow(
       /no arguments/,

@@ -95,8 +95,8 @@ describe("a Scale0 client", () => {
 
   it("refuses what was asked of a broker that is gone, and reaches the next by itself", async () => {
     const ports = [await freePort(), await freePort(), await freePort()];
-    const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
-    const first = await openScale0({ doors });
+    const listeners = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
+    const first = await openScale0({ listeners });
     const client = open({ broker: first.clients });
     const asked = client.request("echo", "x");
     const refused = expect(asked).rejects.toMatchObject({
@@ -107,7 +107,7 @@ describe("a Scale0 client", () => {
     await first.stop();
     await refused;
     worker.close();
-    const second = await openScale0({ dir: first.dir, doors });
+    const second = await openScale0({ dir: first.dir, listeners });
     const again = await startedWorker(second, "w1");
     const answered = client.request("echo", "y");
     await answerOne(again);

@@ -12,8 +12,8 @@ async function openWithKeys(doors: ("scale0" | "round-robin")[] = ["scale0"]) {
   const known = curveKeyPair();
   const warnings: object[] = [];
   const shop = await openScale0({
-    doors: doors.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
-    doorSettings: { curve: { ...broker, known: [known.publicKey] } },
+    listeners: doors.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
+    listenerSettings: { curve: { ...broker, known: [known.publicKey] } },
     log: { info: () => {}, error: () => {}, warn: (fields, text) => warnings.push({ ...fields, text }) },
   });
   return { shop, broker, known, warnings };
@@ -168,4 +168,4 @@ describe("a door with CURVE", () => {
 });
 
 const roundRobinOf = ({ broker }: Scale0Shop): string =>
-  broker.doors.find(({ name }) => name === "round-robin")?.urls[0] ?? "";
+  broker.listeners.find(({ name }) => name === "round-robin")?.urls[0] ?? "";

@@ -35,8 +35,8 @@ afterEach(async () => {
 export async function openScale0(options: Partial<ServerOptions> = {}): Promise<Scale0Shop> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-scale0-"));
   if (options.dir === undefined) atEnd(() => rmSync(dir, { recursive: true, force: true }));
-  const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
-  const broker = await startBroker({ port: 0, doors, ...options, dir: join(dir, "data") });
+  const listeners = [{ name: "scale0" as const, host: "127.0.0.1", ports: [0, 0, 0] }];
+  const broker = await startBroker({ port: 0, listeners, ...options, dir: join(dir, "data") });
   let stopped: Promise<void> | undefined;
   const stop = (): Promise<void> => {
     stopped ??= broker.stop();
@@ -45,7 +45,7 @@ export async function openScale0(options: Partial<ServerOptions> = {}): Promise<
   atEnd(stop);
   const client = await connect({ broker: broker.url, token: broker.token });
   atEnd(() => client.close());
-  const [clients = "", workers = "", published = ""] = broker.doors[0]?.urls ?? [];
+  const [clients = "", workers = "", published = ""] = broker.listeners[0]?.urls ?? [];
   return { dir, broker, client, clients, workers, published, stop };
 }
 

@@ -142,7 +142,7 @@ describe("a Scale0 worker", () => {
     const port = await freePort();
     const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 1_000, keepTrying: true });
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const shop = await openScale0({ doors: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
+    const shop = await openScale0({ listeners: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
     await until("it is there", async () => (await shop.client.workers()).length === 1);
     await worker.stop();
     await expect(worker.ended).resolves.toBeUndefined();
@@ -279,13 +279,13 @@ describe("when the broker is gone", () => {
 
   it("and comes back, its workers are there again by themselves", async () => {
     const ports = [await freePort(), await freePort(), await freePort()];
-    const doors = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
-    const first = await openScale0({ doors });
+    const listeners = [{ name: "scale0" as const, host: "127.0.0.1", ports }];
+    const first = await openScale0({ listeners });
     await first.client.ask("configSet", { settings: { heartbeat_interval: 100 } });
     await start({ broker: first.workers, connectTimeoutMs: 1_000 });
     await until("it is there", async () => (await first.client.workers()).length === 1);
     await first.stop();
-    const second = await openScale0({ dir: first.dir, doors });
+    const second = await openScale0({ dir: first.dir, listeners });
     expect((await second.client.request("upper", Buffer.from("a"))).toString()).toBe("A");
   });
 });

@@ -30,7 +30,11 @@ afterEach(async () => {
 });
 
 const hears = (what: string, wanted: Hint): Promise<true> =>
-  until(what, () => heard.some(({ job, bucket }) => job === wanted.job && bucket === wanted.bucket) || undefined, 30_000);
+  until(
+    what,
+    () => heard.some(({ job, bucket }) => job === wanted.job && bucket === wanted.bucket) || undefined,
+    30_000,
+  );
 
 it("tells of a job that is added, held, cancelled, given back, ended, run again and removed", async () => {
   const { job, parcel } = await first.submitAll(2);

@@ -3,7 +3,7 @@ import postgres from "postgres";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { LaboroError } from "../../../src/base/errors.js";
 import type { Job } from "../../../src/model/job.js";
-import type { WriteResult, TaskRange, Write } from "../../../src/model/store.js";
+import type { TaskRange, Write, WriteResult } from "../../../src/model/store.js";
 import { sleep, until } from "../../support/wait.js";
 import { ANN, Broker, chunk, NOW, newParcel, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";

@@ -4,7 +4,7 @@
  */
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
-import type { WriteResult, Epoch, ClaimedRange, Store, Write } from "../../../src/model/store.js";
+import type { ClaimedRange, Epoch, Store, Write, WriteResult } from "../../../src/model/store.js";
 import { type Step, steps, writeFor } from "../model-steps.js";
 import { ModelWorld } from "../model-store.js";
 import { sameReads } from "../same-as-model.js";

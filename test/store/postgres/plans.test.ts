@@ -3,10 +3,10 @@
  * by looking at all of them. Plans are those for any values, which is what a statement has that is used again and again.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHANGES } from "../../../src/store/postgres/change-feed.js";
 import { BEGIN_BATCH } from "../../../src/store/postgres/commit-queue.js";
 import { ENTRIES } from "../../../src/store/postgres/entry-cache.js";
 import { HEARTBEAT, JOB_SUMMARIES } from "../../../src/store/postgres/group.js";
-import { CHANGES } from "../../../src/store/postgres/change-feed.js";
 import { conditionsOf } from "../../../src/store/postgres/job-filter.js";
 import { JOB, pageOfJobs } from "../../../src/store/postgres/job-rows.js";
 import { LOCK_TASK_RANGES, lockJobs } from "../../../src/store/postgres/locks.js";

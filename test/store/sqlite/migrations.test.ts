@@ -19,7 +19,9 @@ it("makes the tables in an empty file, and changes nothing the next time", () =>
 
 it("brings a file forward step by step, each step whole or not at all", () => {
   migrate(db);
-  db.exec("INSERT INTO job (created, name, pool, spec, count, has_entries, held, cursor) VALUES (1, 'a', 'b', X'', 1, 0, 0, 0)");
+  db.exec(
+    "INSERT INTO job (created, name, pool, spec, count, has_entries, held, cursor) VALUES (1, 'a', 'b', X'', 1, 0, 0, 0)",
+  );
   const next = "ALTER TABLE job ADD COLUMN note TEXT; UPDATE job SET note = 'old'";
   const broken = "ALTER TABLE job ADD COLUMN other TEXT; INSERT INTO nowhere VALUES (1)";
   expect(() => migrate(db, [...MIGRATIONS, next, broken])).toThrow("nowhere");

@@ -1,10 +1,10 @@
 /** What the tests of a store are written with. */
 import { expect } from "vitest";
-import { type JobId, TaskRangeId, type TaskIndex, WorkerId } from "../../../src/model/ids.js";
+import { type JobId, type TaskIndex, TaskRangeId, WorkerId } from "../../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Entries, type Job, type JobSpec } from "../../../src/model/job.js";
 import type { TaskEnd, TaskResult } from "../../../src/model/outcome.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
-import type { WriteResult, RecoveredState, OutputChunk, TaskRange, Store, Write } from "../../../src/model/store.js";
+import type { OutputChunk, RecoveredState, Store, TaskRange, Write, WriteResult } from "../../../src/model/store.js";
 
 export interface StoreHarness {
   /** A handle that is not opened yet. Where the engine is not shared, the former one has to be closed first. */

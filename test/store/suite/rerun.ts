@@ -184,7 +184,9 @@ export function describeRerun(broker: () => Broker): void {
     await broker().settle(again, [result(0, { attempt: 2, outputBytes: 6 })]);
     expect(await text(broker(), job, 0)).toBe("second");
     expect(await text(broker(), job, 0, 1)).toBe("first");
-    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([result(0, { state: "failed", code: 1, outputBytes: 5 })]);
+    expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([
+      result(0, { state: "failed", code: 1, outputBytes: 5 }),
+    ]);
   });
 
   it("can follow the end of the job in one batch", async () => {

@@ -40,7 +40,9 @@ export function describeShared(make: MakeStore): void {
   it("grants a task to one broker only", async () => {
     const { job } = await first.submit({ count: 100 }, 10);
     const leases = await Promise.all([second.lease(job.id, 30), first.lease(job.id, 30), second.lease(job.id, 30)]);
-    const ranges = leases.flatMap(({ taskRanges: parcels }) => parcels.map(({ first: from, last }) => [from, last] as const));
+    const ranges = leases.flatMap(({ taskRanges: parcels }) =>
+      parcels.map(({ first: from, last }) => [from, last] as const),
+    );
     expect(ranges.sort(([a], [b]) => a - b)).toEqual([
       [10, 39],
       [40, 69],

@@ -52,7 +52,7 @@ function checkVersion(version: string): Check {
   if (version === own) return ok(`it is laboro ${version}, as here`);
   return warn(
     `it is laboro ${version}, here is ${own}`,
-    "a broker serves what is one minor version older; update the older one",
+    "both ends need the same version of the link; update the older one",
   );
 }
 

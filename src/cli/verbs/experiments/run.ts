@@ -92,7 +92,7 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
     await batch.submitOrResume(client, remaining, pool);
     const listener = await openListener(broker, log, batch, run, pool);
     open.push(() => listener.close());
-    if (run.verbose) printNotice(`runners connect to ${listener.urls.join(" ")}`);
+    if (run.verbose) printNotice(`runners come in at ${listener.urls.join(" ")}`);
     if (group !== DEFAULT_GROUP) {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
     }

@@ -1,7 +1,7 @@
 /**
  * The tasks that a worker has, as its foreman sees them.
  *
- *   unsent      handed to this worker by the broker, its JOB has not left
+ *   unsent      assigned to this worker, its JOB is not sent yet
  *   sent        its JOB waits for the reply
  *   running     the worker has it
  *   missing     the worker should have it and does not list it: its UPDATE may still come

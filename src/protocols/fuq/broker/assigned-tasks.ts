@@ -8,8 +8,8 @@ import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
 import { type Attempt, JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
+import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf, taskIndex } from "./assigned-task-map.js";
 import { toFuqTask } from "./fuq-task.js";
-import { type AssignedTask, AssignedTaskMap, taskIndex, isInRanges, rangeOf } from "./assigned-task-map.js";
 import { SlotCapacity } from "./slot-capacity.js";
 import { outcomeOf, startTimeOf } from "./task-outcome.js";
 

@@ -3,10 +3,10 @@ import type { ListenerFactory } from "../../../broker/listeners/listener.js";
 import { openTcpListener } from "../../../broker/listeners/tcp.js";
 import { decodeMessage, encodeMessage, STREAM_LAYOUT } from "../codec.js";
 import { decodeMessageV1, encodeMessageV1, type MessageV1, STREAM_LAYOUT_V1, type UnreadableV1 } from "../codec-v1.js";
-import type { Message, Unreadable } from "../messages.js";
 import { describeMessage, describeMessageV1 } from "../describe.js";
-import type { FuqSessionOptions } from "./session-context.js";
+import type { Message, Unreadable } from "../messages.js";
 import { FuqWorkerSession } from "./session.js";
+import type { FuqSessionOptions } from "./session-context.js";
 import { FuqWorkerSessionV1 } from "./session-v1.js";
 import { acceptStream, type StreamFormat } from "./stream.js";
 
@@ -31,7 +31,10 @@ const FUQ1: StreamFormat<MessageV1 | UnreadableV1, MessageV1> = {
 export const openFuqListener: ListenerFactory = (context, address) => openFuqListenerWith({}, context, address);
 
 /** With other limits than the usual ones. */
-export const openFuqListenerWith = (options: Partial<FuqSessionOptions>, ...[context, listenAddress]: Parameters<ListenerFactory>) =>
+export const openFuqListenerWith = (
+  options: Partial<FuqSessionOptions>,
+  ...[context, listenAddress]: Parameters<ListenerFactory>
+) =>
   openTcpListener("fuq", context, listenAddress, (socket, address) =>
     acceptStream(
       context,

@@ -20,15 +20,18 @@ import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
 import { COUNT_LIMIT, ERRORS, errorName, type Update } from "../messages.js";
 import type { AssignedTask } from "./assigned-task-map.js";
-import type { FuqSessionContext } from "./session-context.js";
 import { AssignedTasks } from "./assigned-tasks.js";
+import type { FuqSessionContext } from "./session-context.js";
 
 export interface WorkerConnectionV1 {
   send(message: MessageV1): void;
   close(): void;
 }
 
-type FuqSessionContextV1 = Pick<FuqSessionContext, "core" | "log" | "identify" | "profile" | "onPeerError" | "onNamed"> & {
+type FuqSessionContextV1 = Pick<
+  FuqSessionContext,
+  "core" | "log" | "identify" | "profile" | "onPeerError" | "onNamed"
+> & {
   readonly connection: WorkerConnectionV1;
 };
 
@@ -51,7 +54,12 @@ export class FuqWorkerSessionV1 implements WorkerPort {
 
   constructor(context: FuqSessionContextV1) {
     this.#context = context;
-    this.#assigned = new AssignedTasks({ core: context.core, port: this, onPending: () => this.#handOut(), missingMs: LEAVING_MS });
+    this.#assigned = new AssignedTasks({
+      core: context.core,
+      port: this,
+      onPending: () => this.#handOut(),
+      missingMs: LEAVING_MS,
+    });
   }
 
   get joined(): boolean {

@@ -14,7 +14,6 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import { splitCounts } from "../codec.js";
-import { ProtocolStateMachine, type Effect } from "../protocol-state-machine.js";
 import {
   COUNTS_WANTED,
   ERRORS,
@@ -30,11 +29,12 @@ import {
   type Unreadable,
   type Update,
 } from "../messages.js";
+import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
 import type { AssignedTask } from "./assigned-task-map.js";
-import type { FuqSessionOptions, FuqSessionContext } from "./session-context.js";
+import { AssignedTasks } from "./assigned-tasks.js";
+import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js";
 import { SilenceTimer } from "./silence-timer.js";
 import { recordBeforeJoin } from "./task-outcome.js";
-import { AssignedTasks } from "./assigned-tasks.js";
 
 const SETTLE_MS = 5_000;
 const MISSING_MS = 2_000;
@@ -68,7 +68,10 @@ export class FuqWorkerSession implements WorkerPort {
   /** Set while the connection waits for their OKs before it closes. */
   #closeReason: string | undefined;
 
-  constructor(context: FuqSessionContext, { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions) {
+  constructor(
+    context: FuqSessionContext,
+    { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions,
+  ) {
     this.#context = context;
     this.#settleMs = settleMs;
     this.#missingMs = missingMs;
@@ -78,7 +81,12 @@ export class FuqWorkerSession implements WorkerPort {
       onSilent: () => this.#runEffects(this.#protocol.request(COUNTS_WANTED, { kind: "counts" })),
     });
     this.#protocol = new ProtocolStateMachine({ side: "foreman", ...options });
-    this.#assigned = new AssignedTasks({ core: context.core, port: this, onPending: () => this.#runEffects([]), missingMs });
+    this.#assigned = new AssignedTasks({
+      core: context.core,
+      port: this,
+      onPending: () => this.#runEffects([]),
+      missingMs,
+    });
   }
 
   start(): void {
@@ -155,7 +163,10 @@ export class FuqWorkerSession implements WorkerPort {
     if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
     const gone = this.#assigned.takeCancels();
     if (gone.length > 0)
-      return this.#queueRequest({ type: "CANCEL", pairs: this.#assigned.cancelPairs(gone) }, { kind: "cancel", held: gone });
+      return this.#queueRequest(
+        { type: "CANCEL", pairs: this.#assigned.cancelPairs(gone) },
+        { kind: "cancel", held: gone },
+      );
     if (this.#slotsToStop !== undefined) {
       const count = this.#slotsToStop;
       this.#slotsToStop = undefined;
@@ -191,7 +202,8 @@ export class FuqWorkerSession implements WorkerPort {
     this.#silenceTimer.helloReceived();
     if (stopping) this.stop();
     // The original exits unless the OK has its own counts.
-    const counts = hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+    const counts =
+      hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
     this.#answer(seq, { type: "OK", ...counts });
   }
 
@@ -255,7 +267,8 @@ export class FuqWorkerSession implements WorkerPort {
     else if (tag.kind === "probe") this.#silenceTimer.stop();
     else {
       // Slots are not taken from this reply: the original counts in it what it has cancelled.
-      for (const held of tag.held) this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
+      for (const held of tag.held)
+        this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
     }
   }
 
@@ -351,7 +364,8 @@ export class FuqWorkerSession implements WorkerPort {
   /** So many slots end as soon as they are free, or all at once. */
   stopSlots(count: number): void {
     if (this.#isClosed || this.#state === "stopping") return;
-    if (count === STOP_AT_ONCE) this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
+    if (count === STOP_AT_ONCE)
+      this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
     else {
       this.#slotsToStop = count;
       this.#runEffects([]);

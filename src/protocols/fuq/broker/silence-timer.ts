@@ -1,9 +1,9 @@
 /**
  * How long a worker may be silent before it is asked for its counts.
  *
- * An original that is connected again says HELLO only where the answer to an UPDATE asks for it, older ones never. One that was just started,
- * or asked for it, says HELLO at once; from just before it until its OK has come the original cannot answer anything, and would hang for
- * ever. So it is asked only after a time much longer than a HELLO takes.
+ * An original that is connected again says HELLO only where the answer to an UPDATE asks for it, older ones never. One that was just
+ * started, or asked for it, says HELLO at once; from just before it until its OK has come the original cannot answer anything, and would
+ * hang for ever. So it is asked only after a time much longer than a HELLO takes.
  */
 const SILENCE_MS = 5_000;
 /** A worker that is disconnected for its silence exits: it gets so many times as long. */

@@ -6,7 +6,7 @@ import { claimOf } from "../../../dispatch/state.js";
 import type { JobId, WorkerId } from "../../../model/ids.js";
 import type { Update } from "../messages.js";
 import { outcomeFromStatus } from "../outcome.js";
-import { type AssignedTask, taskIndex, rangeOf } from "./assigned-task-map.js";
+import { type AssignedTask, rangeOf, taskIndex } from "./assigned-task-map.js";
 
 type ReportedStatus = Pick<Update, "success" | "status">;
 

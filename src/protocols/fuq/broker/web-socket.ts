@@ -8,8 +8,8 @@ import { decodeMessage, encodeMessage } from "../codec.js";
 import { describeMessage } from "../describe.js";
 import type { FuqNode } from "./http/nodes.js";
 import { GRACE_MS } from "./http/polling-worker.js";
-import type { FuqSessionOptions, WorkerConnection } from "./session-context.js";
 import { FuqWorkerSession } from "./session.js";
+import type { FuqSessionOptions, WorkerConnection } from "./session-context.js";
 import { JOIN_TIMEOUT_MS, UNREAD_LIMIT } from "./stream.js";
 
 const PROTOCOL = "fuq 2 (WebSocket)";

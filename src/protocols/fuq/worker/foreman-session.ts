@@ -13,7 +13,6 @@
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { decodeMessage, encodeMessage, joinCounts } from "../codec.js";
-import { ProtocolStateMachine, type Effect } from "../protocol-state-machine.js";
 import {
   COUNT_LIMIT,
   errorName,
@@ -26,6 +25,7 @@ import {
   type TaskPair,
   type Update,
 } from "../messages.js";
+import { type Effect, ProtocolStateMachine } from "../protocol-state-machine.js";
 import type { ForemanTasks } from "./foreman-tasks.js";
 import type { ProtocolSession, ProtocolSessionEvents } from "./transport.js";
 
@@ -125,7 +125,10 @@ export class ForemanSession implements ProtocolSession {
     stopFlag.stopping = true;
     if (this.#protocol.unanswered.length === 0) return;
     clearTimeout(this.#crossedStopTimer);
-    this.#crossedStopTimer = setTimeout(() => events.onBroken("it has not answered since it said STOP"), CROSSED_STOP_TIMEOUT_MS);
+    this.#crossedStopTimer = setTimeout(
+      () => events.onBroken("it has not answered since it said STOP"),
+      CROSSED_STOP_TIMEOUT_MS,
+    );
   }
 
   finishIfDone(): void {

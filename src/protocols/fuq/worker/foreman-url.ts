@@ -5,9 +5,9 @@
  */
 import { readFileSync } from "node:fs";
 import { checkServerIdentity, type PeerCertificate } from "node:tls";
-import { badInput, errnoOf } from "../../../base/errors.js";
 import { isLoopback } from "../../../base/addresses.js";
-import { fetchCa, pinnedTlsOptions, normalizeFingerprint } from "../../laboro/dial-tls.js";
+import { badInput, errnoOf } from "../../../base/errors.js";
+import { fetchCa, normalizeFingerprint, pinnedTlsOptions } from "../../laboro/dial-tls.js";
 
 export interface ForemanUrl {
   /** Without password and fingerprint. */
@@ -40,13 +40,16 @@ export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env 
     throw badInput("--fuq: expected https://HOST:PORT, with the password before the @ or in LABORO_FUQ_TOKEN");
   }
   if (url.protocol === "http:" && !isLoopback(url.hostname)) {
-    throw badInput(`--fuq: the password would go to ${url.host} in the clear: http:// is for this machine, use https://`);
+    throw badInput(
+      `--fuq: the password would go to ${url.host} in the clear: http:// is for this machine, use https://`,
+    );
   }
   const given = decoded(url.username) || decoded(url.password) || env.LABORO_FUQ_TOKEN || "";
   const password = textOrFile(given, "LABORO_FUQ_TOKEN");
   if (password === "") throw badInput("--fuq: the foreman's password is missing: LABORO_FUQ_TOKEN is the place for it");
   const fingerprint = url.hash === "" ? undefined : normalizeFingerprint(decoded(url.hash.slice(1)));
-  if (url.hash !== "" && fingerprint === undefined) throw badInput("--fuq: what stands behind # is no SHA-256 fingerprint");
+  if (url.hash !== "" && fingerprint === undefined)
+    throw badInput("--fuq: what stands behind # is no SHA-256 fingerprint");
   const bare = new URL(`${url.protocol}//${url.host}/`);
   if (bare.port === "" && !/:\d+(\/|#|$)/.test(text)) bare.port = DEFAULT_PORT;
   return {

@@ -2,21 +2,21 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../../../base/clock.js";
-import { PeerErrors } from "../../../base/peer-errors.js";
 import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
+import { PeerErrors } from "../../../base/peer-errors.js";
 import { openSlots } from "../../../worker/processes/index.js";
 import { MESSAGE_LIMIT, STREAM_LAYOUT } from "../codec.js";
 import { STREAM_LAYOUT_V1 } from "../codec-v1.js";
 import { COUNT_LIMIT } from "../messages.js";
+import { ClientV1 } from "./client-v1.js";
+import { ForemanSession, type StopFlag } from "./foreman-session.js";
+import { ForemanTasks } from "./foreman-tasks.js";
 import type { ForemanUrl } from "./foreman-url.js";
 import { ForemanHttp } from "./http-client.js";
 import { PersistentTransport } from "./persistent-transport.js";
 import { PollingTransport } from "./polling-transport.js";
 import { type Address, tcpConnector } from "./tcp.js";
-import { type StopFlag, ForemanSession } from "./foreman-session.js";
-import { ForemanTasks } from "./foreman-tasks.js";
-import { ClientV1 } from "./client-v1.js";
 import type { Transport, TransportEvents } from "./transport.js";
 import { webSocketConnector } from "./web-socket.js";
 
@@ -73,9 +73,9 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
   const slots = openSlots({ count, now, env: environmentOfTasks() });
   const tasks = new ForemanTasks({ slots, logDirectory, cancelGraceMs, log, onEnded: () => transport.sendUpdates() });
   const http = "foreman" in endpoint ? foremanHttp(options, endpoint.foreman) : undefined;
-  let finish: () => void = () => {};
+  let resolveEnded: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
-    finish = resolve;
+    resolveEnded = resolve;
   });
   let joinLogged = false;
   const events: TransportEvents = {
@@ -89,7 +89,7 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
       joinLogged = false;
       options.onUnreachable?.(error, times);
     },
-    onFinished: () => finish(),
+    onFinished: () => resolveEnded(),
   };
   const transport = createTransport(options, tasks, events, http);
   let closing: Promise<void> | undefined;
@@ -109,9 +109,9 @@ export function startFuqWorker(options: FuqWorkerOptions): FuqWorker {
     get joined() {
       return transport.joined;
     },
-    stop: async ({ finish: letFinish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
+    stop: async ({ finish = false, unreachableTimeoutMs = UNREACHABLE_TIMEOUT_MS } = {}) => {
       stopping = true;
-      if (letFinish) {
+      if (finish) {
         await transport.leave();
         await Promise.race([ended, unreachableFor(transport, tasks, unreachableTimeoutMs)]);
       }
@@ -124,7 +124,12 @@ function foremanHttp({ node, slots, tags = [] }: FuqWorkerOptions, foreman: Fore
   return new ForemanHttp(foreman, { node, pid: process.pid, tags, nproc: slots });
 }
 
-function createTransport(options: FuqWorkerOptions, tasks: ForemanTasks, events: TransportEvents, http: ForemanHttp | undefined): Transport {
+function createTransport(
+  options: FuqWorkerOptions,
+  tasks: ForemanTasks,
+  events: TransportEvents,
+  http: ForemanHttp | undefined,
+): Transport {
   const { endpoint, slots, log, firstDelayMs, maxSequence } = options;
   const common = { tasks, log, ...events, ...(firstDelayMs === undefined ? {} : { firstDelayMs }) };
   const peerErrors = new PeerErrors(log);
@@ -136,7 +141,9 @@ function createTransport(options: FuqWorkerOptions, tasks: ForemanTasks, events:
       ...common,
       connect: tcpConnector(endpoint.address, first ? STREAM_LAYOUT_V1 : STREAM_LAYOUT, MESSAGE_LIMIT),
       createSession: (events) =>
-        first ? new ClientV1({ tasks, onPeerError, events }) : new ForemanSession({ ...sessionOptions, foremanKind: "text", events }),
+        first
+          ? new ClientV1({ tasks, onPeerError, events })
+          : new ForemanSession({ ...sessionOptions, foremanKind: "text", events }),
     });
   }
   if (http === undefined) throw new Error("there is no HTTP to this foreman");

@@ -1,9 +1,9 @@
 /** A persistent connection to a foreman, which is opened again when it breaks. */
 import type { Log } from "../../../base/log.js";
-import { Reconnector } from "./reconnector.js";
-import type { ForemanTasks } from "./foreman-tasks.js";
-import type { ProtocolSession, ProtocolSessionEvents, Transport, TransportEvents } from "./transport.js";
 import type { Connect } from "./connection.js";
+import type { ForemanTasks } from "./foreman-tasks.js";
+import { Reconnector } from "./reconnector.js";
+import type { ProtocolSession, ProtocolSessionEvents, Transport, TransportEvents } from "./transport.js";
 
 export interface PersistentTransportOptions extends TransportEvents {
   readonly tasks: ForemanTasks;
@@ -70,8 +70,8 @@ export class PersistentTransport implements Transport {
   }
 
   /**
-   * A foreman that stops this worker assigns nothing more to it. The original would take a refusal for the end of the connection, and never give
-   * the task to anybody again.
+   * A foreman that stops this worker assigns nothing more to it. The original would take a refusal for the end of the connection, and
+   * never give the task to anybody again.
    */
   async leave(): Promise<void> {
     const { requestStop } = this.#options;

@@ -11,8 +11,8 @@ import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import type { Task, Update } from "../messages.js";
 import { RUNNING } from "../messages.js";
-import type { HttpResponse, ForemanHttp } from "./http-client.js";
 import type { ForemanTasks } from "./foreman-tasks.js";
+import type { ForemanHttp, HttpResponse } from "./http-client.js";
 import type { Transport, TransportEvents } from "./transport.js";
 
 export interface PollingTransportOptions extends TransportEvents {

@@ -4,7 +4,7 @@
  */
 import { setMaxListeners } from "node:events";
 import { asLaboroError } from "../../../base/errors.js";
-import { roleAllows, type Role } from "../../../broker/access/roles.js";
+import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import { perform, performForPeer } from "../../../broker/operations/index.js";

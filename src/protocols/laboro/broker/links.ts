@@ -6,7 +6,7 @@ import { WebSocketServer } from "ws";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
-import { roleAllows, type Role } from "../../../broker/access/roles.js";
+import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
 import type { BrokerInfo } from "../../../broker/operations/operation.js";
@@ -55,7 +55,8 @@ export class Links implements LinkEndpoint {
       refuse(socket, "426 Upgrade Required", `expected the WebSocket subprotocol ${SUBPROTOCOL}`);
     } else {
       const admitted = this.#auth.authenticate(request, false);
-      if (isRefusal(admitted)) void admitted.sendAfter.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
+      if (isRefusal(admitted))
+        void admitted.sendAfter.then(() => refuse(socket, STATUS[admitted.status], admitted.why));
       else this.#accept(request, socket, head, admitted.role);
     }
   }

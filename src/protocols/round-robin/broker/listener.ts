@@ -1,5 +1,5 @@
 /** The listener of the round-robin queue: LMQv100 over a ZeroMQ ROUTER. */
-import type { Listener, ListenerContext, ListenerAddress } from "../../../broker/listeners/listener.js";
+import type { Listener, ListenerAddress, ListenerContext } from "../../../broker/listeners/listener.js";
 import { openRouter, type Router } from "../../zeromq/index.js";
 import { RegisteredWorkers } from "./registered-workers.js";
 import { PROTOCOL, RoundRobinServer, type RoundRobinServerOptions } from "./server.js";
@@ -61,7 +61,7 @@ export async function openRoundRobinListener(
 }
 
 /**
- * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text, and so tells it;
+ * The name by which a peer must know this server: the text that it connects with. Its own identity begins with that text;
  * one with an automatic identity is taken to have used the address that it reached. With names given, only those are taken; a peer
  * that fits none gets the first.
  */

@@ -11,7 +11,7 @@ import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { ListenerContext } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import type { Peer, Router } from "../../zeromq/index.js";
-import { replyArguments, bodyOf, ClientCall, ForwardedReply, failureReply, SLOT_FREED } from "../calls.js";
+import { bodyOf, ClientCall, ForwardedReply, failureReply, replyArguments, SLOT_FREED } from "../calls.js";
 import { describeMessage, messageName } from "../describe.js";
 import {
   copyOf,
@@ -23,13 +23,13 @@ import {
   isArgument,
   type Message,
   makeMessage,
+  printable,
   REGISTER,
   readMessage,
   readNumber,
-  printable,
 } from "../frames.js";
-import type { RegisteredWorkers } from "./registered-workers.js";
 import type { HeartbeatLimits } from "./heartbeat-monitor.js";
+import type { RegisteredWorkers } from "./registered-workers.js";
 import { CommandServices } from "./services.js";
 import { type WorkerRow, WorkerTable } from "./worker-table.js";
 
@@ -81,7 +81,12 @@ export class RoundRobinServer {
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
   #pendingBytes = 0;
 
-  constructor(context: ListenerContext, router: () => Router, registered: RegisteredWorkers, options: RoundRobinServerOptions = {}) {
+  constructor(
+    context: ListenerContext,
+    router: () => Router,
+    registered: RegisteredWorkers,
+    options: RoundRobinServerOptions = {},
+  ) {
     this.#context = context;
     this.#router = router;
     this.#options = options;
@@ -211,7 +216,12 @@ export class RoundRobinServer {
     act();
   }
 
-  #respond(peer: Peer, { id, returnPath }: Message, command: "PONG" | "RESPONSE", args: readonly Uint8Array[] = []): void {
+  #respond(
+    peer: Peer,
+    { id, returnPath }: Message,
+    command: "PONG" | "RESPONSE",
+    args: readonly Uint8Array[] = [],
+  ): void {
     this.#send(peer.key, makeMessage({ to: [...returnPath].reverse(), command, id, args }));
   }
 
@@ -249,7 +259,12 @@ export class RoundRobinServer {
         } else if (command === "TRACKEXEC") {
           this.#replyAs(peer, message, "RESPONSE", [this.#ownAddress], replyArguments(what, body, error !== undefined));
         } else if (error !== undefined) {
-          peerErrors.report(PROTOCOL, peer.address, error, `an EXEC was lost: ${Buffer.from(body).toString() || error}`);
+          peerErrors.report(
+            PROTOCOL,
+            peer.address,
+            error,
+            `an EXEC was lost: ${Buffer.from(body).toString() || error}`,
+          );
         }
       },
     );

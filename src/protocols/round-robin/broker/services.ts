@@ -21,7 +21,10 @@ export class CommandServices {
   readonly #commands = new Map<string, Buffer>();
   readonly #onNewCommand: () => void;
 
-  /** `mapping` has commands as they are written, `0x0b` or `resize`, and the services for them. `onNewCommand` is called for each new command. */
+  /**
+   * `mapping` has commands as they are written, `0x0b` or `resize`, and the services for them. `onNewCommand` is called for each new
+   * command.
+   */
   constructor(mapping: Readonly<Record<string, string>>, onNewCommand: () => void) {
     this.#onNewCommand = onNewCommand;
     for (const word of Object.keys(WORDS)) this.#enter(bytesOf(word), PREFIX + word);

@@ -26,12 +26,12 @@ import {
   makeMessage,
   ONGOING,
   PING_ARGUMENT,
-  STREAM,
   printable,
+  STREAM,
 } from "../frames.js";
 import { StreamReader } from "../stream.js";
-import { type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
 import { ExpectedIncrements } from "./expected-increments.js";
+import { type OutstandingMessage, OutstandingMessages, replyKey } from "./outstanding-messages.js";
 import type { CommandServices } from "./services.js";
 
 export interface WorkerSessionContext {
@@ -150,7 +150,8 @@ export class RoundRobinWorkerSession implements WorkerPort {
   responded({ to, id, args }: Message, frames: () => readonly Uint8Array[]): boolean {
     const one = this.#outstanding.byReplyKey(replyKey(to, id));
     if (one === undefined) return false;
-    if (one.otherProtocol === undefined) this.#answered(one, () => one.done(EMPTY, undefined, new ForwardedReply(frames())));
+    if (one.otherProtocol === undefined)
+      this.#answered(one, () => one.done(EMPTY, undefined, new ForwardedReply(frames())));
     else if (one.otherProtocol.stream === undefined) this.#read(one, () => readReply(args));
     else this.#streamed(one, one.otherProtocol.stream, args);
     return true;
@@ -234,7 +235,10 @@ export class RoundRobinWorkerSession implements WorkerPort {
     const otherProtocol = streamed ? { stream: new StreamReader(maxStreamBytes) } : {};
     const key = replyKey([ownAddress], id);
     const one = { name, key, expectsIncrement: sendsIncrement(command), tracked: true, otherProtocol, done };
-    this.#sendMessage(one, makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), returnPath: [ownAddress] }));
+    this.#sendMessage(
+      one,
+      makeMessage({ command: "TRACKEXEC", id, args: argsOf(command, body), returnPath: [ownAddress] }),
+    );
   }
 
   #sendMessage(one: OutstandingMessage, frames: readonly Uint8Array[]): void {

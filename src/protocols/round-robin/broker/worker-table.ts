@@ -5,8 +5,8 @@
 import { now } from "../../../base/clock.js";
 import type { Peer } from "../../zeromq/index.js";
 import { type Message, printable } from "../frames.js";
-import { MAX_REGISTERED, type RegisteredWorkers } from "./registered-workers.js";
 import { HEARTBEAT_LIMITS, type HeartbeatLimits, HeartbeatMonitor } from "./heartbeat-monitor.js";
+import { MAX_REGISTERED, type RegisteredWorkers } from "./registered-workers.js";
 import { RoundRobinWorkerSession, type WorkerSessionContext } from "./worker-session.js";
 
 /** How often heartbeats are checked within the shortest timeout. */

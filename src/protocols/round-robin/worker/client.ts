@@ -2,7 +2,7 @@
 import { LaboroError } from "../../../base/errors.js";
 import { id4, id8, type Message, MQS_MORE, ONGOING, PING_ARGUMENT, STREAM } from "../frames.js";
 import { StreamReader } from "../stream.js";
-import { type RoundRobinLinkOptions, RoundRobinLink } from "./link.js";
+import { RoundRobinLink, type RoundRobinLinkOptions } from "./link.js";
 
 export interface RoundRobinClientOptions extends RoundRobinLinkOptions {
   /** How long an answer is waited for. */

@@ -8,7 +8,7 @@
  */
 import { LaboroError } from "../../../base/errors.js";
 import { type CurveClient, type Dealer, openDealer } from "../../zeromq/index.js";
-import { FAILURE, id8, type Message, makeMessage, type MessageInit, readMessage } from "../frames.js";
+import { FAILURE, id8, type Message, type MessageInit, makeMessage, readMessage } from "../frames.js";
 
 export interface RoundRobinLinkOptions {
   /** tcp://HOST:PORT, spelled as the server spells its own identity. */

@@ -6,7 +6,7 @@
  *   closed       for good
  */
 import { LaboroError } from "../../../base/errors.js";
-import { isFailureReply, failureReply } from "../calls.js";
+import { failureReply, isFailureReply } from "../calls.js";
 import {
   DEREGISTER,
   FAILURE,
@@ -22,7 +22,7 @@ import {
   STREAM,
   SUCCESS,
 } from "../frames.js";
-import { type RoundRobinLinkOptions, RoundRobinLink } from "./link.js";
+import { RoundRobinLink, type RoundRobinLinkOptions } from "./link.js";
 import { StreamSources } from "./stream-sources.js";
 import { testData } from "./test-data.js";
 

@@ -56,8 +56,8 @@ export class IncomingResult {
 
   /**
    * All of it is here; true where it is the task's result, false where the task has become another worker's. `onDurable` is called when it
-   * is on disk: an experiment's file shows a later start that it is done, so the broker's own record of it is not waited for. `settle` reports
-   * the result to dispatch, and resolves when that is recorded. Rejects where the file could not be written.
+   * is on disk: an experiment's file shows a later start that it is done, so the broker's own record of it is not waited for. `settle`
+   * reports the result to dispatch, and resolves when that is recorded. Rejects where the file could not be written.
    */
   async record(settle: (done: Done) => Promise<void>, onDurable: () => void): Promise<boolean> {
     const outcome = this.#outcome();
@@ -108,7 +108,8 @@ export class IncomingResult {
   #bytesWritten(bytes: number): void {
     const before = this.#unwrittenBytes;
     this.#unwrittenBytes -= bytes;
-    if (before > MAX_UNWRITTEN_BYTES / 2 && this.#unwrittenBytes <= MAX_UNWRITTEN_BYTES / 2) this.#callbacks.setFlowing(true);
+    if (before > MAX_UNWRITTEN_BYTES / 2 && this.#unwrittenBytes <= MAX_UNWRITTEN_BYTES / 2)
+      this.#callbacks.setFlowing(true);
   }
 }
 

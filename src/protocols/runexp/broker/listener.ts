@@ -1,12 +1,17 @@
 /** The listener for runners of runexp 1.3: they get tasks of this broker's queue, as all its other workers do. */
 
 import { badInput } from "../../../base/errors.js";
-import type { Listener, ListenerContext, ListenerAddress, ListenerFactory } from "../../../broker/listeners/listener.js";
+import type {
+  Listener,
+  ListenerAddress,
+  ListenerContext,
+  ListenerFactory,
+} from "../../../broker/listeners/listener.js";
 import { openTcpListener } from "../../../broker/listeners/tcp.js";
 import { GROUP_PATTERN } from "../messages.js";
 import type { Experiments } from "./experiments.js";
 import { Manager } from "./manager.js";
-import { SESSION_LIMITS, RunnerSession, type SessionLimits } from "./runner-session.js";
+import { RunnerSession, SESSION_LIMITS, type SessionLimits } from "./runner-session.js";
 
 export const openRunexpListener: ListenerFactory = (context, address) => openManager(context, address, {});
 
@@ -17,7 +22,11 @@ export interface ManagerOptions {
 }
 
 /** The same listener, with more options than an operator may set. */
-export async function openManager(context: ListenerContext, listenAddress: ListenerAddress, options: ManagerOptions): Promise<Listener> {
+export async function openManager(
+  context: ListenerContext,
+  listenAddress: ListenerAddress,
+  options: ManagerOptions,
+): Promise<Listener> {
   const { pool } = context.settings;
   if (pool !== undefined && !GROUP_PATTERN.test(pool)) {
     throw badInput(`the pool "${pool}" cannot be a group of runexp: it has a blank in it`);

@@ -6,8 +6,8 @@ import { claimOf, claimsOf, GONE } from "../../../dispatch/state.js";
 import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../../../model/ids.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
-import type { Experiments } from "./experiments.js";
 import { AssignmentHistory } from "./assignment-history.js";
+import type { Experiments } from "./experiments.js";
 
 /** A connected runner. */
 export interface ConnectedRunner {

@@ -12,11 +12,11 @@ import { randomUUID } from "node:crypto";
 import { now } from "../../../base/clock.js";
 import { asLaboroError } from "../../../base/errors.js";
 import type { WorkerPort } from "../../../broker/core.js";
-import type { Done, AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
+import type { AttemptRange, Done, WorkerProfile } from "../../../dispatch/index.js";
 import { SessionId, type WorkerId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import type { SentTask } from "./experiments.js";
-import type { Manager, ConnectedRunner } from "./manager.js";
+import type { ConnectedRunner, Manager } from "./manager.js";
 import { type PackedTask, packTask, type UnsentTask } from "./task-packing.js";
 
 /** How an open PETO is answered. */
@@ -147,7 +147,8 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   /** RICEVIS goes out. */
   resultAcknowledged(): void {
     if (this.#expectedPetos === 0 || this.#state !== "working") return;
-    if (this.#nextPetoTimer === undefined) this.#nextPetoTimer = setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
+    if (this.#nextPetoTimer === undefined)
+      this.#nextPetoTimer = setTimeout(() => this.#nextPetoTimedOut(), NEXT_PETO_TIMEOUT_MS);
     else this.#nextPetoTimer.refresh();
   }
 
@@ -213,7 +214,9 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
       const { job, index, attempt } = task;
       const times = { started: now(), ended: now(), outputBytes: 0 };
       const error = asLaboroError(cause).message;
-      core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () => this.#manager.answerOpenPetos());
+      core.workerDone(this.id, [{ job: job.id, index, attempt, ...times, error }], () =>
+        this.#manager.answerOpenPetos(),
+      );
       return undefined;
     }
   }
@@ -294,7 +297,12 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   }
 }
 
-const asRange = ({ job, index, attempt }: UnsentTask): AttemptRange => ({ job: job.id, first: index, last: index, attempt });
+const asRange = ({ job, index, attempt }: UnsentTask): AttemptRange => ({
+  job: job.id,
+  first: index,
+  last: index,
+  attempt,
+});
 
 const contains = ({ job, first, last, attempt }: AttemptRange, task: UnsentTask): boolean =>
   task.job.id === job && task.attempt === attempt && first <= task.index && task.index <= last;

@@ -4,17 +4,17 @@
  */
 import type { Socket } from "node:net";
 import { now } from "../../../base/clock.js";
-import type { TracedConnection } from "../../../base/traced-connections.js";
 import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
+import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { TcpPeer } from "../../../broker/listeners/tcp.js";
-import { fieldsOf, displayName } from "../messages.js";
 import { QUIET_MS } from "../message-reader.js";
+import { displayName, fieldsOf } from "../messages.js";
 import type { SentTask } from "./experiments.js";
 import { IncomingResult } from "./incoming-result.js";
-import type { TaskHolder, Manager } from "./manager.js";
+import type { Manager, TaskHolder } from "./manager.js";
 import { RunnerPort } from "./runner-port.js";
 import { type AnnouncedResult, ServerStateMachine } from "./server-state-machine.js";
-import { markOf, findTaskByName } from "./task-packing.js";
+import { findTaskByName, markOf } from "./task-packing.js";
 
 export interface SessionLimits {
   /** From the connection to JES. */
@@ -58,8 +58,7 @@ export class RunnerSession implements TcpPeer {
       write: (bytes) => void socket.write(bytes),
       received: (message, bytes) =>
         this.#traced.received(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
-      sent: (message, bytes) =>
-        this.#traced.sent(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
+      sent: (message, bytes) => this.#traced.sent(() => ({ name: message.type, fields: fieldsOf(message), bytes })),
       joined: (host) => this.#joined(host),
       jobRequested: () => this.#port?.petoReceived(),
       scriptSent: () => {
@@ -76,7 +75,10 @@ export class RunnerSession implements TcpPeer {
       protocolError: (reason) => this.#drop("LABORO_BAD_MESSAGE", reason),
       startQuietTimer: () => this.#waitForQuiet(),
     });
-    this.#handshakeTimer = setTimeout(() => this.#drop("LABORO_DEADLINE", "it has not said who it is"), limits.handshakeTimeoutMs);
+    this.#handshakeTimer = setTimeout(
+      () => this.#drop("LABORO_DEADLINE", "it has not said who it is"),
+      limits.handshakeTimeoutMs,
+    );
     socket.on("data", (bytes) => this.#received(bytes));
     socket.on("timeout", () => this.#drop("LABORO_DEADLINE", `it fell silent in ${this.#states.state.name}`));
     socket.once("close", () => this.#closed());

@@ -14,6 +14,8 @@
  * FINO ANKAU is taken in any state after JES. `closed` is no state of the text: the runner has left, or what it sent was wrong.
  * Pure: bytes, quiet and decisions go in, messages and callbacks come out; no socket, no clock.
  */
+
+import { MessageReader, type ReadResult } from "../message-reader.js";
 import {
   encode,
   type FromManager,
@@ -23,7 +25,6 @@ import {
   type Status,
 } from "../messages.js";
 import { NonReentrantLoop } from "../non-reentrant-loop.js";
-import { MessageReader, type ReadResult } from "../message-reader.js";
 
 export type ServerState =
   | { readonly name: "Accept"; readonly step: "hello" | "version" | "group" }
@@ -37,7 +38,12 @@ export type ServerState =
       readonly follows: boolean;
       readonly returnTo: ReturnState;
     }
-  | { readonly name: "ProcessJob"; readonly step: "receiving"; readonly bytesLeft: number; readonly returnTo: ReturnState }
+  | {
+      readonly name: "ProcessJob";
+      readonly step: "receiving";
+      readonly bytesLeft: number;
+      readonly returnTo: ReturnState;
+    }
   | { readonly name: "ProcessJob"; readonly step: "recording"; readonly returnTo: ReturnState }
   | { readonly name: "WaitClose" }
   | { readonly name: "closed" };
@@ -296,7 +302,9 @@ export class ServerStateMachine {
   }
 
   #take<T extends FromRunner["type"]>(expected: readonly T[]): Extract<FromRunner, { type: T }> | undefined {
-    const taken = this.#reader.take(expected, this.#laboroPeer === "confirmed") as ReadResult<Extract<FromRunner, { type: T }>>;
+    const taken = this.#reader.take(expected, this.#laboroPeer === "confirmed") as ReadResult<
+      Extract<FromRunner, { type: T }>
+    >;
     if (taken.kind === "message") {
       this.#callbacks.received(taken.message, taken.bytes);
       return taken.message;

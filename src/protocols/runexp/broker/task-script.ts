@@ -1,6 +1,6 @@
 /**
- * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last line
- * that both a runner and this broker understand:
+ * A task of laboro as a script for a runner, which knows nothing but scripts. It runs the recipe and then reports the outcome in a last
+ * line that both a runner and this broker understand:
  *
  *     [laboro 3f9c0d2e…] RES: done 0
  *     [laboro 3f9c0d2e…] RES: failed 3
@@ -13,10 +13,9 @@
 
 import { badInput } from "../../../base/errors.js";
 import { expandLine, expandWords } from "../../../model/placeholders.js";
-import { type Bytes, numberAt, type Recipe } from "../../../model/recipe.js";
+import { interpreterOf, type ProcessRecipe, type ScriptRecipe, withEntry } from "../../../model/process-recipe.js";
+import type { Bytes } from "../../../model/recipe.js";
 import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
-
-type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
 export interface TaskParameters {
   readonly job: number;
@@ -38,7 +37,7 @@ const GRACE_S = 5;
 
 /** Throws LABORO_BAD_INPUT for what no runner can do. */
 export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters, mark: string): TaskScript {
-  const task = withEntry(recipe, parameters);
+  const task = withEntry(parameters, recipe);
   if (recipe.kind === "script" && recipe.type === ".m") return matlabScript(recipe);
   const text = [
     "exec </dev/null 2>/dev/null",
@@ -58,12 +57,6 @@ export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters
 
 /** What the last line begins with, the newline before it included. */
 export const reportPrefix = (mark: string): string => `\n[laboro ${mark}] RES: `;
-
-/** In an array of numbers the entry follows from the index. */
-function withEntry({ array }: ProcessRecipe, task: TaskParameters): TaskParameters {
-  const number = task.entry === undefined && array !== undefined ? numberAt(array, task.index) : undefined;
-  return number === undefined ? task : { ...task, entry: String(number) };
-}
 
 function endFunction(mark: string): string {
   const half = mark.length >> 1;
@@ -133,14 +126,9 @@ function commandOf(recipe: ProcessRecipe, { index, entry }: TaskParameters): str
   return argv.map((word) => quote(word)).join(" ");
 }
 
-/** As at a worker of ours: a script with a #! line says itself what runs it. */
-function interpreterOf({ content, type }: Extract<Recipe, { kind: "script" }>): string[] {
-  if (content[0] === 0x23 && content[1] === 0x21) return [];
-  if (type === ".py") return ["python3"];
-  return [type === ".bash" ? "bash" : "/bin/sh"];
-}
-
-/** `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only. */
+/**
+ * `exec` never runs a builtin or a function; the subshell takes its failure. Output and errors come as one, as the runner keeps one only.
+ */
 function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number | undefined): string[] {
   const owned = Object.entries(recipe.env ?? {}).filter(([name]) => SHELL_RESERVED.test(name));
   const prefix = owned.map(([name, value]) => quote(Buffer.from(`${name}=${latin1(value, name)}`, "latin1")));
@@ -159,7 +147,7 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
     "set -m",
     `${run} &`,
     "laboro_task=$!",
-    // A file tells that it was too late: a signal to this shell would end its wait, and bash then forgets how the task ended.
+    // A file shows that it was too late: a signal to this shell would end its wait, and bash then forgets how the task ended.
     `( exec >/dev/null${logged ? " 4>&-" : ""}; sleep ${seconds} || sleep ${Math.ceil(seconds)}; : >"$laboro_dir/late"; ` +
       `kill -TERM -- -$laboro_task; sleep ${GRACE_S}; kill -KILL -- -$laboro_task ) &`,
     "laboro_clock=$!",
@@ -173,7 +161,7 @@ function runCommand(command: string, recipe: ProcessRecipe, timeLimitMs: number 
 }
 
 /** MATLAB runs it as it is; where and with which variables is said in its own language. */
-function matlabScript(recipe: Extract<Recipe, { kind: "script" }>): TaskScript {
+function matlabScript(recipe: ScriptRecipe): TaskScript {
   if ((recipe.args?.length ?? 0) > 0 || recipe.array !== undefined || recipe.stdin !== undefined) {
     throw badInput("a .m script at a runexp runner takes no arguments and no input");
   }

@@ -6,7 +6,7 @@
 import * as fs from "node:fs";
 import { badInput, errnoOf } from "../../../base/errors.js";
 import { writeFileAtomically } from "../../../base/files/durable.js";
-import { summaryOf, ResStatusReader } from "../res-text.js";
+import { ResStatusReader, summaryOf } from "../res-text.js";
 import { bytesOf } from "./folder.js";
 
 const FILE = "runexp.am";

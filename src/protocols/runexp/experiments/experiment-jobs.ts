@@ -1,4 +1,6 @@
-/** The experiments of a folder as jobs of a broker: submitted, or resumed from an earlier run; and what the runexp listener needs of them. */
+/**
+ * The experiments of a folder as jobs of a broker: submitted, or resumed from an earlier run; and what the runexp listener needs of them.
+ */
 import type { Core } from "../../../broker/core.js";
 import type { OperationOutput } from "../../../broker/operations/index.js";
 import type { Client } from "../../../client/client.js";
@@ -11,9 +13,9 @@ import type { Bytes } from "../../../model/recipe.js";
 import type { Experiment, Experiments, ResultFile } from "../broker/experiments.js";
 import type { Status } from "../messages.js";
 import type { Aftermath } from "./aftermath.js";
-import { bytesOf, type FoundExperiment, readScript, displayPath } from "./folder.js";
-import { ResFile, type ResFileOptions } from "./result-file.js";
+import { bytesOf, displayPath, type FoundExperiment, readScript } from "./folder.js";
 import type { ProgressOutput } from "./progress-output.js";
+import { ResFile, type ResFileOptions } from "./result-file.js";
 
 export const EXPERIMENTS_KEY = "runexp experiments";
 /** Shortest time between two writes of the table of results. */

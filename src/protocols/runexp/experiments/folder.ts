@@ -81,7 +81,9 @@ function assignNames(paths: readonly string[], notices: string[]): FoundExperime
     while (taken.has(name)) name = `${name}${kind}`;
     if (name !== usual) {
       const other = taken.get(usual) ?? usual;
-      notices.push(`${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`);
+      notices.push(
+        `${displayPath(other)} and ${displayPath(path)} have one name: the second writes ${displayPath(name)}.res`,
+      );
     }
     taken.set(name, path);
     found.push({ name, kind, path });

@@ -55,5 +55,9 @@ export function progressOptions(given: {
   const { progress = false, shownames = false, quiet = false, aftermath, success, failure } = given;
   const plain = !progress && !shownames && !quiet;
   const requested = aftermath || (success && failure) ? "all" : success ? "success" : failure ? "failure" : undefined;
-  return { progress: progress || plain, assignments: shownames && !quiet, ends: requested ?? (plain ? "failure" : "none") };
+  return {
+    progress: progress || plain,
+    assignments: shownames && !quiet,
+    ends: requested ?? (plain ? "failure" : "none"),
+  };
 }

@@ -1,6 +1,6 @@
 /**
- * A `.res` file that is being written: it appears whole and on disk, or not at all. A short result stays in memory until its end, and goes to
- * the log where there is one: a runner's whole connection waits for it.
+ * A `.res` file that is being written: it appears whole and on disk, or not at all. A short result stays in memory until its end, and
+ * goes to the log where there is one: a runner's whole connection waits for it.
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";

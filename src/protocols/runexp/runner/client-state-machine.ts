@@ -9,22 +9,28 @@
  *   5  WaitClose       FINO ANKAU was sent
  *   6  ClientOnHold    ATENDI or ELIRI has come; the lock is free again at once, what follows is decided in threads.ts
  *
- * A laboro manager is recognised by its LABORO, once a REZULTO has shown it that this runner is laboro's too. From then on neither side sends
- * PRETA, and script and output follow the message that announces them. That halves the messages of a short job. And such a manager takes
- * back jobs that were not begun.
+ * A laboro manager is recognised by its LABORO, once a REZULTO has shown it that this runner is laboro's too. From then on neither side
+ * sends PRETA, and script and output follow the message that announces them. That halves the messages of a short job. And such a manager
+ * takes back jobs that were not begun.
  *
  * `closed` is no state of the text: the manager has sent something that cannot be.
  * Pure: bytes, quiet and requests of the threads go in, messages and callbacks come out.
  */
+
+import { MessageReader, type ReadResult } from "../message-reader.js";
 import { encode, type FromManager, type FromRunner, PROTOCOL_VERSION, type Status } from "../messages.js";
 import { NonReentrantLoop } from "../non-reentrant-loop.js";
-import { MessageReader, type ReadResult } from "../message-reader.js";
 
 export type ClientState =
   | { readonly name: "Initialization"; readonly step: "hello" | "group" }
   | { readonly name: "WorkerLoop" }
   | { readonly name: "RunJob"; readonly step: "asked" }
-  | { readonly name: "RunJob"; readonly step: "receiving"; readonly job: AnnouncedJob; readonly chunks: readonly Buffer[] }
+  | {
+      readonly name: "RunJob";
+      readonly step: "receiving";
+      readonly job: AnnouncedJob;
+      readonly chunks: readonly Buffer[];
+    }
   | { readonly name: "SendOutcome"; readonly step: "announced" | "sending" | "sent" }
   | { readonly name: "WaitClose" }
   | { readonly name: "closed" };
@@ -77,7 +83,11 @@ export class ClientStateMachine {
   #laboroPeer: "unknown" | "asked" | "yes" | "no";
 
   /** Without `detectsLaboro` each manager is taken for an original one. */
-  constructor(group: string, callbacks: ClientCallbacks, { detectsLaboro = false }: { readonly detectsLaboro?: boolean } = {}) {
+  constructor(
+    group: string,
+    callbacks: ClientCallbacks,
+    { detectsLaboro = false }: { readonly detectsLaboro?: boolean } = {},
+  ) {
     this.#group = group;
     this.#callbacks = callbacks;
     this.#laboroPeer = detectsLaboro ? "unknown" : "no";
@@ -171,9 +181,11 @@ export class ClientStateMachine {
   #step(): void {
     const state = this.#state;
     if (state.name === "Initialization") state.step === "hello" ? this.#version() : this.#groupName();
-    else if (state.name === "RunJob") state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job, state.chunks);
+    else if (state.name === "RunJob")
+      state.step === "asked" ? this.#petoAnswered() : this.#receiving(state.job, state.chunks);
     else if (state.name === "SendOutcome") this.#sending(state.step);
-    else if (state.name !== "closed" && this.#reader.length > 0) this.#fail("the manager sent something that was not asked for");
+    else if (state.name !== "closed" && this.#reader.length > 0)
+      this.#fail("the manager sent something that was not asked for");
   }
 
   #version(): void {

@@ -8,7 +8,8 @@ const zones = new Map<number, string>();
 
 const twoDigits = (number: number): string => String(number).padStart(2, "0");
 
-const clock = (at: Date): string => `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
+const clock = (at: Date): string =>
+  `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}`;
 
 /** The second that was written last: many jobs begin and end in one. */
 let latest: { readonly second: number; readonly text: string } | undefined;

@@ -9,10 +9,10 @@
 import type { Log } from "../../../base/log.js";
 import { SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
-import { DEFAULT_GROUP, type RunexpMessage, displayName } from "../messages.js";
+import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
 import type { Job, NoJobReply } from "./client-state-machine.js";
 import { JobProcesses } from "./job-process.js";
-import { type Address, ManagerConnection, type ConnectionEnd } from "./manager-connection.js";
+import { type Address, type ConnectionEnd, ManagerConnection } from "./manager-connection.js";
 import { jobHash, type Outcome } from "./outcome.js";
 import { RunnerSpool } from "./spool.js";
 import { Threads } from "./threads.js";
@@ -153,7 +153,9 @@ class RunexpRunner {
       deliver: (due) => this.#connection?.deliver(due.outcome),
       start: (thread, job) => this.#start(thread, job),
       mayPrefetch: () =>
-        this.#connection?.isLaboro === true && this.#shortJobsInARow >= 2 * threads && (this.#memory?.hasEnough() ?? true),
+        this.#connection?.isLaboro === true &&
+        this.#shortJobsInARow >= 2 * threads &&
+        (this.#memory?.hasEnough() ?? true),
       startPrefetchTimer: () => {
         clearTimeout(this.#prefetchTimer);
         this.#prefetchTimer = setTimeout(() => this.#threads.returnPrefetched(), PREFETCH_HOLD_MS);
@@ -232,7 +234,10 @@ class RunexpRunner {
     }
     const begun = performance.now();
     this.#processes.run(thread, job, (outcome) => {
-      this.#shortJobsInARow = performance.now() - begun < (this.#options.prefetchMaxJobMs ?? PREFETCH_MAX_JOB_MS) ? this.#shortJobsInARow + 1 : 0;
+      this.#shortJobsInARow =
+        performance.now() - begun < (this.#options.prefetchMaxJobMs ?? PREFETCH_MAX_JOB_MS)
+          ? this.#shortJobsInARow + 1
+          : 0;
       this.#finished(thread, outcome);
     });
     this.#options.on?.running?.(displayName(job.name));
@@ -296,7 +301,10 @@ class RunexpRunner {
     if (due === undefined || ++due.refusals < MAX_REFUSALS) return;
     this.#threads.forget(due);
     const file = await this.#spool.saveRefused(due.outcome);
-    this.#log.warn({ job: displayName(due.outcome.name), file }, "the manager does not take this result: it was put aside");
+    this.#log.warn(
+      { job: displayName(due.outcome.name), file },
+      "the manager does not take this result: it was put aside",
+    );
   }
 
   #finished(thread: number, outcome: Outcome): void {
@@ -321,7 +329,10 @@ class RunexpRunner {
         if (due.delivered === true) due.outcome.discard();
       } catch (cause) {
         due.onDisk = false;
-        this.#log.error({ job: displayName(due.outcome.name), error: String(cause) }, "a result cannot be kept on disk");
+        this.#log.error(
+          { job: displayName(due.outcome.name), error: String(cause) },
+          "a result cannot be kept on disk",
+        );
       }
     });
   }

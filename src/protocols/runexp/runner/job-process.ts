@@ -6,7 +6,7 @@ import { writeFully } from "../../../base/files/durable.js";
 import { matlabLine } from "../../../worker/matlab.js";
 import { openSlots, type ProcessEnd, type RunningCommand, type Slots } from "../../../worker/processes/index.js";
 import { DEFAULT_PATH, findCommand } from "../../../worker/processes/lookup.js";
-import { writeResHeader, toWaitStatus } from "../res-text.js";
+import { toWaitStatus, writeResHeader } from "../res-text.js";
 import type { Job } from "./client-state-machine.js";
 import { longDate } from "./dates.js";
 import { JobOutput, type Outcome } from "./outcome.js";
@@ -24,7 +24,10 @@ export class JobProcesses {
   readonly #options: JobProcessesOptions;
   readonly #slots: Slots;
   readonly #running = new Map<number, RunningCommand>();
-  /** What the files of each thread are called. They are overwritten, job after job: to create a file is the most expensive part of a short job. */
+  /**
+   * What the files of each thread are called. They are overwritten, job after job: to create a file is the most expensive part of a short
+   * job.
+   */
   readonly #names: readonly string[];
   readonly #bash = findCommand("bash", process.env.PATH ?? DEFAULT_PATH) ?? "bash";
 
@@ -84,7 +87,15 @@ export class JobProcesses {
     const [started, ended] = [longDate(end.started), longDate(end.ended)];
     const { name } = job;
     const { status } = output;
-    const header = writeResHeader({ name, host, command, started, ended, waitStatus: toWaitStatus(exitOf(end)), status });
+    const header = writeResHeader({
+      name,
+      host,
+      command,
+      started,
+      ended,
+      waitStatus: toWaitStatus(exitOf(end)),
+      status,
+    });
     return output.outcome(job, header);
   }
 

@@ -4,8 +4,8 @@
  * that the two do not arrive as one. A laboro manager needs neither.
  */
 import { connect, type Socket } from "node:net";
-import type { RunexpMessage } from "../messages.js";
 import { QUIET_MS } from "../message-reader.js";
+import type { RunexpMessage } from "../messages.js";
 import { type ClientCallbacks, ClientStateMachine, type Job, type NoJobReply } from "./client-state-machine.js";
 import type { Outcome } from "./outcome.js";
 

@@ -105,7 +105,11 @@ async function* withHead(head: Buffer, path: string): AsyncIterable<Buffer> {
 }
 
 /** The text of a result that lies in a file from `offset` on. */
-export function outcomeInFile(of: Pick<Outcome, "name" | "status" | "scriptHash">, path: string, offset: number): Outcome {
+export function outcomeInFile(
+  of: Pick<Outcome, "name" | "status" | "scriptHash">,
+  path: string,
+  offset: number,
+): Outcome {
   const size = statSync(path).size - offset;
   return {
     ...of,

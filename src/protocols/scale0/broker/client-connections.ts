@@ -6,8 +6,8 @@ import { asLaboroError } from "../../../base/errors.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Peer } from "../../zeromq/index.js";
 import {
-  type DisconnectCode,
   type Command,
+  type DisconnectCode,
   type MessageIdParameter,
   type Parameters,
   readMessageId,
@@ -16,8 +16,8 @@ import {
   replyCommand,
   workCommandOf,
 } from "../commands.js";
-import { type Envelope, type ReceivedFrames, joined, readFrames } from "../frames.js";
-import { WorkerReply, ClientRequest, clockError, type Scale0Context, pong } from "./context.js";
+import { type Envelope, joined, type ReceivedFrames, readFrames } from "../frames.js";
+import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
 
 /** Requests under way, of all clients together and of one, and bytes of them. */
@@ -119,7 +119,8 @@ export class ClientConnections {
         this.#request(client, message);
         return;
       case "NEEDBROKER":
-        if (brokers.list().length === 0) peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
+        if (brokers.list().length === 0)
+          peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
         else peerSession.send("CHANGEBROKER", { brokers: brokers.list() });
         return;
       default:
@@ -174,11 +175,19 @@ export class ClientConnections {
       return brokers.others().length > 0 ? [301, why] : [503, why];
     }
     if (this.#requests >= MOST_REQUESTS || this.#bytes >= MOST_BYTES) return [503, "too many requests are under way"];
-    return requests.size >= MAX_REQUESTS_PER_CLIENT ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`] : undefined;
+    return requests.size >= MAX_REQUESTS_PER_CLIENT
+      ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`]
+      : undefined;
   }
 
   /** About one request. A redirected client gets CHANGEBROKER, unless it can take only one answer. */
-  #refuse(client: ConnectedClient, named: MessageIdParameter, envelope: Envelope, code: DisconnectCode, why: string): void {
+  #refuse(
+    client: ConnectedClient,
+    named: MessageIdParameter,
+    envelope: Envelope,
+    code: DisconnectCode,
+    why: string,
+  ): void {
     client.peerSession.sendDisconnectError(code, why, named, envelope);
     if (code === 301 && envelope.length === 0)
       client.peerSession.send("CHANGEBROKER", { brokers: this.#context.brokers.others() });
@@ -193,7 +202,8 @@ export class ClientConnections {
   setDraining(draining: boolean): void {
     const brokers = draining ? this.#context.brokers.others() : [];
     if (brokers.length === 0) return;
-    for (const { peerSession } of this.#clients.values()) if (!peerSession.usesReqSocket) peerSession.send("CHANGEBROKER", { brokers });
+    for (const { peerSession } of this.#clients.values())
+      if (!peerSession.usesReqSocket) peerSession.send("CHANGEBROKER", { brokers });
   }
 
   close(): void {

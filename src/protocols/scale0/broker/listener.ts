@@ -2,10 +2,11 @@
  * The listener of Scale0: three ports, for clients, for workers, and one that publishes to workers of the prototype's dialect. Each side is
  * a file of its own; here the ports are opened, and changes are passed to all of them.
  */
-import { now } from "../../../base/clock.js";
+
 import { inUrl } from "../../../base/addresses.js";
-import type { ListenerFactory } from "../../../broker/listeners/listener.js";
+import { now } from "../../../base/clock.js";
 import { advertisedHost } from "../../../broker/listeners/advertised-host.js";
+import type { ListenerFactory } from "../../../broker/listeners/listener.js";
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import {
   type BindOptions,
@@ -19,14 +20,17 @@ import { loadConfigFormats } from "../config-formats.js";
 import { Brokers } from "./brokers.js";
 import { ClientConnections } from "./client-connections.js";
 import type { Scale0Context } from "./context.js";
-import type { Publish } from "./prototype.js";
 import { PeerSession } from "./peer-session.js";
+import type { Publish } from "./prototype.js";
 import { WorkerConnections } from "./worker-connections.js";
 
 /** How often the prototype's PING is published. */
 const PUBLISH_MS = 1_000;
 
-export const openScale0Listener: ListenerFactory = async ({ core, peerErrors, connections, settings }, { host, ports }) => {
+export const openScale0Listener: ListenerFactory = async (
+  { core, peerErrors, connections, settings },
+  { host, ports },
+) => {
   const options = (port = 0): BindOptions => ({
     host,
     port,

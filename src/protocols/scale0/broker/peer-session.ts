@@ -1,9 +1,9 @@
 /** One connected peer: sends messages to it, traces them, and counts messages that cannot be understood. */
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { Peer, Router } from "../../zeromq/index.js";
-import { DISCONNECT_CODES, type DisconnectCode, type Command, type Parameters } from "../commands.js";
+import { type Command, DISCONNECT_CODES, type DisconnectCode, type Parameters } from "../commands.js";
 import { describeFrames, describeIdentity, describeMessage } from "../describe.js";
-import { DELIMITER, type Envelope, type ReceivedFrames, type Message, printable, writeFrames } from "../frames.js";
+import { DELIMITER, type Envelope, type Message, printable, type ReceivedFrames, writeFrames } from "../frames.js";
 import { ReqTurnQueue } from "./req-turn-queue.js";
 
 /** After this many messages in a row that cannot be understood, a peer gets no more answers. */
@@ -76,7 +76,8 @@ export class PeerSession {
   sendFault(code: DisconnectCode, why: string): void {
     this.#faults++;
     if (this.#faults < MOST_FAULTS) this.sendDisconnectError(code, why);
-    else if (this.#faults === MOST_FAULTS) this.sendDisconnectError(444, "too much of what it says cannot be understood");
+    else if (this.#faults === MOST_FAULTS)
+      this.sendDisconnectError(444, "too much of what it says cannot be understood");
   }
 
   resetFaults(): void {

@@ -9,8 +9,8 @@ import { isLoopback } from "../../../base/addresses.js";
 import { type Dealer, openDealer, type Peer, parseTcpUrl } from "../../zeromq/index.js";
 import { readServices } from "../commands.js";
 import type { ReceivedFrames } from "../frames.js";
-import type { Scale0WorkerSession } from "./worker-session.js";
 import type { PeerSession } from "./peer-session.js";
+import type { Scale0WorkerSession } from "./worker-session.js";
 
 /** Publishes a message to the workers that have subscribed to it. */
 export type Publish = (...frames: readonly (string | Uint8Array)[]) => void;

@@ -60,7 +60,10 @@ export class ReqTurnQueue {
     return true;
   }
 
-  /** Removes queued messages that a new one makes obsolete: all for DISCONNECTERROR; else all but requests for CONFIG, or those of the same command. */
+  /**
+   * Removes queued messages that a new one makes obsolete: all for DISCONNECTERROR; else all but requests for CONFIG, or those of the
+   * same command.
+   */
   #dropSuperseded({ command }: Message): void {
     if (command === "DISCONNECTERROR") this.#queued = [];
     else if (command === "CONFIG") this.#queued = this.#queued.filter(isRequest);

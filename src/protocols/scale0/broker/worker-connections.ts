@@ -2,11 +2,11 @@
 import { asLaboroError } from "../../../base/errors.js";
 import type { Peer } from "../../zeromq/index.js";
 import { type Command, readConnect, readPing } from "../commands.js";
-import { type ReceivedFrames, type Message, readFrames } from "../frames.js";
-import { Scale0WorkerSession } from "./worker-session.js";
-import { type Scale0Context, pong } from "./context.js";
-import { PrototypeWorkers, type Publish } from "./prototype.js";
+import { type Message, type ReceivedFrames, readFrames } from "../frames.js";
+import { pong, type Scale0Context } from "./context.js";
 import type { PeerSession } from "./peer-session.js";
+import { PrototypeWorkers, type Publish } from "./prototype.js";
+import { Scale0WorkerSession } from "./worker-session.js";
 
 const PROBE_DELAY_MS = 50;
 /** Of a broker; those of ZeroMQ are no longer. */
@@ -61,7 +61,8 @@ export class WorkerConnections {
     if (peerSession === undefined || peerSession.ignored) return;
     const received = readFrames(frames);
     // Where ZeroMQ does not report the socket type, the empty frame in front shows it.
-    if (peer.socketType === "" && received.kind !== "prototype" && received.envelope.length > 0) peerSession.queueForReq();
+    if (peer.socketType === "" && received.kind !== "prototype" && received.envelope.length > 0)
+      peerSession.queueForReq();
     peerSession.received(received);
     try {
       this.#handle(peer, peerSession, received);
@@ -111,7 +112,8 @@ export class WorkerConnections {
         return;
       case "NEEDBROKER": {
         const brokers = this.#context.brokers.list();
-        if (brokers.length === 0) peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
+        if (brokers.length === 0)
+          peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
         else peerSession.send("CHANGEBROKER", { brokers });
         const { preferred_broker: preferred } = parameters;
         if (typeof preferred === "string") this.#preferredBrokers.set(peer.key, preferred.slice(0, LONGEST_IDENTITY));

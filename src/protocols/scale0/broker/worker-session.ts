@@ -20,9 +20,9 @@ import { standingRecordOf } from "../../../dispatch/standing.js";
 import type { RequestId } from "../../../model/ids.js";
 import type { Entries, Job } from "../../../model/job.js";
 import {
-  type DisconnectCode,
   type ConnectRequest,
   DEFAULT_TIMEOUT,
+  type DisconnectCode,
   type Parameters,
   type Ping,
   type WorkCommand,
@@ -30,10 +30,10 @@ import {
 } from "../commands.js";
 import type { Message } from "../frames.js";
 import { joined } from "../frames.js";
+import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from "./context.js";
 import { HeartbeatTimer } from "./heartbeat-timer.js";
-import { WorkerReply, ClientRequest, clockError, type Scale0Context, pong } from "./context.js";
-import { profileOf } from "./profile.js";
 import type { PeerSession } from "./peer-session.js";
+import { profileOf } from "./profile.js";
 import { WaitQueue } from "./wait-queue.js";
 import { WorkerConfig } from "./worker-config.js";
 
@@ -175,8 +175,7 @@ export class Scale0WorkerSession implements WorkerPort {
     this.#heartbeatTimer.disconnected(this.#heartbeatMs());
   }
 
-  /** Checks that it is there, for the sake of those that wait for its answers: an extra PONG does no harm, and one that cannot be sent shows
-   *  that it is gone. */
+  /** Checks that it is there while its answers are awaited: an extra PONG does no harm, and fails where it is gone. */
   probe(): void {
     if (this.#waitQueue.awaited === 0 || this.#dialect === "prototype") return;
     this.#peerSession.send("PONG", pong(this.#context.core));
@@ -250,7 +249,8 @@ export class Scale0WorkerSession implements WorkerPort {
   #redirectToPreferred(): boolean {
     const { brokers } = this.#context;
     if (this.#preferredBroker === undefined || this.#config.settings.switchBack !== true) return false;
-    const preferred = this.#preferredBroker === brokers.self.identity ? undefined : brokers.alive(this.#preferredBroker);
+    const preferred =
+      this.#preferredBroker === brokers.self.identity ? undefined : brokers.alive(this.#preferredBroker);
     if (preferred === undefined) return false;
     this.#preferredBroker = undefined;
     const others = brokers.list().filter(({ identity }) => identity !== preferred.identity);
@@ -276,7 +276,12 @@ export class Scale0WorkerSession implements WorkerPort {
       core.workerReplied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
     };
     this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
-    this.#sendWork(identifier, clientRequest?.workCommand, { ...clientRequest?.parameters, service }, clientRequest?.body ?? [body]);
+    this.#sendWork(
+      identifier,
+      clientRequest?.workCommand,
+      { ...clientRequest?.parameters, service },
+      clientRequest?.body ?? [body],
+    );
   }
 
   /** Nobody waits for it; the protocol has no message for that, and the worker stays busy with it. */

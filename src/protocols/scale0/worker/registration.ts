@@ -2,7 +2,7 @@
 import { LaboroError } from "../../../base/errors.js";
 import type { CurveClient } from "../../zeromq/index.js";
 import { type BrokerUris, disconnectError, type Parameters, readBrokers } from "../commands.js";
-import { Scale0Link, type LinkEvent } from "./link.js";
+import { type LinkEvent, Scale0Link } from "./link.js";
 
 /** A CONNECT that is not answered in this time has failed. */
 export const CONNECT_TIMEOUT_MS = 5_000;
@@ -93,7 +93,8 @@ export async function awaitRedirect(link: Scale0Link, timeoutMs: number): Promis
   link.send("NEEDBROKER", {});
   for (;;) {
     const taken = await link.receive(timeoutMs);
-    if (taken !== "opened" && taken.command === "CHANGEBROKER") throw new Redirected(readBrokers(taken.parameters.brokers));
+    if (taken !== "opened" && taken.command === "CHANGEBROKER")
+      throw new Redirected(readBrokers(taken.parameters.brokers));
   }
 }
 
@@ -119,7 +120,10 @@ export async function needBroker(
 }
 
 /** The result of the first attempt that succeeds; throws the first failure, or RegistrationRefused at once. */
-export async function firstSuccessful<From, To>(all: readonly From[], attempt: (one: From) => Promise<To>): Promise<To> {
+export async function firstSuccessful<From, To>(
+  all: readonly From[],
+  attempt: (one: From) => Promise<To>,
+): Promise<To> {
   let failed: unknown;
   for (const one of all) {
     try {

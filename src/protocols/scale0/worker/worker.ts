@@ -17,16 +17,16 @@ import { DEFAULT_HEARTBEAT_MS, disconnectError, type Parameters, readBrokers } f
 import { type ConfigFormats, type ConfigType, configTypeOf, loadConfigFormats } from "../config-formats.js";
 import type { Message } from "../frames.js";
 import { ActiveRequests, type Scale0Handler } from "./active-requests.js";
-import type { Scale0Link } from "./link.js";
 import { brokersIn, readCachedConfig, writeCachedConfig } from "./config-cache.js";
+import type { Scale0Link } from "./link.js";
 import {
-  type RegisteringWorker,
+  awaitRedirect,
   CONNECT_TIMEOUT_MS,
   firstSuccessful,
   isFinalRefusal,
-  Redirected,
-  awaitRedirect,
   needBroker,
+  Redirected,
+  type RegisteringWorker,
   RegistrationRefused,
   register,
   unreachable,
@@ -113,8 +113,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
       this.#version = known.version;
     }
     const preferred = options.broker ?? brokersIn(this.#config)[0]?.worker_uri ?? options.defaultBroker;
-    if (preferred === undefined)
-      throw badInput("no broker is named, and none is remembered");
+    if (preferred === undefined) throw badInput("no broker is named, and none is remembered");
     parseTcpUrl(preferred);
     this.#preferred = preferred;
     this.ended = this.#run();
@@ -245,7 +244,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
         void this.#activeRequests.handle(message, link).then(() => {
           if (this.#link === link) this.ping(link);
         });
-        // There is room for another at the same time.
+        // Another slot may be free.
         if (this.#activeRequests.count < this.#slots) this.ping(link);
         return;
       case "CONFIG":
@@ -276,7 +275,10 @@ class Worker implements Scale0Worker, RegisteringWorker {
     return { config_type: configType, services: this.services, slots: this.#slots, ...known };
   }
 
-  applyConfig({ config_type: type, config_version: version, config }: Parameters, [frame]: readonly Uint8Array[]): void {
+  applyConfig(
+    { config_type: type, config_version: version, config }: Parameters,
+    [frame]: readonly Uint8Array[],
+  ): void {
     const { configCache, onConfig } = this.#options;
     const text: unknown = frame === undefined ? config : Buffer.from(frame).toString();
     try {
@@ -284,7 +286,8 @@ class Worker implements Scale0Worker, RegisteringWorker {
       else if (isConfig(text as Config)) this.#config = text as Config;
       this.#version = version === undefined ? undefined : String(version);
       onConfig?.(this.#config, this.#version ?? "");
-      if (configCache !== undefined) writeCachedConfig(configCache, { version: this.#version ?? "", config: this.#config });
+      if (configCache !== undefined)
+        writeCachedConfig(configCache, { version: this.#version ?? "", config: this.#config });
     } catch (cause) {
       this.#log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }

@@ -2,9 +2,9 @@
 import type { TaskRangeId } from "../../../model/ids.js";
 import { validText } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
-import { type ClaimedRow, claimedRangesFrom, TASK_RANGE_FIELDS, SETTLED } from "../task-range-rows.js";
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
+import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "../task-range-rows.js";
 
 /** $1 the worker. In order of the ids, as every batch locks its task ranges. */
 export const ADOPT = `

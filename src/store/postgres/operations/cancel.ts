@@ -32,7 +32,11 @@ counted AS MATERIALIZED (
 summed AS (${addToJobCounters("counted WHERE cancelled > 0")})
 SELECT j.id AS job, coalesce((SELECT cancelled FROM counted), 0)::int AS cancelled FROM laboro.job j WHERE j.id = $1::bigint`;
 
-export async function cancel(batch: BatchContext, stageProgress: StageProgress, { at, write }: IndexedWrite<"cancel">): Promise<void> {
+export async function cancel(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  { at, write }: IndexedWrite<"cancel">,
+): Promise<void> {
   const { op, job, ranges, reason } = write;
   const values = [job, multirange(ranges), reason === undefined ? null : validText(reason)];
   const [row] = await batch.session.send<{ job: JobId; cancelled: number }>(CANCEL, values);

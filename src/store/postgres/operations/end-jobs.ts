@@ -3,7 +3,7 @@ import type { JobId } from "../../../model/ids.js";
 import { numberArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { Totals } from "../stage-progress.js";
-import { SET_CHANGED, OWN_EPOCH } from "../statements.js";
+import { OWN_EPOCH, SET_CHANGED } from "../statements.js";
 
 /**
  * Two brokers that record the last tasks of a job at the same time do not see each other's results. So a broker without task ranges of

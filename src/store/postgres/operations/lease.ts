@@ -1,8 +1,8 @@
 /** Tasks granted to this broker: released ones in task order, then tasks from the job's cursor on. */
 import type { BatchContext } from "../batch-context.js";
-import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 import type { IndexedWrite } from "../stages.js";
 import { OWN_EPOCH } from "../statements.js";
+import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 
 /**
  * $1 job, $2 max, $3 the id of the new task range, $4 now. The job's row is locked (locks.ts), so that its cursor does not change;
@@ -37,6 +37,8 @@ type Row = { readonly more: boolean } & (TaskRangeRow | { readonly id: null });
 export async function lease(batch: BatchContext, { at, write }: IndexedWrite<"lease">): Promise<void> {
   const { op, job, max, rangeId } = write;
   const rows = await batch.session.send<Row>(LEASE, [job, Math.max(0, max), rangeId, batch.now]);
-  const taskRanges = rows.flatMap((row) => (row.id === null ? [] : [taskRangeFrom(row)])).sort((a, b) => a.first - b.first);
+  const taskRanges = rows
+    .flatMap((row) => (row.id === null ? [] : [taskRangeFrom(row)]))
+    .sort((a, b) => a.first - b.first);
   batch.writeResults[at] = { op, job, taskRanges, mayLease: rows[0]?.more === true };
 }

@@ -25,7 +25,13 @@ export async function put(batch: BatchContext, { at, write }: IndexedWrite<"put"
   const text = value === null ? null : validText(value);
   const [, rows] = await Promise.all([
     batch.session.send(LOCK_KEY, [bucket, key]),
-    batch.session.send<{ version: number; stored: boolean }>(PUT, [bucket, key, text, write.version ?? null, batch.now]),
+    batch.session.send<{ version: number; stored: boolean }>(PUT, [
+      bucket,
+      key,
+      text,
+      write.version ?? null,
+      batch.now,
+    ]),
   ]);
   const { version = 0, stored = false } = rows[0] ?? {};
   batch.writeResults[at] = { op, stored, version: stored ? (value === null ? 0 : version + 1) : version };

@@ -4,7 +4,7 @@ import { numberArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
-import { addToJobCounters, SET_CHANGED, OWN_EPOCH } from "../statements.js";
+import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
 
 /** Releases the task ranges that match `condition`. Returns each with the number of tasks that left it. */
 export const releaseStatement = (condition: string): string => `
@@ -32,7 +32,11 @@ export interface ReleasedRange {
 }
 
 /** Gives the jobs of which cancelled tasks left. */
-export async function release(batch: BatchContext, stageProgress: StageProgress, writes: readonly IndexedWrite<"release">[]): Promise<void> {
+export async function release(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  writes: readonly IndexedWrite<"release">[],
+): Promise<void> {
   const names = numberArray(writes.map(({ write }) => write.rangeId));
   const rows = await batch.session.send<ReleasedRange>(RELEASE, [names]);
   const freed = new Map(rows.map((row) => [row.id, row]));

@@ -1,8 +1,8 @@
 /** Replaces a task range by others: tasks that wait again, tasks that stay with the worker. */
 import { numberArray, textArray } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
-import type { StageProgress } from "../stage-progress.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows } from "../result-columns.js";
+import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
 import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
 
@@ -36,7 +36,11 @@ counted AS (
 summed AS (${addToJobCounters("counted")})
 SELECT flags::text AS own FROM own`;
 
-export async function replace(batch: BatchContext, stageProgress: StageProgress, writes: readonly IndexedWrite<"replace">[]): Promise<void> {
+export async function replace(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  writes: readonly IndexedWrite<"replace">[],
+): Promise<void> {
   const pieces = writes.flatMap(({ write }, at) => write.replacements.map((piece) => ({ ...piece, w: at + 1 })));
   const lists = writes.map(({ write }) => write.earlierAttempts);
   const ends = resultColumns(lists, batch.workerNumbers);

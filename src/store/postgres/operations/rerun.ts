@@ -4,15 +4,23 @@
  * operation alone waits for its own answers. The job's row is locked throughout.
  */
 import type { JobId } from "../../../model/ids.js";
-import { contains, countOf, normalize, type Range, type Ranges, intersection, difference } from "../../../model/ranges.js";
+import {
+  contains,
+  countOf,
+  difference,
+  intersection,
+  normalize,
+  type Range,
+  type Ranges,
+} from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
-import { joinRuns, taskRangesFromRuns, type AttemptRun, tooManyRanges } from "../../rerun-ranges.js";
+import { type AttemptRun, joinRuns, taskRangesFromRuns, tooManyRanges } from "../../rerun-ranges.js";
 import { multirange, numberArray, rangesFrom } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
 import { JOB, type JobRow, jobFrom } from "../job-rows.js";
 import { RESULT_COLUMNS, stateNumber } from "../result-columns.js";
-import type { WriteOf, IndexedWrite } from "../stages.js";
-import { addToJobCounters, SET_CHANGED, OWN_EPOCH } from "../statements.js";
+import type { IndexedWrite, WriteOf } from "../stages.js";
+import { addToJobCounters, OWN_EPOCH, SET_CHANGED } from "../statements.js";
 
 const FIND = `
 SELECT cursor, cancels::text, (SELECT range_agg(int4range(first, last + 1)) FROM laboro.task_range WHERE job = $1::bigint)::text AS held
@@ -65,7 +73,8 @@ export async function rerun(batch: BatchContext, { at, write }: IndexedWrite<"re
   const candidates = candidateRanges(write, row.cursor, rangesFrom(row.held));
   const unrun = ends.includes("cancelled") ? await neverRan(batch, job, candidates, rangesFrom(row.cancels)) : [];
   const states = numberArray(ends.map(stateNumber));
-  const ran = candidates.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, candidates), states]);
+  const ran =
+    candidates.length === 0 ? [] : await session.send<AttemptRun>(RUNS, [...rangeParameters(job, candidates), states]);
   const runs = joinRuns([...ran, ...(await byLastAttempt(batch, job, unrun))]);
   const refused = runs.length > idCount ? tooManyRanges(runs.length, idCount) : undefined;
   const taskRanges = refused === undefined ? taskRangesFromRuns(runs, job, write.rangeId) : [];
@@ -97,7 +106,10 @@ async function neverRan(batch: BatchContext, job: JobId, candidates: Ranges, can
 /** Divides tasks without a result by the last attempt of which anything is stored: an attempt number is not used twice. */
 async function byLastAttempt(batch: BatchContext, job: JobId, ranges: Ranges): Promise<AttemptRun[]> {
   if (ranges.length === 0) return [];
-  const rows = await batch.session.send<{ index: number; attempt: number }>(LAST_ATTEMPTS, rangeParameters(job, ranges));
+  const rows = await batch.session.send<{ index: number; attempt: number }>(
+    LAST_ATTEMPTS,
+    rangeParameters(job, ranges),
+  );
   const tried = rows.map(({ index, attempt }) => ({ first: index, last: index, attempt }));
   const triedRanges = normalize(tried);
   const others = ranges.flatMap((range) => difference(range, triedRanges));

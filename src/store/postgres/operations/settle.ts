@@ -3,8 +3,8 @@ import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
 import { numberArray } from "../arrays.js";
 import { type BatchContext, MustRunSeparately } from "../batch-context.js";
-import type { StageProgress } from "../stage-progress.js";
 import { RESULT_COLUMNS, rareColumns, resultColumns, resultRows, stateNumber } from "../result-columns.js";
+import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
 import { addToJobCounters, flagsFrom, OWN_EPOCH, ownFlags } from "../statements.js";
 
@@ -43,7 +43,11 @@ interface Row {
   readonly counted: readonly (readonly [JobId, number, number, number])[] | null;
 }
 
-export async function settle(batch: BatchContext, stageProgress: StageProgress, writes: readonly IndexedWrite<"settle">[]): Promise<void> {
+export async function settle(
+  batch: BatchContext,
+  stageProgress: StageProgress,
+  writes: readonly IndexedWrite<"settle">[],
+): Promise<void> {
   const { rare, values } = resultColumns(
     writes.map(({ write }) => write.results),
     batch.workerNumbers,

@@ -4,9 +4,9 @@ import { LaboroError } from "../../../base/errors.js";
 import { type Job, newJob } from "../../../model/job.js";
 import type { TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
-import { booleanArray, ConcatenatedBytes, numberArray, validText, textArray } from "../arrays.js";
+import { booleanArray, ConcatenatedBytes, numberArray, textArray, validText } from "../arrays.js";
 import type { BatchContext } from "../batch-context.js";
-import type { WriteOf, IndexedWrite } from "../stages.js";
+import type { IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH } from "../statements.js";
 
 /** $1 now; $2 the specs, concatenated; $3 to $14 the jobs. */

@@ -1,6 +1,6 @@
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import { TASK_RANGE_COLUMNS, type TaskRangeRow, prepareClaimedRange } from "../task-range-table.js";
+import { prepareClaimedRange, TASK_RANGE_COLUMNS, type TaskRangeRow } from "../task-range-table.js";
 
 const ADOPT = `UPDATE task_range SET epoch = ?1 WHERE worker = ?2 AND epoch <> ?1 RETURNING ${TASK_RANGE_COLUMNS}`;
 

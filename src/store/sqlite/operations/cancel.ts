@@ -1,5 +1,5 @@
 import type { TaskRangeId } from "../../../model/ids.js";
-import { normalize, type Range, type Ranges, union, intersection, difference } from "../../../model/ranges.js";
+import { difference, intersection, normalize, type Range, type Ranges, union } from "../../../model/ranges.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";

@@ -2,7 +2,13 @@ import { sizeOf } from "../../../model/ranges.js";
 import type { TaskRange } from "../../../model/store.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
-import { freshTaskRange, type InsertTaskRange, TASK_RANGE_COLUMNS, type TaskRangeRow, taskRangeFrom } from "../task-range-table.js";
+import {
+  freshTaskRange,
+  type InsertTaskRange,
+  TASK_RANGE_COLUMNS,
+  type TaskRangeRow,
+  taskRangeFrom,
+} from "../task-range-table.js";
 
 const RELEASED = `
 SELECT ${TASK_RANGE_COLUMNS} FROM task_range

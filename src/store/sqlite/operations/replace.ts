@@ -2,8 +2,8 @@ import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { JobCounters } from "../job-counters.js";
 import type { OutputTable } from "../output-table.js";
-import type { InsertTaskRange } from "../task-range-table.js";
 import type { ResultTable } from "../result-table.js";
+import type { InsertTaskRange } from "../task-range-table.js";
 
 const REMOVE = "DELETE FROM task_range WHERE id = ? AND epoch = ?";
 

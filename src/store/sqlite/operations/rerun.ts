@@ -4,9 +4,17 @@
  */
 import type { JobId } from "../../../model/ids.js";
 import type { Counters } from "../../../model/job.js";
-import { contains, countOf, normalize, type Range, type Ranges, intersection, difference } from "../../../model/ranges.js";
+import {
+  contains,
+  countOf,
+  difference,
+  intersection,
+  normalize,
+  type Range,
+  type Ranges,
+} from "../../../model/ranges.js";
 import type { Write } from "../../../model/store.js";
-import { joinRuns, taskRangesFromRuns, type AttemptRun, tooManyRanges } from "../../rerun-ranges.js";
+import { type AttemptRun, joinRuns, taskRangesFromRuns, tooManyRanges } from "../../rerun-ranges.js";
 import type { Operation } from "../batch-context.js";
 import type { Database } from "../database.js";
 import type { OutputTable } from "../output-table.js";
@@ -45,7 +53,9 @@ export function prepareRerun({ db, jobCounters, jobs, output, insertTaskRange }:
   };
 
   const neverRan = (job: JobId, candidates: Ranges, cancels: Ranges): Ranges =>
-    candidates.flatMap((range) => intersection(range, cancels)).flatMap((range) => difference(range, results.recorded(job, range)));
+    candidates
+      .flatMap((range) => intersection(range, cancels))
+      .flatMap((range) => difference(range, results.recorded(job, range)));
 
   return (write, { epoch, now }) => {
     const { op, job, ends, idCount } = write;

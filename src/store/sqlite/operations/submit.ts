@@ -10,7 +10,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING id`;
 const CHUNK = "INSERT INTO entry_chunk (job, first, last, bytes) VALUES (?, ?, ?, ?)";
 
-export function prepareSubmit(db: Database, jobCounters: JobCounters, insertTaskRange: InsertTaskRange): Operation<"submit"> {
+export function prepareSubmit(
+  db: Database,
+  jobCounters: JobCounters,
+  insertTaskRange: InsertTaskRange,
+): Operation<"submit"> {
   const insertJob = db.prepare(JOB);
   const insertChunk = db.prepare(CHUNK);
   return (write, { epoch, now }) => {

@@ -5,8 +5,8 @@
 import { expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { decodeMessage, encodeMessage } from "../../../../src/protocols/fuq/codec.js";
-import { ProtocolStateMachine, type Effect } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import type { Message, Task, Update } from "../../../../src/protocols/fuq/messages.js";
+import { type Effect, ProtocolStateMachine } from "../../../../src/protocols/fuq/protocol-state-machine.js";
 import { resultsOf } from "../../../client/shop.js";
 import { SeededRandom } from "../../../support/random.js";
 import { until } from "../../../support/wait.js";
@@ -73,10 +73,10 @@ class Worker {
         this.#carryOut(
           talk.request({ type: "HELLO", hello: { numProcs: SLOTS - running.length, running } }, undefined),
         );
-      } else if (effect.kind === "answered") {
+      } else if (effect.kind === "reply") {
         if (effect.tag === undefined) this.#tell();
         else this.#held.delete(effect.tag.task);
-      } else if (effect.kind === "asked") {
+      } else if (effect.kind === "request") {
         const { request } = effect;
         if (request.type === "JOB") for (const task of request.tasks) this.#run(task);
         const nrun = this.#held.size;

@@ -150,7 +150,7 @@ describe("a cookie", () => {
     const { core } = door.broker;
     const [kept] = (await core.store.keyValues("fuq-cookie")).filter(({ key }) => key === name);
     expect(kept?.value).not.toContain(second.cookie);
-    await core.keep("fuq-cookie", name, JSON.stringify({ ...JSON.parse(kept?.value ?? ""), expires: 1 }));
+    await core.put("fuq-cookie", name, JSON.stringify({ ...JSON.parse(kept?.value ?? ""), expires: 1 }));
     await door.restart();
     expect((await second.ask("GET", "/node/persistent")).status).toBe(403);
     expect((await first.ask("GET", "/node/persistent")).status).toBe(400);

@@ -15,7 +15,9 @@ describe("the status of a task", () => {
   });
 
   it("is kept as the reason where it says neither code nor signal", () => {
-    expect(outcomeFromStatus(false, "error encountered: signal: segmentation fault (core dumped)")).toEqual({ signal: "SIGSEGV" });
+    expect(outcomeFromStatus(false, "error encountered: signal: segmentation fault (core dumped)")).toEqual({
+      signal: "SIGSEGV",
+    });
     expect(outcomeFromStatus(false, "out of cheese")).toEqual({ error: "out of cheese" });
     expect(outcomeFromStatus(false, "error encountered: exit status 0")).toEqual({ error: "exit status 0" });
     expect(outcomeFromStatus(false, "error encountered: signal: unheard of")).toEqual({ error: "signal: unheard of" });

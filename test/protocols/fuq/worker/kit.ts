@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { afterEach } from "vitest";
 import { SILENT } from "../../../../src/base/log.js";
 import {
+  type ForemanEndpoint,
   type FuqWorker,
   type FuqWorkerOptions,
-  type ForemanEndpoint,
   startFuqWorker,
 } from "../../../../src/protocols/fuq/worker/index.js";
 

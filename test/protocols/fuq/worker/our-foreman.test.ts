@@ -22,7 +22,7 @@ async function doors(): Promise<ListenerRequest[]> {
 /** The port at which the foreman is spoken to in this way. */
 function portOf({ broker }: Door, by: By): number {
   const name = by === "raw" ? "fuq" : by === "v1" ? "fuq1" : undefined;
-  const url = name === undefined ? broker.url : broker.doors.find((door) => door.name === name)?.urls[0];
+  const url = name === undefined ? broker.url : broker.listeners.find((listener) => listener.name === name)?.urls[0];
   return Number(new URL(url ?? "").port);
 }
 
@@ -42,7 +42,7 @@ const joined = (worker: Started) => until("it has joined", () => worker.joined, 
 describe.each(WAYS)("our worker and our foreman by %s", (by) => {
   it("do a job: every task once, with its log", async () => {
     const yard = new Yard();
-    const door = await openDoor({ doors: await doors() });
+    const door = await openDoor({ listeners: await doors() });
     const command = yard.script("job.sh", 'echo "task $1"; [ "$1" != 3 ] || exit 4');
     const worker = yard.worker(placeAt(door, by), { slots: 3 });
     await joined(worker);
@@ -62,7 +62,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
 
   it("lose nothing when the connection is cut again and again", async () => {
     const yard = new Yard();
-    const door = await openDoor({ doors: await doors(), settings: { graceMs: 300 } });
+    const door = await openDoor({ listeners: await doors(), settings: { graceMs: 300 } });
     const line = await cuttableLine(portOf(door, by));
     const worker = yard.worker(placeAt(door, by, line.port), { slots: 4 });
     await joined(worker);
@@ -87,7 +87,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
     "go on after a restart of the broker, and what ran meanwhile is not run again",
     async () => {
       const yard = new Yard();
-      const door = await openDoor({ doors: await doors() });
+      const door = await openDoor({ listeners: await doors() });
       const worker = yard.worker(placeAt(door, by), { slots: 2 });
       await joined(worker);
       const command = yard.script(
@@ -113,7 +113,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
 
   it("part when the client asks for it: what runs ends first", async () => {
     const yard = new Yard();
-    const door = await openDoor({ doors: await doors() });
+    const door = await openDoor({ listeners: await doors() });
     const worker = yard.worker(placeAt(door, by), { slots: 2 });
     await joined(worker);
     const command = yard.script(

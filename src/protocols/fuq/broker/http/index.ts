@@ -6,17 +6,17 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { asLaboroError, type ErrorCode } from "../../../../base/errors.js";
 import { type Auth, isRefusal } from "../../../../broker/access/auth.js";
-import { roleAllows, type Role } from "../../../../broker/access/roles.js";
+import { type Role, roleAllows } from "../../../../broker/access/roles.js";
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { type OperationOutput, perform } from "../../../../broker/operations/index.js";
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
 import { JobId } from "../../../../model/ids.js";
-import { type PerformOperation, jobClear, jobList, jobNew, jobState } from "./client-jobs.js";
+import { jobClear, jobList, jobNew, jobState, type PerformOperation } from "./client-jobs.js";
 import { nodesList, nodesShutdown, shutdown } from "./client-nodes.js";
-import { sendJson, sendError, badRequest, JsonFields, readJsonBody, HttpError } from "./json-http.js";
+import { badRequest, HttpError, JsonFields, readJsonBody, sendError, sendJson } from "./json-http.js";
 import { type FuqNode, type NodeInfo, Nodes, setCookie } from "./nodes.js";
+import type { PollAnswer, PollSource } from "./pending-polls.js";
 import { PollingWorker } from "./polling-worker.js";
-import type { PollSource, PollAnswer } from "./pending-polls.js";
 import { Upgrades } from "./upgrade.js";
 
 export interface FuqHttpContext extends ListenerContext {
@@ -94,7 +94,8 @@ export class FuqHttp {
       const handler = path === PERSISTENT ? this.#persistent : this.#postHandlers.get(path);
       if (handler === undefined) throw new HttpError(404, "404 page not found");
       const { method } = request;
-      if (method !== (path === PERSISTENT ? "GET" : "POST")) throw new HttpError(405, `405 method ${method} not allowed`);
+      if (method !== (path === PERSISTENT ? "GET" : "POST"))
+        throw new HttpError(405, `405 method ${method} not allowed`);
       await handler(request, response);
     } catch (cause) {
       this.#refuse(request, response, path, cause);
@@ -164,7 +165,9 @@ export class FuqHttp {
     throw badRequest();
   };
 
-  #forWorker(find: (worker: PollingWorker, given: JsonFields, source: PollSource) => Promise<PollAnswer>): RequestHandler {
+  #forWorker(
+    find: (worker: PollingWorker, given: JsonFields, source: PollSource) => Promise<PollAnswer>,
+  ): RequestHandler {
     return async (request, response) => {
       const envelope = await readJsonBody(request);
       const node = await this.#nodes.findByCookie(request.headers.cookie, envelope.text("cookie"));

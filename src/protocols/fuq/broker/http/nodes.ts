@@ -107,7 +107,9 @@ export class Nodes {
     return { node: known, cookie: renewed };
   }
 
-  /** The node of a cookie, from a header or from the request's body. Refuses with 401 where there is none, with 403 where it is not known. */
+  /**
+   * The node of a cookie, from a header or from the request's body. Refuses with 401 where there is none, with 403 where it is not known.
+   */
   async findByCookie(header: string | undefined, inBody = ""): Promise<FuqNode> {
     const cookie = cookieIn(header) ?? (inBody === "" ? undefined : inBody);
     if (cookie === undefined) throw new HttpError(401, "missing session cookie");

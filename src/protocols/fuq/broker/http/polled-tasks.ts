@@ -63,4 +63,9 @@ export class PolledTasks {
 
 const keyOf = (job: number, index: number): string => `${job}.${index}`;
 
-export const rangeOf = ({ job, index, attempt }: PolledTask): AttemptRange => ({ job, first: index, last: index, attempt });
+export const rangeOf = ({ job, index, attempt }: PolledTask): AttemptRange => ({
+  job,
+  first: index,
+  last: index,
+  attempt,
+});

@@ -19,9 +19,9 @@ import { DEFAULT_POOL } from "../../../../model/recipe.js";
 import { outcomeFromStatus } from "../../outcome.js";
 import { describeTask, type TaskDescription } from "../job-description.js";
 import { HttpError } from "./json-http.js";
-import { type PolledTask, PolledTasks, rangeOf } from "./polled-tasks.js";
 import type { FuqNode } from "./nodes.js";
-import { type PollSource, PendingPolls, type PollAnswer } from "./pending-polls.js";
+import { PendingPolls, type PollAnswer, type PollSource } from "./pending-polls.js";
+import { type PolledTask, PolledTasks, rangeOf } from "./polled-tasks.js";
 
 /** Longer than the longest pause of the original between two tries to connect, which is five minutes. */
 export const GRACE_MS = 6 * 60_000;

@@ -1,0 +1,25 @@
+/** What workers of every protocol must agree on for recipes that run a process. */
+import { type Bytes, numberAt, type Recipe } from "./recipe.js";
+
+export type ScriptRecipe = Extract<Recipe, { kind: "script" }>;
+export type ProcessRecipe = Extract<Recipe, { kind: "command" }> | ScriptRecipe;
+
+/** In an array of numbers the entry is not sent: it follows from the index. */
+export function withEntry<Task extends { readonly index: number; readonly entry?: Bytes | undefined }>(
+  task: Task,
+  { array }: ProcessRecipe,
+): Task {
+  if (task.entry !== undefined || array === undefined) return task;
+  const number = numberAt(array, task.index);
+  return number === undefined ? task : { ...task, entry: String(number) };
+}
+
+/** Whether a #! line names the interpreter. */
+export const hasShebang = ({ content }: ScriptRecipe): boolean => content[0] === 0x23 && content[1] === 0x21;
+
+/** The words before the script's path. */
+export function interpreterOf(script: ScriptRecipe): readonly string[] {
+  if (hasShebang(script)) return [];
+  if (script.type === ".py") return ["python3"];
+  return [script.type === ".bash" ? "bash" : "/bin/sh"];
+}
