@@ -1,8 +1,22 @@
 /** The program that commander sees: every verb by name, and in full the ones that are needed. */
 import { readFileSync } from "node:fs";
-import { Command, type Option } from "commander";
-import { usageText } from "./failures.js";
+import { Command, CommanderError, type Option } from "commander";
+import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./failures.js";
 import { VERBS } from "./verbs.js";
+
+/** Options that every verb has may stand before it, too. */
+const LEADING = new Set(["--broker", "--data", "--verbose"]);
+
+/** Finds the verb, loads it, and turns whatever it throws into a line and an exit code. */
+export async function runProgram(given: readonly string[]): Promise<void> {
+  const args = withVerb(given);
+  try {
+    const program = await makeProgram(args.slice(0, 2));
+    await program.parseAsync(args, { from: "user" });
+  } catch (cause) {
+    process.exitCode = cause instanceof CommanderError ? exitCodeOfUsage(cause) : reportFailure(cause, isVerbose(args));
+  }
+}
 
 /** With the named verbs loaded, or all of them; the others are there for the help and for suggestions. */
 export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
@@ -23,6 +37,23 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
     program.addCommand(inherit(command, program).summary(verb.summary).helpGroup(verb.group));
   }
   return program;
+}
+
+/** `laboro` alone, or with options only, is `laboro status`. */
+function withVerb(given: readonly string[]): string[] {
+  const own = new Set(["-h", "--help", "-V", "--version"]);
+  const leading: string[] = [];
+  let at = 0;
+  for (let word = given[at]; word !== undefined; word = given[at]) {
+    if (!LEADING.has(word.replace(/=.*/s, ""))) break;
+    const length = word === "--verbose" || word.includes("=") ? 1 : 2;
+    leading.push(...given.slice(at, at + length));
+    at += length;
+  }
+  const [verb, ...rest] = given.slice(at);
+  if (verb === undefined) return ["status", ...leading];
+  if (own.has(verb)) return [verb, ...rest];
+  return verb.startsWith("-") ? ["status", ...leading, verb, ...rest] : [verb, ...leading, ...rest];
 }
 
 /** Not copyInheritedSettings: that would also take away what a verb has decided about its arguments. */

@@ -2,8 +2,7 @@
  * Every verb by name, with the line that `laboro --help` shows. A verb's own file is loaded only when it is asked for, so that none
  * pays for the others at the start. To add one: a file in this folder that makes its Command, and a line here.
  */
-import { existsSync } from "node:fs";
-import { Command } from "commander";
+import type { Command } from "commander";
 
 export interface Verb {
   readonly name: string;
@@ -19,9 +18,19 @@ const WORKERS = "Workers:";
 const SERVICES = "Services:";
 const SETUP = "Set up:";
 
-const ALL: readonly (Verb | undefined)[] = [
-  whereBuilt("run", WORK, "run commands, show their output, wait, exit truthfully"),
-  whereBuilt("submit", WORK, "give a job and return its number at once"),
+export const VERBS: readonly Verb[] = [
+  {
+    name: "run",
+    group: WORK,
+    summary: "run commands, show their output, wait, exit truthfully",
+    load: async () => (await import("./run.js")).run(),
+  },
+  {
+    name: "submit",
+    group: WORK,
+    summary: "give a job and return its number at once",
+    load: async () => (await import("./submit.js")).submit(),
+  },
   {
     name: "experiments",
     group: WORK,
@@ -191,17 +200,3 @@ const ALL: readonly (Verb | undefined)[] = [
     load: async () => (await import("./completion.js")).completion(),
   },
 ];
-
-export const VERBS: readonly Verb[] = ALL.filter((verb) => verb !== undefined);
-
-/** A verb whose file `NAME.ts`, which exports a function NAME, may not be part of this build. */
-function whereBuilt(name: string, group: string, summary: string): Verb | undefined {
-  const file = new URL(`./${name}.js`, import.meta.url);
-  if (!existsSync(file)) return undefined;
-  const load = async (): Promise<Command> => {
-    const made: unknown = ((await import(file.href)) as Record<string, () => unknown>)[name]?.();
-    if (made instanceof Command) return made;
-    throw new Error(`${file.pathname} has no function ${name} that makes a command`);
-  };
-  return { name, group, summary, load };
-}

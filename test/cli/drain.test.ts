@@ -7,7 +7,7 @@ describe("laboro drain", () => {
     const shop = await openCliShop();
     shop.worker({ name: "node17" });
     await until(async () => (await shop.client.workers()).length === 1, "it has joined");
-    const said = await shop.laboro(["drain", "node17"]);
+    const said = await shop.laboro(["drain", "node17"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "worker node17 gets nothing new; it runs 0 tasks\n", stderr: "" });
     expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
     await shop.client.submit({ recipe: { kind: "noop" } });

@@ -7,7 +7,7 @@ import { openCliShop } from "./support/cli.js";
 describe("laboro open", () => {
   it("prints a link that is another one each time", async () => {
     const shop = await openCliShop();
-    const [first, second] = [await shop.laboro(["open"]), await shop.laboro(["open"])];
+    const [first, second] = [await shop.laboro(["open"], { process: true }), await shop.laboro(["open"])];
     expect(first.code).toBe(0);
     expect(first.stdout).toMatch(new RegExp(`^${shop.broker.url}/enter\\?code=[\\w-]+\\n$`));
     expect(second.stdout).not.toBe(first.stdout);

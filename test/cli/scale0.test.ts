@@ -120,7 +120,7 @@ describe("laboro scale0", () => {
   it("comes in with its keys where the door asks for them, and not without", async () => {
     const site = newSite();
     const data = site.path("curve");
-    await laboro(["keys", "new", "node17", "--data", data]);
+    await laboro(["keys", "new", "node17", "--data", data], { process: true });
     const { clients, workers } = await serve(site, "curve", "--curve");
     const file = `${data}/keys/node17.json`;
     const worker = launchWorker(site, "--broker", workers, "--service", "upper=tr a-z A-Z", "--curve", file);

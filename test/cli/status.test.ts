@@ -6,7 +6,7 @@ import { laboro, openCliShop, sh, steady } from "./support/cli.js";
 describe("laboro status", () => {
   it("of an empty broker says so, and laboro alone is the same", async () => {
     const shop = await openCliShop();
-    const { code, stdout, stderr } = await shop.laboro(["status"]);
+    const { code, stdout, stderr } = await shop.laboro(["status"], { process: true });
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 0 waiting

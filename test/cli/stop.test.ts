@@ -13,7 +13,7 @@ describe("laboro stop", () => {
       },
     });
     await until(async () => (await shop.client.workers()).length === 1, "it has joined");
-    const { code, stdout } = await shop.laboro(["stop", "node17"]);
+    const { code, stdout } = await shop.laboro(["stop", "node17"], { process: true });
     expect([code, stdout]).toEqual([0, "worker node17 stops when it has ended what it runs: 0 tasks\n"]);
     await until(() => stopped, "it has stopped");
   });
