@@ -1,11 +1,25 @@
 import { defineConfig } from "vitest/config";
 
+/** Tests that share a server of PostgreSQL, which is started only where one of them is run. */
+const POSTGRES = "test/store/postgres/**/*.test.ts";
+
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
     testTimeout: 30_000,
     hookTimeout: 30_000,
     // Most of what tests do is wait for processes, disks and time-outs, so more of them run at once than there are cores.
     maxWorkers: 4,
+    // Loading laboro takes longer than most files of tests do. What a test opens it closes itself, so files can share what they import.
+    isolate: false,
+    projects: [
+      {
+        extends: true,
+        test: { name: "postgres", include: [POSTGRES], globalSetup: "test/store/postgres/shared-server.ts" },
+      },
+      {
+        extends: true,
+        test: { name: "laboro", include: ["test/**/*.test.ts"], exclude: [POSTGRES, "**/node_modules/**"] },
+      },
+    ],
   },
 });

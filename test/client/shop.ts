@@ -2,7 +2,6 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import {
   type Broker,
   type BrokerOptions,
@@ -15,6 +14,7 @@ import {
   type Worker,
   type WorkerOptions,
 } from "../../src/client/index.js";
+import { atEnd } from "../support/at-end.js";
 
 export interface Shop {
   readonly dir: string;
@@ -23,26 +23,20 @@ export interface Shop {
   worker(options?: Partial<WorkerOptions>): Worker;
 }
 
-const open: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 export async function openShop(options: Partial<BrokerOptions> = {}): Promise<Shop> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
-  open.push(async () => rmSync(dir, { recursive: true, force: true }));
+  atEnd(async () => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
-  open.push(() => broker.stop());
+  atEnd(() => broker.stop());
   const client = await connect({ broker: broker.url, token: broker.token });
-  open.push(async () => client.close());
+  atEnd(async () => client.close());
   return {
     dir,
     broker,
     client,
     worker: (more = {}) => {
       const worker = startWorker({ broker: broker.url, token: broker.token, slots: 2, ...more });
-      open.push(() => worker.stop({ graceMs: 0 }));
+      atEnd(() => worker.stop({ graceMs: 0 }));
       return worker;
     },
   };

@@ -2,7 +2,6 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import {
   type Broker,
   type BrokerOptions,
@@ -14,7 +13,10 @@ import {
   type WorkerOptions,
 } from "../../../src/client/index.js";
 import { ModelWorld } from "../../store/model-store.js";
+import { atEnd } from "../../support/at-end.js";
 import { until } from "../../support/wait.js";
+
+export { atEnd };
 
 export const PATIENCE_MS = 30_000;
 
@@ -31,17 +33,9 @@ export interface TestGroup {
   join(options?: Partial<BrokerOptions>): Promise<Member>;
 }
 
-const open: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-export const atEnd = (close: () => Promise<void>): void => void open.push(close);
-
 export async function openGroup(count: number, options: Partial<BrokerOptions> = {}): Promise<TestGroup> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-group-"));
-  open.push(async () => rmSync(dir, { recursive: true, force: true }));
+  atEnd(async () => rmSync(dir, { recursive: true, force: true }));
   const world = new ModelWorld();
   const members: Member[] = [];
   const group: TestGroup = {
@@ -62,11 +56,11 @@ export async function openGroup(count: number, options: Partial<BrokerOptions> =
 async function joinGroup({ dir, world, members }: TestGroup, options: Partial<BrokerOptions>): Promise<Member> {
   const data = join(dir, `broker-${members.length}`);
   const broker = await startBroker({ dir: data, port: 0, store: () => world.store(), leaseMs: 3_000, ...options });
-  open.push(() => broker.stop());
+  atEnd(() => broker.stop());
   // As they are now: a broker that is closed has none.
   const { url, token, ca: caFingerprint } = broker;
   const client = await connect({ broker: url, token, caFingerprint });
-  open.push(async () => client.close());
+  atEnd(async () => client.close());
   return {
     broker,
     client,
@@ -78,7 +72,7 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Br
         ...(caFingerprint === undefined ? {} : { caFingerprint }),
         ...more,
       });
-      open.push(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
+      atEnd(() => worker.stop({ graceMs: 0, patienceMs: 0 }));
       return worker;
     },
   };

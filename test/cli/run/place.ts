@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
+import { atEnd } from "../../support/at-end.js";
 import { LABORO } from "../../support/launched.js";
 
 export interface Said {
@@ -26,22 +26,16 @@ export interface Place {
   lines(name: string): readonly string[];
 }
 
-const open: (() => void)[] = [];
-
-afterEach(() => {
-  for (const close of open.splice(0).reverse()) close();
-});
-
 export function openPlace(): Place {
   const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
-  open.push(() => rmSync(dir, { recursive: true, force: true }));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
   const begin: Place["begin"] = (words, terminal = false) => {
     const all = [process.execPath, LABORO, ...words];
     const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
     const [file = "", ...rest] = terminal ? ["script", "-qefc", line, "/dev/null"] : all;
     const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
     const child = spawn(file, rest, { cwd: dir, env, stdio: ["pipe", "pipe", "pipe"] });
-    open.push(() => child.kill("SIGKILL"));
+    atEnd(() => child.kill("SIGKILL"));
     let stdout = "";
     let stderr = "";
     child.stdout?.setEncoding("utf8").on("data", (text: string) => {

@@ -1,6 +1,5 @@
 /** A broker with the round-robin door open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
 
-import { afterEach } from "vitest";
 import { Context, Router as ZmqRouter } from "zeromq";
 import { Complaints } from "../../../src/broker/doors/complaints.js";
 import { Conversations } from "../../../src/broker/doors/conversations.js";
@@ -10,16 +9,11 @@ import type { BrokerOptions } from "../../../src/client/index.js";
 import { openRoundRobinDoor, type RoundRobinDoor } from "../../../src/protocols/round-robin/door.js";
 import type { Patience } from "../../../src/protocols/round-robin/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
+import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../zeromq/support.js";
 
-const open: (() => void | Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-export const atEnd = (close: () => void | Promise<void>): void => void open.push(close);
+export { atEnd };
 
 export interface Place {
   readonly shop: Shop;

@@ -3,7 +3,9 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { sizeOf } from "../../../src/model/ranges.js";
 import { sleep } from "../../support/wait.js";
 import { ANN, Broker, NOW, result, results } from "../suite/kit.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 let harness: DatabaseHarness;
 let first: Broker;
