@@ -1,9 +1,17 @@
 /** What the verbs of Scale0 share. */
+import { Option } from "commander";
 import { readPeerKeys } from "../../broker/config/curve-keys.js";
 import { LaboroError } from "../../model/errors.js";
+import { CONNECT_MS } from "../../protocols/scale0/negotiate.js";
 import type { CurveClient } from "../../protocols/zeromq/index.js";
+import { parseDuration } from "../duration.js";
 
 export const CURVE_HELP = "the file that laboro keys new NAME wrote, for a broker that asks for CURVE";
+
+export const connectTimeout = (): Option =>
+  new Option("--connect-timeout <duration>", "how long a broker may take to answer a CONNECT")
+    .argParser(parseDuration)
+    .default(CONNECT_MS, `${CONNECT_MS / 1000}s`);
 
 export const curveOf = (file: string | undefined): { readonly curve?: CurveClient } =>
   file === undefined ? {} : { curve: readPeerKeys(file) };

@@ -4,12 +4,13 @@ import { LaboroError } from "../../model/errors.js";
 import { openScale0Client } from "../../protocols/scale0/client.js";
 import { parseDuration } from "../duration.js";
 import { collect } from "../options.js";
-import { CURVE_HELP, curveOf, explained } from "./options.js";
+import { CURVE_HELP, connectTimeout, curveOf, explained } from "./options.js";
 
 interface Options {
   readonly broker: string;
   readonly other: readonly string[];
   readonly timeout: number;
+  readonly connectTimeout: number;
   readonly retry?: boolean;
   readonly curve?: string;
 }
@@ -33,6 +34,7 @@ export function request(): Command {
         .argParser(parseDuration)
         .default(30_000, "30s"),
     )
+    .addOption(connectTimeout())
     .option("--retry", "let another worker answer where the first is lost: for what may be done twice")
     .option("--curve <file>", CURVE_HELP)
     .addHelpText(
@@ -43,9 +45,9 @@ export function request(): Command {
 }
 
 async function run(service: string, body: string | undefined, options: Options): Promise<void> {
-  const { broker, other, timeout: timeoutMs, retry = false, curve } = options;
+  const { broker, other, timeout: timeoutMs, connectTimeout: connectMs, retry = false, curve } = options;
   const bytes = body === "-" ? await readAll() : Buffer.from(body ?? "");
-  const client = openScale0Client({ broker, others: other, ...curveOf(curve) });
+  const client = openScale0Client({ broker, others: other, connectMs, ...curveOf(curve) });
   try {
     const answer = await client.request(service, bytes, { timeoutMs, retry }).catch((cause: unknown) => {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;

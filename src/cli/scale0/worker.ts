@@ -19,7 +19,7 @@ import {
 import { parseDuration } from "../duration.js";
 import { collect, logger, onSignals, wholeNumber } from "../options.js";
 import { say } from "../print.js";
-import { CURVE_HELP, curveOf, explained } from "./options.js";
+import { CURVE_HELP, connectTimeout, curveOf, explained } from "./options.js";
 
 interface Options {
   readonly broker?: string;
@@ -33,6 +33,7 @@ interface Options {
   readonly heartbeat?: number;
   readonly remember?: string;
   readonly keepTrying?: boolean;
+  readonly connectTimeout: number;
   readonly curve?: string;
 }
 
@@ -64,6 +65,7 @@ export function worker(): Command {
     .option("--heartbeat <duration>", "longer than the config says", parseDuration)
     .option("--remember <file>", "keep the last config there, and find another broker of the group by it")
     .option("--keep-trying", "go on where no broker answers at the start")
+    .addOption(connectTimeout())
     .option("--curve <file>", CURVE_HELP)
     .addHelpText("after", EXAMPLES)
     .action(run);
@@ -75,7 +77,7 @@ Examples:
   laboro scale0 worker --broker tcp://head:8081 --service resize='convert - -resize 50% -' --slots 4 --remember ~/.scale0.json`;
 
 async function run(options: Options): Promise<void> {
-  const { broker, slots, heartbeat, remember, keepTrying = false, curve } = options;
+  const { broker, slots, heartbeat, remember, keepTrying = false, connectTimeout: connectMs, curve } = options;
   if (slots < 1) throw bad("--slots: expected 1 or more");
   const programs = programsOf(options);
   const log = logger();
@@ -104,6 +106,7 @@ async function run(options: Options): Promise<void> {
       slots,
       configType: configTypeOf(options.configType) ?? "JSON",
       keepTrying,
+      connectMs,
       ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
       ...(remember === undefined ? {} : { remember }),
       ...curveOf(curve),

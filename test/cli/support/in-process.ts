@@ -33,8 +33,8 @@ for (const name of ["env", "stdin", "stdout", "stderr"] as const) {
 
 /** Whether a call with these words can share the process now: there is one exit code, so there is one call at a time. */
 export function canShare(args: readonly string[]): boolean {
-  const [first = "status"] = args;
-  return !busy && (VERBS.has(first) || first.startsWith("-"));
+  const [first = "status", second = ""] = args;
+  return !busy && (VERBS.has(first) || first.startsWith("-") || (first === "scale0" && second === "request"));
 }
 
 export async function callInProcess(
