@@ -5,22 +5,21 @@ import { createServer } from "node:tls";
 import type { Pair } from "./certificates.js";
 
 const TLS_HANDSHAKE = 0x16;
-/** Who connects says something within this time. */
-const FIRST_BYTE_MS = 10_000;
 
 /**
  * Lets an HTTP server take TLS connections too. `certificate` is asked for when a connection needs it. From here on the server's
- * own listener sees a connection once its first byte is known, decrypted where need be.
+ * own listener sees a connection once its first byte is known, decrypted where need be. One on which no byte or no handshake comes in
+ * time is closed.
  */
-export function sharePort(server: Server, certificate: () => Promise<Pair>): void {
+export function sharePort(server: Server, certificate: () => Promise<Pair>, timeoutMs: number): void {
   const listeners = server.listeners("connection") as ((socket: Socket) => void)[];
   const plain = (socket: Socket): void => {
     for (const listener of listeners) listener.call(server, socket);
   };
-  const encrypted = tlsBefore(plain, certificate);
+  const encrypted = tlsBefore(plain, certificate, timeoutMs);
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
-    const silent = setTimeout(() => socket.destroy(), FIRST_BYTE_MS);
+    const silent = setTimeout(() => socket.destroy(), timeoutMs);
     const leave = (): void => void socket.destroy();
     socket.once("error", leave);
     socket.once("close", () => clearTimeout(silent));
@@ -40,9 +39,13 @@ export function sharePort(server: Server, certificate: () => Promise<Pair>): voi
   });
 }
 
-function tlsBefore(accept: (socket: Socket) => void, certificate: () => Promise<Pair>): (socket: Socket) => void {
+function tlsBefore(
+  accept: (socket: Socket) => void,
+  certificate: () => Promise<Pair>,
+  handshakeTimeout: number,
+): (socket: Socket) => void {
   let shown: Pair | undefined;
-  const tls = createServer({ handshakeTimeout: FIRST_BYTE_MS, ALPNProtocols: ["http/1.1"] });
+  const tls = createServer({ handshakeTimeout, ALPNProtocols: ["http/1.1"] });
   tls.on("secureConnection", accept);
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
   return (socket) => {

@@ -37,6 +37,8 @@ export interface BrokerOptions {
   /** The admin's. */
   readonly token?: string;
   readonly heartbeatMs?: number;
+  /** How long a connection to the main door may take to send its headers; 10 s if absent. */
+  readonly headersTimeoutMs?: number;
   readonly settings?: Partial<Settings>;
   /** Doors for the old protocols; none if absent. */
   readonly doors?: readonly DoorRequest[];
@@ -153,6 +155,7 @@ async function openBroker(options: BrokerOptions, house: House): Promise<Broker>
       broker: `broker-${core.state.epoch}`,
       heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
       outputWindow: OUTPUT_WINDOW,
+      headersTimeoutMs: options.headersTimeoutMs,
       ...(tls === "off" ? {} : { certificate: () => shown(certificates, log) }),
     });
     if (store.group !== undefined && house.group !== undefined) {

@@ -21,12 +21,14 @@ import type { Tokens } from "./tokens.js";
 /** How long a goodbye is waited for. */
 const GOODBYE_MS = 200;
 
-const LIMITS = {
-  headersTimeout: 10_000,
+const DEFAULT_HEADERS_MS = 10_000;
+
+const limits = (headersTimeout: number) => ({
+  headersTimeout,
   requestTimeout: 120_000,
   keepAliveTimeout: 30_000,
-  connectionsCheckingInterval: 2_000,
-} as const;
+  connectionsCheckingInterval: headersTimeout / 5,
+});
 
 export interface DoorOptions extends LinkOptions {
   readonly tokens: Tokens;
@@ -35,6 +37,8 @@ export interface DoorOptions extends LinkOptions {
   readonly conversations: Conversations;
   readonly complaints: Complaints;
   readonly doorSettings: DoorSettings;
+  /** A connection whose first byte, handshake or headers take longer is closed. */
+  readonly headersTimeoutMs?: number | undefined;
   /** What is shown to who speaks TLS; absent where nobody may. */
   readonly certificate?: () => Promise<Pair>;
 }
@@ -62,13 +66,14 @@ export class MainDoor {
     this.#options = options;
     this.#gate = new Gate(options.tokens, options.entry);
     this.#links = new Links(core, this.#gate, options.face, options);
-    this.#server = createServer(LIMITS, (request, response) => void this.#answer(request, response));
+    const { headersTimeoutMs = DEFAULT_HEADERS_MS } = options;
+    this.#server = createServer(limits(headersTimeoutMs), (request, response) => void this.#answer(request, response));
     this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on("clientError", (error, socket) => {
       if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
       else socket.destroy();
     });
-    if (options.certificate !== undefined) sharePort(this.#server, options.certificate);
+    if (options.certificate !== undefined) sharePort(this.#server, options.certificate, headersTimeoutMs);
     this.#server.on("connection", (socket: Socket) => {
       this.#connected.add(socket);
       socket.once("close", () => this.#connected.delete(socket));

@@ -3,7 +3,8 @@ import { Looks } from "../../src/api/dashboard-looks.js";
 import { TABLE } from "../../src/broker/operations/index.js";
 import { LaboroError } from "../../src/model/errors.js";
 import { ROUTES } from "../../web/src/routes.js";
-import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, ask, openDoor, openShop } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
 
@@ -172,7 +173,7 @@ describe("conversations", () => {
   it("are recorded from the first look on, end with their connection, and are an admin's to see", async () => {
     const { broker, client, worker } = await openShop();
     const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
-    await until(() => one.joined, "it has joined");
+    await until("it has joined", () => one.joined);
     const { conversations } = await client.ask("conversations", { find: "ONE" });
     expect(conversations).toMatchObject([
       { protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false },
@@ -196,7 +197,7 @@ describe("conversations", () => {
     expect((await apiOf(broker)(`/conversations/${id}`, read)).status).toBe(403);
     expect((await apiOf(broker)("/conversations", read)).status).toBe(200);
     await one.stop({ graceMs: 0 });
-    await until(async () => (await client.ask("conversation", { id })).over, "it is over");
+    await until("it is over", async () => (await client.ask("conversation", { id })).over);
     const { messages: lastWords } = await client.ask("conversation", { id, after: last });
     expect(lastWords.map(({ name }) => name)).toContain("LEAVING");
     expect((await client.ask("conversations", {})).conversations.map(({ peer }) => peer)).not.toContain("one");

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type Broker, type BrokerOptions, startBroker } from "../../src/client/index.js";
 import { atEnd } from "../support/at-end.js";
 
-export { openShop, until } from "../client/shop.js";
+export { openShop } from "../client/shop.js";
 
 /** A broker without client or worker. */
 export async function openDoor(options: Partial<BrokerOptions> = {}): Promise<{ broker: Broker; dir: string }> {

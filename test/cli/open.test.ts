@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro open", () => {
@@ -18,8 +18,8 @@ describe("laboro open", () => {
     const browser = join(shop.dir, "browser");
     writeFileSync(browser, '#!/bin/sh\necho "$1" > "$0.opened"\n', { mode: 0o755 });
     const { stdout } = await shop.laboro(["open"], { columns: 80, env: { BROWSER: browser } });
-    await until(() => existsSync(`${browser}.opened`), "the browser was started");
-    await until(() => readFileSync(`${browser}.opened`, "utf8") === stdout, "it has the link");
+    await until("the browser was started", () => existsSync(`${browser}.opened`));
+    await until("it has the link", () => readFileSync(`${browser}.opened`, "utf8") === stdout);
     const piped = await shop.laboro(["open", "--print"], { columns: 80, env: { BROWSER: browser } });
     expect(piped.stdout).toContain("/enter?code=");
     expect(readFileSync(`${browser}.opened`, "utf8")).toBe(stdout);

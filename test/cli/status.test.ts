@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/client/index.js";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { laboro, openCliShop, sh, steady } from "./support/cli.js";
 
 describe("laboro status", () => {
@@ -87,7 +87,7 @@ describe("laboro status", () => {
     shop.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
     await shop.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
     const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
-    await until(async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2, "two tasks run");
+    await until("two tasks run", async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2);
     expect(await shown()).toMatchInlineSnapshot(`
       "job 1  sleepers  running, submitted TIME ago
         command  sleep 60

@@ -47,12 +47,3 @@ export async function resultsOf(job: JobHandle): Promise<TaskResult[]> {
   for await (const result of job.results()) results.push(result);
   return results;
 }
-
-/** Polls until it holds; fails after ten seconds. */
-export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + 10_000;
-  while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

@@ -65,12 +65,3 @@ export function openPlace(): Place {
     lines: (name) => (existsSync(file(name)) ? readFileSync(file(name), "utf8").split("\n").slice(0, -1) : []),
   };
 }
-
-/** Polls until it holds; fails after twenty seconds. */
-export async function until(holds: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

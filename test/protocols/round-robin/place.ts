@@ -11,7 +11,7 @@ import type { Patience } from "../../../src/protocols/round-robin/rhythm.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/site.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 
 export { atEnd };
 

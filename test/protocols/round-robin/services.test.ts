@@ -3,7 +3,7 @@ import { RoundRobinClient } from "../../../src/protocols/round-robin/client.js";
 import { faultOfTestData } from "../../../src/protocols/round-robin/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker.js";
 import { resultsOf } from "../../client/shop.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import {
   atEnd,
   E,

@@ -4,12 +4,8 @@ import { Context, Dealer, Request, Router as ZmqRouter, type Socket as ZmqSocket
 import type { ErrorCode } from "../../../src/model/errors.js";
 import { openRouter, type Peer, type Router, type RouterOptions } from "../../../src/protocols/zeromq/index.js";
 import { atEnd } from "../../support/at-end.js";
-import { until as waitUntil } from "../../support/wait.js";
 
 export { atEnd };
-
-/** As elsewhere, with more patience: these tests run beside others. */
-export const until: typeof waitUntil = (what, condition, deadlineMs = 60_000) => waitUntil(what, condition, deadlineMs);
 
 export interface Heard {
   readonly router: Router;
