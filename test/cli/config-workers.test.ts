@@ -74,8 +74,11 @@ describe("a worker of ours that is connected", () => {
     await until("it has four slots", async () => (await shop.client.workers())[0]?.total.slots === 4);
     await shop.client.ask("configSet", { settings: { heartbeat_interval: 60_000 } });
     await until("it has one slot again", async () => (await shop.client.workers())[0]?.total.slots === 1);
-    // A heartbeat that only one end had changed would have cut the link by now.
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    // While this runs nothing is said: a heartbeat that only one end had changed would have cut the link before it ends.
+    const job = await shop.client.submit({ recipe: sh("sleep 0.6") });
+    expect(await job.wait()).toBe("succeeded");
     expect(worker.joined).toBe(true);
+    const { events } = await shop.client.ask("events", { after: 0 });
+    expect(events.map(({ kind }) => kind).filter((kind) => kind.startsWith("worker-"))).toEqual(["worker-joined"]);
   });
 });

@@ -1,6 +1,8 @@
 import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { expect, it } from "vitest";
 import { Gathered } from "../../src/cli/gathered.js";
+import { until } from "../support/wait.js";
 
 const MODULE = new URL("../../dist/cli/gathered.js", import.meta.url).href;
 
@@ -17,7 +19,7 @@ it("writes the first text at once, and together what follows within a moment", a
   expect(writes).toEqual(["a\n"]);
   for (const text of ["b", "c", "d"]) out.line(text);
   expect(writes).toEqual(["a\n"]);
-  while (writes.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until("the rest is written", () => writes.length === 2);
   expect(writes).toEqual(["a\n", "b\nc\nd\n"]);
 });
 
@@ -39,10 +41,10 @@ it("loses nothing at the end of the process, however that comes", () => {
 });
 
 it("does not keep a process from its end, and waits for a reader that is slow", async () => {
-  const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20));"), {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  const code = "for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20)); console.error('all said');";
+  const child = spawn(process.execPath, inProcess(code), { stdio: ["ignore", "pipe", "pipe"] });
+  // It has nothing left to do but to wait for its reader: no pipe holds so much.
+  await once(child.stderr, "data");
   let bytes = 0;
   for await (const piece of child.stdout) bytes += piece.length;
   expect(bytes).toBe(40_000 * 21);

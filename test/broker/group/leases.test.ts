@@ -1,8 +1,8 @@
 /** A broker that is cut off from the store, for a moment or for so long that the others take it for dead. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Broker } from "../../../src/client/index.js";
 import { RunLog } from "../../support/batch.js";
-import { sleep, until } from "../../support/wait.js";
+import { until } from "../../support/wait.js";
 import { joined, type Member, openGroup, PATIENCE_MS, seesAll } from "./kit.js";
 
 const LEASE_MS = 1_500;
@@ -47,8 +47,9 @@ describe("a broker that is cut off from the store", () => {
     const [a] = members as unknown as [Member];
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
+    const commits = vi.spyOn(a.broker.core.store, "commit");
     const submitted = a.client.submit({ recipe: { kind: "noop" }, count: 1 });
-    await sleep(300);
+    await until("it was tried in vain, and again", () => commits.mock.calls.length >= 2, PATIENCE_MS);
     world.brokers.cutOff.delete(epoch);
     expect((await submitted).id).toBe(1);
   });

@@ -1,16 +1,6 @@
 import { expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import {
-  describeEachShell,
-  eventually,
-  isAlive,
-  only,
-  outcomeOf,
-  run,
-  sh,
-  slotsForEachTest,
-  start,
-} from "./support.js";
+import { describeEachShell, isAlive, only, outcomeOf, run, sh, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
 const firstNumber = (bytes: Buffer): number => Number(/[0-9]+/.exec(bytes.toString())?.[0]);

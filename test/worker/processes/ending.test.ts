@@ -3,7 +3,6 @@ import { expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import {
   describeEachShell,
-  eventually,
   isAlive,
   only,
   outcomeOf,
