@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { atEnd } from "../../support/at-end.js";
 import { LABORO } from "../../support/launched.js";
+import { callInProcess, canShare } from "../support/in-process.js";
 
 export interface Said {
   readonly code: number | null;
@@ -29,11 +30,11 @@ export interface Place {
 export function openPlace(): Place {
   const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
   atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
   const begin: Place["begin"] = (words, terminal = false) => {
     const all = [process.execPath, LABORO, ...words];
     const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
     const [file = "", ...rest] = terminal ? ["script", "-qefc", line, "/dev/null"] : all;
-    const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
     const child = spawn(file, rest, { cwd: dir, env, stdio: ["pipe", "pipe", "pipe"] });
     atEnd(() => child.kill("SIGKILL"));
     let stdout = "";
@@ -50,7 +51,8 @@ export function openPlace(): Place {
     });
     return { child, said, output: () => stdout + stderr };
   };
-  const call = (words: readonly string[]): Promise<Said> => {
+  const call = async (words: readonly string[]): Promise<Said> => {
+    if (canShare(words)) return { ...(await callInProcess(words, env, "", dir)), signal: null };
     const { child, said } = begin(words);
     child.stdin?.end();
     return said;

@@ -8,11 +8,11 @@ import { Readable, Writable } from "node:stream";
 import { runProgram } from "../../../src/cli/program.js";
 import type { Said } from "./cli.js";
 
-/** Verbs that ask, answer and are done. Others wait for signals, write past the streams or leave with `process.exit`. */
+/** Verbs that do something and are done. Others wait for signals, write past the streams or leave with `process.exit`. */
 const VERBS = new Set([
   ...["brokers", "cancel", "clean", "completion", "config", "decode", "doctor", "drain", "explain", "forgive", "help"],
-  ...["hold", "keys", "logs", "open", "release", "request", "rerun", "services", "status", "stop", "submit", "wait"],
-  "workers",
+  ...["hold", "keys", "logs", "open", "release", "request", "rerun", "run", "services", "status", "stop", "submit"],
+  ...["wait", "workers"],
 ]);
 
 interface Call {
@@ -40,18 +40,21 @@ export function canShare(args: readonly string[]): boolean {
 export async function callInProcess(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
-  input: string | Uint8Array,
+  input: string | Uint8Array = "",
+  cwd: string = process.cwd(),
 ): Promise<Said> {
   const [stdout, stderr] = [new Collected(), new Collected()];
   const stdin = Readable.from(input.length === 0 ? [] : [Buffer.from(input)], { objectMode: false });
-  const codeBefore = process.exitCode;
+  const [codeBefore, cwdBefore] = [process.exitCode, process.cwd()];
   busy = true;
   try {
     process.exitCode = undefined;
+    process.chdir(cwd);
     await calls.run({ env, stdin, stdout, stderr }, () => runProgram(args));
     return { code: Number(process.exitCode ?? 0), stdout: stdout.text, stderr: stderr.text };
   } finally {
     process.exitCode = codeBefore;
+    process.chdir(cwdBefore);
     busy = false;
   }
 }
