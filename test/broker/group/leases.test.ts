@@ -1,4 +1,5 @@
 /** A broker that is cut off from the store, for a moment or for so long that the others take it for dead. */
+import { writeFileSync } from "node:fs";
 import { describe, expect, it, vi } from "vitest";
 import type { Broker } from "../../../src/client/index.js";
 import { RunLog } from "../../support/batch.js";
@@ -60,7 +61,10 @@ describe("a broker that is cut off from the store", () => {
     const worker = a.worker();
     await joined(worker);
     const log = new RunLog(`${dir}/runs`);
-    const job = await a.client.submit({ recipe: log.recipe("sleep 6"), count: 4 });
+    const job = await a.client.submit({
+      recipe: log.recipe(`while [ ! -e ${dir}/go ]; do sleep 0.05; done`),
+      count: 4,
+    });
     await until("two run", () => log.count >= 2, PATIENCE_MS);
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
@@ -68,6 +72,7 @@ describe("a broker that is cut off from the store", () => {
     await until("b waits for its worker", () => b.broker.core.state.workers.get(worker.id)?.out === 2, PATIENCE_MS);
     world.brokers.cutOff.delete(epoch);
     await until("it has a new life", () => (epochOf(a.broker) ?? epoch) !== epoch, PATIENCE_MS);
+    writeFileSync(`${dir}/go`, "");
     expect(await b.client.job(job.id).wait()).toBe("succeeded");
     for await (const { attempt } of b.client.job(job.id).results()) expect(attempt).toBe(1);
     expect(log.count).toBe(4);
