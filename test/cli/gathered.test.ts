@@ -1,5 +1,4 @@
 import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
 import { expect, it } from "vitest";
 import { Gathered } from "../../src/cli/gathered.js";
 import { until } from "../support/wait.js";
@@ -41,10 +40,12 @@ it("loses nothing at the end of the process, however that comes", () => {
 });
 
 it("does not keep a process from its end, and waits for a reader that is slow", async () => {
-  const code = "for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20)); console.error('all said');";
-  const child = spawn(process.execPath, inProcess(code), { stdio: ["ignore", "pipe", "pipe"] });
-  // It has nothing left to do but to wait for its reader: no pipe holds so much.
-  await once(child.stderr, "data");
+  const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.line('x'.repeat(20));"), {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  // The process is at its end, and cannot write all of it before somebody reads.
+  child.stdout.read(0);
+  await until("much has come", () => child.stdout.readableLength >= child.stdout.readableHighWaterMark);
   let bytes = 0;
   for await (const piece of child.stdout) bytes += piece.length;
   expect(bytes).toBe(40_000 * 21);
