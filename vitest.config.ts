@@ -1,11 +1,38 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Tests that share a server of PostgreSQL, which is started only where one of them is run. */
+const POSTGRES = "test/store/postgres/**/*.test.ts";
+
+/** Files of a minute or so. Begun last, as their size would have it, they would be waited for when all others have ended. */
+const LONG = /\/test\/(browser\/dashboard|interop\/day|faults\/worker-killed|cli\/experiments|cli\/scale0)\./;
+
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification): boolean => LONG.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
     testTimeout: 30_000,
     hookTimeout: 30_000,
     // Most of what tests do is wait for processes, disks and time-outs, so more of them run at once than there are cores.
     maxWorkers: 4,
+    // Loading laboro takes longer than most files of tests do. What a test opens it closes itself, so files can share what they import.
+    isolate: false,
+    sequence: { sequencer: LongFirst },
+    projects: [
+      {
+        extends: true,
+        test: { name: "postgres", include: [POSTGRES], globalSetup: "test/store/postgres/shared-server.ts" },
+      },
+      {
+        extends: true,
+        test: { name: "laboro", include: ["test/**/*.test.ts"], exclude: [POSTGRES, "**/node_modules/**"] },
+      },
+    ],
   },
 });

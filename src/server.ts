@@ -88,6 +88,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
         outputWindow: OUTPUT_WINDOW,
       }),
+      headersTimeoutMs: options.headersTimeoutMs,
       openFuq: async () => {
         const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
         return new FuqHttp({ core, auth, info, log, peerErrors, connections, settings });

@@ -26,6 +26,8 @@ export interface BrokerOptions {
   /** The admin's. */
   readonly token?: string;
   readonly heartbeatMs?: number;
+  /** How long a connection to the main listener may take to send its headers; 10 s if absent. */
+  readonly headersTimeoutMs?: number;
   readonly settings?: Partial<Settings>;
   /** Listeners for the old protocols; none if absent. */
   readonly listeners?: readonly ListenerRequest[];

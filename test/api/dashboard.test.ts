@@ -3,7 +3,8 @@ import { LaboroError } from "../../src/base/errors.js";
 import { SharedResponses } from "../../src/broker/api/shared-responses.js";
 import { OPERATIONS_BY_NAME } from "../../src/broker/operations/index.js";
 import { API_ROUTES } from "../../web/src/api-routes.js";
-import { apiOf, ask, openDoor, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, ask, openDoor, openShop } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
 
@@ -176,7 +177,7 @@ describe("connections", () => {
   it("are recorded from the first look on, end with their connection, and are an admin's to see", async () => {
     const { broker, client, worker } = await openShop();
     const one = worker({ name: "one", services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
-    await until(() => one.joined, "it has joined");
+    await until("it has joined", () => one.joined);
     const { connections } = await client.ask("connections", { find: "ONE" });
     expect(connections).toMatchObject([{ protocol: "laboro.1", peer: "one", address: "127.0.0.1", recording: false }]);
     const id = connections[0]?.id ?? 0;
@@ -198,7 +199,7 @@ describe("connections", () => {
     expect((await apiOf(broker)(`/connections/${id}`, read)).status).toBe(403);
     expect((await apiOf(broker)("/connections", read)).status).toBe(200);
     await one.stop({ graceMs: 0 });
-    await until(async () => (await client.ask("connection", { id })).closed, "it is over");
+    await until("it is over", async () => (await client.ask("connection", { id })).closed);
     const { messages: lastWords } = await client.ask("connection", { id, after: last });
     expect(lastWords.map(({ name }) => name)).toContain("LEAVING");
     expect((await client.ask("connections", {})).connections.map(({ peer }) => peer)).not.toContain("one");

@@ -1,7 +1,8 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
-import { openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { openShop } from "./kit.js";
 
 interface Message {
   readonly id?: number;
@@ -51,13 +52,13 @@ describe("a stream of events", () => {
     const first = await follow(broker);
     expect(first.response.headers["content-type"]).toBe("text/event-stream");
     const job = await client.submit({ recipe: { kind: "noop" }, held: true });
-    await until(() => first.messages().length === 1, "the submission was told");
+    await until("the submission was told", () => first.messages().length === 1);
     expect(first.messages()[0]?.data).toMatchObject({ kind: "job-added", job: job.id });
     first.stop();
     await job.release();
     await job.hold();
     const again = await follow(broker, { "last-event-id": String(first.messages()[0]?.id) });
-    await until(() => again.messages().length === 2, "what came meanwhile was told");
+    await until("what came meanwhile was told", () => again.messages().length === 2);
     expect(again.messages().map(({ data }) => (data as { kind: string }).kind)).toEqual(["job-released", "job-held"]);
   });
 
@@ -65,7 +66,7 @@ describe("a stream of events", () => {
     const { broker, client } = await openShop();
     await client.submit({ recipe: { kind: "noop" } });
     const { messages } = await follow(broker, { "last-event-id": "17" });
-    await until(() => messages().length === 2, "missed was told, and what there is");
+    await until("missed was told, and what there is", () => messages().length === 2);
     expect(messages()[0]).toMatchObject({ event: "missed", data: { after: 17 } });
     expect(messages()[1]?.data).toMatchObject({ kind: "job-added" });
   });
@@ -76,9 +77,8 @@ describe("a stream of events", () => {
     const { messages } = await follow(broker, {}, `?job=${job.id}`);
     await client.submit({ recipe: { kind: "noop" } });
     await job.cancel();
-    await until(
-      () => messages().some(({ data }) => (data as { kind: string }).kind === "job-ended"),
-      "its end was told",
+    await until("its end was told", () =>
+      messages().some(({ data }) => (data as { kind: string }).kind === "job-ended"),
     );
     expect(messages().every(({ data }) => (data as { job: number }).job === job.id)).toBe(true);
   });
@@ -93,7 +93,7 @@ describe("a stream of events", () => {
       broker.core.events.add({ kind: "broker-halted", code: "LABORO_DISK_FULL", message });
     expect(process.memoryUsage().rss - before).toBeLessThan(400 * 1024 * 1024);
     slow.response.resume();
-    await until(() => slow.messages().at(-1)?.id === broker.core.events.last, "it has caught up");
+    await until("it has caught up", () => slow.messages().at(-1)?.id === broker.core.events.last);
     expect(slow.messages().some(({ event }) => event === "missed")).toBe(true);
   });
 

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Events } from "../../src/broker/events.js";
 import { JobId } from "../../src/model/ids.js";
-import { apiOf, openShop, post, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, openShop, post } from "./kit.js";
 
 interface Page {
   readonly events: readonly {
@@ -81,15 +82,15 @@ describe("events", () => {
     const kinds = async (): Promise<string[]> =>
       ((await api("/events?after=0")).json as Page).events.map(({ kind }) => kind);
     const one = worker({ name: "one" });
-    await until(async () => (await kinds()).includes("worker-joined"), "it joined");
+    await until("it joined", async () => (await kinds()).includes("worker-joined"));
     await api("/jobs", post({ recipe: { kind: "command", argv: ["sleep", "30"] } }));
-    await until(() => broker.core.state.workers.get(one.id)?.assigned === 1, "it has the task");
+    await until("it has the task", () => broker.core.state.workers.get(one.id)?.assigned === 1);
     await api("/workers/one/drain", post());
     broker.core.portOf(one.id)?.close("cut by the test");
-    await until(async () => (await kinds()).includes("worker-disconnected"), "it is away");
-    await until(async () => (await kinds()).filter((kind) => kind === "worker-joined").length === 2, "it is back");
+    await until("it is away", async () => (await kinds()).includes("worker-disconnected"));
+    await until("it is back", async () => (await kinds()).filter((kind) => kind === "worker-joined").length === 2);
     await one.stop({ graceMs: 0 });
-    await until(async () => (await kinds()).includes("worker-left"), "it is gone");
+    await until("it is gone", async () => (await kinds()).includes("worker-left"));
     expect(await kinds()).toContain("worker-draining");
   });
 

@@ -5,24 +5,19 @@ import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { startBroker } from "../../src/server.js";
+import { atEnd } from "../support/at-end.js";
 
-export { openShop, until } from "../client/shop.js";
-
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
+export { openShop } from "../client/shop.js";
 
 /** A broker without client or worker. */
 export async function openDoor(options: Partial<ServerOptions> = {}): Promise<{ broker: RunningBroker; dir: string }> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-api-"));
   // Before the start: one that is refused leaves its folder, too.
-  open.push(() => rmSync(dir, { recursive: true, force: true }));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir, port: 0, ...options });
-  open.push(() => broker.stop());
+  atEnd(() => broker.stop());
   return { broker, dir };
 }
 

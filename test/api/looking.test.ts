@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
 import { BUCKET, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Client } from "../../src/entries/client.js";
-import { openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { openShop } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
@@ -21,10 +22,10 @@ describe("the picture of a job", () => {
     worker({ slots: 2 });
     const line = 'case "$LABORO_TASK" in 0|1) exit 0;; 2) exit 1;; *) sleep 600;; esac';
     const job = await client.submit({ recipe: sh(line), count: 9 });
-    await until(async () => {
+    await until("three have ended and two run", async () => {
       const { failed, succeeded, running } = (await job.info()).counters;
       return failed === 1 && succeeded === 2 && running >= 2;
-    }, "three have ended and two run");
+    });
     await client.ask("cancel", { job: job.id, tasks: [{ first: 8, last: 8 }] });
     const { running } = (await job.info()).counters;
     const { shown } = await pictureOf(client, { job: job.id });
@@ -63,7 +64,7 @@ describe("pages of workers", () => {
     const { client, worker } = await openShop();
     for (const name of ["carl", "anna", "bert"]) {
       const one = worker({ name, slots: 1, tags: [`tag-${name}`] });
-      await until(() => one.joined, `${name} has joined`);
+      await until(`${name} has joined`, () => one.joined);
     }
     const names = async (input: Parameters<typeof client.ask<"workerPage">>[1]) =>
       (await client.ask("workerPage", input)).workers.map(({ name }) => name);
@@ -71,7 +72,7 @@ describe("pages of workers", () => {
     expect(await names({ order: "name" })).toEqual(["anna", "bert", "carl"]);
     expect(await names({ order: "name", from: 1, limit: 1 })).toEqual(["bert"]);
     const job = await client.submit({ name: "long", recipe: sh("sleep 600"), tags: ["tag-anna"] });
-    await until(async () => (await names({ state: "busy" })).length === 1, "one is busy");
+    await until("one is busy", async () => (await names({ state: "busy" })).length === 1);
     expect(await names({})).toEqual(["carl", "bert", "anna"]);
     expect(await names({ order: "busy", limit: 1 })).toEqual(["anna"]);
     expect(await names({ find: "TAG-B" })).toEqual(["bert"]);
@@ -79,8 +80,8 @@ describe("pages of workers", () => {
     await client.ask("drain", { worker: "bert" });
     expect(await names({ order: "problems", limit: 1 })).toEqual(["bert"]);
     await until(
-      async () => (await client.ask("workerPage", { find: "anna" })).workers[0]?.running[0]?.startedAt !== undefined,
       "its start was heard",
+      async () => (await client.ask("workerPage", { find: "anna" })).workers[0]?.running[0]?.startedAt !== undefined,
     );
     const { workers, total, matching } = await client.ask("workerPage", { find: "anna" });
     expect({ total, matching }).toEqual({ total: 3, matching: 1 });
@@ -105,11 +106,11 @@ describe("the overview", () => {
       count: 2,
     });
     const problems = async () => (await client.ask("overview", {})).problems;
-    await until(async () => (await problems()).some(({ kind }) => kind === "job-failing"), "it fails");
+    await until("it fails", async () => (await problems()).some(({ kind }) => kind === "job-failing"));
     const text = "failing: 1 of 1 tasks have failed so far";
     expect(await problems()).toMatchObject([{ kind: "job-failing", critical: true, text, job: failing.id }]);
     broker.core.portOf(one.id)?.close("gone");
-    await until(async () => (await problems()).some(({ kind }) => kind === "worker-disconnected"), "it is away");
+    await until("it is away", async () => (await problems()).some(({ kind }) => kind === "worker-disconnected"));
     expect((await problems()).map(({ kind }) => kind)).toEqual(["job-failing", "worker-disconnected"]);
     const { recentEvents, status } = await client.ask("overview", {});
     expect(recentEvents.map(({ kind }) => kind)).toContain("worker-disconnected");
@@ -134,7 +135,7 @@ describe("the overview", () => {
   it("tells of a queue that is full", async () => {
     const { client, broker } = await openShop({ settings: { maxWaitingRequests: 2 } });
     const waiting = [1, 2].map(() => client.request("nobody", "x", { timeoutMs: 30_000 }).catch(() => undefined));
-    await until(async () => (await client.ask("overview", {})).problems.length > 0, "the queue is full");
+    await until("the queue is full", async () => (await client.ask("overview", {})).problems.length > 0);
     expect((await client.ask("overview", {})).problems).toMatchObject([
       { kind: "queue-full", critical: true, service: "nobody", text: "nobody: 2 requests wait, new ones are refused" },
     ]);

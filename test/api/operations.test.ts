@@ -3,7 +3,8 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/broker/api/json.js";
 import { OPERATIONS, type OperationName } from "../../src/broker/operations/index.js";
-import { apiOf, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, openShop } from "./kit.js";
 
 type Ask = (name: OperationName, input?: Readonly<Record<string, unknown>>) => Promise<Record<string, unknown>>;
 type Shop = Awaited<ReturnType<typeof openShop>>;
@@ -142,10 +143,10 @@ describe.each([
     const submitted = Date.now();
     const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
     await until(
+      "both run",
       async () =>
         ((await ask("running", { job: long })).tasks as { started: boolean }[]).filter(({ started }) => started)
           .length === 2,
-      "both run",
     );
     for (const { startedAt } of (await ask("running", { job: long })).tasks as { startedAt: number }[]) {
       expect(startedAt).toBeGreaterThanOrEqual(submitted - CLOCKS_DIFFER_MS);

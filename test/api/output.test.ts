@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parseRange } from "../../src/broker/api/range.js";
-import { apiOf, codeOf, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, codeOf, openShop } from "./kit.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 const RAW = { headers: { accept: "application/octet-stream" } };
@@ -105,7 +106,7 @@ describe("a task's output", () => {
     const cut = api(`/jobs/${job.id}/tasks/0/output`, { ...RAW, signal: stop.signal }).catch(() => "cut");
     setTimeout(() => stop.abort(), 5);
     await cut;
-    await until(async () => (await api("/status")).status === 200, "the broker answers");
+    await until("the broker answers", async () => (await api("/status")).status === 200);
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { apiOf, codeOf, openShop, post, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, codeOf, openShop, post } from "./kit.js";
 
 interface Jobs {
   readonly jobs: readonly { readonly id: number; readonly name: string; readonly state: string }[];
@@ -38,7 +39,7 @@ describe("the list of jobs", () => {
     const waiting = await client.submit({ recipe, name: "waiting-1", pool: "p2", key: "b" });
     await client.submit({ recipe, name: "blocked-1", after: [{ job: waiting.id }] });
     const running = await client.submit({ recipe: { kind: "command", argv: ["sleep", "30"] }, name: "running-1" });
-    await until(async () => (await running.explain(0)).startsWith("it runs"), "it runs");
+    await until("it runs", async () => (await running.explain(0)).startsWith("it runs"));
 
     expect(await names("")).toEqual(["running-1", "blocked-1", "waiting-1", "held-1", "bad-1", "good-1"]);
     for (const state of ["running", "blocked", "waiting", "held"])

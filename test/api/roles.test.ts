@@ -4,7 +4,8 @@ import { ROLES, type Role } from "../../src/broker/access/roles.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
 import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
-import { apiOf, ask, codeOf, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, ask, codeOf, openShop } from "./kit.js";
 
 const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   any: ["admin", "client", "worker", "read", "fuq"],
@@ -59,7 +60,7 @@ describe("a role", () => {
     const token = broker.tokenOf(role) ?? "";
     let refused: string | undefined;
     const worker = startWorker({ broker: broker.url, token, onRefused: ({ code }) => (refused = code) });
-    await until(async () => refused !== undefined || (await client.workers()).length > 0, "it joined or was refused");
+    await until("it joined or was refused", async () => refused !== undefined || (await client.workers()).length > 0);
     await worker.stop({ graceMs: 0 });
     const outcome = refused ?? "joined";
     expect(outcome).toBe(expected);

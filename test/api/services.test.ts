@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ServiceStats } from "../../src/broker/stats/service-stats.js";
-import { apiOf, codeOf, messageOf, openShop, until } from "./kit.js";
+import { until } from "../support/wait.js";
+import { apiOf, codeOf, messageOf, openShop } from "./kit.js";
 
 const message = (body: string | Buffer, headers: Readonly<Record<string, string>> = {}) => ({
   method: "POST",
@@ -21,7 +22,7 @@ describe("a request over HTTP", () => {
         hangs: () => new Promise(() => {}),
       },
     });
-    await until(() => one.joined, "the worker has joined");
+    await until("the worker has joined", () => one.joined);
     const broken = await api("/services/breaks", message("x"));
     expect([broken.status, codeOf(broken), messageOf(broken)]).toEqual([502, "LABORO_SERVICE_FAILED", "no paper"]);
     const slow = await api("/services/hangs?timeoutMs=50", message("x"));
@@ -30,8 +31,8 @@ describe("a request over HTTP", () => {
     expect([byHeader.status, codeOf(byHeader)]).toEqual([504, "LABORO_DEADLINE"]);
     const first = api("/services/none?timeoutMs=300", message("x"));
     await until(
-      async () => ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting === 1,
       "one waits",
+      async () => ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting === 1,
     );
     const full = await api("/services/none", message("x"));
     expect([full.status, codeOf(full)]).toEqual([503, "LABORO_QUEUE_FULL"]);
@@ -45,10 +46,10 @@ describe("a request over HTTP", () => {
     const cut = api("/services/none", { ...message("x"), signal: stop.signal }).catch(() => "cut");
     const waiting = async (): Promise<number> =>
       ((await api("/status")).json as { requests: { waiting: number } }).requests.waiting;
-    await until(async () => (await waiting()) === 1, "it waits");
+    await until("it waits", async () => (await waiting()) === 1);
     stop.abort();
     await cut;
-    await until(async () => (await waiting()) === 0, "it is forgotten");
+    await until("it is forgotten", async () => (await waiting()) === 0);
   });
 
   it("of a name with all kinds of letters reaches its service, in its pool", async () => {

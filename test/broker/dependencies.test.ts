@@ -10,7 +10,8 @@ import { readSubmission } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
 import { startBroker } from "../../src/server.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
-import { openShop, until } from "../client/shop.js";
+import { openShop } from "../client/shop.js";
+import { until } from "../support/wait.js";
 
 const fails = { kind: "command", argv: ["false"] } as const;
 const noop = { kind: "noop" } as const;
@@ -35,7 +36,7 @@ describe("a job that waits for another", () => {
       return commit(writes, now);
     });
     worker();
-    await until(() => second !== undefined, "the second was asked for");
+    await until("the second was asked for", () => second !== undefined);
     const job = await second;
     expect(await job?.wait()).toBe("cancelled");
     const { reason, counters } = (await job?.info()) ?? {};
@@ -159,7 +160,7 @@ describe("a job that is run again", () => {
     const { client, worker } = await openShop();
     // Two, so that each has its task for itself: what a worker holds of one piece is settled with the piece.
     for (const name of ["one", "two"]) worker({ slots: 1, name });
-    await until(async () => (await client.workers()).length === 2, "both have joined");
+    await until("both have joined", async () => (await client.workers()).length === 2);
     const job = await client.submit({
       recipe: {
         kind: "command",
@@ -167,7 +168,7 @@ describe("a job that is run again", () => {
       },
       count: 2,
     });
-    await until(async () => (await job.info()).counters.failed === 1, "the second has failed");
+    await until("the second has failed", async () => (await job.info()).counters.failed === 1);
     expect(await job.rerun()).toBe(1);
     expect(await job.wait()).toBe("succeeded");
   });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { startRetention } from "../../src/broker/retention.js";
-import { openShop, until } from "../client/shop.js";
+import { openShop } from "../client/shop.js";
+import { until } from "../support/wait.js";
 
 const SILENT = { info: () => {}, warn: () => {}, error: () => {} };
 
@@ -13,7 +14,7 @@ describe("what has ended", () => {
     const open = await client.submit({ recipe: { kind: "call", service: "nobody's" }, count: 1 });
     const stop = startRetention(broker.core, { keepForMs: 1, everyMs: 10 }, SILENT);
     const left = async () => (await client.ask("jobs", {})).jobs.map(({ id }) => id);
-    await until(async () => (await left()).length === 1, "the job that ended is forgotten");
+    await until("the job that ended is forgotten", async () => (await left()).length === 1);
     stop();
     expect(await left()).toEqual([open.id]);
   });
@@ -26,7 +27,7 @@ describe("what has ended", () => {
     const before = await broker.core.store.bytesUsed();
     expect(before).toBeGreaterThan(25 * 300_000);
     const stop = startRetention(broker.core, { keepBytes: before - 1_000_000, everyMs: 10 }, SILENT);
-    await until(async () => (await broker.core.store.bytesUsed()) < before - 1_000_000, "there is room again");
+    await until("there is room again", async () => (await broker.core.store.bytesUsed()) < before - 1_000_000);
     stop();
     // Twenty go at a time, the newest are the last to go.
     expect((await client.ask("jobs", {})).jobs.map(({ id }) => Number(id))).toEqual([25, 24, 23, 22, 21]);

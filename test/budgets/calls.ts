@@ -26,7 +26,10 @@ export interface CountedRun extends Run {
 
 interface Script {
   readonly url: string;
-  readonly functions: readonly { readonly functionName: string; readonly ranges: readonly { readonly count: number }[] }[];
+  readonly functions: readonly {
+    readonly functionName: string;
+    readonly ranges: readonly { readonly count: number }[];
+  }[];
 }
 
 /** Runs `laboro` in an empty folder. `input` are files to be there. */
@@ -57,7 +60,10 @@ export const STRACE = "/usr/bin/strace";
 export const hasStrace = existsSync(STRACE);
 
 /** System calls of the whole run, SQLite's and the tasks' own among them. */
-export function tracedRun(args: readonly string[], names: readonly string[]): Run & { readonly lines: readonly string[] } {
+export function tracedRun(
+  args: readonly string[],
+  names: readonly string[],
+): Run & { readonly lines: readonly string[] } {
   return inFolder((dir) => {
     const trace = join(dir, "trace");
     const run = laboro(args, dir, {}, [STRACE, "-f", "-q", "-e", `trace=${names.join(",")}`, "-o", trace]);

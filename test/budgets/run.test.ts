@@ -55,7 +55,13 @@ describe("laboro run 'echo {}' ::: a", () => {
     const run = countedRun(ONE);
     expect([run.status, run.stdout]).toEqual([0, "a\n"]);
     expectWithin(costs(run), {
-      asks: 0, encoded: 0, scanned: 0, commits: 0, syncs: 0, opened: 0, modules: 0,
+      asks: 0,
+      encoded: 0,
+      scanned: 0,
+      commits: 0,
+      syncs: 0,
+      opened: 0,
+      modules: 0,
     });
   });
 
@@ -71,7 +77,13 @@ describe("laboro run --array 1-500 'echo {}'", () => {
     const run = countedRun(MANY);
     expect([run.status, run.stdout.split("\n").length]).toEqual([0, 501]);
     expectWithin(costs(run), {
-      asks: 0, encoded: 0, scanned: 0, commits: 0, syncs: 0, opened: 0, modules: 0,
+      asks: 0,
+      encoded: 0,
+      scanned: 0,
+      commits: 0,
+      syncs: 0,
+      opened: 0,
+      modules: 0,
     });
   });
 

@@ -5,7 +5,7 @@ import { laboro, openCliShop } from "./support/cli.js";
 describe("laboro brokers", () => {
   it("tells of a broker that has its store to itself", async () => {
     const shop = await openCliShop();
-    const { stdout } = await shop.laboro(["brokers"]);
+    const { stdout } = await shop.laboro(["brokers"], { process: true });
     expect(stdout).toContain(`${new URL(shop.broker.url).host} *`);
     const { brokers } = JSON.parse((await shop.laboro(["brokers", "--json"])).stdout);
     expect(brokers).toMatchObject([{ self: true, state: "open", fallback: false, workers: 0, heartbeatAgeMs: 0 }]);

@@ -5,7 +5,7 @@ describe("laboro cancel", () => {
   it("cancels a job, with a reason for those who look later", async () => {
     const shop = await openCliShop();
     const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 5 });
-    const said = await shop.laboro(["cancel", "last", "--reason", "wrong input"]);
+    const said = await shop.laboro(["cancel", "last", "--reason", "wrong input"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "job 1 is cancelled\n", stderr: "" });
     expect(await job.info()).toMatchObject({ counters: { cancelled: 5 }, reason: "wrong input" });
     expect((await shop.laboro(["status", "1"])).stdout).toMatch(/reason +wrong input/);

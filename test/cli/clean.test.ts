@@ -10,7 +10,9 @@ describe("laboro clean", () => {
     await shop.client.submit({ recipe: { kind: "noop" }, held: true });
     const ids = async () =>
       JSON.parse((await shop.laboro(["status", "--all", "--json"])).stdout).jobs.map(({ id }: { id: number }) => id);
-    expect((await shop.laboro(["clean", "--older-than", "1h"])).stdout).toBe("there is no job to clean\n");
+    expect((await shop.laboro(["clean", "--older-than", "1h"], { process: true })).stdout).toBe(
+      "there is no job to clean\n",
+    );
     expect((await shop.laboro(["clean", "--state", "succeeded", "--keep", "2"])).stdout).toBe("1 job is forgotten\n");
     expect(await ids()).toEqual([5, 4, 3, 2]);
     expect((await shop.laboro(["clean", "2"])).stdout).toBe("job 2 is forgotten\n");

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf, until } from "../client/shop.js";
+import { openShop, resultsOf } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { sh } from "./support/cli.js";
 
 describe("a worker of ours that is connected", () => {
@@ -9,23 +10,23 @@ describe("a worker of ours that is connected", () => {
     shop.worker({ name: "node18", slots: 1 });
     const workers = async () =>
       (await shop.client.workers()).map(({ name, total, tags }) => [name, total.slots, [...tags]]);
-    await until(async () => (await workers()).length === 2, "both have joined");
+    await until("both have joined", async () => (await workers()).length === 2);
     await shop.client.ask("configSet", {
       settings: { environment: { GREETING: "hello" }, tags: ["all"], workers: { node17: { slots: 3, tags: ["big"] } } },
     });
     await until(
+      "both are what they are told to be",
       async () =>
         JSON.stringify((await workers()).sort()) ===
         JSON.stringify([
           ["node17", 3, ["own", "big"]],
           ["node18", 1, ["all"]],
         ]),
-      "both are what they are told to be",
     );
     const job = await shop.client.submit({ recipe: sh("echo $GREETING; sleep 0.2"), tags: ["big"], count: 3 });
     await until(
-      async () => (await shop.client.ask("job", { job: job.id })).counters.running === 3,
       "all three run at once",
+      async () => (await shop.client.ask("job", { job: job.id })).counters.running === 3,
     );
     await job.wait();
     expect((await resultsOf(job)).map(({ code }) => code)).toEqual([0, 0, 0]);
@@ -33,13 +34,13 @@ describe("a worker of ours that is connected", () => {
     expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString()).join("")).toBe("hello\n");
     await shop.client.ask("configSet", { settings: {} });
     await until(
+      "both are what they were started as",
       async () =>
         JSON.stringify((await workers()).sort()) ===
         JSON.stringify([
           ["node17", 1, ["own"]],
           ["node18", 1, []],
         ]),
-      "both are what they were started as",
     );
   });
 
@@ -47,9 +48,9 @@ describe("a worker of ours that is connected", () => {
     const shop = await openShop();
     shop.worker({ slots: 3 });
     const job = await shop.client.submit({ recipe: sh("sleep 0.2"), count: 15 });
-    await until(async () => (await shop.client.ask("job", { job: job.id })).counters.running >= 3, "three run");
+    await until("three run", async () => (await shop.client.ask("job", { job: job.id })).counters.running >= 3);
     await shop.client.ask("configSet", { settings: { slots: 1 } });
-    await until(async () => (await shop.client.workers())[0]?.total.slots === 1, "it has one slot");
+    await until("it has one slot", async () => (await shop.client.workers())[0]?.total.slots === 1);
     // What ran then has ended by now, also by a clock that differs a little.
     const since = Date.now() + 500;
     await job.wait();
@@ -70,11 +71,14 @@ describe("a worker of ours that is connected", () => {
     const shop = await openShop();
     await shop.client.ask("configSet", { settings: { heartbeat_interval: 100, slots: 4 } });
     const worker = shop.worker({ slots: 1 });
-    await until(async () => (await shop.client.workers())[0]?.total.slots === 4, "it has four slots");
+    await until("it has four slots", async () => (await shop.client.workers())[0]?.total.slots === 4);
     await shop.client.ask("configSet", { settings: { heartbeat_interval: 60_000 } });
-    await until(async () => (await shop.client.workers())[0]?.total.slots === 1, "it has one slot again");
-    // A heartbeat that only one end had changed would have cut the link by now.
-    await new Promise((resolve) => setTimeout(resolve, 600));
+    await until("it has one slot again", async () => (await shop.client.workers())[0]?.total.slots === 1);
+    // While this runs nothing is said: a heartbeat that only one end had changed would have cut the link before it ends.
+    const job = await shop.client.submit({ recipe: sh("sleep 0.6") });
+    expect(await job.wait()).toBe("succeeded");
     expect(worker.joined).toBe(true);
+    const { events } = await shop.client.ask("events", { after: 0 });
+    expect(events.map(({ kind }) => kind).filter((kind) => kind.startsWith("worker-"))).toEqual(["worker-joined"]);
   });
 });

@@ -54,7 +54,10 @@ describe("laboro config", () => {
       expect((await shop.laboro(["config", "set", "--file", file])).code).toBe(0);
       expect(await settingsOf(shop)).toEqual(before);
     }
-    const piped = await shop.laboro(["config", "set", "--file", "-", "--format", "zfl"], { input: "slots = 3\n" });
+    const piped = await shop.laboro(["config", "set", "--file", "-", "--format", "zfl"], {
+      process: true,
+      input: "slots = 3\n",
+    });
     expect(piped.stdout).toBe("config version 8\n");
     expect(await settingsOf(shop)).toEqual({ slots: 3 });
   });

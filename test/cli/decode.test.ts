@@ -29,7 +29,7 @@ describe("laboro decode", () => {
       `F>W ${hexOf("stop_immediate")}`,
       "",
     ].join("\n");
-    expect(await laboro(["decode", "fuq"], { input })).toMatchInlineSnapshot(`
+    expect(await laboro(["decode", "fuq"], { process: true, input })).toMatchInlineSnapshot(`
       {
         "code": 0,
         "stderr": "",

@@ -15,7 +15,7 @@ const general = (text: string): string =>
 describe("laboro doctor", () => {
   it("looks at the machine, the data directory and the broker, one line each", async () => {
     const shop = await openCliShop();
-    const { code, stdout, stderr } = await shop.laboro(["doctor"]);
+    const { code, stdout, stderr } = await shop.laboro(["doctor"], { process: true });
     expect([code, stderr]).toEqual([0, ""]);
     expect(general(steady(stdout, shop))).toMatchInlineSnapshot(`
       "ok  laboro VERSION on Node VERSION

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro drain", () => {
   it("gives a worker nothing new", async () => {
     const shop = await openCliShop();
     shop.worker({ name: "node17" });
-    await until(async () => (await shop.client.workers()).length === 1, "it has joined");
-    const said = await shop.laboro(["drain", "node17"]);
+    await until("it has joined", async () => (await shop.client.workers()).length === 1);
+    const said = await shop.laboro(["drain", "node17"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "worker node17 gets nothing new; it runs 0 tasks\n", stderr: "" });
     expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
     await shop.client.submit({ recipe: { kind: "noop" } });
@@ -17,7 +17,7 @@ describe("laboro drain", () => {
   it("of a mistyped name suggests the one that was meant", async () => {
     const shop = await openCliShop();
     shop.worker({ name: "node17" });
-    await until(async () => (await shop.client.workers()).length === 1, "it has joined");
+    await until("it has joined", async () => (await shop.client.workers()).length === 1);
     const { code, stderr } = await shop.laboro(["drain", "noed17"]);
     expect([code, stderr]).toEqual([
       1,

@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { expect, it } from "vitest";
 import { BufferedStdout } from "../../src/cli/lib/buffered-stdout.js";
+import { until } from "../support/wait.js";
 
 const MODULE = new URL("../../dist/cli/lib/buffered-stdout.js", import.meta.url).href;
 
@@ -17,7 +18,7 @@ it("writes the first text at once, and together what follows within a moment", a
   expect(writes).toEqual(["a\n"]);
   for (const text of ["b", "c", "d"]) out.writeLine(text);
   expect(writes).toEqual(["a\n"]);
-  while (writes.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until("the rest is written", () => writes.length === 2);
   expect(writes).toEqual(["a\n", "b\nc\nd\n"]);
 });
 
@@ -42,7 +43,9 @@ it("does not keep a process from its end, and waits for a reader that is slow", 
   const child = spawn(process.execPath, inProcess("for (let i = 0; i < 40_000; i++) out.writeLine('x'.repeat(20));"), {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  // The process is at its end, and cannot write all of it before somebody reads.
+  child.stdout.read(0);
+  await until("much has come", () => child.stdout.readableLength >= child.stdout.readableHighWaterMark);
   let bytes = 0;
   for await (const piece of child.stdout) bytes += piece.length;
   expect(bytes).toBe(40_000 * 21);

@@ -5,7 +5,7 @@ describe("laboro hold", () => {
   it("keeps a job from being handed out", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: { kind: "noop" } });
-    expect(await shop.laboro(["hold", "last"])).toMatchInlineSnapshot(`
+    expect(await shop.laboro(["hold", "last"], { process: true })).toMatchInlineSnapshot(`
       {
         "code": 0,
         "stderr": "",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop, sh } from "./support/cli.js";
 
 describe("laboro logs", () => {
@@ -82,7 +82,7 @@ describe("laboro logs", () => {
     shop.worker({ cancelGraceMs: 100 });
     const job = await shop.client.submit({ recipe: sh("printf 'half a line'; exec sleep 60") });
     const { stdout } = await shop.laboro(["logs", "-f", "last"], {
-      started: (_, said) => void until(() => said().length > 0, "it comes").then(() => job.cancel()),
+      started: (_, said) => void until("it comes", () => said().length > 0).then(() => job.cancel()),
     });
     expect(stdout).toBe("half a line");
   });

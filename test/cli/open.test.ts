@@ -1,13 +1,13 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro open", () => {
   it("prints a link that is another one each time", async () => {
     const shop = await openCliShop();
-    const [first, second] = [await shop.laboro(["open"]), await shop.laboro(["open"])];
+    const [first, second] = [await shop.laboro(["open"], { process: true }), await shop.laboro(["open"])];
     expect(first.code).toBe(0);
     expect(first.stdout).toMatch(new RegExp(`^${shop.broker.url}/login\\?code=[\\w-]+\\n$`));
     expect(second.stdout).not.toBe(first.stdout);
@@ -18,8 +18,8 @@ describe("laboro open", () => {
     const browser = join(shop.dir, "browser");
     writeFileSync(browser, '#!/bin/sh\necho "$1" > "$0.opened"\n', { mode: 0o755 });
     const { stdout } = await shop.laboro(["open"], { columns: 80, env: { BROWSER: browser } });
-    await until(() => existsSync(`${browser}.opened`), "the browser was started");
-    await until(() => readFileSync(`${browser}.opened`, "utf8") === stdout, "it has the link");
+    await until("the browser was started", () => existsSync(`${browser}.opened`));
+    await until("it has the link", () => readFileSync(`${browser}.opened`, "utf8") === stdout);
     const piped = await shop.laboro(["open", "--print"], { columns: 80, env: { BROWSER: browser } });
     expect(piped.stdout).toContain("/login?code=");
     expect(readFileSync(`${browser}.opened`, "utf8")).toBe(stdout);

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { LABORO } from "../support/launched.js";
+import { until } from "../support/wait.js";
 
 const [HEAD, NODE] = [`lbr-head-${process.pid}`, `lbr-node-${process.pid}`];
 const ip = (...words: readonly string[]): void => void execFileSync("ip", words, { stdio: "pipe" });
@@ -58,14 +59,6 @@ describe.skipIf(!possible)("a worker on another machine", () => {
     return { child, said: () => said };
   };
 
-  const until = async (holds: () => boolean, what: string): Promise<void> => {
-    const deadline = Date.now() + 20_000;
-    while (!holds()) {
-      if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  };
-
   afterAll(async () => {
     for (const child of children) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
@@ -79,14 +72,14 @@ describe.skipIf(!possible)("a worker on another machine", () => {
 
   it("joins with the line that serve printed, and nothing else", async () => {
     const broker = begin(HEAD, ["serve", "--listen", "0.0.0.0:5429"]);
-    await until(() => broker.said().includes("LABORO_BROKER="), "the broker has printed the line");
+    await until("the broker has printed the line", () => broker.said().includes("LABORO_BROKER="));
     const [, address = ""] =
       /LABORO_BROKER=(?:'([^']+)'|(\S+))/.exec(broker.said())?.filter((part) => part !== undefined) ?? [];
     expect(address).toMatch(/^https:\/\/[\w-]+@10\.231\.77\.1:5429#[0-9a-f]{64}$/);
     const worker = begin(NODE, ["worker", "--name", "far", "--slots", "1"], { LABORO_BROKER: address });
-    await until(() => worker.said().includes("joined the broker"), `the worker has joined: ${worker.said()}`);
+    await until(`the worker has joined: ${worker.said()}`, () => worker.said().includes("joined the broker"));
     const asked = begin(HEAD, ["run", "--dir", "/", "echo from $LABORO_SLOT; cat /proc/net/dev | grep -c wire"]);
-    await until(() => asked.child.exitCode !== null, `the task is done: ${asked.said()}`);
+    await until(`the task is done: ${asked.said()}`, () => asked.child.exitCode !== null);
     expect(asked.said()).toContain("from 0\n1\n");
     expect(asked.child.exitCode).toBe(0);
   });

@@ -6,7 +6,11 @@ describe("laboro release", () => {
     const shop = await openCliShop();
     shop.worker();
     const job = await shop.client.submit({ recipe: { kind: "noop" }, held: true });
-    expect(await shop.laboro(["release", "1"])).toEqual({ code: 0, stdout: "job 1 goes on\n", stderr: "" });
+    expect(await shop.laboro(["release", "1"], { process: true })).toEqual({
+      code: 0,
+      stdout: "job 1 goes on\n",
+      stderr: "",
+    });
     expect(await job.wait()).toBe("succeeded");
   });
 

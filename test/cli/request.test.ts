@@ -6,7 +6,9 @@ describe("laboro request", () => {
     const shop = await openCliShop();
     shop.worker().serve("upper", async (body) => Buffer.from(Buffer.from(body).toString().toUpperCase()));
     expect(await shop.laboro(["request", "upper", "hello"])).toEqual({ code: 0, stdout: "HELLO", stderr: "" });
-    expect((await shop.laboro(["request", "upper", "-"], { input: "from\nstdin\n" })).stdout).toBe("FROM\nSTDIN\n");
+    expect((await shop.laboro(["request", "upper", "-"], { process: true, input: "from\nstdin\n" })).stdout).toBe(
+      "FROM\nSTDIN\n",
+    );
     expect((await shop.laboro(["request", "upper"])).stdout).toBe("");
   });
 

@@ -11,7 +11,7 @@ describe("laboro rerun", () => {
     const job = await shop.client.submit({ recipe, count: 3 });
     expect(await job.wait()).toBe("failed");
     writeFileSync(join(shop.dir, "mended"), "");
-    expect(await shop.laboro(["rerun", "last", "--failed"])).toEqual({
+    expect(await shop.laboro(["rerun", "last", "--failed"], { process: true })).toEqual({
       code: 0,
       stdout: "2 tasks of job 1 run again\n",
       stderr: "",

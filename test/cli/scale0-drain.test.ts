@@ -20,7 +20,8 @@ describe("laboro drain --broker", () => {
     });
     expect([(await worker.hear())[1].code, (await worker.hear())[0]]).toEqual([301, "CHANGEBROKER"]);
     const job = await shop.client.submit({ recipe: { kind: "noop" } });
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    // Commits go in the order of what was asked: once this one is answered, the first would have been handed out.
+    await shop.client.submit({ recipe: { kind: "noop" }, held: true });
     expect((await shop.client.ask("job", { job: job.id })).counters).toMatchObject({ waiting: 1, running: 0 });
     expect((await shop.laboro(["drain", "--broker", "--off"])).stdout).toBe("the broker hands out work again\n");
     await job.wait();

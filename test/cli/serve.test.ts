@@ -50,7 +50,7 @@ describe("laboro serve", () => {
       site.path("w1"),
     ]);
     await joined.says("joined the broker");
-    const { stdout } = await laboro(["workers", "--data", site.data]);
+    const { stdout } = await laboro(["workers", "--data", site.data], { process: true });
     expect(stdout).toMatch(/^w1 +ready/m);
   });
 

@@ -4,7 +4,7 @@ import { openCliShop, steady } from "./support/cli.js";
 describe("laboro services", () => {
   it("lists what can be asked for, and how it has answered", async () => {
     const shop = await openCliShop();
-    expect((await shop.laboro(["services"])).stdout).toContain("no worker offers a service");
+    expect((await shop.laboro(["services"], { process: true })).stdout).toContain("no worker offers a service");
     shop.worker().serve("echo", async (body) => body);
     await shop.client.request("echo", "x");
     const { code, stdout } = await shop.laboro(["services"]);

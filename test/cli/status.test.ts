@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { laboro, openCliShop, sh, steady } from "./support/cli.js";
 
 describe("laboro status", () => {
   it("of an empty broker says so, and laboro alone is the same", async () => {
     const shop = await openCliShop();
-    const { code, stdout, stderr } = await shop.laboro(["status"]);
+    const { code, stdout, stderr } = await shop.laboro(["status"], { process: true });
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 0 waiting
@@ -87,7 +87,7 @@ describe("laboro status", () => {
     shop.worker({ name: "w1", slots: 2, cancelGraceMs: 100 });
     await shop.client.submit({ name: "sleepers", recipe: { kind: "command", argv: ["sleep", "60"] }, count: 5 });
     const shown = async () => steady((await shop.laboro(["status", "last"])).stdout, shop);
-    await until(async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2, "two tasks run");
+    await until("two tasks run", async () => ((await shown()).match(/ running TIME$/gm) ?? []).length === 2);
     expect(await shown()).toMatchInlineSnapshot(`
       "job 1  sleepers  running, submitted TIME ago
         command  sleep 60

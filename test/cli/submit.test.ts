@@ -6,7 +6,7 @@ import { openCliShop } from "./support/cli.js";
 describe("laboro submit", () => {
   it("prints the job's number and returns at once", async () => {
     const shop = await openCliShop();
-    expect(await shop.laboro(["submit", "--name", "later", "sleep", "60"])).toEqual({
+    expect(await shop.laboro(["submit", "--name", "later", "sleep", "60"], { process: true })).toEqual({
       code: 0,
       stdout: "1\n",
       stderr: "",

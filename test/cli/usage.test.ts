@@ -6,7 +6,7 @@ import { laboro } from "./support/cli.js";
 
 describe("a mistake in the command", () => {
   it("in the verb is exit code 2 and comes with a suggestion", async () => {
-    expect(await laboro(["statsu"])).toMatchInlineSnapshot(`
+    expect(await laboro(["statsu"], { process: true })).toMatchInlineSnapshot(`
       {
         "code": 2,
         "stderr": "laboro: unknown command 'statsu' (LABORO_BAD_INPUT)

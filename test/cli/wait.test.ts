@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop, sh, steady } from "./support/cli.js";
 
 describe("laboro wait", () => {
@@ -75,7 +75,7 @@ describe("laboro wait", () => {
     await shop.client.submit({ recipe: { kind: "noop" } });
     const port = Number(new URL(shop.broker.url).port);
     const waited = shop.laboro(["wait", "last"]);
-    await until(() => shop.broker.core.jobs.endWatchers.size > 0, "it waits");
+    await until("it waits", () => shop.broker.core.jobs.endWatchers.size > 0);
     await shop.broker.stop();
     const again = await startBroker({ dir: shop.data, port });
     try {
@@ -92,7 +92,7 @@ describe("laboro wait", () => {
     await shop.client.submit({ recipe: { kind: "noop" } });
     const watched = shop.broker.core.jobs.endWatchers;
     const { code } = await shop.laboro(["wait", "last"], {
-      started: (child) => void until(() => watched.size > 0, "it waits").then(() => child.kill("SIGINT")),
+      started: (child) => void until("it waits", () => watched.size > 0).then(() => child.kill("SIGINT")),
     });
     expect(code).toBe(130);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { until } from "../client/shop.js";
+import { until } from "../support/wait.js";
 import { openCliShop, steady } from "./support/cli.js";
 
 describe("laboro workers", () => {
@@ -8,9 +8,9 @@ describe("laboro workers", () => {
     expect((await shop.laboro(["workers"])).stdout).toBe("no worker is connected; laboro worker starts one\n");
     shop.worker({ name: "w10", slots: 4, tags: ["big", "fast"], resources: { gpu: 2 } });
     shop.worker({ name: "w2", slots: 1, pool: "night", cancelGraceMs: 100 });
-    await until(async () => (await shop.client.workers()).length === 2, "both have joined");
+    await until("both have joined", async () => (await shop.client.workers()).length === 2);
     await shop.client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, pool: "night" });
-    await until(async () => (await shop.client.workers()).some(({ tasks }) => tasks === 1), "a task runs");
+    await until("a task runs", async () => (await shop.client.workers()).some(({ tasks }) => tasks === 1));
     const { stdout } = await shop.laboro(["workers"]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
       "WORKER  STATE  SLOTS  POOL  RESOURCES  TAGS

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf, until } from "./shop.js";
+import { until } from "../support/wait.js";
+import { openShop, resultsOf } from "./shop.js";
 
 const sh = (line: string) => ({ kind: "command" as const, argv: ["/bin/sh", "-c", line] });
 
@@ -134,7 +135,7 @@ describe("a job", () => {
       count: 10,
     });
     const started = (index: number): boolean => existsSync(join(dir, `started.${index}`));
-    await until(() => started(0) && started(1), "two tasks run");
+    await until("two tasks run", () => started(0) && started(1));
     await job.cancel();
     expect(await job.wait()).toBe("cancelled");
     expect((await job.info()).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 10, running: 0, waiting: 0 });

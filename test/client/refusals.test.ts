@@ -3,7 +3,8 @@ import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
-import { openShop, until } from "./shop.js";
+import { until } from "../support/wait.js";
+import { openShop } from "./shop.js";
 
 describe("bad input", () => {
   it.each([
@@ -81,7 +82,7 @@ describe("a broker", () => {
     const { port } = new URL(broker.url);
     worker();
     const before = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.5"] } });
-    await until(async () => (await before.explain(0)).startsWith("it runs"), "it runs");
+    await until("it runs", async () => (await before.explain(0)).startsWith("it runs"));
     const ended = before.wait();
     await broker.stop();
     const again = await startBroker({ dir: `${dir}/data`, port: Number(port) });
@@ -102,7 +103,7 @@ describe("a worker", () => {
     const { client, worker } = await openShop();
     const first = worker({ slots: 1, name: "first" });
     const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] }, crashLimit: 1 });
-    await until(async () => (await job.explain(0)) === "it runs on first", "it runs");
+    await until("it runs", async () => (await job.explain(0)) === "it runs on first");
     await first.stop({ graceMs: 0 });
     worker({ name: "second" });
     expect(await job.wait()).toBe("succeeded");
@@ -114,9 +115,9 @@ describe("a worker", () => {
     let stopped = false;
     const only = worker({ onStopped: () => (stopped = true) });
     const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.3"] } });
-    await until(async () => (await job.explain(0)).startsWith("it runs"), "it runs");
+    await until("it runs", async () => (await job.explain(0)).startsWith("it runs"));
     await client.stopWorker(only.id);
     expect(await job.wait()).toBe("succeeded");
-    await until(() => stopped, "the worker has stopped");
+    await until("the worker has stopped", () => stopped);
   });
 });

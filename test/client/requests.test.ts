@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf, until } from "./shop.js";
+import { until } from "../support/wait.js";
+import { openShop, resultsOf } from "./shop.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 
@@ -44,7 +45,7 @@ describe("a request", () => {
       });
     worker({ slots: 1, services: { slow, quick: () => "ok" } });
     await expect(client.request("slow", "", { timeoutMs: 100 })).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
-    await until(() => aborted, "the handler heard of it");
+    await until("the handler heard of it", () => aborted);
     expect(text(await client.request("quick"))).toBe("ok");
   });
 
@@ -63,13 +64,13 @@ describe("a request", () => {
       return new Promise(() => {});
     };
     const first = worker({ services: { job: hang } });
-    await until(() => first.joined, "the worker has joined");
+    await until("the worker has joined", () => first.joined);
     const once = client.request("job", "once");
     const twice = client.request("job", "twice", { retry: true });
     once.catch(() => {});
-    await until(() => begun === 2, "both are at the worker");
+    await until("both are at the worker", () => begun === 2);
     worker({ services: { job: (body) => `second: ${text(body)}` } });
-    await until(async () => (await client.workers()).length === 2, "the other worker has joined");
+    await until("the other worker has joined", async () => (await client.workers()).length === 2);
     broker.core.portOf(first.id)?.close("lost for the test");
     await expect(once).rejects.toMatchObject({ code: "LABORO_WORKER_LOST" });
     expect(text(await twice)).toBe("second: twice");
@@ -78,7 +79,7 @@ describe("a request", () => {
   it("goes to the worker that was used longest ago", async () => {
     const { client, worker } = await openShop();
     for (const name of ["a", "b", "c"]) worker({ name, services: { who: () => name } });
-    await until(async () => (await client.workers()).length === 3, "all have joined");
+    await until("all have joined", async () => (await client.workers()).length === 3);
     const answers: string[] = [];
     for (let i = 0; i < 9; i++) answers.push(text(await client.request("who")));
     expect(new Set(answers.slice(0, 3)).size).toBe(3);

@@ -2,11 +2,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { type Client, connect, type JobHandle, type TaskResult } from "../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
+import { atEnd } from "../support/at-end.js";
 
 export interface Shop {
   readonly dir: string;
@@ -15,26 +15,20 @@ export interface Shop {
   worker(options?: Partial<WorkerOptions>): Worker;
 }
 
-const open: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 export async function openShop(options: Partial<ServerOptions> = {}): Promise<Shop> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-test-"));
-  open.push(async () => rmSync(dir, { recursive: true, force: true }));
+  atEnd(async () => rmSync(dir, { recursive: true, force: true }));
   const broker = await startBroker({ dir: join(dir, "data"), port: 0, ...options });
-  open.push(() => broker.stop());
+  atEnd(() => broker.stop());
   const client = await connect({ broker: broker.url, token: broker.token });
-  open.push(async () => client.close());
+  atEnd(async () => client.close());
   return {
     dir,
     broker,
     client,
     worker: (more = {}) => {
       const worker = startWorker({ broker: broker.url, token: broker.token, slots: 2, ...more });
-      open.push(() => worker.stop({ graceMs: 0 }));
+      atEnd(() => worker.stop({ graceMs: 0 }));
       return worker;
     },
   };
@@ -44,13 +38,4 @@ export async function resultsOf(job: JobHandle): Promise<TaskResult[]> {
   const results: TaskResult[] = [];
   for await (const result of job.results()) results.push(result);
   return results;
-}
-
-/** Polls until it holds; fails after ten seconds. */
-export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + 10_000;
-  while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }

@@ -3,6 +3,7 @@
  * package in `test/`; LABORO_TEST_POSTGRES names a folder with others. Root may not run a server, so it runs as nobody.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import * as fs from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
@@ -29,14 +30,18 @@ const SETTINGS = {
   autovacuum_naptime: "5s",
 };
 
-export interface PostgresServer {
+/** A server that somebody else has started. */
+export interface Databases {
   readonly port: number;
-  readonly pid: number;
   urlOf(database: string): string;
   /** As an administrator, in the database `postgres`. */
   admin<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** A new database, a copy of `template` if one is named; gives its URL. */
   database(template?: string): Promise<string>;
+}
+
+export interface PostgresServer extends Databases {
+  readonly pid: number;
   /** `crash` ends every process at once, as a machine that fails does. */
   halt(how: "orderly" | "crash"): Promise<void>;
   /** After `halt`: the same data, at the same address. */
@@ -66,7 +71,6 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
   execFileSync(...run(initdb), { stdio: "pipe" });
   const port = await freePort();
   let server = await serve();
-  let databases = 0;
 
   async function serve(): Promise<ChildProcess> {
     const options = Object.entries({ ...SETTINGS, ...settings }).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
@@ -76,15 +80,6 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     return child;
   }
 
-  const urlOf = (database: string): string => `postgres://${USER}@127.0.0.1:${port}/${database}`;
-  const admin = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
-    const sql = postgres(urlOf("postgres"), { max: 1, onnotice: () => {} });
-    try {
-      return await work(sql);
-    } finally {
-      await sql.end();
-    }
-  };
   const halt = async (how: "orderly" | "crash"): Promise<void> => {
     if (server.exitCode !== null || server.signalCode !== null) return;
     const ended = once(server, "exit");
@@ -93,18 +88,9 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
     await ended;
   };
   return {
-    port,
+    ...databasesAt(port),
     get pid() {
       return server.pid ?? 0;
-    },
-    urlOf,
-    admin,
-    database: async (template) => {
-      const name = `test_${++databases}`;
-      await admin((sql) =>
-        sql.unsafe(`CREATE DATABASE ${name}${template === undefined ? "" : ` TEMPLATE ${template}`}`),
-      );
-      return urlOf(name);
     },
     halt,
     resume: async () => {
@@ -115,6 +101,24 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
       fs.rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+export function databasesAt(port: number): Databases {
+  const urlOf = (database: string): string => `postgres://${USER}@127.0.0.1:${port}/${database}`;
+  const admin = async <T>(work: (sql: Sql) => Promise<T>): Promise<T> => {
+    const sql = postgres(urlOf("postgres"), { max: 1, onnotice: () => {} });
+    try {
+      return await work(sql);
+    } finally {
+      await sql.end();
+    }
+  };
+  const database = async (template?: string): Promise<string> => {
+    const name = `test_${randomUUID().replaceAll("-", "")}`;
+    await admin((sql) => sql.unsafe(`CREATE DATABASE ${name}${template === undefined ? "" : ` TEMPLATE ${template}`}`));
+    return urlOf(name);
+  };
+  return { port, urlOf, admin, database };
 }
 
 /** The links between library names that npm cannot pack. Several processes may make them at the same time. */

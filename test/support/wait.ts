@@ -7,7 +7,7 @@ export const sleep = (ms: number): Promise<void> => new Promise((resolve) => set
 export async function until<T>(
   what: string,
   condition: () => T | false | undefined | Promise<T | false | undefined>,
-  deadlineMs = 15_000,
+  deadlineMs = 25_000,
 ): Promise<T> {
   const end = performance.now() + deadlineMs;
   for (;;) {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { StopReason } from "../../src/worker/index.js";
-import { openShop, resultsOf, until } from "../client/shop.js";
+import { openShop, resultsOf } from "../client/shop.js";
+import { until } from "../support/wait.js";
 
 const sleep = (seconds: number) => ({ kind: "command", argv: ["sleep", String(seconds)] }) as const;
 
@@ -16,9 +17,9 @@ describe("a worker with a lifetime", () => {
         why = reason;
       },
     });
-    await until(() => first.joined, "it has joined");
-    await until(async () => (await client.workers()).some(({ tasks }) => tasks === 1), "it has the task");
-    await until(() => why === "lifetime", "its lifetime is over");
+    await until("it has joined", () => first.joined);
+    await until("it has the task", async () => (await client.workers()).some(({ tasks }) => tasks === 1));
+    await until("its lifetime is over", () => why === "lifetime");
     worker({ name: "long" });
     expect(await job.wait()).toBe("succeeded");
     expect(await resultsOf(job)).toMatchObject([{ worker: "long", attempt: 2 }]);
@@ -28,7 +29,7 @@ describe("a worker with a lifetime", () => {
     const { client, worker } = await openShop();
     const job = await client.submit({ recipe: sleep(60) });
     const short = worker({ lifetimeMs: 1_000 });
-    await until(async () => (await client.workers()).some(({ tasks }) => tasks === 1), "it has the task");
+    await until("it has the task", async () => (await client.workers()).some(({ tasks }) => tasks === 1));
     const begun = Date.now();
     await short.stop({ finish: true });
     expect(Date.now() - begun).toBeLessThan(10_000);
@@ -39,7 +40,7 @@ describe("a worker with a lifetime", () => {
     const { broker, worker } = await openShop();
     const timed = worker({ lifetimeMs: 3_600_000 });
     const endless = worker();
-    await until(() => timed.joined && endless.joined, "both have joined");
+    await until("both have joined", () => timed.joined && endless.joined);
     const profileOf = (id: typeof timed.id) => broker.core.state.workers.get(id)?.profile;
     const left = (profileOf(timed.id)?.leavesAt ?? 0) - Date.now();
     expect(left).toBeGreaterThan(3_590_000);
@@ -50,7 +51,7 @@ describe("a worker with a lifetime", () => {
   it("begins no task whose time limit is longer than what is left", async () => {
     const { client, worker } = await openShop();
     const short = worker({ name: "short", lifetimeMs: 4_000 });
-    await until(() => short.joined, "it has joined");
+    await until("it has joined", () => short.joined);
     const long = await client.submit({ recipe: sleep(0), timeLimitMs: 60_000 });
     const brief = await client.submit({ recipe: sleep(0), timeLimitMs: 1_000 });
     const boundless = await client.submit({ recipe: sleep(0) });
@@ -77,7 +78,7 @@ describe("a worker with an idle timeout", () => {
     expect(Buffer.from(await client.request("slow")).toString()).toBe("done");
     const done = Date.now();
     expect(ended).toEqual([]);
-    await until(() => ended.length > 0, "it has stopped");
+    await until("it has stopped", () => ended.length > 0);
     expect(ended[0]?.why).toBe("idle");
     expect((ended[0]?.at ?? 0) - done).toBeGreaterThan(350);
   });
@@ -92,6 +93,6 @@ describe("a worker with an idle timeout", () => {
         why = reason;
       },
     });
-    await until(() => why === "idle", "it has stopped");
+    await until("it has stopped", () => why === "idle");
   });
 });

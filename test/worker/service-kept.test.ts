@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { openShop, until } from "../client/shop.js";
+import { openShop } from "../client/shop.js";
+import { until } from "../support/wait.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 const alive = (pid: string): boolean => existsSync(`/proc/${pid.trim()}`);
@@ -62,7 +63,7 @@ describe("a program that is kept and speaks in lines", () => {
     const hung = client.request("lines", "hang", { timeoutMs: 200 });
     await expect(hung).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
     expect(text(await client.request("lines", "y"))).toMatch(/^\d+ y$/);
-    await until(() => !alive(pid), "the one that hung is gone");
+    await until("the one that hung is gone", () => !alive(pid));
   });
 
   it("that cannot be started refuses each request", async () => {

@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { openShop, resultsOf, until } from "../client/shop.js";
+import { openShop, resultsOf } from "../client/shop.js";
+import { until } from "../support/wait.js";
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
 const alive = (pid: string): boolean => existsSync(`/proc/${pid.trim()}`);
@@ -17,7 +18,7 @@ describe("a program as a service, started for each request", () => {
     expect(text(await client.request("who"))).toBe("who\n");
     const all = await Promise.all(Array.from({ length: 20 }, (_, i) => client.request("upper", `a${i}`)));
     expect(all.map(text)).toEqual(Array.from({ length: 20 }, (_, i) => `A${i}`));
-    await until(() => readdirSync(join(dir, "w", "requests")).length === 0, "no body is left lying about");
+    await until("no body is left lying about", () => readdirSync(join(dir, "w", "requests")).length === 0);
   });
 
   it("passes large bodies through untouched", async () => {
@@ -61,11 +62,11 @@ describe("a program as a service, started for each request", () => {
     worker({ slots: 1, programs: { slow: { command }, quick: { command: "echo ok" } } });
     const slow = client.request("slow", "", { timeoutMs: 700 });
     slow.catch(() => {});
-    await until(() => existsSync(pids), "it has started");
+    await until("it has started", () => existsSync(pids));
     const pid = readFileSync(pids, "utf8");
     expect(alive(pid)).toBe(true);
     await expect(slow).rejects.toMatchObject({ code: "LABORO_DEADLINE" });
-    await until(() => !alive(pid), "its child is gone");
+    await until("its child is gone", () => !alive(pid));
     expect(text(await client.request("quick"))).toBe("ok\n");
   });
 
@@ -90,9 +91,9 @@ describe("a program as a service, started for each request", () => {
   it("may end what it is at when the worker stops", async () => {
     const { client, worker } = await openShop();
     const stopping = worker({ programs: { slow: { command: "sleep 0.5; echo done" } } });
-    await until(() => stopping.joined, "it has joined");
+    await until("it has joined", () => stopping.joined);
     const asked = client.request("slow");
-    await until(async () => (await client.workers())[0]?.requests === 1, "it has the request");
+    await until("it has the request", async () => (await client.workers())[0]?.requests === 1);
     await Promise.all([stopping.stop(), expect(asked.then(text)).resolves.toBe("done\n")]);
   });
 });

@@ -17,12 +17,14 @@ import { acceptTlsAndPlain } from "./tls-detection.js";
 /** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
 
-const LIMITS = {
-  headersTimeout: 10_000,
+const DEFAULT_HEADERS_MS = 10_000;
+
+const limits = (headersTimeout: number) => ({
+  headersTimeout,
   requestTimeout: 120_000,
   keepAliveTimeout: 30_000,
-  connectionsCheckingInterval: 2_000,
-} as const;
+  connectionsCheckingInterval: headersTimeout / 5,
+});
 
 /** The path of WebSockets: laboro's own link and fuq's. */
 export const LINK_PATH = "/node/persistent";
@@ -53,6 +55,8 @@ export interface MainListenerOptions {
   readonly link: LinkEndpoint;
   /** Called at the first request for it. */
   readonly openFuq: () => Promise<HttpEndpoint>;
+  /** A connection whose first byte, handshake or headers take longer is closed. */
+  readonly headersTimeoutMs?: number | undefined;
   /** The certificate for TLS connections; absent where TLS is off. */
   readonly certificate?: () => Promise<CertificatePair>;
 }
@@ -75,13 +79,17 @@ export class MainListener {
   constructor(core: Core, options: MainListenerOptions) {
     this.#core = core;
     this.#options = options;
-    this.#server = createServer(LIMITS, (request, response) => void this.#handleRequest(request, response));
+    const { headersTimeoutMs = DEFAULT_HEADERS_MS } = options;
+    this.#server = createServer(
+      limits(headersTimeoutMs),
+      (request, response) => void this.#handleRequest(request, response),
+    );
     this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on("clientError", (error, socket) => {
       if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
       else socket.destroy();
     });
-    if (options.certificate !== undefined) acceptTlsAndPlain(this.#server, options.certificate);
+    if (options.certificate !== undefined) acceptTlsAndPlain(this.#server, options.certificate, headersTimeoutMs);
     this.#server.on("connection", (socket: Socket) => {
       this.#connected.add(socket);
       socket.once("close", () => this.#connected.delete(socket));

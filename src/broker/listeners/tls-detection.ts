@@ -5,22 +5,25 @@ import { createServer } from "node:tls";
 import type { CertificatePair } from "../access/certificates.js";
 
 const TLS_HANDSHAKE = 0x16;
-/** A peer must send its first byte within this time. */
-const FIRST_BYTE_MS = 10_000;
 
 /**
  * Lets an HTTP server accept TLS connections too. `certificate` is called when a connection needs it. From here on the server
- * sees a connection only after its first byte has arrived, and decrypted if it is TLS.
+ * sees a connection only after its first byte has arrived, and decrypted if it is TLS. A connection whose first byte or handshake
+ * does not come within the timeout is closed.
  */
-export function acceptTlsAndPlain(server: Server, certificate: () => Promise<CertificatePair>): void {
+export function acceptTlsAndPlain(
+  server: Server,
+  certificate: () => Promise<CertificatePair>,
+  timeoutMs: number,
+): void {
   const listeners = server.listeners("connection") as ((socket: Socket) => void)[];
   const plain = (socket: Socket): void => {
     for (const listener of listeners) listener.call(server, socket);
   };
-  const encrypted = tlsBefore(plain, certificate);
+  const encrypted = tlsBefore(plain, certificate, timeoutMs);
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
-    const silent = setTimeout(() => socket.destroy(), FIRST_BYTE_MS);
+    const silent = setTimeout(() => socket.destroy(), timeoutMs);
     const leave = (): void => void socket.destroy();
     socket.once("error", leave);
     socket.once("close", () => clearTimeout(silent));
@@ -43,9 +46,10 @@ export function acceptTlsAndPlain(server: Server, certificate: () => Promise<Cer
 function tlsBefore(
   accept: (socket: Socket) => void,
   certificate: () => Promise<CertificatePair>,
+  handshakeTimeout: number,
 ): (socket: Socket) => void {
   let current: CertificatePair | undefined;
-  const tls = createServer({ handshakeTimeout: FIRST_BYTE_MS, ALPNProtocols: ["http/1.1"] });
+  const tls = createServer({ handshakeTimeout, ALPNProtocols: ["http/1.1"] });
   tls.on("secureConnection", accept);
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
   return (socket) => {

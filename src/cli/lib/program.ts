@@ -1,8 +1,22 @@
 /** The commander program: every verb by name; only the needed ones are loaded. */
-import { Command, type Option } from "commander";
+import { Command, CommanderError, type Option } from "commander";
 import { packageVersion } from "../../base/version.js";
-import { usageText } from "./failures.js";
+import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./failures.js";
 import { VERBS } from "./verb-list.js";
+
+/** Options that every verb has may stand before it, too. */
+const GLOBAL_OPTIONS = new Set(["--broker", "--data", "--verbose"]);
+
+/** Finds the verb, loads it, and reports what it throws with a message and an exit code. */
+export async function runProgram(given: readonly string[]): Promise<void> {
+  const args = withVerb(given);
+  try {
+    const program = await makeProgram(args.slice(0, 2));
+    await program.parseAsync(args, { from: "user" });
+  } catch (cause) {
+    process.exitCode = cause instanceof CommanderError ? exitCodeOfUsage(cause) : reportFailure(cause, isVerbose(args));
+  }
+}
 
 /** Loads the named verbs, or all. The others are present for the help and for suggestions. */
 export async function makeProgram(loaded: readonly string[] | "all"): Promise<Command> {
@@ -23,6 +37,23 @@ export async function makeProgram(loaded: readonly string[] | "all"): Promise<Co
     program.addCommand(inherit(command, program).summary(verb.summary).helpGroup(verb.group));
   }
   return program;
+}
+
+/** `laboro` alone, or with options only, is `laboro status`. */
+function withVerb(given: readonly string[]): string[] {
+  const own = new Set(["-h", "--help", "-V", "--version"]);
+  const leading: string[] = [];
+  let at = 0;
+  for (let word = given[at]; word !== undefined; word = given[at]) {
+    if (!GLOBAL_OPTIONS.has(word.replace(/=.*/s, ""))) break;
+    const length = word === "--verbose" || word.includes("=") ? 1 : 2;
+    leading.push(...given.slice(at, at + length));
+    at += length;
+  }
+  const [verb, ...rest] = given.slice(at);
+  if (verb === undefined) return ["status", ...leading];
+  if (own.has(verb)) return [verb, ...rest];
+  return verb.startsWith("-") ? ["status", ...leading, verb, ...rest] : [verb, ...leading, ...rest];
 }
 
 /** Not copyInheritedSettings: that would also override the verb's own settings for its arguments. */

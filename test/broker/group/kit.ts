@@ -2,13 +2,15 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import type { RunningBroker, ServerOptions } from "../../../src/broker/options.js";
 import { type Client, connect } from "../../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../../src/entries/worker.js";
 import { startBroker } from "../../../src/server.js";
 import { ModelWorld } from "../../store/model-store.js";
+import { atEnd } from "../../support/at-end.js";
 import { until } from "../../support/wait.js";
+
+export { atEnd };
 
 export const PATIENCE_MS = 30_000;
 
@@ -25,17 +27,9 @@ export interface TestGroup {
   join(options?: Partial<ServerOptions>): Promise<Member>;
 }
 
-const open: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-export const atEnd = (close: () => Promise<void>): void => void open.push(close);
-
 export async function openGroup(count: number, options: Partial<ServerOptions> = {}): Promise<TestGroup> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-group-"));
-  open.push(async () => rmSync(dir, { recursive: true, force: true }));
+  atEnd(async () => rmSync(dir, { recursive: true, force: true }));
   const world = new ModelWorld();
   const members: Member[] = [];
   const group: TestGroup = {
@@ -56,11 +50,11 @@ export async function openGroup(count: number, options: Partial<ServerOptions> =
 async function joinGroup({ dir, world, members }: TestGroup, options: Partial<ServerOptions>): Promise<Member> {
   const data = join(dir, `broker-${members.length}`);
   const broker = await startBroker({ dir: data, port: 0, store: () => world.store(), leaseMs: 3_000, ...options });
-  open.push(() => broker.stop());
+  atEnd(() => broker.stop());
   // As they are now: a broker that is closed has none.
   const { url, token, ca: caFingerprint } = broker;
   const client = await connect({ broker: url, token, caFingerprint });
-  open.push(async () => client.close());
+  atEnd(async () => client.close());
   return {
     broker,
     client,
@@ -72,7 +66,7 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Se
         ...(caFingerprint === undefined ? {} : { caFingerprint }),
         ...more,
       });
-      open.push(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
+      atEnd(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
       return worker;
     },
   };

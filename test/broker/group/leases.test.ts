@@ -1,8 +1,9 @@
 /** A broker that is cut off from the store, for a moment or for so long that the others take it for dead. */
-import { describe, expect, it } from "vitest";
+import { writeFileSync } from "node:fs";
+import { describe, expect, it, vi } from "vitest";
 import type { RunningBroker } from "../../../src/broker/options.js";
 import { RunLog } from "../../support/batch.js";
-import { sleep, until } from "../../support/wait.js";
+import { until } from "../../support/wait.js";
 import { joined, type Member, openGroup, PATIENCE_MS, seesAll } from "./kit.js";
 
 const LEASE_MS = 1_500;
@@ -47,8 +48,9 @@ describe("a broker that is cut off from the store", () => {
     const [a] = members as unknown as [Member];
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
+    const commits = vi.spyOn(a.broker.core.store, "commit");
     const submitted = a.client.submit({ recipe: { kind: "noop" }, count: 1 });
-    await sleep(300);
+    await until("it was tried in vain, and again", () => commits.mock.calls.length >= 2, PATIENCE_MS);
     world.brokers.cutOff.delete(epoch);
     expect((await submitted).id).toBe(1);
   });
@@ -59,7 +61,10 @@ describe("a broker that is cut off from the store", () => {
     const worker = a.worker();
     await joined(worker);
     const log = new RunLog(`${dir}/runs`);
-    const job = await a.client.submit({ recipe: log.recipe("sleep 6"), count: 4 });
+    const job = await a.client.submit({
+      recipe: log.recipe(`while [ ! -e ${dir}/go ]; do sleep 0.05; done`),
+      count: 4,
+    });
     await until("two run", () => log.count >= 2, PATIENCE_MS);
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
@@ -71,6 +76,7 @@ describe("a broker that is cut off from the store", () => {
     );
     world.brokers.cutOff.delete(epoch);
     await until("it has a new life", () => (epochOf(a.broker) ?? epoch) !== epoch, PATIENCE_MS);
+    writeFileSync(`${dir}/go`, "");
     expect(await b.client.job(job.id).wait()).toBe("succeeded");
     for await (const { attempt } of b.client.job(job.id).results()) expect(attempt).toBe(1);
     expect(log.count).toBe(4);

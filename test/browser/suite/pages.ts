@@ -97,9 +97,10 @@ export function describePages(browser: () => Browser): void {
     await visitor.seesNot("fit-models");
     expect(visitor.page.url()).toContain("/ui/jobs?state=held");
     await visitor.page.getByRole("link", { name: "all", exact: true }).click();
+    await visitor.sees("parameter sweep");
     await visitor.page.getByRole("searchbox", { name: "Name" }).fill("report");
     await visitor.seesNot("parameter sweep");
-    expect(visitor.page.url()).toContain("name=report");
+    await visitor.page.waitForURL(/name=report/);
     await visitor.page.goBack();
     await visitor.sees("later");
     await visitor.leave();

@@ -16,7 +16,7 @@ const steady = (text: string): string =>
     .replace(/PostgreSQL \S+/, "PostgreSQL VERSION")
     .replace(/127\.0\.0\.1:\d+/, "HOST")
     .replace(/\d[\d.]* ?m?s$/, "TIME")
-    .replace(/test_\d+/, "DATABASE")
+    .replace(/test_\w+/, "DATABASE")
     .replace(/^\d+ of/, "MANY of");
 
 const lines = async (url: string): Promise<string[]> =>

@@ -3,8 +3,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
+import { atEnd } from "../../support/at-end.js";
 import { LABORO } from "../../support/launched.js";
+import { callInProcess, canShare } from "../support/in-process.js";
 
 export interface Said {
   readonly code: number | null;
@@ -26,22 +27,16 @@ export interface Place {
   lines(name: string): readonly string[];
 }
 
-const open: (() => void)[] = [];
-
-afterEach(() => {
-  for (const close of open.splice(0).reverse()) close();
-});
-
 export function openPlace(): Place {
   const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
-  open.push(() => rmSync(dir, { recursive: true, force: true }));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
   const begin: Place["begin"] = (words, terminal = false) => {
     const all = [process.execPath, LABORO, ...words];
     const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
     const [file = "", ...rest] = terminal ? ["script", "-qefc", line, "/dev/null"] : all;
-    const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
     const child = spawn(file, rest, { cwd: dir, env, stdio: ["pipe", "pipe", "pipe"] });
-    open.push(() => child.kill("SIGKILL"));
+    atEnd(() => child.kill("SIGKILL"));
     let stdout = "";
     let stderr = "";
     child.stdout?.setEncoding("utf8").on("data", (text: string) => {
@@ -56,7 +51,8 @@ export function openPlace(): Place {
     });
     return { child, said, output: () => stdout + stderr };
   };
-  const call = (words: readonly string[]): Promise<Said> => {
+  const call = async (words: readonly string[]): Promise<Said> => {
+    if (canShare(words)) return { ...(await callInProcess(words, env, "", dir)), signal: null };
     const { child, said } = begin(words);
     child.stdin?.end();
     return said;
@@ -70,13 +66,4 @@ export function openPlace(): Place {
     file,
     lines: (name) => (existsSync(file(name)) ? readFileSync(file(name), "utf8").split("\n").slice(0, -1) : []),
   };
-}
-
-/** Polls until it holds; fails after twenty seconds. */
-export async function until(holds: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!holds()) {
-    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }

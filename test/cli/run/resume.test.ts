@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { openPlace, until } from "./place.js";
+import { until } from "../../support/wait.js";
+import { openPlace } from "./place.js";
 
 /** Each task leaves a line when it begins and one when it is done. */
 const LINE = 'echo "{}" >> begun; sleep 0.2; echo "{}" >> done; echo "shown {}"';
@@ -10,7 +11,7 @@ describe("laboro run, interrupted", () => {
     const place = openPlace();
     const words = ["run", "--jobs", "2", LINE, ":::", ...ENTRIES];
     const first = place.begin(words);
-    await until(() => place.lines("done").length >= 4, "some tasks are done");
+    await until("some tasks are done", () => place.lines("done").length >= 4);
     first.child.kill("SIGKILL");
     await first.said;
     const done = new Set(place.lines("done"));
@@ -29,7 +30,7 @@ describe("laboro run, interrupted", () => {
   it("matches what is done by entry when the list has changed", async () => {
     const place = openPlace();
     const first = place.begin(["run", "--jobs", "1", LINE, ":::", "a", "b", "c", "d"]);
-    await until(() => place.lines("done").length >= 2, "two are done");
+    await until("two are done", () => place.lines("done").length >= 2);
     first.child.kill("SIGKILL");
     await first.said;
     const { code, stderr } = await place.laboro("run", "--jobs", "1", LINE, ":::", "d", "c", "b", "a", "new");
@@ -46,7 +47,7 @@ describe("laboro run, interrupted", () => {
     expect((await place.laboro(...words)).stderr).not.toContain("going on");
     expect(place.lines("ran")).toHaveLength(4);
     const first = place.begin(["run", "--jobs", "1", LINE, ":::", "a", "b"]);
-    await until(() => place.lines("begun").length > 0, "it runs");
+    await until("it runs", () => place.lines("begun").length > 0);
     first.child.kill("SIGKILL");
     await first.said;
     const { stderr, code } = await place.laboro("run", "--fresh", "--jobs", "1", LINE, ":::", "a", "b");
@@ -58,7 +59,7 @@ describe("laboro run, interrupted", () => {
     const place = openPlace();
     const words = ["run", "--jobs", "2", LINE, ":::", ...ENTRIES];
     const first = place.begin(words);
-    await until(() => place.lines("begun").length >= 2, "two run");
+    await until("two run", () => place.lines("begun").length >= 2);
     first.child.kill("SIGINT");
     const { code, stdout, stderr } = await first.said;
     expect(code).toBe(130);
@@ -79,21 +80,21 @@ describe("laboro run, interrupted", () => {
   it("stops tasks at the second Ctrl-C, on a terminal, where it draws a bar", async () => {
     const place = openPlace();
     const terminal = place.begin(["run", "--jobs", "2", "echo $$ >> pids; sleep 60", ":::", "a", "b", "c"], true);
-    await until(() => place.lines("pids").length >= 2, "two run");
+    await until("two run", () => place.lines("pids").length >= 2);
     terminal.child.stdin?.write("\x03");
-    await until(() => terminal.output().includes("what runs may end"), "the first is heard");
+    await until("the first is heard", () => terminal.output().includes("what runs may end"));
     terminal.child.stdin?.write("\x03");
     const { code } = await terminal.said;
     expect(code).toBe(130);
-    await until(() => place.lines("pids").every((pid) => !isAlive(Number(pid))), "the tasks are gone");
+    await until("the tasks are gone", () => place.lines("pids").every((pid) => !isAlive(Number(pid))));
   });
 
   it("stops at once at the second signal, with tasks that would run for long", async () => {
     const place = openPlace();
     const first = place.begin(["run", "--jobs", "2", "echo {} >> begun; exec sleep 60", ":::", "a", "b", "c"]);
-    await until(() => place.lines("begun").length >= 2, "two run");
+    await until("two run", () => place.lines("begun").length >= 2);
     first.child.kill("SIGINT");
-    await until(() => first.output().includes("what runs may end"), "the first is heard");
+    await until("the first is heard", () => first.output().includes("what runs may end"));
     const at = Date.now();
     first.child.kill("SIGINT");
     expect(await first.said).toMatchObject({ code: 130 });
@@ -104,11 +105,11 @@ describe("laboro run, interrupted", () => {
   it("says what is different when it goes on with other options", async () => {
     const place = openPlace();
     const first = place.begin(["run", "--slots", "50", "echo {}", ":::", "1", "2"]);
-    await until(() => first.output().includes("nothing runs yet: it needs 50 slots"), "it says why nothing runs");
+    await until("it says why nothing runs", () => first.output().includes("nothing runs yet: it needs 50 slots"));
     first.child.kill("SIGKILL");
     await first.said;
     const second = place.begin(["run", "echo {}", ":::", "1", "2"]);
-    await until(() => second.output().includes("begun with other options: --slots"), "the difference is said");
+    await until("the difference is said", () => second.output().includes("begun with other options: --slots"));
     second.child.kill("SIGKILL");
     await second.said;
     expect((await place.run("--fresh", "echo {}", ":::", "1", "2")).code).toBe(0);
@@ -126,7 +127,7 @@ describe("laboro run, interrupted", () => {
   it("joins the broker of another run in the same directory, and takes over when that one ends", async () => {
     const place = openPlace();
     const first = place.begin(["run", "--jobs", "1", "echo {} >> first; sleep 0.5", ":::", "a", "b"]);
-    await until(() => place.lines("first").length >= 1, "the first runs");
+    await until("the first runs", () => place.lines("first").length >= 1);
     const second = place.begin([
       "run",
       "--jobs",

@@ -1,8 +1,9 @@
-/** The real command line as a process, beside a real broker; what it says and how it ends. */
+/** The real command line beside a real broker: what it says and how it ends. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { openShop, type Shop } from "../../client/shop.js";
 import { LABORO } from "../../support/launched.js";
+import { callInProcess, canShare } from "./in-process.js";
 
 export interface Said {
   readonly code: number | null;
@@ -17,6 +18,8 @@ export interface CallOptions {
   readonly columns?: number;
   /** A shell command that reads its output. */
   readonly pipe?: string;
+  /** Give it a process of its own, as every verb needs once: from its start to an end that nothing holds up. */
+  readonly process?: true;
   /** Called as soon as it runs, to send it a signal when the time has come. */
   readonly started?: (child: ChildProcess, stdout: () => string) => void;
 }
@@ -39,8 +42,10 @@ export async function openCliShop(options: Parameters<typeof openShop>[0] = {}):
 
 /** Runs to the end. The environment is what is given and no more, so that a test means the same everywhere. */
 export function laboro(args: readonly string[], options: CallOptions = {}): Promise<Said> {
-  const { columns, input, started } = options;
-  const env = { PATH: process.env.PATH, LANG: "C.UTF-8", TERM: "xterm", ...options.env };
+  const { columns, input = "", pipe, started } = options;
+  const env: NodeJS.ProcessEnv = { PATH: process.env.PATH, LANG: "C.UTF-8", TERM: "xterm", ...options.env };
+  const shared = [options.process, columns, pipe, started].every((wish) => wish === undefined);
+  if (shared && canShare(args)) return callInProcess(args, env, input);
   const [file = "", ...rest] = wordsFor([process.execPath, LABORO, ...args], options);
   return new Promise((resolve, reject) => {
     const child = spawn(file, rest, {
@@ -60,7 +65,7 @@ export function laboro(args: readonly string[], options: CallOptions = {}): Prom
     child.on("close", (code) => resolve({ code, stdout: stdout.replaceAll("\r\n", "\n"), stderr }));
     // A command that does not read its input may be gone before all of it is written.
     child.stdin.on("error", () => {});
-    child.stdin.end(input ?? "");
+    child.stdin.end(input);
   });
 }
 

@@ -11,7 +11,8 @@ import {
   type ToClient,
   type ToWorker,
 } from "../../../src/protocols/laboro/messages.js";
-import { type Between, inPieces, type Listener, listen, proxyTo, until } from "./loopback.js";
+import { until } from "../../support/wait.js";
+import { type Between, inPieces, type Listener, listen, proxyTo } from "./loopback.js";
 
 type BrokerEnd = Connection<FromWorker | FromClient, ToWorker | ToClient>;
 
@@ -55,7 +56,7 @@ async function connect(options: Partial<ConnectionOptions> = {}): Promise<Pair> 
   const socket = new WebSocket(`${proxy.url}/node/persistent`, SUBPROTOCOL, { perMessageDeflate: false });
   socket.on("error", () => {});
   toClose.push({ close: () => socket.terminate() });
-  await until(() => broker !== undefined && socket.readyState === WebSocket.OPEN, "the connection");
+  await until("the connection", () => broker !== undefined && socket.readyState === WebSocket.OPEN);
   if (broker === undefined) throw new Error("no connection");
   return { broker, socket, batches, closes, warnings, proxy };
 }
@@ -85,7 +86,7 @@ describe("messages", () => {
     worker.send(started(2));
     pair.broker.send({ type: "ACK", seq: 1 });
     pair.broker.send({ type: "CREDIT", bytes: 5 });
-    await until(() => pair.batches.length > 0 && got.length === 2, "the messages");
+    await until("the messages", () => pair.batches.length > 0 && got.length === 2);
     expect(pair.batches).toEqual([[started(1), started(2)]]);
     expect(got).toEqual([
       { type: "ACK", seq: 1 },
@@ -107,7 +108,7 @@ describe("messages", () => {
       pair.broker.send({ type: "CALL", id, service: "echo", body: reply.body, timeoutMs: id });
       if (id % 13 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
-    await until(() => pair.batches.flat().length === 300 && got.length === 300, "all messages");
+    await until("all messages", () => pair.batches.flat().length === 300 && got.length === 300);
     expect(pair.batches.flat()).toEqual(sent);
     expect(got.map((call) => (call.type === "CALL" ? call.id : -1))).toEqual(sent.map((_, id) => id));
   });
@@ -118,7 +119,7 @@ describe("messages", () => {
     const body = randomBytes(20 * 1024 * 1024);
     worker.send({ type: "REPLY", id: 1, body });
     worker.send(started(1));
-    await until(() => pair.batches.length === 2, "both frames");
+    await until("both frames", () => pair.batches.length === 2);
     const reply = pair.batches[0]?.[0];
     expect(reply?.type === "REPLY" && body.equals(reply.body)).toBe(true);
   });
@@ -139,14 +140,14 @@ describe("messages", () => {
       reserveRequests: 0,
       held: [],
     });
-    await until(() => pair.batches.length === 1, "JOIN");
+    await until("JOIN", () => pair.batches.length === 1);
     const taken: FromWorker[] = [];
     const session = pair.broker.handOver<FromWorker, ToWorker>({
       onMessages: (batch) => taken.push(...batch),
       onClose: (reason) => pair.closes.push(reason),
     });
     worker.send(started(1));
-    await until(() => taken.length === 1, "STARTED");
+    await until("STARTED", () => taken.length === 1);
     session.close(1000, "enough");
     expect(pair.closes).toEqual([{ by: "us", code: 1000, text: "enough" }]);
     expect(pair.batches).toHaveLength(1);
@@ -156,9 +157,9 @@ describe("messages", () => {
     const pair = await connect({ from: "caller" });
     const { worker } = workerEnd(pair);
     (worker as unknown as Connection<ToClient, FromClient>).send({ type: "HELLO", version: 1, name: "x" });
-    await until(() => pair.batches.length === 1, "HELLO");
+    await until("HELLO", () => pair.batches.length === 1);
     worker.send(started(1));
-    await until(() => pair.closes.length === 1, "the refusal");
+    await until("the refusal", () => pair.closes.length === 1);
     expect(pair.closes[0]).toMatchObject({ by: "us", code: 1007 });
     expect(pair.closes[0]?.text).toMatch(
       /LABORO_BAD_MESSAGE: a message's type: expected one that a client sends, got 2/,
@@ -195,7 +196,7 @@ describe("a peer that breaks the protocol is told why and closed", () => {
     const before = process.memoryUsage.rss();
     const head = Buffer.from("82ff0000000040000000000000000000", "hex");
     rawSocket(pair.socket).write(head);
-    await until(() => pair.closes.length === 1, "the end");
+    await until("the end", () => pair.closes.length === 1);
     expect(pair.closes[0]).toMatchObject({ by: "us", code: 1009, error: { code: "LABORO_BODY_TOO_LARGE" } });
     expect(process.memoryUsage.rss() - before).toBeLessThan(100 * 1024 * 1024);
     expect(pair.warnings).toHaveLength(1);
@@ -204,7 +205,7 @@ describe("a peer that breaks the protocol is told why and closed", () => {
   test("bytes that are no WebSocket", async () => {
     const pair = await connect();
     rawSocket(pair.socket).write("GET / HTTP/1.1\r\n\r\n");
-    await until(() => pair.closes.length === 1, "the end");
+    await until("the end", () => pair.closes.length === 1);
     expect(pair.closes[0]).toMatchObject({ by: "us", code: 1002, error: { code: "LABORO_BAD_MESSAGE" } });
   });
 
@@ -218,7 +219,7 @@ describe("a peer that breaks the protocol is told why and closed", () => {
     });
     const { worker, closes } = workerEnd(pair);
     worker.send(started(1));
-    await until(() => closes.length === 1, "the end");
+    await until("the end", () => closes.length === 1);
     expect(closes).toMatchObject([{ by: "peer", code: 1011, text: "LABORO_INTERNAL: a fault of ours" }]);
     expect(closes[0]?.error).toMatchObject({ code: "LABORO_INTERNAL", message: "a fault of ours" });
   });
@@ -227,7 +228,7 @@ describe("a peer that breaks the protocol is told why and closed", () => {
     const pair = await connect();
     const { closes } = workerEnd(pair);
     pair.broker.close(1008, "é".repeat(200));
-    await until(() => closes.length === 1, "the end");
+    await until("the end", () => closes.length === 1);
     expect(closes).toEqual([{ by: "peer", code: 1008, text: "é".repeat(60) }]);
   });
 });
@@ -240,7 +241,7 @@ describe("closing", () => {
     worker.close(1000, "done");
     worker.send(started(2));
     worker.close(1001, "again");
-    await until(() => pair.closes.length === 1, "the end");
+    await until("the end", () => pair.closes.length === 1);
     expect(pair.batches).toEqual([[started(1)]]);
     expect(pair.closes).toEqual([{ by: "peer", code: 1000, text: "done" }]);
     expect(closes).toEqual([{ by: "us", code: 1000, text: "done" }]);
@@ -250,7 +251,7 @@ describe("closing", () => {
   test("a peer that vanishes is the network's doing", async () => {
     const pair = await connect();
     pair.socket.terminate();
-    await until(() => pair.closes.length === 1, "the end");
+    await until("the end", () => pair.closes.length === 1);
     expect(pair.closes[0]).toMatchObject({ by: "network", code: 1006 });
   });
 
@@ -264,8 +265,8 @@ describe("closing", () => {
     pair.broker.startHeartbeat(1000);
     expect(held()).toBeGreaterThan(before);
     worker.close();
-    await until(() => pair.closes.length === 1 && closes.length === 1, "the end");
-    await until(() => held() <= before, "sockets and timers to go");
+    await until("the end", () => pair.closes.length === 1 && closes.length === 1);
+    await until("sockets and timers to go", () => held() <= before);
   });
 
   test.each(["up", "down"] as const)("a link that passes nothing %s is found dead by its heartbeat", async (way) => {
@@ -274,13 +275,13 @@ describe("closing", () => {
     worker.startHeartbeat(60);
     pair.broker.startHeartbeat(60);
     worker.send(started(1));
-    await until(() => pair.batches.length >= 3, "a few HEARTBEATs");
+    await until("a few HEARTBEATs", () => pair.batches.length >= 3);
     expect(pair.closes).toEqual([]);
     pair.proxy[way] = undefined;
     const deaf = way === "up" ? pair.closes : closes;
-    await until(() => deaf.length === 1, "the death", 2000);
+    await until("the death", () => deaf.length === 1, 2000);
     expect(deaf[0]).toEqual({ by: "us", code: 1006, text: "nothing was heard for three heartbeats" });
-    await until(() => closes.length === 1 && pair.closes.length === 1, "the other end to notice");
+    await until("the other end to notice", () => closes.length === 1 && pair.closes.length === 1);
   });
 
   test("bytes of a frame that is still arriving are a sign of life", async () => {
@@ -292,16 +293,16 @@ describe("closing", () => {
       return [];
     };
     workerEnd(pair).worker.send({ type: "REPLY", id: 1, body: Buffer.alloc(400) });
-    await until(() => Buffer.concat(slow).length > 400, "the frame");
+    await until("the frame", () => Buffer.concat(slow).length > 400);
     const whole = Buffer.concat(slow);
     // One byte a turn would be too fast: one each 20 ms lasts longer than three heartbeats.
     for (let at = 0; at < 20; at++) {
       const last = at === 19;
       const from = performance.now();
       pair.proxy.release(whole.subarray(at * 20, last ? whole.length : at * 20 + 20));
-      await until(() => performance.now() - from > 20, "a moment");
+      await until("a moment", () => performance.now() - from > 20);
     }
-    await until(() => pair.batches.length === 1 || pair.closes.length === 1, "the frame or the end");
+    await until("the frame or the end", () => pair.batches.length === 1 || pair.closes.length === 1);
     expect(pair.closes).toEqual([]);
   });
 

@@ -5,7 +5,8 @@ import type { LaboroError } from "../../../src/base/errors.js";
 import { type CloseReason, Connection } from "../../../src/protocols/laboro/connection.js";
 import { type Dial, type DialOptions, dial, type LinkOf, reconnectDelay } from "../../../src/protocols/laboro/dial.js";
 import type { FromClient, FromWorker, ToClient, ToWorker } from "../../../src/protocols/laboro/messages.js";
-import { type ListenOptions, listen, proxyTo, until } from "./loopback.js";
+import { until } from "../../support/wait.js";
+import { type ListenOptions, listen, proxyTo } from "./loopback.js";
 
 const toClose: { close: () => unknown }[] = [];
 afterEach(async () => {
@@ -88,7 +89,7 @@ describe("connecting", () => {
     const broker = await greeter();
     const url = broker.url.replace("ws://", "ws://joined@");
     const seen = dialling([`${url}/#fingerprint`], { token: "secret" });
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     const [request] = broker.requests;
     expect(request?.url).toBe("/node/persistent");
     expect(request?.headers["sec-websocket-protocol"]).toBe("laboro.1");
@@ -100,14 +101,14 @@ describe("connecting", () => {
   test("a path before the link's own is kept, for a broker behind a proxy", async () => {
     const broker = await greeter();
     const seen = dialling([`${broker.url}/some/where/`]);
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     expect(broker.requests[0]?.url).toBe("/some/where/node/persistent");
   });
 
   test("tries the URLs in turn until one answers", async () => {
     const broker = await greeter();
     const seen = dialling([await deadUrl(), "not a url", broker.url]);
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     expect(seen.unreachable).toEqual([]);
   });
 
@@ -117,7 +118,7 @@ describe("connecting", () => {
     toClose.push({ close: () => blackhole.close() });
     const { port } = blackhole.address() as { port: number };
     const seen = dialling([`ws://127.0.0.1:${port}`], { connectTimeoutMs: 50, ...soon });
-    await until(() => seen.unreachable.length === 2, "two rounds");
+    await until("two rounds", () => seen.unreachable.length === 2);
     expect(seen.unreachable.map(([error, rounds]) => [error.code, error.message, rounds])).toEqual([
       ["LABORO_BROKER_UNREACHABLE", expect.stringContaining("no answer within 50 ms"), 1],
       ["LABORO_BROKER_UNREACHABLE", expect.stringContaining("no answer within 50 ms"), 2],
@@ -132,7 +133,7 @@ describe("connecting", () => {
       toClose.push(proxy);
       proxy[way] = undefined;
       const seen = dialling([proxy.url, broker.url], { connectTimeoutMs: 50 });
-      await until(() => seen.got.length === 1, "HELLO_ACK");
+      await until("HELLO_ACK", () => seen.got.length === 1);
       expect(seen.opened).toHaveLength(1);
     },
   );
@@ -141,7 +142,7 @@ describe("connecting", () => {
     const mute = await greeter({ onConnection: () => {} });
     const broker = await greeter();
     const seen = dialling([mute.url, broker.url], { firstMessageTimeoutMs: 50, ...soon });
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     expect(seen.downs).toEqual([{ by: "us", code: 1008, text: "the broker said nothing within 50 ms" }]);
   });
 
@@ -152,7 +153,7 @@ describe("connecting", () => {
   test("an error never shows a token that is part of the URL", async () => {
     const url = (await deadUrl()).replace("ws://", "ws://hidden@");
     const seen = dialling([url], soon);
-    await until(() => seen.unreachable.length === 1, "a failure");
+    await until("a failure", () => seen.unreachable.length === 1);
     expect(seen.unreachable[0]?.[0].message).not.toContain("hidden");
     expect(seen.unreachable[0]?.[0].message).toContain("ECONNREFUSED");
   });
@@ -166,7 +167,7 @@ describe("a broker that refuses", () => {
   ])("%s is %s, told once and not tried again", async (status, code) => {
     const broker = await refuser(status, "because of this\nand more");
     const seen = dialling([broker.url], soon);
-    await until(() => seen.refused.length === 1, "the refusal");
+    await until("the refusal", () => seen.refused.length === 1);
     expect(seen.refused[0]?.code).toBe(code);
     expect(seen.refused[0]?.message).toBe(`${broker.url} answered ${status.slice(0, 3)}: because of this`);
     expect(seen.unreachable).toEqual([]);
@@ -175,7 +176,7 @@ describe("a broker that refuses", () => {
   test("is tried again where that was asked for", async () => {
     const broker = await refuser("401 Unauthorized", "");
     const seen = dialling([broker.url], { retryRefused: true, ...soon });
-    await until(() => seen.refused.length === 3, "three refusals");
+    await until("three refusals", () => seen.refused.length === 3);
   });
 
   test("in its goodbye, after the link has opened, is not tried again either", async () => {
@@ -183,7 +184,7 @@ describe("a broker that refuses", () => {
       onConnection: (socket) => socket.close(1008, "LABORO_VERSION: the link is at version 9"),
     });
     const seen = dialling([broker.url], soon);
-    await until(() => seen.refused.length === 1, "the refusal");
+    await until("the refusal", () => seen.refused.length === 1);
     expect(seen.refused[0]).toMatchObject({ code: "LABORO_VERSION", message: "the link is at version 9" });
     expect(seen.downs).toHaveLength(1);
   });
@@ -191,7 +192,7 @@ describe("a broker that refuses", () => {
   test("any other status is one that may pass", async () => {
     const broker = await refuser("503 Service Unavailable", "starting");
     const seen = dialling([broker.url], soon);
-    await until(() => seen.unreachable.length === 2, "two rounds");
+    await until("two rounds", () => seen.unreachable.length === 2);
     expect(seen.unreachable[0]?.[0].message).toBe(`${broker.url} answered 503: starting`);
     expect(seen.refused).toEqual([]);
   });
@@ -203,7 +204,7 @@ describe("a broker that refuses", () => {
     await new Promise((resolve) => server.once("listening", resolve));
     const { port } = server.address() as { port: number };
     const seen = dialling([`ws://127.0.0.1:${port}`]);
-    await until(() => seen.refused.length === 1, "the refusal");
+    await until("the refusal", () => seen.refused.length === 1);
     expect(seen.refused[0]?.code).toBe("LABORO_VERSION");
   });
 });
@@ -212,12 +213,12 @@ describe("reconnecting", () => {
   test("finds a broker that was restarted on the same port", async () => {
     const first = await greeter();
     const seen = dialling([first.url], soon);
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     await first.close();
-    await until(() => seen.downs.length === 1 && seen.unreachable.length >= 2, "failures");
+    await until("failures", () => seen.downs.length === 1 && seen.unreachable.length >= 2);
     expect(seen.downs[0]).toMatchObject({ by: "network", code: 1006 });
     await greeter({ port: first.port });
-    await until(() => seen.got.length === 2, "HELLO_ACK again");
+    await until("HELLO_ACK again", () => seen.got.length === 2);
     expect(seen.opened).toHaveLength(2);
     expect(seen.opened[0]?.isOpen).toBe(false);
     expect(seen.opened[1]?.isOpen).toBe(true);
@@ -227,12 +228,12 @@ describe("reconnecting", () => {
     const first = await greeter();
     const second = await greeter();
     const seen = dialling([first.url], soon);
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     seen.dial.setUrls([await deadUrl(), second.url]);
     seen.dial.setUrls([]);
     expect(seen.opened[0]?.isOpen).toBe(true);
     await first.close();
-    await until(() => seen.got.length === 2, "HELLO_ACK of the second");
+    await until("HELLO_ACK of the second", () => seen.got.length === 2);
     expect(second.greeted).toHaveLength(1);
   });
 
@@ -248,24 +249,24 @@ describe("reconnecting", () => {
     const url = await deadUrl();
     const seen = dialling([url], { random: () => 1, setTimer: after });
     for (let round = 1; round <= 4; round++) {
-      await until(() => waits.length === round, "a wait");
+      await until("a wait", () => waits.length === round);
       waits[round - 1]?.();
     }
-    await until(() => waits.length === 5, "a wait");
+    await until("a wait", () => waits.length === 5);
     expect(delays).toEqual([100, 200, 400, 800, 1600]);
     const port = Number(new URL(url).port);
     // Accepted and dropped at once: no success.
     const mute = await greeter({ port, onConnection: (socket) => socket.close(1013, "later") });
     waits[4]?.();
-    await until(() => seen.downs.length === 1, "the drop");
+    await until("the drop", () => seen.downs.length === 1);
     expect(seen.downs[0]).toEqual({ by: "peer", code: 1013, text: "later" });
     expect(delays.at(-1)).toBe(3200);
     await mute.close();
     const broker = await greeter({ port });
     waits[5]?.();
-    await until(() => seen.got.length === 1, "HELLO_ACK");
+    await until("HELLO_ACK", () => seen.got.length === 1);
     await broker.close();
-    await until(() => seen.downs.length === 2, "the end");
+    await until("the end", () => seen.downs.length === 2);
     expect(delays.at(-1)).toBe(100);
   });
 
@@ -285,9 +286,9 @@ describe("stopping", () => {
       onConnection: (socket) => socket.on("close", (code, reason) => ended.push(`${code} ${reason}`)),
     });
     const seen = dialling([broker.url], soon);
-    await until(() => seen.opened.length === 1, "the connection");
+    await until("the connection", () => seen.opened.length === 1);
     seen.dial.stop(1001, "leaving");
-    await until(() => ended.length === 1, "the goodbye");
+    await until("the goodbye", () => ended.length === 1);
     expect(ended).toEqual(["1001 leaving"]);
     expect(seen.downs).toEqual([]);
     expect(seen.opened[0]?.isOpen).toBe(false);
@@ -310,7 +311,7 @@ describe("stopping", () => {
       };
     };
     const seen = dialling([await deadUrl()], { random: () => random, setTimer: after });
-    if (random === 1) await until(() => seen.unreachable.length === 1, "a failure");
+    if (random === 1) await until("a failure", () => seen.unreachable.length === 1);
     expect(running).toBe(1);
     seen.dial.stop();
     expect(running).toBe(0);
@@ -358,7 +359,7 @@ test("a worker dials as a worker", async () => {
     onRefused: () => {},
   });
   toClose.push({ close: () => made.stop() });
-  await until(() => got.length === 1, "DRAIN");
+  await until("DRAIN", () => got.length === 1);
   expect(joined[0]?.type).toBe("JOIN");
   expect(got).toEqual([{ type: "DRAIN" }]);
 });

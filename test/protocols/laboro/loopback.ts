@@ -1,17 +1,9 @@
-/** Real sockets on loopback for tests of the link: a listener, a proxy that mistreats bytes, and waiting with a deadline. */
+/** Real sockets on loopback for tests of the link: a listener, a proxy that mistreats bytes. */
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { SERVER_OPTIONS } from "../../../src/protocols/laboro/connection.js";
-
-export async function until(condition: () => boolean, what: string, deadlineMs = 10_000): Promise<void> {
-  const end = performance.now() + deadlineMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms in vain for ${what}`);
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-}
 
 export interface Listener {
   readonly port: number;

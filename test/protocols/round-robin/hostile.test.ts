@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { SeededRandom } from "../../support/random.js";
-import { dealer, raw, until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
+import { dealer, raw } from "../zeromq/support.js";
 import {
   bytesOf,
   E,

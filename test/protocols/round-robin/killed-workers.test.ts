@@ -4,7 +4,7 @@ import { afterEach, expect, it } from "vitest";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
 import { LABORO } from "../../support/launched.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import { atEnd, openPlace } from "./place.js";
 
 const COUNT = 3_000 * Number(process.env.LABORO_SOAK ?? 1);

@@ -3,7 +3,7 @@ import { curveKeyPair, Dealer } from "zeromq";
 import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/client.js";
 import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import {
   ABORTED,
   atEnd,

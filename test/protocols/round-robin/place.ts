@@ -1,6 +1,5 @@
 /** A broker with the round-robin door open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
 
-import { afterEach } from "vitest";
 import { Context, Router as ZmqRouter } from "zeromq";
 import type { Log } from "../../../src/base/log.js";
 import { PeerErrors } from "../../../src/base/peer-errors.js";
@@ -10,16 +9,11 @@ import type { ServerOptions } from "../../../src/broker/options.js";
 import type { HeartbeatLimits } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
 import { openRoundRobinListener, type RoundRobinListener } from "../../../src/protocols/round-robin/broker/listener.js";
 import { openShop, type Shop } from "../../client/shop.js";
+import { atEnd } from "../../support/at-end.js";
 import { freePort } from "../../support/site.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 
-const open: (() => void | Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-export const atEnd = (close: () => void | Promise<void>): void => void open.push(close);
+export { atEnd };
 
 export interface Place {
   readonly shop: Shop;

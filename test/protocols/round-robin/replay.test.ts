@@ -1,7 +1,7 @@
 /** The recorded peers' sides, sent again to our server: what the original server sent must come, frame for frame. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import { LiteralPeer, openPlace } from "./place.js";
 
 interface Line {

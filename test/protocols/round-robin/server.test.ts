@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { HeartbeatMonitor } from "../../../src/protocols/round-robin/broker/heartbeat-monitor.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import {
   ABORTED,
   DEREGISTER,

@@ -3,7 +3,7 @@ import { RoundRobinClient } from "../../../src/protocols/round-robin/worker/clie
 import { testDataError } from "../../../src/protocols/round-robin/worker/test-data.js";
 import { RoundRobinWorker, type RoundRobinWorkerOptions } from "../../../src/protocols/round-robin/worker/worker.js";
 import { resultsOf } from "../../client/shop.js";
-import { until } from "../zeromq/support.js";
+import { until } from "../../support/wait.js";
 import {
   atEnd,
   E,

@@ -1,11 +1,11 @@
 /** A broker with the manager's door open, in this process. */
-import { afterEach } from "vitest";
 import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
 import { checkInvariants } from "../../../src/dispatch/invariants.js";
 import { type ManagerOptions, openManager } from "../../../src/protocols/runexp/broker/listener.js";
 import { openShop, type Shop } from "../../client/shop.js";
+import { atEnd } from "../../support/at-end.js";
 import { LiteralRunner } from "./peers.js";
 
 export interface ManagerPlace extends Shop {
@@ -16,12 +16,6 @@ export interface ManagerPlace extends Shop {
   readonly conversations: TracedConnections;
   join(host: string): Promise<LiteralRunner>;
 }
-
-const open: (() => Promise<void> | void)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 interface PlaceOptions extends ManagerOptions {
   readonly broker?: Parameters<typeof openShop>[0];
@@ -43,13 +37,13 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
   const settings = options.pool === undefined ? {} : { pool: options.pool };
   const context = { core, log, peerErrors: new PeerErrors(log), connections: conversations, settings };
   const door = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
-  open.push(() => door.close());
+  atEnd(() => door.close());
   // The heart is sound, whatever the runners did to it.
-  open.push(() => checkInvariants(core.state));
+  atEnd(() => checkInvariants(core.state));
   const port = Number(new URL(door.urls[0] ?? "").port);
   const join = async (host: string): Promise<LiteralRunner> => {
     const runner = await LiteralRunner.join(port, host);
-    open.push(() => runner.cut());
+    atEnd(() => runner.cut());
     return runner;
   };
   return { ...shop, door, port, complaints, conversations, join };

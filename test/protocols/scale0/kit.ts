@@ -2,11 +2,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import { Dealer, Request, Router, Subscriber } from "zeromq";
 import type { RunningBroker, ServerOptions } from "../../../src/broker/options.js";
 import { type Client, connect } from "../../../src/entries/client.js";
 import { startBroker } from "../../../src/server.js";
+import { atEnd } from "../../support/at-end.js";
+
+export { atEnd };
 
 export type Said = readonly [command: string, parameters: Record<string, unknown>, ...body: string[]];
 
@@ -20,17 +22,6 @@ export interface Scale0Shop {
   /** Kills nothing gently: for a broker that goes while others look. */
   stop(): Promise<void>;
 }
-
-const open: (() => unknown)[] = [];
-
-/** Called after the test, the last one first. */
-export const atEnd = (close: () => unknown): void => {
-  open.push(close);
-};
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 export async function openScale0(options: Partial<ServerOptions> = {}): Promise<Scale0Shop> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-scale0-"));

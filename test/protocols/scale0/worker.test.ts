@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { SILENT } from "../../../src/base/log.js";
 import {
   type Scale0Worker,
   type Scale0WorkerOptions,
@@ -140,8 +141,10 @@ describe("a Scale0 worker", () => {
 
   it("goes on where it was told to keep trying", async () => {
     const port = await freePort();
-    const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 1_000, keepTrying: true });
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    const warned: string[] = [];
+    const log = { ...SILENT, warn: (_fields: object, text: string) => void warned.push(text) };
+    const worker = await start({ broker: `tcp://127.0.0.1:${port}`, connectTimeoutMs: 1_000, keepTrying: true, log });
+    await until("it has found nobody", () => warned.some((text) => text.includes("it is tried again")));
     const shop = await openScale0({ listeners: [{ name: "scale0", host: "127.0.0.1", ports: [0, port, 0] }] });
     await until("it is there", async () => (await shop.client.workers()).length === 1);
     await worker.stop();

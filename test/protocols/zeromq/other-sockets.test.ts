@@ -8,7 +8,8 @@ import {
   openSubscriber,
   type Router,
 } from "../../../src/protocols/zeromq/index.js";
-import { atEnd, dealer, heardRouter, until, zmq } from "./support.js";
+import { until } from "../../support/wait.js";
+import { atEnd, dealer, heardRouter, zmq } from "./support.js";
 
 const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => frame.toString("latin1"));
 

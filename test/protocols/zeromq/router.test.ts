@@ -3,7 +3,8 @@ import { Context, Dealer } from "zeromq";
 import { makeCommand, makeProperties } from "../../../src/protocols/zeromq/zmtp-commands.js";
 import { encodeCommand, encodeMessage } from "../../../src/protocols/zeromq/zmtp-frames.js";
 import { encodeGreeting } from "../../../src/protocols/zeromq/zmtp-greeting.js";
-import { atEnd, dealer, heardRouter, peerRouter, raw, requester, until, zmq } from "./support.js";
+import { until } from "../../support/wait.js";
+import { atEnd, dealer, heardRouter, peerRouter, raw, requester, zmq } from "./support.js";
 
 const text = (frames: readonly Buffer[]): string[] => frames.map((frame) => frame.toString("latin1"));
 

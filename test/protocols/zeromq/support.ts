@@ -1,21 +1,11 @@
 /** Sockets of a test: what is opened here is closed after it. */
 import { connect, type Socket } from "node:net";
-import { afterEach } from "vitest";
 import { Context, Dealer, Request, Router as ZmqRouter, type Socket as ZmqSocket } from "zeromq";
 import type { ErrorCode } from "../../../src/base/errors.js";
 import { openRouter, type Peer, type Router, type RouterOptions } from "../../../src/protocols/zeromq/index.js";
-import { until as waitUntil } from "../../support/wait.js";
+import { atEnd } from "../../support/at-end.js";
 
-/** As elsewhere, with more patience: these tests run beside others. */
-export const until: typeof waitUntil = (what, condition, deadlineMs = 60_000) => waitUntil(what, condition, deadlineMs);
-
-const open: (() => void | Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-export const atEnd = (close: () => void | Promise<void>): void => void open.push(close);
+export { atEnd };
 
 export interface Heard {
   readonly router: Router;

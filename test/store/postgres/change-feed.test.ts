@@ -3,7 +3,9 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import type { JobId } from "../../../src/model/ids.js";
 import { until } from "../../support/wait.js";
 import { Broker, NOW, result } from "../suite/kit.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 interface Hint {
   readonly job?: JobId;

@@ -1,4 +1,4 @@
 import { describeStore } from "../contract-suite.js";
-import { postgresHarness } from "./harness.js";
+import { databaseOfFile } from "./harness.js";
 
-describeStore("PostgreSQL", postgresHarness, { shared: true });
+describeStore("PostgreSQL", databaseOfFile(), { shared: true });

@@ -7,12 +7,14 @@ import type { TaskRange, Write, WriteResult } from "../../../src/model/store.js"
 import { sleep, until } from "../../support/wait.js";
 import { ANN, Broker, chunk, NOW, newParcel, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { serverOfFile } from "./harness.js";
+
+const postgresHarness = serverOfFile();
 
 const BATCHES = Number(process.env.LABORO_FAULT_BATCHES ?? 80);
 const SIZE = 10;
 
-let harness: DatabaseHarness;
+let harness: Awaited<ReturnType<typeof postgresHarness>>;
 
 beforeEach(async () => {
   harness = await postgresHarness();

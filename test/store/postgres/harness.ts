@@ -1,69 +1,62 @@
-/** One server and one database a test file; each test finds it empty. */
+/** One database a test file, on a server that all of them share; each test finds it empty. */
 import postgres, { type Sql } from "postgres";
-import { afterAll } from "vitest";
+import { afterAll, inject } from "vitest";
 import type { Store } from "../../../src/model/store.js";
 import { openPostgresStore, type PostgresOptions } from "../../../src/store/postgres/index.js";
-import { type PostgresServer, startPostgres } from "../../support/postgres.js";
+import { type Databases, databasesAt, type PostgresServer, startPostgres } from "../../support/postgres.js";
 import type { StoreHarness } from "../suite/kit.js";
+import { EMPTY, migratedTemplate } from "./shared-server.js";
 
 export interface DatabaseHarness extends StoreHarness {
-  readonly server: PostgresServer;
+  readonly server: Databases;
   readonly url: string;
   /** Beside the brokers. */
   readonly sql: Sql;
   open(options?: Partial<PostgresOptions>): Store;
 }
 
-const EMPTY = `
-DO $$ BEGIN EXECUTE (
-  SELECT 'TRUNCATE ' || string_agg(format('laboro.%I', tablename), ', ') || ' RESTART IDENTITY' FROM pg_tables
-  WHERE schemaname = 'laboro' AND tablename <> 'schema_version'); END $$;
-ALTER SEQUENCE laboro.job_number RESTART`;
+/** For the tests of the file that calls this. */
+export function databaseOfFile(): () => Promise<DatabaseHarness> {
+  return harnessAt(async () => {
+    const { port, template } = inject("postgres");
+    const server = databasesAt(port);
+    return { server, url: await server.database(template) };
+  });
+}
 
-interface Place {
-  readonly server: PostgresServer;
+/** With a server of its own, for tests that end it, or connections of whomever. */
+export function serverOfFile(): () => Promise<DatabaseHarness & { readonly server: PostgresServer }> {
+  let started: PostgresServer | undefined;
+  afterAll(() => started?.remove());
+  return harnessAt(async () => {
+    const server = await startPostgres();
+    started = server;
+    return { server, url: await server.database(await migratedTemplate(server)) };
+  });
+}
+
+interface Place<Server> {
+  readonly server: Server;
   readonly url: string;
-  readonly sql: Sql;
 }
 
-let place: Promise<Place> | undefined;
-
-afterAll(async () => {
-  if (place === undefined) return;
-  const { server, sql } = await place;
-  await sql.end();
-  await server.remove();
-});
-
-async function makePlace(): Promise<Place> {
-  const server = await startPostgres();
-  const url = await server.database(await migratedTemplate(server));
-  return { server, url, sql: postgres(url, { max: 2, onnotice: () => {} }) };
-}
-
-/** A database with the schema of this laboro and nothing in it, to make others from. */
-export async function migratedTemplate(server: PostgresServer): Promise<string> {
-  const url = await server.database();
-  const store = openPostgresStore({ url });
-  await store.open(0);
-  await store.close();
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
-  await sql.unsafe(EMPTY);
-  await sql.end();
-  return new URL(url).pathname.slice(1);
-}
-
-export async function postgresHarness(): Promise<DatabaseHarness> {
-  place ??= makePlace();
-  const { server, url, sql } = await place;
-  return {
-    server,
-    url,
-    sql,
-    open: (options) => openPostgresStore({ url, ...options }),
-    handle: () => openPostgresStore({ url }),
-    dispose: async () => {
-      await sql.unsafe(EMPTY);
-    },
+function harnessAt<Server extends Databases>(
+  make: () => Promise<Place<Server>>,
+): () => Promise<DatabaseHarness & { readonly server: Server }> {
+  let place: Promise<Place<Server> & { readonly sql: Sql }> | undefined;
+  afterAll(async () => (await place)?.sql.end());
+  return async () => {
+    place ??= make().then((made) => ({ ...made, sql: postgres(made.url, { max: 2, onnotice: () => {} }) }));
+    const { server, url, sql } = await place;
+    return {
+      server,
+      url,
+      sql,
+      open: (options) => openPostgresStore({ url, ...options }),
+      handle: () => openPostgresStore({ url }),
+      dispose: async () => {
+        await sql.unsafe(EMPTY);
+      },
+    };
   };
 }

@@ -1,7 +1,9 @@
 /** A broker that knows its former life. */
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ANN, Broker, result } from "../suite/kit.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 let harness: DatabaseHarness;
 let before: Broker;

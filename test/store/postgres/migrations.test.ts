@@ -4,7 +4,9 @@ import type { Client } from "../../../src/store/postgres/connections.js";
 import { openPostgresStore } from "../../../src/store/postgres/index.js";
 import { MIGRATIONS, migrate, schemaVersion } from "../../../src/store/postgres/migrations/index.js";
 import { Broker } from "../suite/kit.js";
-import { postgresHarness } from "./harness.js";
+import { databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 /** A database in which nothing is yet. */
 let url: string;

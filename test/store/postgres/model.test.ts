@@ -8,7 +8,9 @@ import type { ClaimedRange, Epoch, Store, Write, WriteResult } from "../../../sr
 import { type Step, steps, writeFor } from "../model-steps.js";
 import { ModelWorld } from "../model-store.js";
 import { sameReads } from "../same-as-model.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 const RUNS = Number(process.env.LABORO_MODEL_RUNS ?? 12);
 

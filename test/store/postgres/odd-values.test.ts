@@ -2,7 +2,9 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { WorkerId } from "../../../src/model/ids.js";
 import { Broker, chunk, newParcel, request, result, results } from "../suite/kit.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 let harness: DatabaseHarness;
 let broker: Broker;

@@ -23,7 +23,9 @@ import { settleStatement } from "../../../src/store/postgres/operations/settle.j
 import { INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
 import { LATEST, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-rows.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 const JOBS = 6_000;
 const FILL = `

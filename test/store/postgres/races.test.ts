@@ -1,9 +1,11 @@
 /** What two brokers do at the same time. */
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { sizeOf } from "../../../src/model/ranges.js";
-import { sleep } from "../../support/wait.js";
+import { until } from "../../support/wait.js";
 import { ANN, Broker, NOW, result, results } from "../suite/kit.js";
-import { type DatabaseHarness, postgresHarness } from "./harness.js";
+import { type DatabaseHarness, databaseOfFile } from "./harness.js";
+
+const postgresHarness = databaseOfFile();
 
 let harness: DatabaseHarness;
 let first: Broker;
@@ -75,12 +77,18 @@ it("acknowledges a cancel only after results that did not know of it are recorde
     order.push("settled");
     return answer;
   });
-  await sleep(100);
+  /** How many statements wait for another's lock. */
+  const heldUp = async (): Promise<number> => {
+    const [found] = await sql<{ count: number }[]>`
+      SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    return found?.count ?? 0;
+  };
+  await until("the result waits", async () => (await heldUp()) === 1);
   const cancelling = second.write({ op: "cancel", job: job.id, ranges: [{ first: 1, last: 1 }] }).then((answer) => {
     order.push("cancelled");
     return answer;
   });
-  await sleep(300);
+  await until("the cancel waits for the result", async () => (await heldUp()) === 2);
   expect(order).toEqual([]);
   await holdUp`COMMIT`;
   holdUp.release();

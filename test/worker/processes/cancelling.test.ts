@@ -1,15 +1,6 @@
 import { expect, it } from "vitest";
-import {
-  describeEachShell,
-  eventually,
-  isAlive,
-  only,
-  outcomeOf,
-  run,
-  sh,
-  slotsForEachTest,
-  start,
-} from "./support.js";
+import { until } from "../../support/wait.js";
+import { describeEachShell, isAlive, only, outcomeOf, run, sh, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
 const firstNumber = (bytes: Buffer): number => Number(/[0-9]+/.exec(bytes.toString())?.[0]);
@@ -23,7 +14,7 @@ describeEachShell((shell) => {
     command.terminate(20_000);
     const { end, stdout } = await finished;
     expect(outcomeOf(end)).toEqual({ signal: "SIGTERM" });
-    await eventually("the child is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the child is gone", () => !isAlive(firstNumber(stdout)));
     expect(outcomeOf((await run(slot, sh("exit 2"))).end)).toEqual({ code: 2 });
     expect(slot.pid).toBe(pid);
   });
@@ -101,13 +92,13 @@ describeEachShell((shell) => {
     expect(end.ended - end.started).toBeLessThan(1_000);
     const next = await run(slot, sh("sleep 0.1; echo clean"));
     expect(next.stdout.toString()).toBe("clean\n");
-    await eventually("the leftover is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the leftover is gone", () => !isAlive(firstNumber(stdout)));
   });
 
   it("ends a leftover that holds no output too", async () => {
     const slot = only(open(shell));
     const { stdout } = await run(slot, sh("sleep 60 >/dev/null 2>&1 & echo $!"));
-    await eventually("the leftover is gone", () => !isAlive(firstNumber(stdout)));
+    await until("the leftover is gone", () => !isAlive(firstNumber(stdout)));
   });
 
   it("kills a leftover that ignores SIGTERM and holds the output, before the next command runs", async () => {

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { until } from "../../support/wait.js";
 import {
   describeEachShell,
-  eventually,
   isAlive,
   only,
   outcomeOf,
@@ -115,7 +115,7 @@ describeEachShell((shell) => {
     const slot = only(slots);
     const { command, finished } = start(slot, sh("exit 0"));
     const { pid = 0 } = slot;
-    await eventually("it says ready", () => readFileSync(`/proc/${pid}/comm`, "utf8") === "sleep\n");
+    await until("it says ready", () => readFileSync(`/proc/${pid}/comm`, "utf8") === "sleep\n");
     command.kill();
     await finished;
     await slots.close();

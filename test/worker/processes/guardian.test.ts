@@ -5,7 +5,8 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterEach, expect, it } from "vitest";
 import type { ProcessEnd } from "../../../src/worker/processes/index.js";
-import { eventually, isAlive, only, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
+import { until } from "../../support/wait.js";
+import { isAlive, only, run, sh, slotsForEachTest, temporaryFolder } from "./support.js";
 
 const open = slotsForEachTest();
 const dir = temporaryFolder();
@@ -48,7 +49,7 @@ function startAgent(slots: number, line: string, limit = ""): Agent {
     process: child,
     tmp,
     lines: async (count) => {
-      await eventually(`the agent says ${count} lines`, () => said.length >= count, 10_000);
+      await until(`the agent says ${count} lines`, () => said.length >= count, 10_000);
       return said.slice(0, count);
     },
   };
@@ -64,8 +65,8 @@ it("ends all commands, their children and itself within two seconds of the agent
   ]);
   expect(pids.every(isAlive)).toBe(true);
   agent.process.kill("SIGKILL");
-  await eventually("all are gone", () => !pids.some(isAlive), 2_500);
-  await eventually("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
+  await until("all are gone", () => !pids.some(isAlive), 2_500);
+  await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
 it("gives commands a SIGTERM first when the agent is gone", async () => {
@@ -76,8 +77,8 @@ it("gives commands a SIGTERM first when the agent is gone", async () => {
   );
   await agent.lines(1);
   agent.process.kill("SIGKILL");
-  await eventually("the command saw SIGTERM", () => existsSync(mark));
-  await eventually("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
+  await until("the command saw SIGTERM", () => existsSync(mark));
+  await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
 it("lives in a session of its own, as do the commands, out of reach of the terminal's signals", async () => {
@@ -98,19 +99,15 @@ it("is started again when it dies, and knows what to guard", async () => {
   const [, again] = await agent.lines(2);
   expect(JSON.parse(again ?? "").guardian).not.toBe(said.guardian);
   agent.process.kill("SIGKILL");
-  await eventually(
-    "the command is gone",
-    () => !isAlive(said.shell) && !isAlive(Number.parseInt(said.stdout, 10)),
-    3_000,
-  );
-  await eventually("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
+  await until("the command is gone", () => !isAlive(said.shell) && !isAlive(Number.parseInt(said.stdout, 10)), 3_000);
+  await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
 it("runs eight slots with 128 descriptors", async () => {
   const agent = startAgent(8, "sleep 0.2; echo here", "ulimit -n 128;");
   const ends = endsIn(await agent.lines(16));
   expect(ends.map(({ code }) => code)).toEqual([0, 0, 0, 0, 0, 0, 0, 0]);
-  await eventually("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
+  await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
 it("reports commands for which no descriptors are left, and runs the others", async () => {
@@ -118,7 +115,7 @@ it("reports commands for which no descriptors are left, and runs the others", as
   const ends = endsIn(await agent.lines(16));
   for (const { code, error } of ends) expect(error ?? `exit ${code}`).toMatch(/^exit 0$|EMFILE/);
   expect(ends.some(({ code }) => code === 0)).toBe(true);
-  await eventually("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
+  await until("the pipes are removed", () => readdirSync(agent.tmp).length === 0);
 });
 
 const endsIn = (lines: readonly string[]): ProcessEnd[] =>
@@ -135,5 +132,5 @@ it("keeps the number of open descriptors when commands are killed again and agai
     });
   }
   await run(slot, sh("sleep 0.05"));
-  await eventually("descriptors are given back", () => readdirSync("/proc/self/fd").length <= before);
+  await until("descriptors are given back", () => readdirSync("/proc/self/fd").length <= before);
 });

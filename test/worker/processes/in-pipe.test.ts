@@ -1,7 +1,8 @@
 import { constants } from "node:os";
 import { expect, it } from "vitest";
 import type { CommandSpec, ProcessEnd } from "../../../src/worker/processes/index.js";
-import { describeEachShell, eventually, isAlive, only, outcomeOf, run, slotsForEachTest, start } from "./support.js";
+import { until } from "../../support/wait.js";
+import { describeEachShell, isAlive, only, outcomeOf, run, slotsForEachTest, start } from "./support.js";
 
 const open = slotsForEachTest();
 
@@ -58,7 +59,7 @@ describeEachShell((shell) => {
     await run(slot, inPipe("exit 0"));
     expect(isAlive(left)).toBe(true);
     await slot.close();
-    await eventually("it ends with the slot", () => !isAlive(left));
+    await until("it ends with the slot", () => !isAlive(left));
   });
 
   it("survives a command that signals its whole process group", async () => {
@@ -87,7 +88,7 @@ describeEachShell((shell) => {
     command.kill();
     const { end, stdout } = await finished;
     expect(end.signal).toBe("SIGKILL");
-    await eventually("its child is gone", () => !isAlive(Number.parseInt(stdout.toString(), 10)));
+    await until("its child is gone", () => !isAlive(Number.parseInt(stdout.toString(), 10)));
   });
 
   it("takes a directory, an environment, a file to read and a command by its name too", async () => {

@@ -103,15 +103,6 @@ export function run(slot: SlotShell, spec: CommandSpec): Promise<Finished> {
 
 export const sh = (line: string, ...args: string[]): CommandSpec => ({ argv: ["sh", "-c", line, "sh", ...args] });
 
-/** Polls until the condition holds; fails when the deadline passes first. */
-export async function eventually(what: string, condition: () => boolean, deadlineMs = 5_000): Promise<void> {
-  const end = Date.now() + deadlineMs;
-  while (!condition()) {
-    if (Date.now() > end) throw new Error(`not within ${deadlineMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
 /** Running, that is: there and not a zombie. */
 export function isAlive(pid: number): boolean {
   if (!(pid > 1)) throw new Error(`${pid} is not the id of a process`);

@@ -4,13 +4,14 @@ import { LaboroError } from "../../../base/errors.js";
 import { openScale0Client } from "../../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../../lib/duration.js";
 import { collect } from "../../lib/option-parsers.js";
-import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
+import { CURVE_HELP, connectTimeout, curveOf, withRemedy } from "./options.js";
 
 interface Options {
   readonly broker: string;
   readonly other: readonly string[];
   readonly timeout: number;
   readonly retry?: boolean;
+  readonly connectTimeout: number;
   readonly curve?: string;
 }
 
@@ -34,6 +35,7 @@ export function request(): Command {
         .default(30_000, "30s"),
     )
     .option("--retry", "let another worker answer where the first is lost: for what may be done twice")
+    .addOption(connectTimeout())
     .option("--curve <file>", CURVE_HELP)
     .addHelpText(
       "after",
@@ -43,9 +45,9 @@ export function request(): Command {
 }
 
 async function run(service: string, body: string | undefined, options: Options): Promise<void> {
-  const { broker, other, timeout: timeoutMs, retry = false, curve } = options;
+  const { broker, other, timeout: timeoutMs, connectTimeout: connectTimeoutMs, retry = false, curve } = options;
   const bytes = body === "-" ? await readAll() : Buffer.from(body ?? "");
-  const client = openScale0Client({ broker, others: other, ...curveOf(curve) });
+  const client = openScale0Client({ broker, others: other, connectTimeoutMs, ...curveOf(curve) });
   try {
     const answer = await client.request(service, bytes, { timeoutMs, retry }).catch((cause: unknown) => {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;

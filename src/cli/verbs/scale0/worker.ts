@@ -20,7 +20,7 @@ import { parseDuration } from "../../lib/duration.js";
 import { logger, onStopSignal } from "../../lib/long-running.js";
 import { collect, parseWholeNumber } from "../../lib/option-parsers.js";
 import { printLines } from "../../lib/print.js";
-import { CURVE_HELP, curveOf, withRemedy } from "./options.js";
+import { CURVE_HELP, connectTimeout, curveOf, withRemedy } from "./options.js";
 
 interface Options {
   readonly broker?: string;
@@ -34,6 +34,7 @@ interface Options {
   readonly heartbeat?: number;
   readonly configCache?: string;
   readonly keepTrying?: boolean;
+  readonly connectTimeout: number;
   readonly curve?: string;
 }
 
@@ -65,6 +66,7 @@ export function worker(): Command {
     .option("--heartbeat <duration>", "longer than the config says", parseDuration)
     .option("--config-cache <file>", "keep the last config there, and find another broker of the group by it")
     .option("--keep-trying", "go on where no broker answers at the start")
+    .addOption(connectTimeout())
     .option("--curve <file>", CURVE_HELP)
     .addHelpText("after", EXAMPLES)
     .action(run);
@@ -76,7 +78,15 @@ Examples:
   laboro scale0 worker --broker tcp://head:8081 --service resize='convert - -resize 50% -' --slots 4 --config-cache ~/.scale0.json`;
 
 async function run(options: Options): Promise<void> {
-  const { broker, slots, heartbeat, configCache, keepTrying = false, curve } = options;
+  const {
+    broker,
+    slots,
+    heartbeat,
+    configCache,
+    keepTrying = false,
+    connectTimeout: connectTimeoutMs,
+    curve,
+  } = options;
   if (slots < 1) throw badInput("--slots: expected 1 or more");
   const programs = programsOf(options);
   const log = logger();
@@ -105,6 +115,7 @@ async function run(options: Options): Promise<void> {
       slots,
       configType: configTypeOf(options.configType) ?? "JSON",
       keepTrying,
+      connectTimeoutMs,
       ...(heartbeat === undefined ? {} : { heartbeatMs: heartbeat }),
       ...(configCache === undefined ? {} : { configCache }),
       ...curveOf(curve),

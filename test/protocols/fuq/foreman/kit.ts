@@ -1,7 +1,6 @@
 /** A real broker with doors for fuq's workers on loopback, and literal workers that come to them. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach } from "vitest";
 import { WebSocketServer } from "ws";
 import type { Log } from "../../../../src/base/log.js";
 import { PeerErrors } from "../../../../src/base/peer-errors.js";
@@ -13,17 +12,10 @@ import type { FuqNode } from "../../../../src/protocols/fuq/broker/http/nodes.js
 import { openFuq1Listener, openFuqListenerWith } from "../../../../src/protocols/fuq/broker/listener.js";
 import { acceptFuqWebSocket, type FuqLinkOptions } from "../../../../src/protocols/fuq/broker/web-socket.js";
 import { openShop, type Shop } from "../../../client/shop.js";
+import { atEnd } from "../../../support/at-end.js";
 import { LiteralWorker } from "./literal-worker.js";
 
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-/** In this order: workers leave, doors close, the broker stops. */
-export function atEnd(close: () => unknown): void {
-  open.push(close);
-}
+export { atEnd };
 
 export interface Yard extends Shop {
   readonly context: ListenerContext;

@@ -4,16 +4,12 @@ import { type IncomingHttpHeaders, Agent as PlainAgent, request as plainRequest 
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import type { RunningBroker, ServerOptions } from "../../../../src/broker/options.js";
 import { type Client, connect } from "../../../../src/entries/client.js";
 import { startWorker } from "../../../../src/entries/worker.js";
 import { startBroker } from "../../../../src/server.js";
 
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
+import { atEnd } from "../../../support/at-end.js";
 
 export interface Answer {
   readonly status: number;
@@ -110,8 +106,8 @@ export class Door {
 
   constructor(options: Partial<ServerOptions>) {
     this.#options = options;
-    open.push(() => rmSync(this.dir, { recursive: true, force: true }));
-    open.push(() => this.#broker?.stop());
+    atEnd(() => rmSync(this.dir, { recursive: true, force: true }));
+    atEnd(() => this.#broker?.stop());
   }
 
   get broker(): RunningBroker {
@@ -138,7 +134,7 @@ export class Door {
   asker(scheme: "http" | "https" = "http"): Asker {
     const ca = scheme === "https" ? () => readFileSync(join(this.dir, "data", "ca.pem"), "utf8") : () => undefined;
     const asker = new Asker(() => `${scheme}://127.0.0.1:${this.#port}`, ca);
-    open.push(() => asker.vanish());
+    atEnd(() => asker.vanish());
     return asker;
   }
 
@@ -150,7 +146,7 @@ export class Door {
   /** Our own client, the same one while the broker is the same. */
   own(): Promise<Client> {
     this.#client ??= connect({ broker: this.broker.url, token: this.broker.token }).then((client) => {
-      open.push(() => client.close());
+      atEnd(() => client.close());
       return client;
     });
     return this.#client;
@@ -158,7 +154,7 @@ export class Door {
 
   ownWorker(slots = 2): void {
     const worker = startWorker({ broker: this.broker.url, token: this.broker.token, slots });
-    open.push(() => worker.stop({ graceMs: 0 }));
+    atEnd(() => worker.stop({ graceMs: 0 }));
   }
 
   job(name: string, num_tasks: number, command: string, more: object = {}): Promise<Answer> {

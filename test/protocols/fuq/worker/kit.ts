@@ -3,7 +3,6 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach } from "vitest";
 import { SILENT } from "../../../../src/base/log.js";
 import {
   type ForemanEndpoint,
@@ -11,13 +10,8 @@ import {
   type FuqWorkerOptions,
   startFuqWorker,
 } from "../../../../src/protocols/fuq/worker/index.js";
-
+import { atEnd } from "../../../support/at-end.js";
 import { until } from "../../../support/wait.js";
-
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 export interface Started extends FuqWorker {
   /** Undefined while it goes on. */
@@ -28,7 +22,7 @@ export class Yard {
   readonly dir = mkdtempSync(join(tmpdir(), "laboro-fuq-worker-"));
 
   constructor() {
-    open.push(() => rmSync(this.dir, { recursive: true, force: true }));
+    atEnd(() => rmSync(this.dir, { recursive: true, force: true }));
   }
 
   path(name: string): string {
@@ -69,7 +63,7 @@ export class Yard {
       },
       ...options,
     });
-    open.push(() => worker.stop());
+    atEnd(() => worker.stop());
     return {
       get joined() {
         return worker.joined;
@@ -121,7 +115,7 @@ export async function cuttableLine(to: number): Promise<{ readonly port: number;
     for (const socket of sockets) socket.resetAndDestroy();
   };
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  open.push(() => {
+  atEnd(() => {
     cut();
     return new Promise((resolve) => server.close(resolve));
   });

@@ -5,8 +5,8 @@
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Packr } from "msgpackr";
-import { afterEach } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
+import { atEnd } from "../../../support/at-end.js";
 import { until } from "../../../support/wait.js";
 
 export const OK = 1;
@@ -19,11 +19,6 @@ export const ERROR = 8;
 export const RESET = 9;
 
 const packr = new Packr({ useRecords: false });
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 export interface Heard {
   readonly type: number;
   readonly subtype: number;
@@ -150,7 +145,7 @@ export async function openRawForeman(): Promise<LiteralForeman> {
     callers.push(caller);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  open.push(() => {
+  atEnd(() => {
     for (const socket of sockets) socket.destroy();
     return new Promise((resolve) => server.close(resolve));
   });
@@ -203,7 +198,7 @@ export async function openWebForeman(password: string): Promise<WebForeman> {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  open.push(() => {
+  atEnd(() => {
     for (const client of upgraded.clients) client.terminate();
     server.closeAllConnections();
     return new Promise((resolve) => server.close(resolve));
