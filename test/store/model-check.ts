@@ -2,59 +2,64 @@
 import type { JobId } from "../../src/model/ids.js";
 import { finishedCount } from "../../src/model/job.js";
 import { contains } from "../../src/model/ranges.js";
+import type { Parcel } from "../../src/store/contract.js";
 import type { ModelJob, ModelWorld } from "./model-store.js";
 
 export function checkWorld(world: ModelWorld): void {
+  const held = new Map<JobId, Parcel[]>();
   for (const [id, { parcel }] of world.parcels) {
-    const known = world.jobs.get(parcel.job);
-    require(known !== undefined, `parcel ${id} is of job ${parcel.job}, which is not there`);
-    require(parcel.id === id, `parcel ${id} calls itself ${parcel.id}`);
-    require(parcel.first >= 0 && parcel.first <= parcel.last, `parcel ${id} holds ${parcel.first}-${parcel.last}`);
+    if (!world.jobs.has(parcel.job)) fail(`parcel ${id} is of job ${parcel.job}, which is not there`);
+    if (parcel.id !== id) fail(`parcel ${id} calls itself ${parcel.id}`);
+    if (parcel.first < 0 || parcel.first > parcel.last) fail(`parcel ${id} holds ${parcel.first}-${parcel.last}`);
+    const list = held.get(parcel.job);
+    if (list === undefined) held.set(parcel.job, [parcel]);
+    else list.push(parcel);
   }
-  for (const [id, known] of world.jobs) checkJob(world, id, known);
+  for (const [id, known] of world.jobs) checkJob(id, known, held.get(id) ?? []);
 }
 
-function checkJob(world: ModelWorld, id: JobId, known: ModelJob): void {
+function checkJob(id: JobId, known: ModelJob, parcels: readonly Parcel[]): void {
   const { job, results } = known;
-  const holders = holdersOf(world, known);
+  const holders = holdersOf(known, parcels);
   const counted = { succeeded: 0, failed: 0, cancelled: 0 };
-  for (let index = 0; index < job.count; index++) {
-    const task = `task ${id}.${index}`;
-    const parcels = holders[index] ?? [];
+  for (const index of results.keys()) {
+    if (index >= job.cursor) fail(`task ${id}.${index} lies beyond the cursor, yet has a result`);
+  }
+  for (let index = 0; index < job.cursor; index++) {
+    const holder = holders[index];
     const result = results.get(index);
-    require(parcels.length <= 1, `${task} is in parcels ${parcels.map((parcel) => parcel.id)}`);
-    if (index >= job.cursor) {
-      require(parcels.length === 0 &&
-        result === undefined, `${task} lies beyond the cursor, yet has a parcel or result`);
-    } else if (result !== undefined) {
-      require(parcels[0] === undefined || parcels[0].worker !== undefined, `${task} has a result and waits`);
+    if (result !== undefined) {
+      if (holder !== undefined && holder.worker === undefined) fail(`task ${id}.${index} has a result and waits`);
       counted[result.state]++;
-    } else if (parcels.length === 0) {
-      require(contains(job.cancels, index), `${task} is nowhere`);
+    } else if (holder === undefined) {
+      if (!contains(job.cancels, index)) fail(`task ${id}.${index} is nowhere`);
       counted.cancelled++;
     }
   }
   for (const state of ["succeeded", "failed", "cancelled"] as const) {
     const { [state]: kept } = job.counters;
-    require(kept === counted[state], `job ${id} counts ${kept} ${state}, there are ${counted[state]}`);
+    if (kept !== counted[state]) fail(`job ${id} counts ${kept} ${state}, there are ${counted[state]}`);
   }
   const over = finishedCount(counted) === job.count;
-  require(over === (job.ended !== undefined), `job ${id}: all recorded ${over}, ended ${job.ended?.state}`);
+  if (over !== (job.ended !== undefined)) fail(`job ${id}: all recorded ${over}, ended ${job.ended?.state}`);
 }
 
-function holdersOf(world: ModelWorld, { job }: ModelJob) {
-  const holders: { readonly id: number; readonly worker?: string }[][] = Array.from({ length: job.count }, () => []);
-  for (const { parcel } of world.parcels.values()) {
-    if (parcel.job !== job.id) continue;
+/** By task, up to the cursor: beyond it nobody holds any. */
+function holdersOf({ job }: ModelJob, parcels: readonly Parcel[]): (Parcel | undefined)[] {
+  const holders = new Array<Parcel | undefined>(job.cursor).fill(undefined);
+  for (const parcel of parcels) {
+    if (parcel.last >= job.count) fail(`parcel ${parcel.id} reaches beyond the ${job.count} tasks of job ${job.id}`);
+    if (parcel.last >= job.cursor) fail(`parcel ${parcel.id} reaches beyond the cursor of job ${job.id}`);
     for (let index = parcel.first; index <= parcel.last; index++) {
-      const list = holders[index];
-      require(list !== undefined, `parcel ${parcel.id} reaches beyond the ${job.count} tasks of job ${job.id}`);
-      list.push(parcel);
+      const other = holders[index];
+      if (other !== undefined) fail(`task ${job.id}.${index} is in parcels ${other.id} and ${parcel.id}`);
+      holders[index] = parcel;
     }
   }
   return holders;
 }
 
-function require(holds: boolean, otherwise: string): asserts holds {
-  if (!holds) throw new Error(`the model's invariant is broken: ${otherwise}`);
+/** Said only where it is: the invariant is looked at after every step of thousands. */
+function fail(what: string): never {
+  throw new Error(`the model's invariant is broken: ${what}`);
 }
