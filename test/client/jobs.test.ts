@@ -113,7 +113,7 @@ describe("a job", () => {
   it("is stopped at its time limit, which counts as a failure", async () => {
     const { client, worker } = await openShop();
     worker();
-    const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, timeLimitMs: 100 });
+    const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, timeLimitMs: 500 });
     expect(await job.wait()).toBe("failed");
     expect((await resultsOf(job))[0]).toMatchObject({ timedOut: true, signal: "SIGTERM" });
   });

@@ -63,7 +63,7 @@ describe("a fallback", () => {
     await until("two run", () => a.broker.core.state.workers.get(worker.id)?.assigned === 2, PATIENCE_MS);
 
     await a.broker.stop();
-    await until("it opens", () => isOpen(port), PATIENCE_MS);
+    await until("it opens", async () => told.at(-1) === "opened" && (await isOpen(port)), PATIENCE_MS);
     const client = await connect({ broker: broker.url, token: broker.token });
     atEnd(async () => client.close());
     await until("the worker comes", () => broker.core.state.workers.get(worker.id)?.connected, PATIENCE_MS);
