@@ -18,7 +18,7 @@ export interface Run {
 }
 
 export interface CountedRun extends Run {
-  /** Throws where the file was loaded and has no such function: a budget must not pass because something was renamed. */
+  /** Throws where a file of `dist/` has no such function: a budget must not pass because something was renamed. */
   calls(...counted: readonly Counted[]): number;
   /** Files of JavaScript that were loaded, each thread for itself. */
   readonly modules: number;
@@ -32,7 +32,7 @@ interface Script {
   }[];
 }
 
-/** Runs `laboro` in an empty folder. `input` are files to be there. */
+/** Runs `laboro` in an empty folder. */
 export function countedRun(args: readonly string[]): CountedRun {
   return inFolder((dir) => {
     const coverage = join(dir, "coverage");
@@ -52,7 +52,8 @@ export function countedRun(args: readonly string[]): CountedRun {
 function callsOf(scripts: readonly Script[], [file, name]: Counted): number {
   const loaded = scripts.filter(({ url }) => url === file || url.endsWith(`/dist/${file}`));
   const found = loaded.flatMap(({ functions }) => functions.filter(({ functionName }) => functionName === name));
-  if (found.length === 0) throw new Error(`${file} was not loaded, or has no function ${name}`);
+  // Functions of Node that nobody called are not listed.
+  if (found.length === 0 && !file.startsWith("node:")) throw new Error(`${file} was not loaded, or has no ${name}`);
   return found.reduce((sum, { ranges }) => sum + (ranges[0]?.count ?? 0), 0);
 }
 

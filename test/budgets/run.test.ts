@@ -1,6 +1,7 @@
 /**
- * What `laboro run` costs, in counts. Times change with the machine, counts hardly do: each budget is the largest count that was seen in
- * twenty runs on two cores, some of them with both cores busy. A change that needs less lowers its budget; none may raise one without a reason.
+ * What `laboro run` costs, in counts. Times change with the machine; counts hardly do. For one task a budget is the largest count of
+ * twelve runs, half of them with busy cores. For 500 tasks, where messages gather by chance, a tenth is added. A change that needs
+ * less lowers the budget; a change that needs more gives its reason here.
  */
 import { describe, expect, it } from "vitest";
 import { type Counted, type CountedRun, countedRun, hasStrace, tracedRun } from "./calls.js";
@@ -55,20 +56,20 @@ describe("laboro run 'echo {}' ::: a", () => {
     const run = countedRun(ONE);
     expect([run.status, run.stdout]).toEqual([0, "a\n"]);
     expectWithin(costs(run), {
-      asks: 0,
-      encoded: 0,
-      scanned: 0,
-      commits: 0,
-      syncs: 0,
-      opened: 0,
-      modules: 0,
+      asks: 12,
+      encoded: 38,
+      scanned: 76,
+      commits: 3,
+      syncs: 22,
+      opened: 30,
+      modules: 320,
     });
   });
 
   it.skipIf(!hasStrace)("syncs and opens no more files than that, SQLite included", () => {
     const run = tracedRun(ONE, ["fsync", "fdatasync", "openat"]);
     expect([run.status, run.stdout]).toEqual([0, "a\n"]);
-    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(0);
+    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(30);
   });
 });
 
@@ -77,19 +78,19 @@ describe("laboro run --array 1-500 'echo {}'", () => {
     const run = countedRun(MANY);
     expect([run.status, run.stdout.split("\n").length]).toEqual([0, 501]);
     expectWithin(costs(run), {
-      asks: 0,
-      encoded: 0,
-      scanned: 0,
-      commits: 0,
-      syncs: 0,
-      opened: 0,
-      modules: 0,
+      asks: 760,
+      encoded: 3_400,
+      scanned: 5_200,
+      commits: 260,
+      syncs: 420,
+      opened: 330,
+      modules: 320,
     });
   });
 
   it.skipIf(!hasStrace)("syncs no more often than that, SQLite included", () => {
     const run = tracedRun(MANY, ["fsync", "fdatasync"]);
     expect(run.status).toBe(0);
-    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(0);
+    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(1_000);
   });
 });

@@ -183,7 +183,7 @@ describe("a project that has installed it", () => {
   });
 
   it("sees its sources in a stack trace", async () => {
-    const call = 'await (await import("laboro")).startBroker({ dir: "/dev/null", port: 0 })';
+    const call = 'await (await import("laboro/broker")).startBroker({ dir: "/dev/null", port: 0 })';
     const text = `${call}.catch((error) => console.log(error.stack))`;
     expect(await node("--enable-source-maps", "--input-type=module", "--eval", text)).toMatch(
       /laboro\/src\/.*\.ts:\d+/,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
-import { answerOne, dealer, type Literal, openScale0, req, startedWorker } from "./kit.js";
+import { answerOne, dealer, type Literal, openScale0, req, type Scale0Shop, startedWorker } from "./kit.js";
 
 const error = (code: number, about: RegExp, more: object = {}) => [
   "DISCONNECTERROR",
@@ -219,6 +219,15 @@ describe("a request that was answered 504", () => {
   });
 });
 
+/** A name may be used again once the broker has seen the end of its first connection. */
+async function closeAndWait(shop: Scale0Shop, peer: Literal, name: string): Promise<void> {
+  peer.close();
+  await until(`${name} is gone`, async () => {
+    const { connections } = await shop.client.ask("connections", {});
+    return connections.every((one) => one.peer !== name);
+  });
+}
+
 describe("a worker whose connection is cut", () => {
   const request = async (client: Literal, worker: Literal, id: number): Promise<unknown> => {
     await client.say("WORKREQUEST", { service: "echo", message_id: id }, "x");
@@ -230,7 +239,7 @@ describe("a worker whose connection is cut", () => {
     const worker = await startedWorker(shop, "w1");
     const client = dealer(shop.clients, "c1");
     const work_request_identifier = await request(client, worker, 1);
-    worker.close();
+    await closeAndWait(shop, worker, "w1");
     const again = dealer(shop.workers, "w1");
     await again.say("WORKREPLY", { work_request_identifier }, "after all");
     expect(await client.hear()).toEqual(["WORKREPLY", { message_id: 1 }, "after all"]);
@@ -242,7 +251,7 @@ describe("a worker whose connection is cut", () => {
     const worker = await startedWorker(shop, "w1");
     const client = dealer(shop.clients, "c1");
     await request(client, worker, 1);
-    worker.close();
+    await closeAndWait(shop, worker, "w1");
     const again = await startedWorker(shop, "w1");
     expect(await client.hear()).toEqual(error(504, /lost/, { message_id: 1 }));
     await request(client, again, 2);
@@ -284,7 +293,7 @@ describe("a client that goes without waiting", () => {
     const first = dealer(shop.clients, "c2");
     await first.say("WORKREQUEST", { service: "echo", message_id: 1 }, "x");
     const [, { work_request_identifier }] = await worker.hear();
-    first.close();
+    await closeAndWait(shop, first, "c2");
     const second = dealer(shop.clients, "c2");
     expect((await second.ask("PING", {}))[0]).toBe("PONG");
     await worker.say("WORKREPLY", { work_request_identifier }, "after all");
