@@ -67,7 +67,16 @@ export function tracedRun(
 ): Run & { readonly lines: readonly string[] } {
   return inFolder((dir) => {
     const trace = join(dir, "trace");
-    const run = laboro(args, dir, {}, [STRACE, "-f", "-q", "-e", `trace=${names.join(",")}`, "-o", trace]);
+    const run = laboro(args, dir, {}, [
+      STRACE,
+      "-f",
+      "-q",
+      "--seccomp-bpf",
+      "-e",
+      `trace=${names.join(",")}`,
+      "-o",
+      trace,
+    ]);
     return { ...run, lines: readFileSync(trace, "utf8").split("\n") };
   });
 }
