@@ -14,7 +14,7 @@ const QUEUES = {
   beanstalkd: () => import("./beanstalkd-queue.mjs").then(({ open }) => open(address)),
 };
 /** A queue that polls takes long over single jobs: a few are enough. */
-const LONGEST_MS = 5_000;
+const MAX_MS = 5_000;
 const [kind, address] = process.argv.slice(2);
 const queue = QUEUES[kind]();
 
@@ -53,7 +53,7 @@ async function singles(opened, times) {
   let finished = () => {};
   const stop = await opened.work(() => finished());
   const taken = [];
-  const deadline = performance.now() + LONGEST_MS;
+  const deadline = performance.now() + MAX_MS;
   for (let i = 0; i < times && performance.now() < deadline; i++) {
     const begin = performance.now();
     await new Promise((resolve, reject) => {

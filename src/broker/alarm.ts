@@ -1,7 +1,7 @@
 /** One timer for whatever is due first. */
 import { now } from "../base/clock.js";
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Alarm {
   readonly #fire: () => void;
@@ -17,7 +17,7 @@ export class Alarm {
     if (at >= this.#at) return;
     clearTimeout(this.#timer);
     this.#at = at;
-    const inMs = Math.min(Math.max(1, Math.ceil(at - now())), LONGEST_TIMER_MS);
+    const inMs = Math.min(Math.max(1, Math.ceil(at - now())), MAX_TIMER_MS);
     this.#timer = setTimeout(() => {
       this.#at = Number.POSITIVE_INFINITY;
       this.#fire();

@@ -51,7 +51,7 @@ import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
 import { Maintenance } from "./maintenance.js";
 import { OpenJobs } from "./open-jobs.js";
-import { type Decide, PendingRequests, type Reply, type ServiceRequest } from "./pending-requests.js";
+import { type Decide, PendingRequests } from "./pending-requests.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
@@ -290,16 +290,6 @@ export class Core {
 
   portOf(id: WorkerId): WorkerPort | undefined {
     return this.#ports.get(id);
-  }
-
-  // Requests
-
-  request(request: ServiceRequest, reply: Reply): RequestId {
-    return this.requests.add(request, reply);
-  }
-
-  cancelRequest(id: RequestId): void {
-    this.requests.cancel(id);
   }
 
   // Jobs

@@ -61,7 +61,7 @@ export class Calls {
   whenIdle(ms = Number.POSITIVE_INFINITY): Promise<void> {
     if (this.#active.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
-      const timer = ms < LONGEST_TIMER_MS ? setTimeout(resolve, ms) : undefined;
+      const timer = ms < MAX_TIMER_MS ? setTimeout(resolve, ms) : undefined;
       this.#waiting.push(() => {
         clearTimeout(timer);
         resolve();
@@ -75,7 +75,7 @@ export class Calls {
   }
 }
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const tooLarge = (bytes: number): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
   error: "LABORO_BODY_TOO_LARGE",

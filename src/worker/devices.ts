@@ -10,7 +10,7 @@ export const MILLIONTHS = 1_000_000;
 export const millionths = (amount: number): number => Math.round(amount * MILLIONTHS);
 
 /** A resource with more is an amount, such as megabytes, and not a set of devices. */
-const MOST_DEVICES = 1024;
+const MAX_DEVICES = 1024;
 
 /** How much is taken of each device, by device number, in millionths. */
 export type DeviceShare = ReadonlyMap<number, number>;
@@ -75,7 +75,7 @@ export class Devices {
 export function devicesOf(total: Resources, env: NodeJS.ProcessEnv): Map<string, Devices> {
   const devices = new Map<string, Devices>();
   for (const [name, amount] of Object.entries(total)) {
-    if (name === "slots" || amount <= 0 || amount > MOST_DEVICES) continue;
+    if (name === "slots" || amount <= 0 || amount > MAX_DEVICES) continue;
     devices.set(
       name,
       new Devices(amount, name === "gpu" ? visibleDevices(amount, env.CUDA_VISIBLE_DEVICES) : undefined),

@@ -9,7 +9,7 @@ import { writeFileAtomically } from "../base/files/durable.js";
 
 const MAX_URLS = 1_000;
 /** Former members of the group that are kept. */
-const MOST_EARLIER = 32;
+const MAX_EARLIER = 32;
 
 export interface BrokerCredentials {
   readonly token: string;
@@ -64,7 +64,7 @@ export class KnownBrokers {
     const group = urls.slice(0, MAX_URLS);
     if (group.join() === this.#group.join()) return;
     const before = [...this.#group, ...this.#earlier].filter((url) => !group.includes(url));
-    this.#earlier = [...new Set(before)].slice(0, MOST_EARLIER);
+    this.#earlier = [...new Set(before)].slice(0, MAX_EARLIER);
     this.#group = group;
     const file: BrokersFile = { credentialHash: this.#credentialHash, urls: group, earlier: this.#earlier };
     try {

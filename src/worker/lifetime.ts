@@ -3,7 +3,7 @@
  */
 
 /** Node treats a longer timeout as 1 ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Lifetime {
   readonly #deadline: number;
@@ -33,7 +33,7 @@ export class Lifetime {
         if (this.remainingMs > 0) this.#wait();
         else this.#onExpired();
       },
-      Math.min(Math.ceil(left), LONGEST_TIMER_MS),
+      Math.min(Math.ceil(left), MAX_TIMER_MS),
     );
   }
 }
@@ -47,7 +47,7 @@ export class IdleWatch {
   #stopped = false;
 
   constructor(ms: number, busy: () => boolean, onTimeout: () => void) {
-    this.#ms = Math.min(ms, LONGEST_TIMER_MS);
+    this.#ms = Math.min(ms, MAX_TIMER_MS);
     this.#busy = busy;
     this.#onTimeout = onTimeout;
   }

@@ -5,7 +5,7 @@ import { writeFully } from "../base/files/durable.js";
 import type { Bytes } from "../model/recipe.js";
 
 /** The highest number that is tried. */
-const MOST_EARLIER = 10_000;
+const MAX_EARLIER = 10_000;
 
 export class LogFile {
   readonly #onFailure: (message: string) => void;
@@ -24,7 +24,7 @@ export class LogFile {
    */
   static open(path: Bytes, dir: Bytes | undefined, onFailure: (message: string) => void): LogFile {
     const whole = within(dir, latin(path));
-    for (let earlier = 0; earlier <= MOST_EARLIER; earlier++) {
+    for (let earlier = 0; earlier <= MAX_EARLIER; earlier++) {
       const name = Buffer.from(earlier === 0 ? whole : numbered(whole, earlier), "latin1");
       try {
         return new LogFile(openSync(name, "wx", 0o666), onFailure);
@@ -32,7 +32,7 @@ export class LogFile {
         if (errnoOf(cause) !== "EEXIST") throw cannotOpen(name, why(cause), cause);
       }
     }
-    throw cannotOpen(Buffer.from(whole, "latin1"), `it is there, and so are ${MOST_EARLIER} others of its name`);
+    throw cannotOpen(Buffer.from(whole, "latin1"), `it is there, and so are ${MAX_EARLIER} others of its name`);
   }
 
   /** After a failure nothing more is written: the task goes on, and its output is at the broker all the same. */

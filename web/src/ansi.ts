@@ -30,8 +30,8 @@ export interface TextRun {
 export type StyledLine = readonly TextRun[];
 
 const PLAIN: Style = {};
-const LONGEST_LINE = 20_000;
-const LONGEST_CONTROL = 64;
+const MAX_LINE = 20_000;
+const MAX_CONTROL = 64;
 
 export class AnsiLines {
   /** The last is the one that is being written. */
@@ -93,7 +93,7 @@ export class AnsiLines {
       this.#state = "text";
       if (one === "m") this.#style = styled(this.#style, this.#control);
       else if (one === "K") this.#eraseLine();
-    } else if (code < 0x20 || this.#control.length >= LONGEST_CONTROL) {
+    } else if (code < 0x20 || this.#control.length >= MAX_CONTROL) {
       // No terminal would have sent this.
       this.#state = "text";
       if (code < 0x20) this.#handleControl(code);
@@ -110,7 +110,7 @@ export class AnsiLines {
   #write(text: string, error: boolean, style: Style = this.#style): void {
     if (text === "") return;
     if (this.#sawReturn) this.#eraseLine();
-    const available = LONGEST_LINE - this.#length;
+    const available = MAX_LINE - this.#length;
     if (available <= 0) return;
     const written = text.length > available ? `${text.slice(0, available)}…` : text;
     this.#length += written.length;

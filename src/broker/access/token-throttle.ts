@@ -3,7 +3,7 @@
  * behind one address. A token has 192 bits, so this is not needed against guessing; it limits the load.
  */
 const FIRST_MS = 100;
-const LONGEST_MS = 10_000;
+const MAX_MS = 10_000;
 /** Failures are forgotten after this time without another one. */
 const FORGOTTEN_MS = 60_000;
 /** Addresses that are remembered; the one with the oldest failure is dropped first. */
@@ -43,7 +43,7 @@ export class TokenThrottle {
     if (this.#offenders.size > ADDRESSES && oldest !== undefined) this.#offenders.delete(oldest);
     if (offender.delayed >= MAX_DELAYED) return undefined;
     offender.delayed++;
-    return Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(offender.failures++, 20));
+    return Math.min(MAX_MS, FIRST_MS * 2 ** Math.min(offender.failures++, 20));
   }
 
   /** A delayed refusal was sent. */

@@ -25,7 +25,7 @@ const MAX_PAUSE_MS = 2_000;
 /** Different texts at one time. */
 const MOST = 1_000;
 /** Texts that may wait to be made; beyond that a request is refused at once. */
-const MOST_WAITING = 100;
+const MAX_WAITING = 100;
 
 export class SharedResponses {
   readonly #entries = new Map<string, CacheEntry>();
@@ -49,7 +49,7 @@ export class SharedResponses {
     if (this.#entries.size > MOST && oldest !== undefined) this.#entries.delete(oldest);
     if (entry.response !== undefined && this.#now() - entry.madeAt < MAX_AGE_MS) return Promise.resolve(entry.response);
     if (entry.pending !== undefined) return entry.pending;
-    if (this.#waiting >= MOST_WAITING) {
+    if (this.#waiting >= MAX_WAITING) {
       const why = `${this.#waiting} shared responses are waiting already`;
       return Promise.reject(new LaboroError("LABORO_QUEUE_FULL", why));
     }

@@ -13,7 +13,7 @@ export interface TcpPeer {
 /** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
 /** Peers of one listener at one time. */
-const MOST_PEERS = 20_000;
+const MAX_PEERS = 20_000;
 
 export async function openTcpListener(
   name: ListenerName,
@@ -26,8 +26,8 @@ export async function openTcpListener(
     const address = socket.remoteAddress ?? "unknown";
     // A broken connection is not an error: the session notices its end.
     socket.on("error", () => socket.destroy());
-    if (peers.size >= MOST_PEERS) {
-      peerErrors.report(name, address, "LABORO_TOO_MANY_PEERS", `${MOST_PEERS} peers are connected already`);
+    if (peers.size >= MAX_PEERS) {
+      peerErrors.report(name, address, "LABORO_TOO_MANY_PEERS", `${MAX_PEERS} peers are connected already`);
       socket.destroy();
       return;
     }

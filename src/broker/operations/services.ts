@@ -110,12 +110,12 @@ export const request = operation({
     new Promise((resolve, reject) => {
       let id: RequestId | undefined;
       const cancel = (): void => {
-        if (id !== undefined) core.cancelRequest(id);
+        if (id !== undefined) core.requests.cancel(id);
         reject(new LaboroError("LABORO_DEADLINE", "the client no longer waits"));
       };
       signal.addEventListener("abort", cancel, { once: true });
       // The reply may be called before the id is known.
-      id = core.request(given, (body, error) => {
+      id = core.requests.add(given, (body, error) => {
         signal.removeEventListener("abort", cancel);
         if (error === undefined) resolve({ body });
         else reject(new LaboroError(error, Buffer.from(body).toString() || error));

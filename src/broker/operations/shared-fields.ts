@@ -7,12 +7,12 @@ import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
 
 /** The longest long poll. */
-export const LONGEST_WAIT = 600_000;
+export const MAX_WAIT = 600_000;
 
 export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
 export const index = s.described(s.count(), "the number of the task in its job, from 0");
 export const waitMs = s.withDefault(
-  s.described(s.integer(0, LONGEST_WAIT), "wait up to this many milliseconds for something new"),
+  s.described(s.integer(0, MAX_WAIT), "wait up to this many milliseconds for something new"),
   0,
 );
 export const limit = (most: number, usual = most) =>

@@ -16,17 +16,17 @@ export const CELL_STATES = ["failed", "running", "prefetched", "waiting", "cance
 const [FAILED, RUNNING, PREFETCHED, WAITING, CANCELLED, SUCCEEDED] = [0, 1, 2, 3, 4, 5];
 const KINDS = CELL_STATES.length;
 
-const MOST_CELLS = 20_000;
+const MAX_CELLS = 20_000;
 /** Tasks of one map. Of a larger job a part is shown. */
-const MOST_TASKS = 2 ** 20;
+const MAX_TASKS = 2 ** 20;
 /** Tasks whose results are counted in one read of the store, because commits wait for it. */
 const COUNTED_AT_ONCE = 65_536;
 
 const input = s.object({
   job,
   first: s.withDefault(s.described(s.count(), "from this task on"), 0),
-  last: s.optional(s.described(s.count(), `to this one; at most ${MOST_TASKS} tasks are shown`)),
-  cells: s.withDefault(s.described(s.integer(1, MOST_CELLS), "at most this many cells"), 10_000),
+  last: s.optional(s.described(s.count(), `to this one; at most ${MAX_TASKS} tasks are shown`)),
+  cells: s.withDefault(s.described(s.integer(1, MAX_CELLS), "at most this many cells"), 10_000),
 });
 
 export const taskMap = operation({
@@ -46,7 +46,7 @@ export const taskMap = operation({
       "the names of the states; `runs` has their positions in this list",
     ),
     runs: s.described(
-      s.list(s.count(), 2 * MOST_CELLS),
+      s.list(s.count(), 2 * MAX_CELLS),
       "pairs: a position in `states`, and how many cells have that state",
     ),
   }),
@@ -64,7 +64,7 @@ export const taskMap = operation({
 
 function windowOf({ count }: Job, from: number, to: number | undefined): Range {
   const first = Math.min(from, Math.max(0, count - 1));
-  const last = Math.min(count - 1, to ?? count - 1, first + MOST_TASKS - 1);
+  const last = Math.min(count - 1, to ?? count - 1, first + MAX_TASKS - 1);
   return { first, last: Math.max(first, last) };
 }
 

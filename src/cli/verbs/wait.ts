@@ -17,7 +17,7 @@ interface Options extends BrokerChoice {
 }
 
 /** More failures of a job than this are counted only. */
-const MOST_LINES = 10;
+const MAX_LINES = 10;
 
 export function wait(): Command {
   const command = new Command("wait")
@@ -47,7 +47,7 @@ async function run(text: string, options: Options): Promise<void> {
     if (options.json === true) printJson({ jobs: all });
     for (const job of all) {
       if (job.state !== "succeeded") process.exitCode = EXIT.failed;
-      if (options.json !== true) printLines(...(await failureLines(client, job, MOST_LINES)), jobResultLine(job));
+      if (options.json !== true) printLines(...(await failureLines(client, job, MAX_LINES)), jobResultLine(job));
     }
   });
 }

@@ -8,7 +8,7 @@ import type { Bytes } from "../../model/recipe.js";
 
 const NIL = 0xc0;
 /** Longer keys are nobody's field names. */
-const LONGEST_KEY = 64;
+const MAX_KEY = 64;
 
 /** From 0xc0 on: the bytes after the token that hold the number itself, or the length of what follows. */
 const HEADS = [0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4] as const;
@@ -100,7 +100,7 @@ export class MsgpackReader {
   /** A key that may be a field's; undefined for any other. */
   #key(): string | undefined {
     const length = this.#textLength(this.#peek(), this.#at + 1);
-    if (length === undefined || length > LONGEST_KEY) {
+    if (length === undefined || length > MAX_KEY) {
       this.#skip();
       return undefined;
     }

@@ -21,7 +21,7 @@ export const CONNECT_TIMEOUT = 5_000;
 /** An opened link without a message of the broker is given up after this time: no heartbeat watches it yet. */
 export const FIRST_MESSAGE_TIMEOUT = 15_000;
 export const FIRST_DELAY = 100;
-export const LONGEST_DELAY = 5_000;
+export const MAX_DELAY = 5_000;
 const PATH = "node/persistent";
 
 interface DialerMessages {
@@ -76,7 +76,7 @@ export const dial = <From extends DialerRole>(options: DialOptions<From>): Dial 
 
 /** Full jitter: anything from 0 to a bound that doubles with each failed round. */
 export const reconnectDelay = (rounds: number, random: number): number =>
-  random * Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(rounds, 10));
+  random * Math.min(MAX_DELAY, FIRST_DELAY * 2 ** Math.min(rounds, 10));
 
 class Dialer<From extends DialerRole> implements Dial {
   readonly #options: DialOptions<From>;

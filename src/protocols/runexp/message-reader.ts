@@ -11,7 +11,7 @@
  * No clock is in here: the caller says with `quietElapsed()` that nothing has come for QUIET_MS.
  */
 import {
-  LONGEST_MESSAGE,
+  MAX_MESSAGE,
   type MessageType,
   type RunexpMessage,
   VARIABLE_MESSAGES,
@@ -60,7 +60,7 @@ export class MessageReader {
   ): ReadResult<Extract<RunexpMessage, { type: T }>> {
     type M = Extract<RunexpMessage, { type: T }>;
     if (this.#buffer.length === 0) return PARTIAL;
-    const text = this.#buffer.toString("latin1", 0, LONGEST_MESSAGE + 1);
+    const text = this.#buffer.toString("latin1", 0, MAX_MESSAGE + 1);
     let possible: ReadResult<M> | undefined;
     for (const type of expected) {
       const tailed = VARIABLE_MESSAGES[type];
@@ -74,10 +74,10 @@ export class MessageReader {
         const message = end < 0 ? undefined : tailed.parse(text.slice(0, end));
         const follows = tailed.newline === "optional" ? { follows: true } : {};
         if (message !== undefined) return this.#taken({ ...message, ...follows } as M, end + 1);
-        if (end < 0 && text.length <= LONGEST_MESSAGE) possible = PARTIAL;
+        if (end < 0 && text.length <= MAX_MESSAGE) possible = PARTIAL;
       } else if (text.startsWith(tailed.prefix) && tailed.partialPattern.test(text.slice(tailed.prefix.length))) {
-        const message = text.length > LONGEST_MESSAGE ? undefined : (tailed.parse(text) as M | undefined);
-        if (message === undefined) possible = text.length > LONGEST_MESSAGE ? undefined : PARTIAL;
+        const message = text.length > MAX_MESSAGE ? undefined : (tailed.parse(text) as M | undefined);
+        if (message === undefined) possible = text.length > MAX_MESSAGE ? undefined : PARTIAL;
         else if (this.#lastChunkStart > 0 && !this.#quiet) possible = NEEDS_QUIET;
         else return this.#taken(message, this.#buffer.length);
       }

@@ -51,7 +51,7 @@ export type RunexpMessage = FromRunner | FromManager;
 export type MessageType = RunexpMessage["type"];
 
 /** A message without its data may be so long; the name of a file can be 4,096 bytes. */
-export const LONGEST_MESSAGE = 8_192;
+export const MAX_MESSAGE = 8_192;
 
 export function encode(message: RunexpMessage): Buffer {
   return Buffer.from(textOf(message), "latin1");

@@ -32,7 +32,7 @@ export function writeResHeader({ name, host, command, started, ended, waitStatus
 
 const OUTPUT_FOLLOWS = "Program output follows";
 /** A header is shorter than this: a few dates, a name and the path of a script. */
-export const LONGEST_HEADER = 16_384;
+export const MAX_HEADER = 16_384;
 
 export interface ResHeader {
   /** Where the output begins. */
@@ -59,7 +59,7 @@ export function summaryOf(firstLine: string): Status | undefined {
 }
 
 /** A line longer than this is judged in parts. */
-const LONGEST_LINE = 65_536;
+const MAX_LINE = 65_536;
 /** Kept of a part, so that a tag is not cut in two. */
 const OVERLAP = 256;
 
@@ -79,7 +79,7 @@ export class ResStatusReader {
     lines.forEach((part, at) => {
       if (at > 0) this.#endLine();
       this.#line += part;
-      if (this.#line.length > LONGEST_LINE) this.#scanPart();
+      if (this.#line.length > MAX_LINE) this.#scanPart();
     });
   }
 

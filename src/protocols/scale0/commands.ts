@@ -63,11 +63,11 @@ export interface ConnectRequest {
   readonly workCommand: WorkCommand | undefined;
 }
 
-const MOST_SERVICES = 1_000;
-const MOST_SLOTS = 10_000;
+const MAX_SERVICES = 1_000;
+const MAX_SLOTS = 10_000;
 /** Times are milliseconds; a peer that gives a longer one does not mean it. */
-const LONGEST_MS = 3_600_000;
-const LONGEST_ID = 1_024;
+const MAX_MS = 3_600_000;
+const MAX_ID = 1_024;
 
 export function readConnect(parameters: Parameters): ConnectRequest {
   const { config_type: type = "JSON", services, slots, work } = parameters;
@@ -76,7 +76,7 @@ export function readConnect(parameters: Parameters): ConnectRequest {
   return {
     configType,
     services: input.optional(services, "services", readServices),
-    slots: input.optional(slots, "slots", (value, what) => input.integer(value, what, 1, MOST_SLOTS)) ?? 1,
+    slots: input.optional(slots, "slots", (value, what) => input.integer(value, what, 1, MAX_SLOTS)) ?? 1,
     workCommand: work === "TASK" || work === "WORKREQUEST" ? work : undefined,
   };
 }
@@ -84,7 +84,7 @@ export function readConnect(parameters: Parameters): ConnectRequest {
 /** A list, or names with commas between them. */
 export function readServices(value: unknown, what: string): readonly string[] {
   const list = typeof value === "string" ? splitServices(value) : value;
-  return [...new Set(input.list(list, what, MOST_SERVICES, input.text))];
+  return [...new Set(input.list(list, what, MAX_SERVICES, input.text))];
 }
 
 const splitServices = (text: string): string[] =>
@@ -103,7 +103,7 @@ export interface Ping {
 export function readPing({ heartbeat_interval, time, config_version }: Parameters): Ping {
   return {
     heartbeatMs: input.optional(heartbeat_interval, "heartbeat_interval", (value, what) =>
-      Math.min(input.positive(value, what), LONGEST_MS),
+      Math.min(input.positive(value, what), MAX_MS),
     ),
     time: input.optional(time, "time", input.number),
     configVersion: input.optional(config_version, "config_version", readVersion),
@@ -128,9 +128,8 @@ export function readWorkRequest({ service, timeout, retry }: Parameters): WorkRe
   return {
     service: input.text(service, "service"),
     timeoutMs:
-      input.optional(timeout, "timeout", (value, what) =>
-        Math.min(Math.ceil(input.positive(value, what)), LONGEST_MS),
-      ) ?? DEFAULT_TIMEOUT,
+      input.optional(timeout, "timeout", (value, what) => Math.min(Math.ceil(input.positive(value, what)), MAX_MS)) ??
+      DEFAULT_TIMEOUT,
     retry: input.optional(retry, "retry", input.flag) ?? false,
   };
 }
@@ -143,8 +142,8 @@ export function readMessageId(command: Command, { message_id, id }: Parameters):
 }
 
 function plainId(value: unknown, what: string): MessageId {
-  if (typeof value === "number" || (typeof value === "string" && value.length <= LONGEST_ID)) return value;
-  throw input.unexpectedValue(what, `a number or text of up to ${LONGEST_ID} characters`, value);
+  if (typeof value === "number" || (typeof value === "string" && value.length <= MAX_ID)) return value;
+  throw input.unexpectedValue(what, `a number or text of up to ${MAX_ID} characters`, value);
 }
 
 /** Those of a CHANGEBROKER, for one who has to go; what is none is left out. */

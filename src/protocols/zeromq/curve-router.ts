@@ -18,7 +18,7 @@ import {
 } from "./types.js";
 
 /** Messages that wait for the package, for all peers together. */
-const MOST_WAITING = 100_000;
+const MAX_WAITING = 100_000;
 
 /** When, after a connection was lost, all peers are probed to find whose it was. */
 const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
@@ -132,7 +132,7 @@ export async function openCurveRouter(
     port,
     send: (key, frames) => {
       const peer = present.get(key);
-      if (peer === undefined || closed || waiting.length >= MOST_WAITING) return false;
+      if (peer === undefined || closed || waiting.length >= MAX_WAITING) return false;
       waiting.push({ peer, frames });
       if (!sending) void pump();
       return true;

@@ -15,8 +15,8 @@ export interface Command {
 export type Properties = ReadonlyMap<string, Buffer>;
 
 /** A context of PING longer than this is not echoed in full. */
-const MOST_CONTEXT = 16;
-const MOST_PROPERTIES = 100;
+const MAX_CONTEXT = 16;
+const MAX_PROPERTIES = 100;
 
 export function readCommand(frame: Buffer): Command {
   const length = frame[0] ?? 0;
@@ -35,7 +35,7 @@ export function readProperties(body: Buffer): Properties {
     if (nameEnd + 4 > body.length) throw zmtpError("properties that end in the middle");
     const end = nameEnd + 4 + body.readUInt32BE(nameEnd);
     if (end > body.length) throw zmtpError("a property longer than its command");
-    if (found.size >= MOST_PROPERTIES) throw zmtpError(`more than ${MOST_PROPERTIES} properties`);
+    if (found.size >= MAX_PROPERTIES) throw zmtpError(`more than ${MAX_PROPERTIES} properties`);
     found.set(body.toString("latin1", at + 1, nameEnd).toLowerCase(), body.subarray(nameEnd + 4, end));
     at = end;
   }
@@ -62,7 +62,7 @@ export function readHello(body: Buffer): PlainCredentials {
 }
 
 /** The answer to a PING: its context. */
-export const pongTo = (ping: Buffer): Buffer => makeCommand("PONG", ping.subarray(2, 2 + MOST_CONTEXT));
+export const pongTo = (ping: Buffer): Buffer => makeCommand("PONG", ping.subarray(2, 2 + MAX_CONTEXT));
 
 /** `ttlMs`: the peer may give us up after so long without a sign. */
 export function makePing(ttlMs: number): Buffer {

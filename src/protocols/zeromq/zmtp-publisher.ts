@@ -8,8 +8,8 @@ import type { ZmtpConnection } from "./zmtp-connection.js";
 import { encodeMessage } from "./zmtp-frames.js";
 
 /** Of one subscriber. */
-const MOST_SUBSCRIPTIONS = 10_000;
-const MOST_TOPIC_BYTES = 1024;
+const MAX_SUBSCRIPTIONS = 10_000;
+const MAX_TOPIC_BYTES = 1024;
 
 const SUBSCRIBE = 1;
 const CANCEL = 0;
@@ -52,7 +52,7 @@ export async function openZmtpPublisher(options: BindOptions): Promise<Publisher
         if (times === 0) {
           topics.delete(topic);
           remove(topic, connection());
-        } else if (topics.has(topic) || (topics.size < MOST_SUBSCRIPTIONS && body.length <= MOST_TOPIC_BYTES)) {
+        } else if (topics.has(topic) || (topics.size < MAX_SUBSCRIPTIONS && body.length <= MAX_TOPIC_BYTES)) {
           topics.set(topic, times);
           add(topic, connection());
         } else {

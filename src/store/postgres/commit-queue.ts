@@ -34,7 +34,7 @@ SELECT EXISTS (SELECT 1 FROM alive) AS alive,
 /** Outside a transaction this is an error, where a plain COMMIT would seem to succeed. */
 const COMMIT = "COMMIT AND CHAIN";
 const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 1_000;
 /** A statement that takes too long is cancelled and may take longer the next time: a slow server must not be sent the same for ever. */
 const MAX_STATEMENT_TIMEOUT_MS = 600_000;
 /** Without an answer for this long after the statement timeout the connection is given up. */
@@ -100,7 +100,7 @@ export class CommitQueue {
         if (isTimeout(cause))
           this.#statementTimeoutMs = Math.min(MAX_STATEMENT_TIMEOUT_MS, this.#statementTimeoutMs * 2);
         this.#connections.replaceWriter();
-        await pause(Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries));
+        await pause(Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** tries));
       }
     }
   }

@@ -15,7 +15,7 @@ const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 /** Shared by all pipes: it is filled and emptied within one call. */
 const shared = Buffer.allocUnsafeSlow(65_536);
 /** A pipe holds at most this much for an ordinary user (fs.pipe-max-size); a bound against a leftover that never stops writing. */
-const MOST_IN_PIPE = 1_048_576;
+const MAX_IN_PIPE = 1_048_576;
 
 export type PipeState = "clear" | "held";
 
@@ -33,7 +33,7 @@ export class OutputPipe {
 
   /** Delivers what the pipe holds now. */
   drain(): PipeState {
-    for (let total = 0; total < MOST_IN_PIPE; ) {
+    for (let total = 0; total < MAX_IN_PIPE; ) {
       let count: number;
       try {
         count = readSync(this.fd, shared);

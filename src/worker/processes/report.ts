@@ -18,7 +18,7 @@ export interface TaskReport {
   readonly failed?: "directory" | "start";
 }
 
-const LONGEST_KEPT = 65_536;
+const MAX_KEPT = 65_536;
 
 export class ReportReader {
   private readonly line: RegExp;
@@ -42,7 +42,7 @@ export class ReportReader {
       this.failure ??= { failed: match[1] === "D" ? "directory" : "start", code: Number(match[2]) };
     }
     // A shell may quote the whole command in its message; only a tail can hold the beginning of a mark.
-    if (this.text.length > LONGEST_KEPT) {
+    if (this.text.length > MAX_KEPT) {
       this.sawMessage = true;
       this.text = this.text.slice(-256);
     }

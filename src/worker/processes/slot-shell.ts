@@ -54,7 +54,7 @@ const TERM_AGAIN_MS = 20;
 const TERM_RETRY_LIMIT_MS = 5_000;
 const JUST_BEGUN_MS = 100;
 /** Node treats a longer timeout as 1 ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class SlotShell {
   private readonly options: SlotOptions;
@@ -232,7 +232,7 @@ export class SlotShell {
   private terminate(task: SlotCommand, graceMs: number): void {
     if (task.stage === "waiting") this.cancel(task, "cancelled before it was started");
     if (this.state !== "running" || task.grace !== undefined) return;
-    task.grace = setTimeout(() => this.kill(task), Math.min(graceMs, LONGEST_TIMER_MS));
+    task.grace = setTimeout(() => this.kill(task), Math.min(graceMs, MAX_TIMER_MS));
     this.sendTerm(task);
   }
 

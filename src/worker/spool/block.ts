@@ -10,12 +10,12 @@ import { RECORD_HEADER, writeRecordHeader } from "../../base/files/records.js";
 import { VarintReader, varintSize, writeVarint } from "../../base/files/varint.js";
 import type { OutputStream } from "../../model/outcome.js";
 
-export const MOST_RUNS = 4096;
+export const MAX_RUNS = 4096;
 const FIRST_BYTES = 256;
 const NONE = Buffer.alloc(0);
 
 /** The maximum size of a sealed block with this many bytes. */
-export const slotBytes = (blockBytes: number): number => RECORD_HEADER + 16 + 4 * MOST_RUNS + blockBytes;
+export const slotBytes = (blockBytes: number): number => RECORD_HEADER + 16 + 4 * MAX_RUNS + blockBytes;
 
 const bitOf = (stream: OutputStream): number => (stream === "stdout" ? 0 : 1);
 
@@ -48,7 +48,7 @@ export class Block {
   }
 
   get full(): boolean {
-    return this.#length >= this.#limit || this.#runs.length >= MOST_RUNS;
+    return this.#length >= this.#limit || this.#runs.length >= MAX_RUNS;
   }
 
   /** Appends as many of the bytes as fit, and returns how many. */

@@ -41,8 +41,8 @@ export interface UnsentOutput {
 
 const DEFAULT_CAP = 16 * 1024 * 1024;
 const DEFAULT_MEMORY = 256 * 1024;
-const LARGEST_BLOCK = 64 * 1024;
-const LARGEST_CHUNK = 32 * 1024;
+const MAX_BLOCK = 64 * 1024;
+const MAX_CHUNK = 32 * 1024;
 /** Above this an output is cheaper in a file of its own than in the results' file. */
 const MAX_PACKED_BYTES = 64 * 1024;
 
@@ -72,7 +72,7 @@ export class OutputBuffer {
     this.#path = settings.path;
     this.#cap = settings.cap ?? DEFAULT_CAP;
     this.#head = Math.floor(this.#cap / 2);
-    this.#blockBytes = blockBytes ?? Math.max(1, Math.min(LARGEST_BLOCK, Math.floor(memory / 4)));
+    this.#blockBytes = blockBytes ?? Math.max(1, Math.min(MAX_BLOCK, Math.floor(memory / 4)));
     this.#blocks = new BlockStore({
       path: settings.path,
       blockBytes: this.#blockBytes,
@@ -127,9 +127,9 @@ export class OutputBuffer {
   }
 
   /** The next unsent chunk, or undefined while there is none. */
-  next(maxBytes: number = LARGEST_CHUNK): UnsentOutput | undefined {
+  next(maxBytes: number = MAX_CHUNK): UnsentOutput | undefined {
     const sendable = this.#ended ? this.#end : Math.min(this.#head, this.#end);
-    const limit = Math.min(maxBytes, LARGEST_CHUNK);
+    const limit = Math.min(maxBytes, MAX_CHUNK);
     while (limit > 0) {
       if (this.#cursor >= this.#head && this.#cursor < this.#tailFrom) this.#cursor = this.#tailFrom;
       if (this.#cursor >= sendable) return undefined;

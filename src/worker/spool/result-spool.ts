@@ -49,7 +49,7 @@ interface PendingFlush {
   readonly reject: (error: LaboroError) => void;
 }
 
-const LARGEST_WRITE = 2 * 1024 * 1024;
+const MAX_WRITE = 2 * 1024 * 1024;
 /** While writing fails, appends do not try it more often than this. */
 const PAUSE_MS = 50;
 
@@ -225,7 +225,7 @@ export class ResultSpool {
     let bytes = 0;
     let taken = 0;
     for (const entry of this.#waiting) {
-      if (bytes >= LARGEST_WRITE) break;
+      if (bytes >= MAX_WRITE) break;
       taken++;
       if (entry.state === "settled") continue;
       entry.state = "writing";

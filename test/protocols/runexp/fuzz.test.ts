@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { LONGEST_MESSAGE } from "../../../src/protocols/runexp/messages.js";
+import { MAX_MESSAGE } from "../../../src/protocols/runexp/messages.js";
 import { RECORDINGS, recording } from "./recordings.js";
 import { client, feed, server, whole } from "./replay.js";
 
@@ -41,7 +41,7 @@ describe("whatever is said", () => {
         if (over) return;
         // Sooner or later nonsense is enough.
         for (let i = 0; i < 12; i++) side.push(Buffer.alloc(1_024, "?"));
-        for (let i = 0; i * 1_024 < LONGEST_MESSAGE * 2; i++) side.push(Buffer.alloc(1_024, "\n"));
+        for (let i = 0; i * 1_024 < MAX_MESSAGE * 2; i++) side.push(Buffer.alloc(1_024, "\n"));
         expect(side.state.name).toBe("closed");
       }),
       { numRuns: RUNS },

@@ -1,11 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { MessageReader } from "../../../src/protocols/runexp/message-reader.js";
-import {
-  encode,
-  LONGEST_MESSAGE,
-  type MessageType,
-  type RunexpMessage,
-} from "../../../src/protocols/runexp/messages.js";
+import { encode, MAX_MESSAGE, type MessageType, type RunexpMessage } from "../../../src/protocols/runexp/messages.js";
 
 const WAIT: readonly MessageType[] = ["PETO", "REZULTO", "FINO ANKAU"];
 
@@ -77,7 +72,7 @@ describe("the reader of messages without marks", () => {
     ["a name with a newline", "REZULTO a\nb success 1", WAIT],
     ["a group with a blank", "ALIGI a b", ["ALIGI"]],
     ["a version that is no number", "VERSIO 1.x", ["VERSIO"]],
-    ["a name without an end", `REZULTO ${"a".repeat(LONGEST_MESSAGE)}`, WAIT],
+    ["a name without an end", `REZULTO ${"a".repeat(MAX_MESSAGE)}`, WAIT],
   ] as const)("refuses %s", (_what, text, expected) => {
     const taken = reader(text).take<MessageType>(expected);
     expect(taken.kind).toBe("wrong");

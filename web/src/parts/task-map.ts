@@ -8,7 +8,7 @@ import { colour, onThemeChange } from "../theme.js";
 export type MapAnswer = Answer<"taskMap">;
 
 const TALLEST = 216;
-const LARGEST_CELL = 16;
+const MAX_CELL = 16;
 const SMALLEST_CELL = 3;
 /** Tasks that are shown when a cell with several is opened: one cell each. */
 const ZOOM_TASKS = 15_000;
@@ -29,7 +29,7 @@ export class TaskMap {
   readonly #removeThemeListener: () => void;
   #answer: MapAnswer | undefined;
   #cellStates = new Uint8Array(0);
-  #size = LARGEST_CELL;
+  #size = MAX_CELL;
   #columns = 1;
   #marked = -1;
   #open = -1;
@@ -208,7 +208,7 @@ export class TaskMap {
 
 /** As large as they can be, so that all are seen. */
 function cellSize(width: number, cells: number): number {
-  for (let size = LARGEST_CELL; size > 1; size--) {
+  for (let size = MAX_CELL; size > 1; size--) {
     if (Math.ceil(cells / Math.floor(width / size)) * size <= TALLEST) return size;
   }
   return 1;

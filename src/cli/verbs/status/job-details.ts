@@ -9,18 +9,18 @@ import { paint, stateColour, type Terminal } from "../../lib/terminal/terminal.j
 import { escapeControls, truncate } from "../../lib/terminal/text.js";
 import type { JobView, OperationOutput } from "../../lib/views.js";
 
-const MOST_FAILURES = 20;
-const MOST_RUNNING = 20;
+const MAX_FAILURES = 20;
+const MAX_RUNNING = 20;
 const BAR = 40;
 
 type RunningTask = OperationOutput<"running">["tasks"][number];
 
 export async function jobDetailLines(client: Client, job: JobView, terminal: Terminal): Promise<string[]> {
   const lines = [...headLines(job, terminal), "", ...progressLines(job, terminal)];
-  const failures = await failureLines(client, job, MOST_FAILURES);
+  const failures = await failureLines(client, job, MAX_FAILURES);
   if (failures.length > 0) lines.push("", ...failures.map((line) => fitted(line, terminal)));
   if (job.counters.running > 0) {
-    const { tasks } = await client.ask("running", { job: job.id, limit: MOST_RUNNING });
+    const { tasks } = await client.ask("running", { job: job.id, limit: MAX_RUNNING });
     if (tasks.length > 0) lines.push("", ...runningLines(job, tasks, terminal));
   }
   return lines;
@@ -104,7 +104,7 @@ const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
 
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks
-    .slice(0, MOST_RUNNING)
+    .slice(0, MAX_RUNNING)
     .map(({ index, attempt, worker, started, startedAt }) => [
       `${job.id}.${index}`,
       worker,

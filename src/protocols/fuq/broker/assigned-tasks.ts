@@ -28,7 +28,7 @@ export type FuqWorkerProfile = Pick<
   "id" | "session" | "name" | "tags" | "resumable" | "protocol" | "pool" | "address" | "graceMs"
 >;
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class AssignedTasks {
   readonly capacity = new SlotCapacity();
@@ -320,12 +320,12 @@ export class AssignedTasks {
     const leftMs = held.since + limitMs - now();
     held.limitTimer = setTimeout(
       () => {
-        if (leftMs > LONGEST_TIMER_MS) return this.#watchLimit(held);
+        if (leftMs > MAX_TIMER_MS) return this.#watchLimit(held);
         held.timedOut = true;
         this.#toCancel.add(held);
         this.#options.onPending();
       },
-      Math.min(LONGEST_TIMER_MS, Math.max(0, leftMs)),
+      Math.min(MAX_TIMER_MS, Math.max(0, leftMs)),
     );
   }
 }

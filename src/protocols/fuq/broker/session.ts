@@ -10,6 +10,7 @@
  */
 
 import { asLaboroError } from "../../../base/errors.js";
+import { Timers } from "../../../base/timers.js";
 import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
@@ -60,7 +61,7 @@ export class FuqWorkerSession implements WorkerPort {
   #busy = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #slotsToStop: number | undefined;
-  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #timers = new Timers();
   #overflowed = false;
   #joining: Promise<void> = Promise.resolve();
   /** UPDATEs whose result is not on disk yet. */
@@ -114,7 +115,7 @@ export class FuqWorkerSession implements WorkerPort {
   #end(): void {
     this.#state = "closed";
     this.#protocol.exit();
-    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
     this.#silenceTimer.stop();
     this.#assigned.close();
   }
@@ -320,7 +321,7 @@ export class FuqWorkerSession implements WorkerPort {
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#later(RETRY_MS, () => this.stopSlots(count));
+      this.#timers.after(RETRY_MS, () => this.stopSlots(count));
       return;
     }
     const { capacity } = this.#assigned;
@@ -331,7 +332,7 @@ export class FuqWorkerSession implements WorkerPort {
     this.#state = "stopping";
     // It goes by itself; if it does not, this is the end of it.
     if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
-      this.#later(this.#missingMs, () => this.#context.connection.close(1000, "closing"));
+      this.#timers.after(this.#missingMs, () => this.#context.connection.close(1000, "closing"));
     }
   }
 
@@ -390,18 +391,10 @@ export class FuqWorkerSession implements WorkerPort {
   #watchOverflow(): void {
     if (!this.#protocol.overflowed || this.#overflowed) return;
     this.#overflowed = true;
-    this.#later(RETRY_MS, () => {
+    this.#timers.after(RETRY_MS, () => {
       this.#overflowed = false;
       this.#runEffects(this.#protocol.retry());
     });
-  }
-
-  #later(ms: number, what: () => void): void {
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer);
-      what();
-    }, ms);
-    this.#timers.add(timer);
   }
 
   #fail(cause: unknown): void {

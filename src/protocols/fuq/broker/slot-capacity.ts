@@ -6,7 +6,7 @@
 import type { AssignedTaskMap } from "./assigned-task-map.js";
 
 const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 1_000;
 /** The original can refuse once when it has just had its UPDATE acknowledged; this many times it cannot mean that. */
 const REFUSALS = 3;
 
@@ -74,7 +74,7 @@ export class SlotCapacity {
       this.#refusalsWithFreeSlots = 0;
       this.#withheld = Math.min(this.slots, this.#withheld + 1);
     }
-    return Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
+    return Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#refusalsInARow++, 10));
   }
 
   /** Slots that the worker has and does not use. */

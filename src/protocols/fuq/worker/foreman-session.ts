@@ -12,6 +12,7 @@
 
 import { asLaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
+import { Timers } from "../../../base/timers.js";
 import { decodeMessage, encodeMessage, joinCounts } from "../codec.js";
 import {
   COUNT_LIMIT,
@@ -66,7 +67,7 @@ export class ForemanSession implements ProtocolSession {
   readonly #options: ForemanSessionOptions;
   readonly #protocol: ProtocolStateMachine<WorkerRequestTag>;
   readonly #sentUpdates = new Set<Update>();
-  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #timers = new Timers();
   readonly #effects: Effect<WorkerRequestTag>[] = [];
   #busy = false;
   #joined = false;
@@ -139,7 +140,7 @@ export class ForemanSession implements ProtocolSession {
 
   close(): void {
     this.#closed = true;
-    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
     clearTimeout(this.#updateTimer);
     clearTimeout(this.#crossedStopTimer);
   }
@@ -222,11 +223,8 @@ export class ForemanSession implements ProtocolSession {
       this.sendUpdates();
       this.finishIfDone();
     } else if (tag.attempts < MAX_UPDATE_ATTEMPTS) {
-      const timer = setTimeout(() => {
-        this.#timers.delete(timer);
-        this.#request({ type: "UPDATE", update }, { update, attempts: tag.attempts + 1 });
-      }, UPDATE_RETRY_MS);
-      this.#timers.add(timer);
+      const attempts = tag.attempts + 1;
+      this.#timers.after(UPDATE_RETRY_MS, () => this.#request({ type: "UPDATE", update }, { update, attempts }));
     } else {
       const { jobId, task } = update;
       log.error({ job: jobId, task }, `the foreman refuses the result with ERROR(${errorName(reply.code)}): given up`);

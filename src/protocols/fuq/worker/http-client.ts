@@ -25,7 +25,7 @@ export interface Registration {
 
 const COOKIE = "fuq_foreman_auth";
 const KEEP_ALIVE_MS = 30_000;
-const LONGEST_ANSWER = 64 * 1024 * 1024;
+const MAX_ANSWER = 64 * 1024 * 1024;
 
 export class ForemanHttp {
   readonly #foreman: ForemanUrl;
@@ -124,7 +124,7 @@ export class ForemanHttp {
         let length = 0;
         response.on("data", (part: Buffer) => {
           length += part.length;
-          if (length > LONGEST_ANSWER) response.destroy(new Error("the answer is too long"));
+          if (length > MAX_ANSWER) response.destroy(new Error("the answer is too long"));
           else parts.push(part);
         });
         response.on("error", reject);

@@ -26,7 +26,7 @@ export interface PollingTransportOptions extends TransportEvents {
 }
 
 const FIRST_DELAY_MS = 1_000;
-const LONGEST_DELAY_MS = 60_000;
+const MAX_DELAY_MS = 60_000;
 const PAUSE_MS = 5_000;
 /** How often an update that the foreman answers with an error is sent. */
 const MAX_UPDATE_ATTEMPTS = 4;
@@ -151,7 +151,7 @@ export class PollingTransport implements Transport {
         return undefined;
       }
       onUnreachable(error, ++this.#failures);
-      await pause(Math.min(LONGEST_DELAY_MS, firstDelayMs * 2 ** Math.min(this.#failures - 1, 20)), signal);
+      await pause(Math.min(MAX_DELAY_MS, firstDelayMs * 2 ** Math.min(this.#failures - 1, 20)), signal);
       return undefined;
     }
   }

@@ -35,7 +35,7 @@ export interface ReconnectorOptions {
 }
 
 const FIRST_DELAY_MS = 1_000;
-const LONGEST_DELAY_MS = 60_000;
+const MAX_DELAY_MS = 60_000;
 const JOIN_TIMEOUT_MS = 15_000;
 /** A connection that ends sooner than this is not followed by another at once. */
 const SHORT_MS = 1_000;
@@ -125,7 +125,7 @@ export class Reconnector {
       return;
     } else onUnreachable(failure, this.#failures + 1);
     if (this.#stopped) return;
-    const longest = maxDelayMs ?? LONGEST_DELAY_MS;
+    const longest = maxDelayMs ?? MAX_DELAY_MS;
     const delay = atOnce ? 0 : Math.min(longest, firstDelayMs * 2 ** Math.min(this.#failures++, 20));
     const timer = setTimeout(() => this.#connect(), delay);
     this.#cancelCurrent = () => clearTimeout(timer);

@@ -53,7 +53,7 @@ export class ClientSession {
   onClose(_reason: CloseReason): void {
     this.#closed.abort();
     this.#unsubscribe?.();
-    for (const id of this.#requests.values()) this.#core.cancelRequest(id);
+    for (const id of this.#requests.values()) this.#core.requests.cancel(id);
     this.#requests.clear();
   }
 
@@ -65,7 +65,7 @@ export class ClientSession {
       case "CANCEL_REQUEST": {
         const id = this.#requests.get(message.id);
         this.#requests.delete(message.id);
-        if (id !== undefined) this.#core.cancelRequest(id);
+        if (id !== undefined) this.#core.requests.cancel(id);
         return;
       }
       case "OPERATION":
@@ -86,7 +86,7 @@ export class ClientSession {
     }
     let answered = false;
     const forwarded = this.#peer ? { ...message, forwarded: true } : message;
-    const request = this.#core.request(forwarded, (body, error) => {
+    const request = this.#core.requests.add(forwarded, (body, error) => {
       answered = true;
       this.#requests.delete(id);
       this.#connection.send({ type: "RESPONSE", id, body, ...(error === undefined ? {} : { error }) });

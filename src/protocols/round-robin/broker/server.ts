@@ -39,16 +39,16 @@ const TIMEOUT_MS = 300_000;
 const JOIN_DELAY_MS = 100;
 /** laboro's own worker greets at once when it reconnects. An original greets only on its first connection. */
 const SILENT_MS = 1_000;
-const MOST_SLOTS = 1_000_000;
+const MAX_SLOTS = 1_000_000;
 /** Bytes of messages that wait for a worker or an answer. */
 const MAX_PENDING_BYTES = 256 * 1024 * 1024;
-const MOST_STREAM_BYTES = 64 * 1024 * 1024;
+const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** What a request costs besides its bytes. */
 const OVERHEAD_BYTES = 1_000;
 /** Messages for a peer that has said nothing yet. */
 const MAX_QUEUED_MESSAGES = 1_000;
 /** Peers that were here and are remembered. */
-const MOST_GREETED = 100_000;
+const MAX_GREETED = 100_000;
 
 interface PeerConnection {
   readonly peer: Peer;
@@ -99,7 +99,7 @@ export class RoundRobinServer {
       pool: this.#pool,
       ownAddress: this.#ownAddress,
       now,
-      maxStreamBytes: MOST_STREAM_BYTES,
+      maxStreamBytes: MAX_STREAM_BYTES,
       joinDelayMs: options.joinDelayMs ?? JOIN_DELAY_MS,
       timeoutMs: settings.requestTimeoutMs ?? TIMEOUT_MS,
     };
@@ -179,7 +179,7 @@ export class RoundRobinServer {
     present.queued = undefined;
     this.#greeted.add(present.peer.key);
     const [oldest] = this.#greeted;
-    if (this.#greeted.size > MOST_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
+    if (this.#greeted.size > MAX_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
   }
 
   // Messages for the server itself
@@ -201,7 +201,7 @@ export class RoundRobinServer {
   }
 
   #register(peer: Peer, message: Message): void {
-    const slots = readNumber(message.args[1], MOST_SLOTS);
+    const slots = readNumber(message.args[1], MAX_SLOTS);
     if (slots !== undefined) {
       this.#acknowledgeThen(peer, message, () => this.#table.register(peer, slots));
       return;
@@ -242,7 +242,7 @@ export class RoundRobinServer {
     const [what = EMPTY, ...rest] = message.args;
     this.#pendingBytes += size;
     const { core, peerErrors, settings } = this.#context;
-    core.request(
+    core.requests.add(
       {
         service: this.#services.serviceOf(what),
         pool: this.#pool,

@@ -12,8 +12,8 @@ export const OTHER_SERVICE = `${PREFIX}other`;
 /** What no message can bring in, so that OTHER is nothing else. */
 const RESERVED = new Set(["other", ...Object.keys(WORDS)]);
 
-const MOST_COMMANDS = 256;
-const MOST_NAME = 64;
+const MAX_COMMANDS = 256;
+const MAX_NAME = 64;
 const NAME = /^(?!0x)[\w.-]+$/;
 
 export class CommandServices {
@@ -40,7 +40,7 @@ export class CommandServices {
     const key = command.toString("latin1");
     const known = this.#services.get(key);
     if (known !== undefined) return known;
-    if (command.length > MOST_NAME || this.#services.size >= MOST_COMMANDS) return OTHER_SERVICE;
+    if (command.length > MAX_NAME || this.#services.size >= MAX_COMMANDS) return OTHER_SERVICE;
     const service = PREFIX + nameOf(command);
     // A copy: the frame is a part of all that was received with it.
     this.#enter(Buffer.from(command), service);

@@ -13,7 +13,7 @@ export interface RoundRobinClientOptions extends RoundRobinLinkOptions {
 
 const TIMEOUT_MS = 15_000;
 const CONNECT_MS = 10_000;
-const MOST_STREAM_BYTES = 1024 * 1024 * 1024;
+const MAX_STREAM_BYTES = 1024 * 1024 * 1024;
 export const HOST_ID = Buffer.from("STREAM_ID");
 
 export class RoundRobinClient {
@@ -64,7 +64,7 @@ export class RoundRobinClient {
 
   /** STREAM: all of its data. Packets after the first are asked of the worker that has the rest. */
   async stream(size: number, hostId: Uint8Array = HOST_ID): Promise<Buffer> {
-    const reader = new StreamReader(MOST_STREAM_BYTES);
+    const reader = new StreamReader(MAX_STREAM_BYTES);
     let answer = await this.trackexec(STREAM, hostId, Buffer.from(String(size)));
     for (;;) {
       const taken = reader.take(answer.args[0]);

@@ -3,7 +3,7 @@ import { packetsOf } from "../stream.js";
 
 const PACKET_BYTES = 8_192;
 const IDLE_TIMEOUT_MS = 60_000;
-const MOST_STREAMS = 1_000;
+const MAX_STREAMS = 1_000;
 
 interface OpenStream {
   readonly packets: Iterator<Buffer>;
@@ -38,7 +38,7 @@ export class StreamSources {
       const source = { packets, host: host.toString("latin1"), next, lastUsed: this.#now() };
       this.#streams.set(handle.toString("hex"), source);
       const [oldest] = this.#streams.keys();
-      if (this.#streams.size > MOST_STREAMS && oldest !== undefined) this.#streams.delete(oldest);
+      if (this.#streams.size > MAX_STREAMS && oldest !== undefined) this.#streams.delete(oldest);
     }
     return first;
   }

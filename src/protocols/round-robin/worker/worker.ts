@@ -50,7 +50,7 @@ export interface RoundRobinWorkerOptions extends RoundRobinLinkOptions {
 const SLOTS = 10;
 const TIMEOUT_MS = 5_000;
 const TRACK_MS = 2_000;
-const MOST_STREAM_BYTES = 64 * 1024 * 1024;
+const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 
 export class RoundRobinWorker {
   readonly #options: RoundRobinWorkerOptions;
@@ -180,7 +180,7 @@ export class RoundRobinWorker {
   }
 
   #stream(host: Buffer, size: Buffer | undefined): Buffer {
-    const bytes = readNumber(size, MOST_STREAM_BYTES);
+    const bytes = readNumber(size, MAX_STREAM_BYTES);
     if (bytes === undefined) throw new LaboroError("LABORO_SERVICE_FAILED", "a stream of no size");
     return this.#sources.begin(testData(bytes), host, this.#options.zlib);
   }

@@ -2,8 +2,8 @@
  * Which task was assigned to which host: a result that comes late, over another connection, counts only from one of them. A host is what a
  * runner says it is (`-h`); two runners of one name are one host here.
  */
-const MOST_HOSTS = 1_000;
-const MOST_TASKS = 100_000;
+const MAX_HOSTS = 1_000;
+const MAX_TASKS = 100_000;
 
 export class AssignmentHistory {
   readonly #hosts = new Map<string, Set<string>>();
@@ -15,8 +15,8 @@ export class AssignmentHistory {
     this.#hosts.set(host, tasks);
     tasks.delete(task);
     tasks.add(task);
-    dropOldest(tasks, MOST_TASKS);
-    dropOldest(this.#hosts, MOST_HOSTS);
+    dropOldest(tasks, MAX_TASKS);
+    dropOldest(this.#hosts, MAX_HOSTS);
   }
 
   has(host: string, task: string): boolean {

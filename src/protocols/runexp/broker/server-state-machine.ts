@@ -16,14 +16,7 @@
  */
 
 import { MessageReader, type ReadResult } from "../message-reader.js";
-import {
-  encode,
-  type FromManager,
-  type FromRunner,
-  LONGEST_MESSAGE,
-  PROTOCOL_VERSION,
-  type Status,
-} from "../messages.js";
+import { encode, type FromManager, type FromRunner, MAX_MESSAGE, PROTOCOL_VERSION, type Status } from "../messages.js";
 import { NonReentrantLoop } from "../non-reentrant-loop.js";
 
 export type ServerState =
@@ -281,7 +274,7 @@ export class ServerStateMachine {
   #processing(state: Extract<ServerState, { name: "ProcessJob" }>): void {
     if (state.step === "receiving") this.#receiving(state.bytesLeft, state.returnTo);
     else if (state.step === "judging" && state.follows) return;
-    else if (this.#reader.length > LONGEST_MESSAGE) this.#fail("it sent more while its result is being recorded");
+    else if (this.#reader.length > MAX_MESSAGE) this.#fail("it sent more while its result is being recorded");
   }
 
   #receiving(left: number, returnTo: ReturnState): void {

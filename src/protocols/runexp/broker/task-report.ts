@@ -2,7 +2,7 @@
  * Reads the result of a laboro task as a runner sends it: the header of the `.res` text, the task's own output, and the line in which the
  * shipped script reports its outcome. Only the output is passed on.
  */
-import { LONGEST_HEADER, readResHeader } from "../res-text.js";
+import { MAX_HEADER, readResHeader } from "../res-text.js";
 import { reportPrefix } from "./task-script.js";
 
 export interface TaskReport {
@@ -16,7 +16,7 @@ export interface TaskReport {
 
 /** The line after its mark: `failed 143 timeout`. */
 const REPORT = /^(done|failed) (\d{1,3})(?: ([a-z]+))?\n/;
-const LONGEST_REPORT = 64;
+const MAX_REPORT = 64;
 
 export class TaskReportReader {
   readonly #mark: string | undefined;
@@ -48,8 +48,8 @@ export class TaskReportReader {
 
   /** What is no header is output: nothing of it is to be lost. */
   #passHeader(last: boolean): boolean {
-    const header = readResHeader(this.#buffer.toString("latin1", 0, LONGEST_HEADER));
-    if (header === undefined && !last && this.#buffer.length < LONGEST_HEADER) return false;
+    const header = readResHeader(this.#buffer.toString("latin1", 0, MAX_HEADER));
+    if (header === undefined && !last && this.#buffer.length < MAX_HEADER) return false;
     this.#header = "past";
     this.#waitStatus = header?.waitStatus;
     this.#buffer = this.#buffer.subarray(header?.length ?? 0);
@@ -69,8 +69,8 @@ export class TaskReportReader {
       return;
     }
     this.#emit(at);
-    const report = REPORT.exec(this.#buffer.toString("latin1", mark.length, mark.length + LONGEST_REPORT));
-    if (report === null && !last && this.#buffer.length < mark.length + LONGEST_REPORT) return;
+    const report = REPORT.exec(this.#buffer.toString("latin1", mark.length, mark.length + MAX_REPORT));
+    if (report === null && !last && this.#buffer.length < mark.length + MAX_REPORT) return;
     const [all = "", , exit, reason] = report ?? [];
     if (report !== null) {
       this.#report = { exit: Number(exit), ...(reason === undefined ? {} : { reason }), completed: true };

@@ -71,7 +71,7 @@ export interface ClientCallbacks {
 }
 
 /** Scripts above this are refused. */
-export const LARGEST_SCRIPT = 256 * 1024 * 1024;
+export const MAX_SCRIPT = 256 * 1024 * 1024;
 
 export class ClientStateMachine {
   readonly #group: string;
@@ -220,8 +220,8 @@ export class ClientStateMachine {
       return;
     }
     const { name, kind, size, follows = false } = message;
-    if (size > LARGEST_SCRIPT) {
-      this.#fail(`a script of ${size} bytes, ${LARGEST_SCRIPT} are the most`);
+    if (size > MAX_SCRIPT) {
+      this.#fail(`a script of ${size} bytes, ${MAX_SCRIPT} are the most`);
       return;
     }
     if (follows && this.#laboroPeer !== "asked" && this.#laboroPeer !== "yes") {

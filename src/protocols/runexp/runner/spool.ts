@@ -11,7 +11,7 @@ import { syncDirectory, writeFully } from "../../../base/files/durable.js";
 import { acquireLock, type Lock } from "../../../base/files/lock.js";
 import { type Outcome, outcomeInFile } from "./outcome.js";
 
-const LONGEST_LINE = 65_536;
+const MAX_LINE = 65_536;
 const RETENTION_MS = 30 * 24 * 3_600_000;
 /** Runners of one host for one manager at one time. */
 const MAX_RUNNERS_PER_HOST = 100;
@@ -115,10 +115,10 @@ export class RunnerSpool {
 /** Undefined for one that is not whole: its process died before it was. */
 function readResult(path: string): Outcome | undefined {
   const fd = fs.openSync(path, "r");
-  const start = Buffer.alloc(LONGEST_LINE);
+  const start = Buffer.alloc(MAX_LINE);
   let length: number;
   try {
-    length = fs.readSync(fd, start, 0, LONGEST_LINE, 0);
+    length = fs.readSync(fd, start, 0, MAX_LINE, 0);
   } finally {
     fs.closeSync(fd);
   }

@@ -21,9 +21,9 @@ import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from
 import type { PeerSession } from "./peer-session.js";
 
 /** Requests under way, of all clients together and of one, and bytes of them. */
-const MOST_REQUESTS = 100_000;
+const MAX_REQUESTS = 100_000;
 const MAX_REQUESTS_PER_CLIENT = 20_000;
-const MOST_BYTES = 512 * 1024 * 1024;
+const MAX_BYTES = 512 * 1024 * 1024;
 
 interface ConnectedClient {
   peerSession: PeerSession;
@@ -62,7 +62,7 @@ export class ClientConnections {
     // A client with an identity of its own may come back for its answers.
     if (peer.identity[0] === 0) {
       for (const [request, done] of [...client.requests]) {
-        this.#context.core.cancelRequest(request);
+        this.#context.core.requests.cancel(request);
         done();
       }
     }
@@ -153,7 +153,7 @@ export class ClientConnections {
       this.#removeDisconnected(client.peerSession.peer.key);
     };
     // A refusal may come before the number is known here.
-    id = core.request({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
+    id = core.requests.add({ service, pool, body: whole, timeoutMs, retry, attachment }, (answer, error, more) => {
       done();
       if (error === undefined || error === "LABORO_SERVICE_FAILED") {
         const answered = more instanceof WorkerReply ? more : new WorkerReply([answer], error);
@@ -174,7 +174,7 @@ export class ClientConnections {
       const why = "this broker is to be taken down";
       return brokers.others().length > 0 ? [301, why] : [503, why];
     }
-    if (this.#requests >= MOST_REQUESTS || this.#bytes >= MOST_BYTES) return [503, "too many requests are under way"];
+    if (this.#requests >= MAX_REQUESTS || this.#bytes >= MAX_BYTES) return [503, "too many requests are under way"];
     return requests.size >= MAX_REQUESTS_PER_CLIENT
       ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`]
       : undefined;

@@ -7,7 +7,7 @@ import { DELIMITER, type Envelope, type Message, printable, type ReceivedFrames,
 import { ReqTurnQueue } from "./req-turn-queue.js";
 
 /** After this many messages in a row that cannot be understood, a peer gets no more answers. */
-const MOST_FAULTS = 100;
+const MAX_FAULTS = 100;
 
 export class PeerSession {
   readonly peer: Peer;
@@ -75,8 +75,8 @@ export class PeerSession {
   /** Its message cannot be understood: it gets an error, up to a hundred times. */
   sendFault(code: DisconnectCode, why: string): void {
     this.#faults++;
-    if (this.#faults < MOST_FAULTS) this.sendDisconnectError(code, why);
-    else if (this.#faults === MOST_FAULTS)
+    if (this.#faults < MAX_FAULTS) this.sendDisconnectError(code, why);
+    else if (this.#faults === MAX_FAULTS)
       this.sendDisconnectError(444, "too much of what it says cannot be understood");
   }
 
@@ -86,7 +86,7 @@ export class PeerSession {
 
   /** It gets no more answers. */
   get ignored(): boolean {
-    return this.#faults >= MOST_FAULTS;
+    return this.#faults >= MAX_FAULTS;
   }
 
   end(): void {

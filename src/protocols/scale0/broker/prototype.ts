@@ -21,7 +21,7 @@ export interface ReadyMessage {
 }
 
 /** Workers whose READY is remembered. */
-const MOST_KNOWN = 10_000;
+const MAX_KNOWN = 10_000;
 
 export function readReady(value: string): ReadyMessage {
   const [, listensAt, services = value] = /^([a-z]+:\/\/\S+)\s+(.*)$/s.exec(value) ?? [];
@@ -67,7 +67,7 @@ export class PrototypeWorkers {
     this.#readyByKey.delete(peer.key);
     this.#readyByKey.set(peer.key, ready);
     const [oldest] = this.#readyByKey.keys();
-    if (this.#readyByKey.size > MOST_KNOWN && oldest !== undefined) this.#readyByKey.delete(oldest);
+    if (this.#readyByKey.size > MAX_KNOWN && oldest !== undefined) this.#readyByKey.delete(oldest);
     const session = this.#sessions.get(peer);
     if (session?.isNewProcess === true) session.forget(false);
     if (ready.listensAt === undefined) this.#publish(peer.identity, "OK");

@@ -10,7 +10,7 @@ import { Scale0WorkerSession } from "./worker-session.js";
 
 const PROBE_DELAY_MS = 50;
 /** Of a broker; those of ZeroMQ are no longer. */
-const LONGEST_IDENTITY = 255;
+const MAX_IDENTITY = 255;
 
 export class WorkerConnections {
   readonly #context: Scale0Context;
@@ -116,7 +116,7 @@ export class WorkerConnections {
           peerSession.sendDisconnectError(503, "this broker is to be taken down, and knows no other");
         else peerSession.send("CHANGEBROKER", { brokers });
         const { preferred_broker: preferred } = parameters;
-        if (typeof preferred === "string") this.#preferredBrokers.set(peer.key, preferred.slice(0, LONGEST_IDENTITY));
+        if (typeof preferred === "string") this.#preferredBrokers.set(peer.key, preferred.slice(0, MAX_IDENTITY));
         return;
       }
       default:

@@ -28,8 +28,7 @@ import {
   type WorkCommand,
   workCommandOf,
 } from "../commands.js";
-import type { Message } from "../frames.js";
-import { joined } from "../frames.js";
+import { joined, type Message } from "../frames.js";
 import { ClientRequest, clockError, pong, type Scale0Context, WorkerReply } from "./context.js";
 import { HeartbeatTimer } from "./heartbeat-timer.js";
 import type { PeerSession } from "./peer-session.js";

@@ -13,8 +13,8 @@ export type PerformOperation = <Name extends OperationName>(
 ) => Promise<OperationOutput<Name>>;
 
 /** Jobs in one answer, the newest ones; tasks of one kind in one job. */
-const MOST_JOBS = 10_000;
-const MOST_TASKS = 10_000;
+const MAX_JOBS = 10_000;
+const MAX_TASKS = 10_000;
 const PAGE = 1_000;
 
 interface JobTaskStatus {
@@ -57,7 +57,7 @@ async function jobs(ask: PerformOperation, status: string): Promise<JobView[]> {
     const page = await ask("jobs", { state, limit: PAGE, ...(before === undefined ? {} : { before }) });
     found.push(...page.jobs);
     before = page.next;
-  } while (before !== undefined && found.length < MOST_JOBS);
+  } while (before !== undefined && found.length < MAX_JOBS);
   return found;
 }
 
@@ -81,7 +81,7 @@ interface Page {
 async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<number[]> {
   const found: number[] = [];
   let from: number | undefined = 0;
-  while (from !== undefined && found.length < MOST_TASKS) {
+  while (from !== undefined && found.length < MAX_TASKS) {
     const page: Page = await pageFrom(from);
     found.push(...page.tasks.map(({ index }) => index + 1));
     from = page.next;
@@ -101,7 +101,7 @@ interface StateChange {
 export async function jobState(ask: PerformOperation, given: JsonFields): Promise<StateChange[]> {
   const ids = given.list("job_ids").map(jobId);
   const action = given.text("action");
-  if (ids.length === 0 || ids.length > MOST_JOBS || !isAction(action)) throw badRequest();
+  if (ids.length === 0 || ids.length > MAX_JOBS || !isAction(action)) throw badRequest();
   const before = await Promise.all(ids.map((job) => ask("job", { job })));
   const changes: StateChange[] = [];
   for (const job of before) {

@@ -25,10 +25,10 @@ export interface FuqHttpContext extends ListenerContext {
 }
 
 const PERSISTENT = "/node/persistent";
-const LONGEST_NAME = 256;
-const MOST_TAGS = 100;
+const MAX_NAME = 256;
+const MAX_TAGS = 100;
 /** More processors than the wire of fuq can count. */
-const MOST_PROCESSORS = 65_535;
+const MAX_PROCESSORS = 65_535;
 
 /** What a polling worker is answered when it is to stop. */
 const STOP = [
@@ -232,8 +232,8 @@ function nodeInfo(given: JsonFields): NodeInfo {
     nproc: given.integer("nproc"),
   };
   const names = [info.node, info.uniqueName, ...info.tags];
-  if (info.node === "" || names.some((name) => name.length > LONGEST_NAME)) throw badRequest();
-  if (info.tags.length > MOST_TAGS || info.nproc < 0 || info.nproc > MOST_PROCESSORS) throw badRequest();
+  if (info.node === "" || names.some((name) => name.length > MAX_NAME)) throw badRequest();
+  if (info.tags.length > MAX_TAGS || info.nproc < 0 || info.nproc > MAX_PROCESSORS) throw badRequest();
   return info;
 }
 

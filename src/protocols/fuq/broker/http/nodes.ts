@@ -39,9 +39,9 @@ const SESSION_AREA = "fuq-session";
 const COOKIE = "fuq_foreman_auth";
 const DAY = 86_400_000;
 const COOKIE_MS = 14 * DAY;
-const LONGEST_COOKIE = 128;
+const MAX_COOKIE = 128;
 /** Nodes that are remembered. Beyond it the one that would expire first goes, unless it is at work. */
-const MOST_NODES = 10_000;
+const MAX_NODES = 10_000;
 /** How often the store is read for cookies that are not known here: another broker may have given them. */
 const RELOAD_MS = 1_000;
 
@@ -113,7 +113,7 @@ export class Nodes {
   async findByCookie(header: string | undefined, inBody = ""): Promise<FuqNode> {
     const cookie = cookieIn(header) ?? (inBody === "" ? undefined : inBody);
     if (cookie === undefined) throw new HttpError(401, "missing session cookie");
-    if (cookie.length > LONGEST_COOKIE) throw new HttpError(401, "cannot validate cookie");
+    if (cookie.length > MAX_COOKIE) throw new HttpError(401, "cannot validate cookie");
     const known = await this.#find(cookie);
     if (known === undefined) throw new HttpError(403, "cannot validate cookie");
     // A worker asks for no new one while it works; the day it is cut off the old one must still do.
@@ -168,7 +168,7 @@ export class Nodes {
   async #evict(): Promise<void> {
     const ended = [...this.#byName.values()].filter(({ expires }) => expires <= now());
     for (const known of ended) await this.#forget(known);
-    if (this.#byName.size < MOST_NODES) return;
+    if (this.#byName.size < MAX_NODES) return;
     const { workers } = this.#core.state;
     const idle = [...this.#byName.values()].filter(({ id }) => !workers.has(id));
     const [oldest] = idle.sort((a, b) => a.expires - b.expires);
