@@ -1,6 +1,7 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./kit.js";
 
@@ -51,7 +52,7 @@ describe("a stream of events", () => {
     const { broker, client } = await openShop();
     const first = await follow(broker);
     expect(first.response.headers["content-type"]).toBe("text/event-stream");
-    const job = await client.submit({ recipe: { kind: "noop" }, held: true });
+    const job = await client.submit({ recipe: TRUE, held: true });
     await until("the submission was told", () => first.messages().length === 1);
     expect(first.messages()[0]?.data).toMatchObject({ kind: "job-added", job: job.id });
     first.stop();
@@ -64,7 +65,7 @@ describe("a stream of events", () => {
 
   it("says missed where the ring no longer has what came after", async () => {
     const { broker, client } = await openShop();
-    await client.submit({ recipe: { kind: "noop" } });
+    await client.submit({ recipe: TRUE });
     const { messages } = await follow(broker, { "last-event-id": "17" });
     await until("missed was told, and what there is", () => messages().length === 2);
     expect(messages()[0]).toMatchObject({ event: "missed", data: { after: 17 } });
@@ -73,9 +74,9 @@ describe("a stream of events", () => {
 
   it("can be of one job", async () => {
     const { broker, client } = await openShop();
-    const job = await client.submit({ recipe: { kind: "noop" }, held: true });
+    const job = await client.submit({ recipe: TRUE, held: true });
     const { messages } = await follow(broker, {}, `?job=${job.id}`);
-    await client.submit({ recipe: { kind: "noop" } });
+    await client.submit({ recipe: TRUE });
     await job.cancel();
     await until("its end was told", () =>
       messages().some(({ data }) => (data as { kind: string }).kind === "job-ended"),

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Events } from "../../src/broker/events.js";
 import { JobId } from "../../src/model/ids.js";
+import { CALL_NOTHING, NOTHING } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, openShop, post } from "./kit.js";
 
@@ -58,12 +59,12 @@ describe("events", () => {
     const api = apiOf(broker);
     const { last } = (await api("/events")).json as Page;
     const waiting = api(`/events?after=${last}&waitMs=10000`);
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 5_000 });
+    const job = await client.submit({ recipe: CALL_NOTHING, count: 5_000 });
     expect((await waiting).json).toMatchObject({
       events: [{ kind: "job-added", job: job.id, count: 5_000 }],
       missed: false,
     });
-    worker();
+    worker({ services: NOTHING });
     await job.wait();
     const { events } = (await api(`/events?after=${last}&job=${job.id}`)).json as Page;
     const ended = events.filter(({ kind }) => kind === "tasks-ended");

@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { apiOf, ask, codeOf, messageOf, openShop, post } from "./kit.js";
 
 /** Bytes as they are, and what came back before the connection ended. */
@@ -17,17 +18,21 @@ function raw(url: string, bytes: string | Buffer, end = true): Promise<string> {
 describe("input that is not what it should be", () => {
   it.each([
     ["no JSON", "/jobs", { method: "POST", body: "{not json" }],
-    ["JSON cut short", "/jobs", { method: "POST", body: '{"recipe":{"kind":"noop"' }],
+    ["JSON cut short", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"' }],
     ["a list", "/jobs", { method: "POST", body: "[]" }],
     ["a number", "/jobs", { method: "POST", body: "7" }],
     ["ten thousand brackets", "/jobs", { method: "POST", body: "[".repeat(10_000) }],
     ["deep objects", "/jobs", { method: "POST", body: `${'{"a":'.repeat(50_000)}1${"}".repeat(50_000)}` }],
-    ["a prototype", "/jobs", { method: "POST", body: '{"recipe":{"kind":"noop"},"__proto__":{"count":5}}' }],
-    ["a constructor", "/jobs", { method: "POST", body: '{"recipe":{"kind":"noop"},"constructor":1}' }],
-    ["a recipe of text", "/jobs", { method: "POST", body: { recipe: "noop" } }],
-    ["a count of text", "/jobs", { method: "POST", body: { recipe: { kind: "noop" }, count: "3" } }],
-    ["a count of 1e400", "/jobs", { method: "POST", body: '{"recipe":{"kind":"noop"},"count":1e400}' }],
-    ["a huge count", "/jobs", { method: "POST", body: { recipe: { kind: "noop" }, count: 1e15 } }],
+    [
+      "a prototype",
+      "/jobs",
+      { method: "POST", body: '{"recipe":{"kind":"call","service":"x"},"__proto__":{"count":5}}' },
+    ],
+    ["a constructor", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"},"constructor":1}' }],
+    ["a recipe of text", "/jobs", { method: "POST", body: { recipe: "true" } }],
+    ["a count of text", "/jobs", { method: "POST", body: { recipe: TRUE, count: "3" } }],
+    ["a count of 1e400", "/jobs", { method: "POST", body: '{"recipe":{"kind":"call","service":"x"},"count":1e400}' }],
+    ["a huge count", "/jobs", { method: "POST", body: { recipe: TRUE, count: 1e15 } }],
     [
       "no base64",
       "/jobs",
@@ -70,7 +75,7 @@ describe("input that is not what it should be", () => {
   it("says which value, what was expected and what came", async () => {
     const { broker } = await openShop();
     const api = apiOf(broker);
-    const answer = await api("/jobs", post({ recipe: { kind: "noop" }, count: 0 }));
+    const answer = await api("/jobs", post({ recipe: TRUE, count: 0 }));
     expect(messageOf(answer)).toBe("count: expected a whole number from 1 to 1000000000, got 0");
   });
 
@@ -78,7 +83,7 @@ describe("input that is not what it should be", () => {
     const { broker } = await openShop();
     const api = apiOf(broker);
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
-      const answer = await api("/jobs", { ...post({ recipe: { kind: "noop" } }), headers: { "content-type": type } });
+      const answer = await api("/jobs", { ...post({ recipe: TRUE }), headers: { "content-type": type } });
       expect([answer.status, codeOf(answer)]).toEqual([415, "LABORO_BAD_INPUT"]);
     }
   });

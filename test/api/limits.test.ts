@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, it, vi } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, ask, codeOf, openShop, post } from "./kit.js";
 
@@ -22,7 +23,7 @@ describe("a body", () => {
     const { broker } = await openShop();
     const api = apiOf(broker);
     const entries = Array.from({ length: 200_000 }, (_, i) => `entry number ${i}`);
-    const answer = await api("/jobs", post({ recipe: { kind: "noop" }, entries, held: true }));
+    const answer = await api("/jobs", post({ recipe: TRUE, entries, held: true }));
     expect([answer.status, answer.json]).toEqual([200, { job: 1 }]);
     expect((await api("/jobs/1/entries?from=199999")).json).toEqual({ entries: ["entry number 199999"] });
   });
@@ -72,7 +73,7 @@ describe("a broker that stops", () => {
   it("does not wait for who waits", async () => {
     const { broker, client } = await openShop();
     const api = apiOf(broker);
-    const job = await client.submit({ recipe: { kind: "noop" } });
+    const job = await client.submit({ recipe: TRUE });
     const follows = vi.spyOn(broker.core.events, "onAdded");
     const polls = [
       api(`/jobs/${job.id}/wait`),

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { RunningBroker } from "../../src/broker/options.js";
 import { BUCKET, HISTORY_FIELDS, KEPT_MS } from "../../src/broker/stats/history.js";
 import type { Client } from "../../src/entries/client.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./kit.js";
 
@@ -47,7 +48,7 @@ describe("the picture of a job", () => {
       shown: ["succeeded 3", "failed 1", "succeeded 6"],
       tasksPerCell: 10,
     });
-    const waiting = await client.submit({ recipe: { kind: "noop" }, count: 1_000_000_000, held: true });
+    const waiting = await client.submit({ recipe: TRUE, count: 1_000_000_000, held: true });
     const { runs, last, tasksPerCell, count } = await client.ask("taskMap", {
       job: waiting.id,
       first: 5,
@@ -94,7 +95,7 @@ describe("pages of workers", () => {
 describe("the overview", () => {
   it("puts what is wrong first, in words, with where to look", async () => {
     const { client, worker, broker } = await openShop({ settings: { graceMs: 60_000 } });
-    const stuck = await client.submit({ name: "lonely", recipe: { kind: "noop" } });
+    const stuck = await client.submit({ name: "lonely", recipe: TRUE });
     expect((await client.ask("overview", {})).problems).toMatchObject([
       { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 0 },
     ]);

@@ -3,6 +3,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/broker/api/json.js";
 import { OPERATIONS, type OperationName } from "../../src/broker/operations/index.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, openShop } from "./kit.js";
 
@@ -201,7 +202,7 @@ describe.each([
   it("what is not there, or comes too late, is refused with its code", async () => {
     const shop = await openShop();
     const ask = through(shop);
-    const { job } = await ask("submit", { recipe: { kind: "noop" }, count: 2 });
+    const { job } = await ask("submit", { recipe: TRUE, count: 2 });
     const code = async (name: OperationName, input: Readonly<Record<string, unknown>>): Promise<unknown> => {
       const { error } = await ask(name, input);
       return (error as { code: string } | undefined)?.code;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseRange } from "../../src/broker/api/range.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, codeOf, openShop } from "./kit.js";
 
@@ -45,7 +46,7 @@ describe("a task's output", () => {
 
   it("is waited for no longer than asked", async () => {
     const { broker, client } = await openShop();
-    const job = await client.submit({ recipe: { kind: "noop" } });
+    const job = await client.submit({ recipe: TRUE });
     const begun = performance.now();
     const { json } = await apiOf(broker)(`/jobs/${job.id}/tasks/0/output?waitMs=150`);
     expect(json).toEqual({ pieces: [], endOffset: 0, ended: false });

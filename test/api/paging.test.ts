@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, codeOf, openShop, post } from "./kit.js";
 
@@ -11,7 +12,7 @@ describe("the list of jobs", () => {
   it("is paged by cursor, newest first, each job once, whatever is added meanwhile", async () => {
     const { broker, client } = await openShop();
     const api = apiOf(broker);
-    for (let i = 0; i < 25; i++) await client.submit({ recipe: { kind: "noop" }, name: `job ${i}` });
+    for (let i = 0; i < 25; i++) await client.submit({ recipe: TRUE, name: `job ${i}` });
     const seen: number[] = [];
     let next: number | undefined;
     do {
@@ -19,7 +20,7 @@ describe("the list of jobs", () => {
       expect(page.jobs.length).toBeLessThanOrEqual(10);
       seen.push(...page.jobs.map(({ id }) => id));
       next = page.next;
-      await client.submit({ recipe: { kind: "noop" } });
+      await client.submit({ recipe: TRUE });
     } while (next !== undefined);
     expect(seen).toEqual(Array.from({ length: 25 }, (_, i) => 25 - i));
   });
@@ -29,7 +30,7 @@ describe("the list of jobs", () => {
     const api = apiOf(broker);
     const names = async (query: string): Promise<string[]> =>
       ((await api(`/jobs?${query}`)).json as Jobs).jobs.map(({ name }) => name);
-    const recipe = { kind: "noop" } as const;
+    const recipe = TRUE;
     const good = await client.submit({ recipe, name: "good-1", key: "a" });
     const bad = await client.submit({ recipe: { kind: "command", argv: ["false"] }, name: "bad-1" });
     worker();
@@ -89,11 +90,11 @@ describe("entries", () => {
     const { broker, client } = await openShop();
     const api = apiOf(broker);
     const entries = ["a", "", "ö", Uint8Array.of(0xff, 0x00 + 1), "e"];
-    const job = await client.submit({ recipe: { kind: "noop" }, entries });
+    const job = await client.submit({ recipe: TRUE, entries });
     expect((await api(`/jobs/${job.id}/entries?limit=3`)).json).toEqual({ entries: ["a", "", "ö"], next: 3 });
     expect((await api(`/jobs/${job.id}/entries?from=3`)).json).toEqual({ entries: [{ base64: "/wE=" }, "e"] });
     expect((await api(`/jobs/${job.id}/entries?from=9`)).json).toEqual({ entries: [] });
-    const { json } = await api("/jobs", post({ recipe: { kind: "noop" }, entries: [{ base64: "/wE=" }] }));
+    const { json } = await api("/jobs", post({ recipe: TRUE, entries: [{ base64: "/wE=" }] }));
     const again = (await api(`/jobs/${(json as { job: number }).job}/entries`)).json;
     expect(again).toEqual({ entries: [{ base64: "/wE=" }] });
   });
@@ -104,10 +105,10 @@ describe("clean", () => {
     const { broker, client, worker } = await openShop();
     const api = apiOf(broker);
     worker();
-    const good = await client.submit({ recipe: { kind: "noop" } });
+    const good = await client.submit({ recipe: TRUE });
     const bad = await client.submit({ recipe: { kind: "command", argv: ["false"] } });
-    const newer = await client.submit({ recipe: { kind: "noop" } });
-    const open = await client.submit({ recipe: { kind: "noop" }, held: true });
+    const newer = await client.submit({ recipe: TRUE });
+    const open = await client.submit({ recipe: TRUE, held: true });
     await Promise.all([good, bad, newer].map((job) => job.wait()));
     expect((await api("/clean", post({ olderThanMs: 60_000 }))).json).toEqual({ removed: 0, jobs: [] });
     expect((await api("/clean", post({ states: ["failed"] }))).json).toEqual({ removed: 1, jobs: [bad.id] });

@@ -11,10 +11,10 @@ import type { Write } from "../../src/model/store.js";
 import { startBroker } from "../../src/server.js";
 import { openSqliteStore } from "../../src/store/sqlite/index.js";
 import { openShop } from "../client/shop.js";
+import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 
 const fails = { kind: "command", argv: ["false"] } as const;
-const noop = { kind: "noop" } as const;
 const ended: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ended.splice(0).reverse()) await end();
@@ -30,7 +30,7 @@ describe("a job that waits for another", () => {
     // The end of the first is on its way to the disk when the second is asked for, and so goes before it.
     vi.spyOn(store, "commit").mockImplementation(async (writes: readonly Write[], now: number) => {
       if (second === undefined && writes.some(({ op }) => op === "settle")) {
-        second = client.submit({ recipe: noop, after: [{ job: first.id }] });
+        second = client.submit({ recipe: TRUE, after: [{ job: first.id }] });
         await new Promise((resolve) => setTimeout(resolve, 100));
       }
       return commit(writes, now);
@@ -49,10 +49,10 @@ describe("a job that waits for another", () => {
     worker();
     const first = await client.submit({ recipe: fails });
     await first.wait();
-    await expect(client.submit({ recipe: noop, after: [{ job: first.id }] })).rejects.toMatchObject({
+    await expect(client.submit({ recipe: TRUE, after: [{ job: first.id }] })).rejects.toMatchObject({
       code: "LABORO_JOB_ENDED",
     });
-    const any = await client.submit({ recipe: noop, after: [{ job: first.id, any: true }] });
+    const any = await client.submit({ recipe: TRUE, after: [{ job: first.id, any: true }] });
     expect(await any.wait()).toBe("succeeded");
   });
 
@@ -63,7 +63,7 @@ describe("a job that waits for another", () => {
       Array.from({ length: 40 }, async () => {
         const first = await client.submit({ recipe: fails });
         const second = await client
-          .submit({ recipe: noop, after: [{ job: first.id }] })
+          .submit({ recipe: TRUE, after: [{ job: first.id }] })
           .catch((cause: { code: string }) => cause.code);
         return typeof second === "string" ? second : second.wait();
       }),
@@ -82,8 +82,8 @@ describe("a job that waits for another", () => {
       1,
     );
     const first = (a?.op === "submit" ? a.job.id : 0) as JobId;
-    const after = readSubmission({ recipe: noop, after: [{ job: first }], name: "after success" }).spec;
-    const any = readSubmission({ recipe: noop, after: [{ job: first, any: true }], name: "after any end" }).spec;
+    const after = readSubmission({ recipe: TRUE, after: [{ job: first }], name: "after success" }).spec;
+    const any = readSubmission({ recipe: TRUE, after: [{ job: first, any: true }], name: "after any end" }).spec;
     const result = {
       index: 0,
       attempt: 1,
@@ -127,7 +127,7 @@ describe("a job that is run again", () => {
       recipe: { kind: "command", argv: ["test", "-e", join(dir, "there")] },
       held: true,
     });
-    const second = await client.submit({ recipe: noop, after: [{ job: first.id }] });
+    const second = await client.submit({ recipe: TRUE, after: [{ job: first.id }] });
     await first.release();
     expect([await first.wait(), await second.wait()]).toEqual(["failed", "cancelled"]);
     await expect(second.rerun()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
@@ -141,9 +141,9 @@ describe("a job that is run again", () => {
 
   it("can be cancelled and run again as often as one likes, and its counters stay true", async () => {
     const { client, worker } = await openShop();
-    const job = await client.submit({ recipe: noop, count: 100 });
+    const job = await client.submit({ recipe: CALL_NOTHING, count: 100 });
     await job.cancel([{ first: 10, last: 29 }]);
-    worker();
+    worker({ services: NOTHING });
     expect(await job.wait()).toBe("cancelled");
     expect(await job.rerun({ tasks: [{ first: 0, last: 14 }] })).toBe(5);
     expect(await job.wait()).toBe("cancelled");

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { startRetention } from "../../src/broker/retention.js";
 import { openShop } from "../client/shop.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 
 const SILENT = { info: () => {}, warn: () => {}, error: () => {} };
@@ -9,7 +10,7 @@ describe("what has ended", () => {
   it("is forgotten after the time that was set, and open jobs never", async () => {
     const { broker, client, worker } = await openShop();
     worker();
-    const ended = await client.submit({ recipe: { kind: "noop" }, count: 3 });
+    const ended = await client.submit({ recipe: TRUE, count: 3 });
     await ended.wait();
     const open = await client.submit({ recipe: { kind: "call", service: "nobody's" }, count: 1 });
     const stop = startRetention(broker.core, { keepForMs: 1, everyMs: 10 }, SILENT);

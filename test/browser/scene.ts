@@ -6,6 +6,7 @@ import type { RunningBroker, ServerOptions } from "../../src/broker/options.js";
 import { type Client, connect, type JobHandle } from "../../src/entries/client.js";
 import { startWorker, type Worker, type WorkerOptions } from "../../src/entries/worker.js";
 import { startBroker } from "../../src/server.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 
 const PATIENCE_MS = 60_000;
@@ -92,14 +93,14 @@ export async function submitJobs({ client }: Scene): Promise<Jobs> {
     recipe: sh('echo "begun $LABORO_TASK"; sleep 600'),
     count: 40,
   });
-  const held = await client.submit({ name: "later", recipe: { kind: "noop" }, count: 500, held: true });
+  const held = await client.submit({ name: "later", recipe: TRUE, count: 500, held: true });
   const blocked = await client.submit({
     name: "report",
-    recipe: { kind: "noop" },
+    recipe: TRUE,
     count: 1,
     after: [{ job: running.id }],
   });
-  const stuck = await client.submit({ name: "needs a gpu", recipe: { kind: "noop" }, count: 2, needs: { gpu: 1 } });
+  const stuck = await client.submit({ name: "needs a gpu", recipe: TRUE, count: 2, needs: { gpu: 1 } });
   await until("tasks run", async () => (await running.info()).counters.running > 0, PATIENCE_MS);
   return { failed, done, running, held, blocked, stuck };
 }

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro cancel", () => {
   it("cancels a job, with a reason for those who look later", async () => {
     const shop = await openCliShop();
-    const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 5 });
+    const job = await shop.client.submit({ recipe: TRUE, count: 5 });
     const said = await shop.laboro(["cancel", "last", "--reason", "wrong input"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "job 1 is cancelled\n", stderr: "" });
     expect(await job.info()).toMatchObject({ counters: { cancelled: 5 }, reason: "wrong input" });
@@ -13,7 +14,7 @@ describe("laboro cancel", () => {
 
   it("cancels some tasks of a job", async () => {
     const shop = await openCliShop();
-    const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 5 });
+    const job = await shop.client.submit({ recipe: TRUE, count: 5 });
     expect((await shop.laboro(["cancel", "1.0-1,4"])).stdout).toBe(
       "3 tasks of job 1 are cancelled, unless ended before\n",
     );
@@ -27,7 +28,7 @@ describe("laboro cancel", () => {
 
   it("cancels every open job, and says so when there is none", async () => {
     const shop = await openCliShop();
-    for (let i = 0; i < 3; i++) await shop.client.submit({ recipe: { kind: "noop" } });
+    for (let i = 0; i < 3; i++) await shop.client.submit({ recipe: TRUE });
     expect((await shop.laboro(["cancel", "all"])).stdout).toBe(
       "job 1 is cancelled\njob 2 is cancelled\njob 3 is cancelled\n",
     );
@@ -36,7 +37,7 @@ describe("laboro cancel", () => {
 
   it("of a task that is not there is refused", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" }, count: 5 });
+    await shop.client.submit({ recipe: TRUE, count: 5 });
     const { code, stderr } = await shop.laboro(["cancel", "1.5"]);
     expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 0 to 4 (LABORO_NO_SUCH_TASK)\n"]);
   });

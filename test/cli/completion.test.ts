@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { LABORO } from "../support/launched.js";
+import { TRUE } from "../support/recipes.js";
 import { type CliShop, laboro, openCliShop } from "./support/cli.js";
 
 /** What bash offers for a line that is typed up to here. */
@@ -26,8 +27,8 @@ describe("laboro completion", () => {
     const shop = await openCliShop();
     const worker = shop.worker({ name: "node17" });
     worker.serve("resize", async (body) => body);
-    await (await shop.client.submit({ name: "one", recipe: { kind: "noop" } })).wait();
-    await shop.client.submit({ name: "$(touch oops)", recipe: { kind: "noop" }, held: true });
+    await (await shop.client.submit({ name: "one", recipe: TRUE })).wait();
+    await shop.client.submit({ name: "$(touch oops)", recipe: TRUE, held: true });
     expect(await completed(shop, "laboro st")).toEqual(["status", "stop"]);
     expect(await completed(shop, "laboro logs --st")).toEqual(["--stream"]);
     expect(await completed(shop, "laboro logs --stream ")).toEqual(["stdout", "stderr"]);

@@ -1,6 +1,7 @@
 import { chmodSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { laboro, openCliShop, steady } from "./support/cli.js";
 
 /** What depends on the machine. */
@@ -51,7 +52,7 @@ describe("laboro doctor", () => {
 
   it("finds a database that is damaged", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     await shop.broker.stop();
     truncateSync(join(shop.data, "store.db"), 5_000);
     const { code, stdout } = await shop.laboro(["doctor"]);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
@@ -10,7 +11,7 @@ describe("laboro drain", () => {
     const said = await shop.laboro(["drain", "node17"], { process: true });
     expect(said).toEqual({ code: 0, stdout: "worker node17 gets nothing new; it runs 0 tasks\n", stderr: "" });
     expect((await shop.laboro(["workers"])).stdout).toMatch(/node17 +draining/);
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     expect((await shop.laboro(["explain", "last"])).stdout).toContain("draining");
   });
 

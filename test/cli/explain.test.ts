@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro explain", () => {
   it("says why a task waits, and how it ended", async () => {
     const shop = await openCliShop();
-    const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 2 });
+    const job = await shop.client.submit({ recipe: TRUE, count: 2 });
     expect(await shop.laboro(["explain", "1.1"], { process: true })).toEqual({
       code: 0,
       stdout: "task 1 of job 1: no worker is connected\n",

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro hold", () => {
   it("keeps a job from being handed out", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     expect(await shop.laboro(["hold", "last"], { process: true })).toMatchInlineSnapshot(`
       {
         "code": 0,
@@ -19,17 +20,17 @@ describe("laboro hold", () => {
   it("of all leaves alone what has ended", async () => {
     const shop = await openCliShop();
     expect((await shop.laboro(["hold", "all"])).stdout).toBe("there is no job to hold: none is open\n");
-    const job = await shop.client.submit({ recipe: { kind: "noop" } });
+    const job = await shop.client.submit({ recipe: TRUE });
     await job.cancel();
-    await shop.client.submit({ recipe: { kind: "noop" } });
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
+    await shop.client.submit({ recipe: TRUE });
     const { code, stdout } = await shop.laboro(["hold", "all"]);
     expect([code, stdout.match(/^job \d is held/gm)]).toEqual([0, ["job 2 is held", "job 3 is held"]]);
   });
 
   it("of a job that has ended is refused", async () => {
     const shop = await openCliShop();
-    await (await shop.client.submit({ recipe: { kind: "noop" } })).cancel();
+    await (await shop.client.submit({ recipe: TRUE })).cancel();
     const { code, stderr } = await shop.laboro(["hold", "1"]);
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^laboro: job 1 .*\(LABORO_JOB_ENDED\)\n$/)]);
   });

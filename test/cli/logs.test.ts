@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openCliShop, sh } from "./support/cli.js";
 
@@ -100,7 +101,7 @@ describe("laboro logs", () => {
 
   it("of a task that is not there says which there are", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" }, count: 3 });
+    await shop.client.submit({ recipe: TRUE, count: 3 });
     const { code, stderr } = await shop.laboro(["logs", "1.3"]);
     expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 0 to 2, not 3 (LABORO_NO_SUCH_TASK)\n"]);
   });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { startedWorker } from "../protocols/scale0/kit.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
 
@@ -19,9 +20,9 @@ describe("laboro drain --broker", () => {
       stderr: "",
     });
     expect([(await worker.hear())[1].code, (await worker.hear())[0]]).toEqual([301, "CHANGEBROKER"]);
-    const job = await shop.client.submit({ recipe: { kind: "noop" } });
+    const job = await shop.client.submit({ recipe: TRUE });
     // Commits go in the order of what was asked: once this one is answered, the first would have been handed out.
-    await shop.client.submit({ recipe: { kind: "noop" }, held: true });
+    await shop.client.submit({ recipe: TRUE, held: true });
     expect((await shop.client.ask("job", { job: job.id })).counters).toMatchObject({ waiting: 1, running: 0 });
     expect((await shop.laboro(["drain", "--broker", "--off"])).stdout).toBe("the broker hands out work again\n");
     await job.wait();

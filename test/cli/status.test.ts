@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { laboro, openCliShop, sh, steady } from "./support/cli.js";
 
@@ -20,10 +21,9 @@ describe("laboro status", () => {
   it("lists open jobs first, then the few that ended last, and says how many are hidden", async () => {
     const shop = await openCliShop();
     const worker = shop.worker();
-    for (let i = 0; i < 8; i++)
-      await (await shop.client.submit({ name: `done-${i}`, recipe: { kind: "noop" } })).wait();
+    for (let i = 0; i < 8; i++) await (await shop.client.submit({ name: `done-${i}`, recipe: TRUE })).wait();
     await worker.stop({ graceMs: 0 });
-    await shop.client.submit({ name: "later", recipe: { kind: "noop" }, count: 12_000, held: true, pool: "big" });
+    await shop.client.submit({ name: "later", recipe: TRUE, count: 12_000, held: true, pool: "big" });
     const { stdout } = await shop.laboro(["status"]);
     expect(steady(stdout, shop)).toMatchInlineSnapshot(`
       "no worker is connected; 0 tasks running, 12_000 waiting
@@ -103,7 +103,7 @@ describe("laboro status", () => {
   it("fits a narrow terminal, with colours unless NO_COLOR says no", async () => {
     const shop = await openCliShop();
     const name = "a job with quite a long name for so narrow a terminal";
-    await shop.client.submit({ name, recipe: { kind: "noop" }, count: 3 });
+    await shop.client.submit({ name, recipe: TRUE, count: 3 });
     const wide = await shop.laboro(["status"]);
     expect(wide.stdout).toContain(name);
     expect(wide.stdout).not.toContain("\u001b");
@@ -125,7 +125,7 @@ describe("laboro status", () => {
 
   it("is one JSON document with --json", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ name: "one", recipe: { kind: "noop" }, count: 2 });
+    await shop.client.submit({ name: "one", recipe: TRUE, count: 2 });
     const list = JSON.parse((await shop.laboro(["status", "--json"])).stdout);
     expect(list).toMatchObject({
       broker: { slots: { total: 0 } },
@@ -174,7 +174,7 @@ describe("laboro status", () => {
 
   it("ends quietly when its reader has seen enough", async () => {
     const shop = await openCliShop();
-    for (let i = 0; i < 100; i++) await shop.client.submit({ name: "x".repeat(900), recipe: { kind: "noop" } });
+    for (let i = 0; i < 100; i++) await shop.client.submit({ name: "x".repeat(900), recipe: TRUE });
     const { code, stderr } = await shop.laboro(["status", "--all"], { pipe: "head -1" });
     expect([code, stderr]).toEqual([0, ""]);
   });

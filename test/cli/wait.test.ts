@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { startBroker } from "../../src/server.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openCliShop, sh, steady } from "./support/cli.js";
 
@@ -8,7 +9,7 @@ describe("laboro wait", () => {
     const shop = await openCliShop();
     shop.worker();
     await shop.client.submit({ recipe: sh("sleep 0.2"), count: 3 });
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     const { code, stdout, stderr } = await shop.laboro(["wait", "1-2"]);
     expect([code, stderr]).toEqual([0, ""]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
@@ -44,7 +45,7 @@ describe("laboro wait", () => {
 
   it("exits 1 when a job was cancelled, with the reason", async () => {
     const shop = await openCliShop();
-    const job = await shop.client.submit({ recipe: { kind: "noop" }, count: 3 });
+    const job = await shop.client.submit({ recipe: TRUE, count: 3 });
     await job.cancel(undefined, "not needed");
     const { code, stdout } = await shop.laboro(["wait", "1"]);
     expect(code).toBe(1);
@@ -59,7 +60,7 @@ describe("laboro wait", () => {
 
   it("gives up at its timeout", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     expect(await shop.laboro(["wait", "last", "--timeout", "300ms"])).toMatchInlineSnapshot(`
       {
         "code": 1,
@@ -72,7 +73,7 @@ describe("laboro wait", () => {
 
   it("goes on over a restart of the broker", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     const port = Number(new URL(shop.broker.url).port);
     const waited = shop.laboro(["wait", "last"]);
     await until("it waits", () => shop.broker.core.jobs.endWatchers.size > 0);
@@ -89,7 +90,7 @@ describe("laboro wait", () => {
 
   it("is interrupted with exit code 130", async () => {
     const shop = await openCliShop();
-    await shop.client.submit({ recipe: { kind: "noop" } });
+    await shop.client.submit({ recipe: TRUE });
     const watched = shop.broker.core.jobs.endWatchers;
     const { code } = await shop.laboro(["wait", "last"], {
       started: (child) => void until("it waits", () => watched.size > 0).then(() => child.kill("SIGINT")),

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop, resultsOf } from "./shop.js";
 
@@ -121,7 +122,7 @@ describe("a job", () => {
   it("can be held and released", async () => {
     const { client, worker } = await openShop();
     worker();
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 5, held: true });
+    const job = await client.submit({ recipe: TRUE, count: 5, held: true });
     expect(await job.explain(0)).toBe("its job is held");
     await job.release();
     expect(await job.wait()).toBe("succeeded");
@@ -149,9 +150,9 @@ describe("a job", () => {
 
   it("is cancelled in part", async () => {
     const { client, worker } = await openShop();
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 100 });
+    const job = await client.submit({ recipe: CALL_NOTHING, count: 100 });
     await job.cancel([{ first: 10, last: 19 }]);
-    worker();
+    worker({ services: NOTHING });
     expect(await job.wait()).toBe("cancelled");
     expect((await job.info()).counters).toEqual({ succeeded: 90, failed: 0, cancelled: 10, running: 0, waiting: 0 });
     expect((await resultsOf(job)).map(({ index }) => index)).not.toContain(15);
@@ -162,8 +163,8 @@ describe("a job", () => {
     const first = await client.submit({ recipe: { ...sh("echo first >> order"), dir } });
     const second = await client.submit({ recipe: { ...sh("echo second >> order"), dir }, after: [{ job: first.id }] });
     const bad = await client.submit({ recipe: sh("exit 1") });
-    const never = await client.submit({ recipe: { kind: "noop" }, after: [{ job: bad.id }] });
-    const anyway = await client.submit({ recipe: { kind: "noop" }, after: [{ job: bad.id, any: true }] });
+    const never = await client.submit({ recipe: TRUE, after: [{ job: bad.id }] });
+    const anyway = await client.submit({ recipe: TRUE, after: [{ job: bad.id, any: true }] });
     worker();
     expect(await second.wait()).toBe("succeeded");
     expect(readFileSync(join(dir, "order"), "utf8")).toBe("first\nsecond\n");
@@ -185,7 +186,7 @@ describe("a job", () => {
 
   it("of a million tasks is one row, and its last results are found by page", async () => {
     const { client } = await openShop();
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 1_000_000 });
+    const job = await client.submit({ recipe: TRUE, count: 1_000_000 });
     expect((await job.info()).count).toBe(1_000_000);
     expect(await job.explain(999_999)).toBe("no worker is connected");
     await job.cancel();

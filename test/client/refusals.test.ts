@@ -3,6 +3,7 @@ import { connect } from "../../src/entries/client.js";
 import { startWorker } from "../../src/entries/worker.js";
 import type { Submission } from "../../src/model/job-input.js";
 import { startBroker } from "../../src/server.js";
+import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { openShop } from "./shop.js";
 
@@ -13,14 +14,14 @@ describe("bad input", () => {
     ["an empty command", { recipe: { kind: "command", argv: [] } }, "recipe.argv"],
     ["a NUL in an argument", { recipe: { kind: "command", argv: ["a\0b"] } }, "argv[0]"],
     ["a bad name in the environment", { recipe: { kind: "command", argv: ["a"], env: { "A=B": "1" } } }, "recipe.env"],
-    ["no tasks", { recipe: { kind: "noop" }, count: 0 }, "count"],
-    ["too many tasks", { recipe: { kind: "noop" }, count: 1e9 + 1 }, "count"],
-    ["half a task", { recipe: { kind: "noop" }, count: 1.5 }, "count"],
-    ["no entries", { recipe: { kind: "noop" }, entries: [] }, "entries"],
-    ["a count that is not that of the entries", { recipe: { kind: "noop" }, entries: ["a"], count: 2 }, "count"],
-    ["a negative need", { recipe: { kind: "noop" }, needs: { gpu: -1 } }, "needs.gpu"],
-    ["an unknown option", { recipe: { kind: "noop" }, colour: "red" }, "colour"],
-    ["a job to wait for that is not there", { recipe: { kind: "noop" }, after: [{ job: 77 }] }, "77"],
+    ["no tasks", { recipe: TRUE, count: 0 }, "count"],
+    ["too many tasks", { recipe: TRUE, count: 1e9 + 1 }, "count"],
+    ["half a task", { recipe: TRUE, count: 1.5 }, "count"],
+    ["no entries", { recipe: TRUE, entries: [] }, "entries"],
+    ["a count that is not that of the entries", { recipe: TRUE, entries: ["a"], count: 2 }, "count"],
+    ["a negative need", { recipe: TRUE, needs: { gpu: -1 } }, "needs.gpu"],
+    ["an unknown option", { recipe: TRUE, colour: "red" }, "colour"],
+    ["a job to wait for that is not there", { recipe: TRUE, after: [{ job: 77 }] }, "77"],
   ])("is refused with what was expected: %s", async (_what, submission, named) => {
     const { client } = await openShop();
     const error = await client.submit(submission as unknown as Submission).catch((cause: unknown) => cause);
@@ -42,7 +43,7 @@ describe("bad input", () => {
   it("comes too late for a job that has ended", async () => {
     const { client, worker } = await openShop();
     worker();
-    const job = await client.submit({ recipe: { kind: "noop" } });
+    const job = await client.submit({ recipe: TRUE });
     await job.wait();
     await expect(job.cancel()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });
     await expect(job.hold()).rejects.toMatchObject({ code: "LABORO_JOB_ENDED" });

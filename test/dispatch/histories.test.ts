@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type JobSpec } from "../../src/model/job.js";
+import { TRUE } from "../support/recipes.js";
 import { type SimBroker, Simulation } from "./simulation.js";
 
 const RUNS = Number(process.env.LABORO_HISTORIES ?? 1_500);
@@ -21,7 +22,7 @@ function requestOf(given: typeof job extends fc.Arbitrary<infer T> ? T : never):
   const { count, priority, slots, retries, maxRunning, maxFails } = given;
   return {
     name: "j",
-    recipe: { kind: "noop" },
+    recipe: TRUE,
     requirement: { pool: "default", tags: [], needs: { slots } },
     count,
     priority,

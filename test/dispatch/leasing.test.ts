@@ -18,6 +18,7 @@ import { type Job, newJob } from "../../src/model/job.js";
 import { jobSpec } from "../../src/model/job-input.js";
 import type { Write } from "../../src/model/store.js";
 import { ModelWorld } from "../store/model-store.js";
+import { TRUE } from "../support/recipes.js";
 
 type Lease = Extract<Write, { op: "lease" }>;
 
@@ -50,7 +51,7 @@ class Bench {
   }
 
   job(count: number, more: { priority?: number; needs?: { slots: number } } = {}): Job {
-    const { spec: request } = jobSpec({ recipe: { kind: "noop" }, count, ...more });
+    const { spec: request } = jobSpec({ recipe: TRUE, count, ...more });
     const id = JobId(this.world.jobs.size + 1);
     const job = newJob(request, id, false, 0, this.now);
     const [answer] = this.world.apply(

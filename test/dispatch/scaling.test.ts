@@ -11,6 +11,7 @@ import {
 } from "../../src/dispatch/index.js";
 import { JobId, SessionId, TaskRangeId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job } from "../../src/model/job.js";
+import { TRUE } from "../support/recipes.js";
 
 /** Looks into a table: reads of a worker's profile, which every step that concerns a worker makes. */
 class Looks {
@@ -42,7 +43,7 @@ function jobOf(id: number, count: number): Job {
   return {
     id: JobId(id),
     name: "job",
-    recipe: { kind: "noop" },
+    recipe: TRUE,
     requirement: { pool: "default", tags: [], needs: { slots: 1 } },
     count,
     priority: 0,

@@ -45,6 +45,7 @@ import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
 import type { TaskResult } from "../../src/model/outcome.js";
 import { ModelWorld } from "../store/model-store.js";
+import { TRUE } from "../support/recipes.js";
 
 export interface JobWish extends Partial<Limits> {
   readonly count?: number;
@@ -199,7 +200,7 @@ export class Workbench {
     const parcel = newTaskRangeId(this.state);
     const request = {
       name: "job",
-      recipe: { kind: "noop" as const },
+      recipe: TRUE,
       requirement: { pool, tags, needs: { ...needs, slots }, ...(service === undefined ? {} : { service }) },
       count,
       priority,

@@ -1,7 +1,9 @@
 import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { startWorker } from "../../src/entries/worker.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
+import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
@@ -23,11 +25,12 @@ describe("a damaged database", () => {
   ])("with %s is refused and left as it is; put back, nothing is missing", async (what, damage) => {
     const site = newSite();
     await site.startBroker();
-    await site.startWorker("one");
+    const worker = startWorker({ broker: site.url, token: site.token, dir: site.path("one"), services: NOTHING });
+    site.atEnd(() => worker.stop({ graceMs: 0 }));
     const client = await site.client();
-    const done = await client.submit({ recipe: { kind: "noop" }, count: 3_000 });
+    const done = await client.submit({ recipe: CALL_NOTHING, count: 3_000 });
     await done.wait();
-    const held = await client.submit({ recipe: { kind: "noop" }, entries: ["a", "b"], held: true });
+    const held = await client.submit({ recipe: TRUE, entries: ["a", "b"], held: true });
     await site.broker.end("SIGTERM");
 
     const database = join(site.data, "store.db");

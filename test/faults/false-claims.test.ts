@@ -3,6 +3,7 @@ import { JobId } from "../../src/model/ids.js";
 import { encodeFrame } from "../../src/protocols/laboro/codec.js";
 import type { FromWorker } from "../../src/protocols/laboro/messages.js";
 import { busySite, expectUnharmed, join, sendFrames } from "../support/intruder.js";
+import { TRUE } from "../support/recipes.js";
 import { sites } from "../support/site.js";
 
 const TASKS = 400;
@@ -46,12 +47,12 @@ it("is not stopped by a worker that claims to hold more tasks than there can be"
 it("answers every question with odd values by a code, and none with a fault of its own", async () => {
   const busy = await busySite(newSite(), 300);
   const { client } = busy;
-  const decoy = await client.submit({ recipe: { kind: "noop" }, count: 5, pool: "nobody", held: true });
-  const ended = await client.submit({ recipe: { kind: "noop" } });
+  const decoy = await client.submit({ recipe: TRUE, count: 5, pool: "nobody", held: true });
+  const ended = await client.submit({ recipe: TRUE });
   await ended.wait();
   const job = decoy.id;
   const questions: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
-    submit: { recipe: { kind: "noop" }, count: 1, pool: "nobody", held: true },
+    submit: { recipe: TRUE, count: 1, pool: "nobody", held: true },
     job: { job },
     jobs: { before: 5, limit: 5 },
     wait: { job: ended.id },

@@ -5,10 +5,13 @@ import { describe, expect, it } from "vitest";
 import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
+import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
 const newSite = sites();
+/** Of each job that fills the disk. */
+const ENTRIES = 50;
 
 /** Why no small disk can be mounted here, if so. */
 const noMount = ((): string | undefined => {
@@ -40,14 +43,14 @@ const codeOf = (asked: Promise<unknown>): Promise<string | undefined> =>
     (cause: unknown) => (cause instanceof LaboroError ? cause.code : String(cause)),
   );
 
-/** Fills the disk and submits until the broker has no room left even in the files that it has. */
+/** Fills the disk and submits jobs that never run until the broker has no room left even in the files that it has. */
 async function fillUp(site: Site, client: Client) {
   const ballast = fill(site.data);
   const taken: number[] = [];
-  const entries = Array.from({ length: 50 }, (_, i) => `entry ${i}`);
+  const entries = Array.from({ length: ENTRIES }, (_, i) => `entry ${i}`);
   let code: string | undefined;
   for (let i = 0; i < 2_000 && code === undefined; i++) {
-    code = await codeOf(client.submit({ recipe: { kind: "noop" }, entries }).then(({ id }) => taken.push(id)));
+    code = await codeOf(client.submit({ recipe: TRUE, entries, pool: "nobody" }).then(({ id }) => taken.push(id)));
   }
   return { ballast, taken, code };
 }
@@ -95,7 +98,9 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     fs.rmSync(ballast);
     expect(await running.wait()).toBe("succeeded");
     expect(await behind.wait()).toBe("succeeded");
-    for (const id of taken) expect(await client.job(id).wait()).toBe("succeeded");
+    for (const id of taken) {
+      expect(await client.job(id).info()).toMatchObject({ count: ENTRIES, counters: { waiting: ENTRIES } });
+    }
     const first = await account(client, running.id, 4, log);
     const second = await account(client, behind.id, 200);
     const runs = log.runs().length;
@@ -105,13 +110,13 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     expect([...first.lost, ...second.lost]).toEqual([]);
     expect(runs).toBe(204);
     expect(await running.text(3)).toBe("out\n");
-    expect(await codeOf(client.submit({ recipe: { kind: "noop" } }))).toBeUndefined();
+    expect(await codeOf(client.submit({ recipe: TRUE }))).toBeUndefined();
   }, 60_000);
 
   it("refuses a hold and a cancel with the same code, each time it is asked", async () => {
     const site = newSite();
     const client = await onSmallDisk(site);
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 10 });
+    const job = await client.submit({ recipe: TRUE, count: 10 });
     const { ballast, code } = await fillUp(site, client);
     expect(code).toBe("LABORO_DISK_FULL");
     const late = (): Promise<string> => sleep(3_000).then(() => "no answer within 3 s");
@@ -136,14 +141,14 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     const codes: (string | undefined)[] = [];
     for (let i = 0; i < 3; i++) {
       await hopeful(client);
-      codes.push(await codeOf(client.submit({ recipe: { kind: "noop" }, entries: ["a".repeat(50_000)] })));
+      codes.push(await codeOf(client.submit({ recipe: TRUE, entries: ["a".repeat(50_000)] })));
     }
     expect(codes).toEqual(["LABORO_DISK_FULL", "LABORO_DISK_FULL", "LABORO_DISK_FULL"]);
     expect(site.broker.said).not.toContain("can be written again");
     fs.rmSync(ballast);
     await until(
       "it takes submissions again",
-      async () => (await codeOf(client.submit({ recipe: { kind: "noop" } }))) === undefined,
+      async () => (await codeOf(client.submit({ recipe: TRUE }))) === undefined,
     );
     console.log(
       `disk full for three submissions: refused: ${codes.filter((one) => one !== undefined).length}, taken before: ${taken.length}`,
@@ -153,7 +158,7 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
   it("refuses to start with a code, and starts once there is room", async () => {
     const site = newSite();
     const client = await onSmallDisk(site);
-    const job = await client.submit({ recipe: { kind: "noop" }, count: 10 });
+    const job = await client.submit({ recipe: TRUE, count: 10 });
     await site.broker.end("SIGTERM");
     const ballast = fill(site.data);
     const refused = await site.launchBroker();

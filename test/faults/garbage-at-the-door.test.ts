@@ -8,6 +8,7 @@ import { type FromClient, type FromWorker, LINK_VERSION } from "../../src/protoc
 import { busySite, expectUnharmed, join, openLink, rawSocket, sendFrames } from "../support/intruder.js";
 import { memoryOf } from "../support/process-table.js";
 import { mutation, SeededRandom } from "../support/random.js";
+import { TRUE } from "../support/recipes.js";
 import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
 
@@ -48,7 +49,7 @@ const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },
-    { type: "OPERATION", id: 2, operation: "submit", input: { recipe: { kind: "noop" }, pool: "nobody" } },
+    { type: "OPERATION", id: 2, operation: "submit", input: { recipe: TRUE, pool: "nobody" } },
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },

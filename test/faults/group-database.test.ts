@@ -6,6 +6,7 @@ import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";
 import { type Proxy as Network, proxyTo } from "../support/proxy.js";
+import { TRUE } from "../support/recipes.js";
 import { Site } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
@@ -117,7 +118,7 @@ it(
       await until(
         "it takes jobs again",
         () =>
-          there.submit({ recipe: { kind: "noop" }, count: 1 }).then(
+          there.submit({ recipe: TRUE, count: 1 }).then(
             () => true,
             () => false,
           ),

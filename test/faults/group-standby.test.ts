@@ -5,6 +5,7 @@ import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";
 import { copyOf } from "../support/postgres-copy.js";
+import { TRUE } from "../support/recipes.js";
 import { Site } from "../support/site.js";
 import { until } from "../support/wait.js";
 
@@ -109,7 +110,7 @@ describe.runIf(FULL)("a group whose database is lost", () => {
         const before = await group.client("a");
         const done = await before.submit({ recipe: { kind: "command", argv: ["echo", "kept"] }, count: 20 });
         expect(await done.wait()).toBe("succeeded");
-        const open = await before.submit({ recipe: { kind: "noop" }, count: 50, pool: "later" });
+        const open = await before.submit({ recipe: TRUE, count: 50, pool: "later" });
         const backup = await copyOf(server, "restored");
         await group.brokerNamed("a").end("SIGKILL");
         const store = backup.urlOf(new URL(group.store).pathname.slice(1));

@@ -5,6 +5,7 @@ import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
 import type { AttemptRange, ToWorker } from "../../src/protocols/laboro/messages.js";
 import { join, openLink } from "../support/intruder.js";
 import { SeededRandom } from "../support/random.js";
+import { TRUE } from "../support/recipes.js";
 import { sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
@@ -37,7 +38,7 @@ it("hands a task once to a worker that comes back while the hand-out is on its w
     const second = await openLink(site);
     const after = listen(second);
 
-    const submitted = client.submit({ recipe: { kind: "noop" }, count: TASKS, pool });
+    const submitted = client.submit({ recipe: TRUE, count: TASKS, pool });
     await sleep(random.next() * 6);
     // The same life of the same worker, which holds nothing: what was sent to its first connection never arrived.
     second.send(joining);

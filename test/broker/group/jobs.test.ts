@@ -1,5 +1,6 @@
 /** What is done to a job at one broker is known at the others. */
 import { describe, expect, it } from "vitest";
+import { CALL_NOTHING, NOTHING, TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { joined, openGroup, PATIENCE_MS } from "./kit.js";
 
@@ -9,8 +10,8 @@ describe("a job given to one broker", () => {
   it("is done by a worker of another, and awaited at either", async () => {
     const { members } = await openGroup(2);
     const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
-    b.worker();
-    const job = await a.client.submit({ recipe: { kind: "noop" }, count: 100 });
+    b.worker({ services: NOTHING });
+    const job = await a.client.submit({ recipe: CALL_NOTHING, count: 100 });
     const [here, there] = await Promise.all([job.wait(), b.client.job(job.id).wait()]);
     expect([here, there]).toEqual(["succeeded", "succeeded"]);
   });
@@ -48,7 +49,7 @@ describe("a job given to one broker", () => {
     const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
     await joined(a.worker());
     const first = await a.client.submit({ recipe: sleepy(0.2), count: 1 });
-    const second = await b.client.submit({ recipe: { kind: "noop" }, count: 1, after: [{ job: first.id }] });
+    const second = await b.client.submit({ recipe: TRUE, count: 1, after: [{ job: first.id }] });
     expect(await second.wait()).toBe("succeeded");
     await until(
       "b has heard of the first job's end",
@@ -60,7 +61,7 @@ describe("a job given to one broker", () => {
     );
     const { events } = await b.client.ask("events", { after: 0, job: first.id });
     expect(events.map(({ kind }) => kind)).toEqual(expect.arrayContaining(["job-added", "job-ended"]));
-    await expect(b.client.submit({ recipe: { kind: "noop" }, count: 1, after: [{ job: 999 }] })).rejects.toMatchObject({
+    await expect(b.client.submit({ recipe: TRUE, count: 1, after: [{ job: 999 }] })).rejects.toMatchObject({
       code: "LABORO_NO_SUCH_JOB",
     });
   });

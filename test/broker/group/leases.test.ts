@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { describe, expect, it, vi } from "vitest";
 import type { RunningBroker } from "../../../src/broker/options.js";
 import { RunLog } from "../../support/batch.js";
+import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { joined, type Member, openGroup, PATIENCE_MS, seesAll } from "./kit.js";
 
@@ -30,7 +31,7 @@ describe("a broker that is cut off from the store", () => {
     await until("it halts", () => a.broker.core.state.halted, PATIENCE_MS);
     expect(a.broker.core.refusing).toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
     expect(worker.joined).toBe(true);
-    await expect(a.client.submit({ recipe: { kind: "noop" }, count: 1 })).rejects.toMatchObject({
+    await expect(a.client.submit({ recipe: TRUE, count: 1 })).rejects.toMatchObject({
       code: "LABORO_STORE_UNAVAILABLE",
     });
     world.brokers.cutOff.delete(epoch);
@@ -49,7 +50,7 @@ describe("a broker that is cut off from the store", () => {
     const { epoch } = a.broker.core.state;
     world.brokers.cutOff.add(epoch);
     const commits = vi.spyOn(a.broker.core.store, "commit");
-    const submitted = a.client.submit({ recipe: { kind: "noop" }, count: 1 });
+    const submitted = a.client.submit({ recipe: TRUE, count: 1 });
     await until("it was tried in vain, and again", () => commits.mock.calls.length >= 2, PATIENCE_MS);
     world.brokers.cutOff.delete(epoch);
     expect((await submitted).id).toBe(1);

@@ -1,6 +1,7 @@
 /** Everything by keys, and what is remembered of colours. */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { TRUE } from "../../support/recipes.js";
 import { Scene } from "../scene.js";
 import { Visitor } from "../visitor.js";
 
@@ -9,7 +10,7 @@ export function describeKeyboard(browser: () => Browser): void {
   beforeAll(async () => {
     scene = await Scene.open();
     await scene.worker({ name: "anna" });
-    await (await scene.client.submit({ name: "one job", recipe: { kind: "noop" }, count: 3 })).wait();
+    await (await scene.client.submit({ name: "one job", recipe: TRUE, count: 3 })).wait();
   });
   afterAll(() => scene?.close());
 

@@ -4,6 +4,7 @@
  */
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { IDLE, joins, profile, quick } from "../crowd.js";
 import { Scene } from "../scene.js";
@@ -23,7 +24,7 @@ export function describeLarge(browser: () => Browser): void {
     await Promise.all(names.map((name) => joins(scene, profile(name), IDLE)));
     const swift = profile("quick", { pool: "default", total: { slots: 2_000 }, canPrefetch: true });
     await joins(scene, swift, quick(scene, "quick", { failEvery: FAILS }));
-    const submitted = await scene.client.submit({ name: "a million", recipe: { kind: "noop" }, count: TASKS });
+    const submitted = await scene.client.submit({ name: "a million", recipe: TRUE, count: TASKS });
     job = submitted.id;
     await submitted.wait();
   }, 300_000);

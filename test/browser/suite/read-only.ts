@@ -1,6 +1,7 @@
 /** Who may look may not act: no buttons, and a broker that refuses anyway. */
 import type { Browser } from "playwright-core";
 import { expect, it } from "vitest";
+import { TRUE } from "../../support/recipes.js";
 import { Scene } from "../scene.js";
 import { Visitor } from "../visitor.js";
 
@@ -8,7 +9,7 @@ export function describeReadOnly(browser: () => Browser): void {
   it("there is nothing to press, and what is asked all the same is refused", async () => {
     const scene = await Scene.open();
     await scene.worker({ name: "anna" });
-    const job = await scene.client.submit({ name: "precious", recipe: { kind: "noop" }, count: 3, held: true });
+    const job = await scene.client.submit({ name: "precious", recipe: TRUE, count: 3, held: true });
     const visitor = await Visitor.come(browser(), scene.broker, { role: "read" });
     const { page } = visitor;
     await visitor.sees("read only");
@@ -38,7 +39,7 @@ export function describeReadOnly(browser: () => Browser): void {
   it("a client acts on jobs, and not on workers", async () => {
     const scene = await Scene.open();
     await scene.worker({ name: "anna" });
-    const job = await scene.client.submit({ name: "mine", recipe: { kind: "noop" }, count: 3, held: true });
+    const job = await scene.client.submit({ name: "mine", recipe: TRUE, count: 3, held: true });
     const visitor = await Visitor.come(browser(), scene.broker, { role: "client" });
     await visitor.go(`/ui/jobs/${job.id}`);
     await visitor.page.getByRole("button", { name: "Release" }).waitFor();

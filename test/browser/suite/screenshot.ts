@@ -5,6 +5,7 @@ import type { Browser } from "playwright-core";
 import { it } from "vitest";
 import type { HistoryPoint } from "../../../src/broker/stats/history.js";
 import { REPOSITORY } from "../../support/launched.js";
+import { TRUE } from "../../support/recipes.js";
 import { until } from "../../support/wait.js";
 import { joins, profile, quick } from "../crowd.js";
 import { Scene } from "../scene.js";
@@ -33,7 +34,7 @@ export function describeScreenshot(browser: () => Browser): void {
 async function inTheMiddleOfADay(scene: Scene): Promise<void> {
   const { client, broker } = scene;
   const submit = (name: string, count: number, tag: string) =>
-    client.submit({ name, recipe: { kind: "noop" }, count, tags: [tag] });
+    client.submit({ name, recipe: TRUE, count, tags: [tag] });
   const crowd = async (tag: string, failEvery: number, until: number): Promise<void> => {
     for (const place of ["a", "b"]) {
       const name = `node-${tag}${place}`;
@@ -45,8 +46,8 @@ async function inTheMiddleOfADay(scene: Scene): Promise<void> {
     await submit("nightly regression", 3_200, "1"),
     await submit("render frames", 48_000, "2"),
     await submit("fit models, grid 7", 12_000, "3"),
-    await client.submit({ name: "publish report", recipe: { kind: "noop" }, held: true }),
-    await client.submit({ name: "train on gpu", recipe: { kind: "noop" }, count: 8, needs: { gpu: 1 } }),
+    await client.submit({ name: "publish report", recipe: TRUE, held: true }),
+    await client.submit({ name: "train on gpu", recipe: TRUE, count: 8, needs: { gpu: 1 } }),
   ];
   await crowd("1", 900, 2_750);
   await crowd("2", 1e9, 31_000);

@@ -12,6 +12,7 @@ import { RoundRobinWorker } from "../../../src/protocols/round-robin/worker/work
 import { startRunner } from "../../../src/protocols/runexp/runner/index.js";
 import { startScale0Worker } from "../../../src/protocols/scale0/worker/worker.js";
 import { resultsOf } from "../../support/batch.js";
+import { CALL_NOTHING, NOTHING } from "../../support/recipes.js";
 import { again, freePort, type Site, sites } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 
@@ -30,7 +31,7 @@ interface Ports {
 /** Workers of every kind, at doors that stay where they are over a restart. */
 async function staffOf(site: Site, ports: Ports, atEnd: (stop: () => Promise<unknown>) => void) {
   const ours = (name: string, slots: number): Worker => {
-    const services = { shout: (body: Uint8Array) => Buffer.from(body).toString().toUpperCase() };
+    const services = { ...NOTHING, shout: (body: Uint8Array) => Buffer.from(body).toString().toUpperCase() };
     const worker = startWorker({ broker: site.url, token: site.token, name, slots, dir: site.path(name), services });
     atEnd(() => worker.stop({ graceMs: 0 }));
     return worker;
@@ -126,7 +127,7 @@ it("20,000 tasks, five kinds of workers, two restarts: every task is accounted f
   chmodSync(command, 0o755);
 
   const jobs: Record<keyof typeof COUNTS, JobHandle> = {
-    nothing: await client.submit({ name: "nothing", recipe: { kind: "noop" }, count: COUNTS.nothing, maxRunning: 200 }),
+    nothing: await client.submit({ name: "nothing", recipe: CALL_NOTHING, count: COUNTS.nothing, maxRunning: 200 }),
     commands: await client.submit({
       name: "commands",
       recipe: { kind: "command", argv: [command, "{#}"], placeholders: true, dir: site.dir },
@@ -145,7 +146,7 @@ it("20,000 tasks, five kinds of workers, two restarts: every task is accounted f
       priority: 1,
     }),
   };
-  const extra = await client.submit({ name: "extra", recipe: { kind: "noop" }, count: EXTRA, held: true });
+  const extra = await client.submit({ name: "extra", recipe: CALL_NOTHING, count: EXTRA, held: true });
   const requests = askers(client);
   const finished = async (job: JobHandle): Promise<number> => {
     const { succeeded, failed, cancelled } = (await again(() => job.info())).counters;

@@ -10,7 +10,7 @@ let parcels = epoch * 1_000_000;
 
 const request = {
   name: "child",
-  recipe: { kind: "noop" },
+  recipe: { kind: "command", argv: ["true"] },
   requirement: { pool: "default", tags: [], needs: { slots: 1 } },
   count: 1_000_000,
   priority: 0,

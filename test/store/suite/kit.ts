@@ -5,6 +5,7 @@ import { DEFAULT_LIMITS, type Entries, type Job, type JobSpec } from "../../../s
 import type { TaskEnd, TaskResult } from "../../../src/model/outcome.js";
 import { DEFAULT_POOL, ONE_SLOT } from "../../../src/model/recipe.js";
 import type { OutputChunk, RecoveredState, Store, TaskRange, Write, WriteResult } from "../../../src/model/store.js";
+import { TRUE } from "../../support/recipes.js";
 
 export interface StoreHarness {
   /** A handle that is not opened yet. Where the engine is not shared, the former one has to be closed first. */
@@ -33,7 +34,7 @@ export const newParcels = (count: number): TaskRangeId => {
 
 export const request = (over: Partial<JobSpec> = {}): JobSpec => ({
   name: "sweep",
-  recipe: { kind: "noop" },
+  recipe: TRUE,
   requirement: { pool: DEFAULT_POOL, tags: [], needs: ONE_SLOT },
   count: 10,
   priority: 0,

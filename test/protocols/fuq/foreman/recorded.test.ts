@@ -4,6 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { TRUE } from "../../../support/recipes.js";
 import { until } from "../../../support/wait.js";
 import { nodeNamed, openWeb, openYard, webWorker, type Yard } from "./kit.js";
 import { CANCEL, counts, HELLO, JOB, type LiteralWorker, OK, STOP, UPDATE } from "./literal-worker.js";
@@ -149,7 +150,7 @@ it.each(conversations.map((one) => [one.name, one] as const))("%s", async (_name
         });
       } else if (step.do === "earlier jobs") {
         for (let i = 0; i < (step.count ?? 0); i++) {
-          const job = await replay.yard.client.submit({ recipe: { kind: "noop" }, held: true });
+          const job = await replay.yard.client.submit({ recipe: TRUE, held: true });
           await replay.yard.client.ask("cancel", { job: job.id });
         }
       } else if (step.do === "stop") {

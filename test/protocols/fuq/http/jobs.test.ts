@@ -1,6 +1,7 @@
 import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../../../support/recipes.js";
 import { until } from "../../../support/wait.js";
 import { type Door, openDoor } from "./kit.js";
 
@@ -82,7 +83,7 @@ describe("jobs of fuq's client", () => {
     expect(await change({ job_ids: [1], action: "release" })).toBe(
       '[{"job_id":1,"prev_status":"paused","new_status":"waiting"}]\n',
     );
-    await own.submit({ recipe: { kind: "noop" }, name: "another" });
+    await own.submit({ recipe: TRUE, name: "another" });
     expect(JSON.parse(await change({ job_ids: [1, 2], Action: "cancel" }))).toEqual([
       { job_id: 1, prev_status: "waiting", new_status: "cancelled" },
       { job_id: 2, prev_status: "waiting", new_status: "cancelled" },
@@ -152,7 +153,7 @@ describe("jobs of fuq's client", () => {
     await door.job("ended", 1, "/bin/true");
     door.ownWorker();
     await own.job(1).wait();
-    const another = await own.submit({ recipe: { kind: "noop" } });
+    const another = await own.submit({ recipe: TRUE });
     await another.wait();
     await door.job("held", 1, "/bin/true", { status: "paused" });
     const cleared = await door.client("job/clear");
