@@ -1,12 +1,12 @@
 /**
- * Many workers in one process: `crowd.mjs URL TOKEN COUNT` opens COUNT links of one slot each. A task is done when it arrives, so that
- * only the cost of workers at the broker is measured.
+ * Link-level workers, all in one process: `crowd.mjs URL TOKEN COUNT SLOTS` opens COUNT links of SLOTS slots each. They offer the service
+ * `nothing` and report a task as done when it arrives. What is measured is the cost of queue, store and link.
  */
 import { randomUUID } from "node:crypto";
 import { dial } from "../../dist/protocols/laboro/dial.js";
 import { LINK_VERSION } from "../../dist/protocols/laboro/messages.js";
 
-const [url, token, count] = process.argv.slice(2);
+const [url, token, count, slots] = process.argv.slice(2);
 const links = Array.from({ length: Number(count) }, (_, number) => join(`crowd-${number}`));
 process.on("SIGTERM", () => {
   for (const link of links) link.stop();
@@ -26,10 +26,10 @@ function join(name) {
         worker: randomUUID(),
         session: randomUUID(),
         name,
-        total: { slots: 1 },
+        total: { slots: Number(slots) },
         tags: [],
         pool: "default",
-        services: [],
+        services: ["nothing"],
         reserveRequests: 0,
         held: [],
       }),

@@ -10,6 +10,9 @@ const LABORO = fileURLToPath(new URL("../../bin/laboro", import.meta.url));
 const ECHO = fileURLToPath(new URL("echo-worker.mjs", import.meta.url));
 const CROWD = fileURLToPath(new URL("crowd.mjs", import.meta.url));
 
+/** Calls a function that does nothing, at an `echoWorker` or at the links of a `crowd`. */
+export const CALL = { kind: "call", service: "nothing" };
+
 /** A broker with an empty data directory, and a client of it. `more` goes to `serve`. */
 export async function startLaboro(more = []) {
   const dir = temporaryFolder("broker");
@@ -48,8 +51,8 @@ export async function startLaboro(more = []) {
     },
     /** A worker with the services `echo`, which returns its body, and `nothing`. */
     echoWorker: (slots) => add(startModule(ECHO, [url, token, String(slots)], profileArguments("worker"))),
-    /** One process with the links of many workers. */
-    crowd: (count) => add(startModule(CROWD, [url, token, String(count)]), count),
+    /** One process with the links of so many workers, which report each task as done when it arrives. */
+    crowd: (count, slots = 1) => add(startModule(CROWD, [url, token, String(count), String(slots)]), count),
     /** Submits, waits for the end, throws unless all tasks succeeded. */
     async run(submission) {
       const job = await client.submit(submission);

@@ -37,14 +37,18 @@ function plain(value) {
 }
 
 function verdicts(row, rows, targets) {
-  if (row.who !== OURS) return [];
+  const name = row.who === OURS ? row.about : `${row.about}, ${row.who}`;
   return targets
-    .filter(({ about, figure }) => figure === row.figure && (about === undefined || about === row.about))
+    .filter(({ who = OURS, figure }) => who === row.who && figure === row.figure)
+    .filter(({ about }) => about === undefined || about === row.about)
     .flatMap((target) => verdict(target, row, rows))
-    .map((text) => `${row.about}, ${row.figure}: ${text}`);
+    .map((text) => `${name}, ${row.figure}: ${text}`);
 }
 
-/** A target is a bound on laboro's median, or on its ratio to another row: of a peer (`than`), or of another case of laboro (`beside`). */
+/**
+ * A target is a bound on laboro's median, or on its ratio to another row: of a peer (`than`), or of another case of laboro (`beside`).
+ * It is about the rows of `laboro`, unless it names another contestant (`who`).
+ */
 function verdict({ least, most, than, beside }, row, rows) {
   let value = median(row.values);
   let what = "";

@@ -1,8 +1,8 @@
-/** Durable no-op jobs beside the job queues that a Node program would use instead. */
+/** Durable jobs that do nothing beside the job queues that a Node program would use instead. */
 import { fileURLToPath } from "node:url";
 import { startModule } from "../lib/children.mjs";
 import { median } from "../lib/figures.mjs";
-import { startLaboro } from "../lib/laboro.mjs";
+import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { beanstalkd } from "../peers/beanstalkd.mjs";
 import { installed } from "../peers/installed.mjs";
 import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
@@ -10,13 +10,11 @@ import { redisInstalled, startRedis } from "../peers/redis.mjs";
 
 const PEER = fileURLToPath(new URL("../peers/queue-process.mjs", import.meta.url));
 const ONE = "one job, idle";
-/** A function of the worker is called for each task, as the peers do it. A no-op recipe calls nothing and takes no slot. */
-const CALL = { kind: "call", service: "nothing" };
 
 export const durable = {
   name: "durable",
-  title: "Durable no-op jobs, 20,000, concurrency 64",
-  note: "Each queue's adding and working side is one process beside its server; laboro's worker has a process of its own. All call a function for each job, save laboro's no-op recipe. Jobs are added in batches, then worked off; end to end counts both.",
+  title: "Durable jobs that do nothing, 20,000, concurrency 64",
+  note: "Each queue's adding and working side is one process beside its server; laboro's worker has a process of its own. All call a function for each job. Jobs are added in batches, then worked off; end to end counts both.",
   targets: [
     { figure: "end to end/s", than: "graphile-worker, batched", least: 1 },
     { about: ONE, figure: "p50 ms", most: 2 },
@@ -40,9 +38,8 @@ export const durable = {
     const laboro = await startLaboro();
     stops.push(() => laboro.stop());
     await laboro.echoWorker(64);
-    await enter("laboro", ours(laboro, CALL));
-    await enter("laboro, a job each", apart(laboro, CALL));
-    await enter("laboro, no-op recipe", ours(laboro, { kind: "noop" }));
+    await enter("laboro", ours(laboro));
+    await enter("laboro, a job each", apart(laboro));
     if (postgresBinaries() !== undefined && installed("pg")) {
       const postgres = await startPostgres();
       stops.push(() => postgres.stop());
@@ -79,11 +76,11 @@ const driven = (peer) => ({
 });
 
 /** All handed in while nothing is worked off, then released, as the peers do it. */
-const ours = (laboro, recipe) => ({
+const ours = (laboro) => ({
   batch: async (count) => {
     const entries = Array.from({ length: count }, (_, i) => String(i));
     const begin = performance.now();
-    const job = await laboro.client.submit({ recipe, entries, held: true });
+    const job = await laboro.client.submit({ recipe: CALL, entries, held: true });
     const added = performance.now();
     await job.release();
     await job.wait();
@@ -99,7 +96,7 @@ const ours = (laboro, recipe) => ({
     const taken = [];
     for (let i = 0; i < times; i++) {
       const begin = performance.now();
-      await laboro.run({ recipe });
+      await laboro.run({ recipe: CALL });
       taken.push(performance.now() - begin);
     }
     return { "p50 ms": median(taken) };
@@ -107,13 +104,13 @@ const ours = (laboro, recipe) => ({
 });
 
 /** A job for each task, so that nothing is shared between tasks: a thousand submissions under way at a time. */
-const apart = (laboro, recipe) => ({
+const apart = (laboro) => ({
   batch: async (count) => {
     const begin = performance.now();
     const jobs = [];
     while (jobs.length < count) {
       const size = Math.min(1_000, count - jobs.length);
-      jobs.push(...(await Promise.all(Array.from({ length: size }, () => laboro.client.submit({ recipe })))));
+      jobs.push(...(await Promise.all(Array.from({ length: size }, () => laboro.client.submit({ recipe: CALL })))));
     }
     const added = performance.now();
     const ends = await Promise.all(jobs.map((job) => job.wait()));

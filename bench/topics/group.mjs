@@ -1,14 +1,11 @@
 /** Brokers on one PostgreSQL, beside the job queues that keep their jobs in the same server. */
 import { fileURLToPath } from "node:url";
 import { startModule } from "../lib/children.mjs";
-import { startLaboro } from "../lib/laboro.mjs";
+import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { installed } from "../peers/installed.mjs";
 import { postgresBinaries, startPostgres } from "../peers/postgres.mjs";
 
 const PEER = fileURLToPath(new URL("../peers/queue-process.mjs", import.meta.url));
-/** A function of the worker is called for each task, as the peers do it. A no-op recipe calls nothing and takes no slot. */
-const CALL = { kind: "call", service: "nothing" };
-const NOOP = { kind: "noop" };
 const PEERS = [
   ["graphile-worker, batched", "graphile-batched"],
   ["pg-boss, batches of 500", "pg-boss"],
@@ -17,7 +14,7 @@ const PEERS = [
 export const group = {
   name: "group",
   title: "Brokers on one PostgreSQL, 20,000 durable jobs, concurrency 64",
-  note: "All of them on one server with its default settings, one after the other. With two brokers each has a worker, and all jobs are given to the first. Jobs are added in batches, then worked off; end to end counts both. All call a function for each job, save laboro's no-op recipe.",
+  note: "All of them on one server with its default settings, one after the other. With two brokers each has a worker, and all jobs are given to the first. Jobs are added in batches, then worked off; end to end counts both. All call a function for each job.",
   targets: PEERS.map(([than]) => ({ figure: "end to end/s", than, least: 1 })),
   async contestants({ scale, progress }) {
     if (postgresBinaries() === undefined) throw new Error("no PostgreSQL is installed");
@@ -35,8 +32,7 @@ export const group = {
       const { first, stop } = await startGroup(postgres, brokers);
       stops.push(stop);
       const many = brokers === 1 ? "" : `, ${brokers} brokers`;
-      await enter(`laboro${many}`, (size) => run(first, CALL, size));
-      await enter(`laboro, no-op recipe${many}`, (size) => run(first, NOOP, size));
+      await enter(`laboro${many}`, (size) => run(first, size));
     }
     if (installed("pg")) {
       for (const [who, kind] of PEERS) {
@@ -67,10 +63,10 @@ async function startGroup(postgres, brokers) {
 }
 
 /** Handed in while nothing is worked off, then released, as the peers do it. */
-async function run(laboro, recipe, count) {
+async function run(laboro, count) {
   const entries = Array.from({ length: count }, (_, i) => String(i));
   const begin = performance.now();
-  const job = await laboro.client.submit({ recipe, entries, held: true });
+  const job = await laboro.client.submit({ recipe: CALL, entries, held: true });
   const added = performance.now();
   await job.release();
   await job.wait();

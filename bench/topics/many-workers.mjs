@@ -1,5 +1,5 @@
 /** What a task costs the broker when more workers are connected. */
-import { startLaboro } from "../lib/laboro.mjs";
+import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { metered } from "../lib/usage.mjs";
 
 const NUMBERS = [10, 100, 1_000];
@@ -12,8 +12,8 @@ const about = (workers, how) => `${workers.toLocaleString("en")} workers, ${how}
 
 export const manyWorkers = {
   name: "many-workers",
-  title: "No-op tasks by number of connected workers",
-  note: "The workers are links of one slot each, held by one process that answers each task at once.",
+  title: "Tasks that do nothing by number of connected workers",
+  note: "The workers are link-level: links of one slot each, held by one process that reports each task as done when it arrives.",
   targets: CASES.flatMap(({ how }) =>
     NUMBERS.slice(1).map((workers) => ({
       about: about(workers, how),
@@ -23,13 +23,12 @@ export const manyWorkers = {
     })),
   ),
   async contestants({ scale }) {
-    const recipe = { kind: "noop" };
     const stages = [];
     for (const workers of NUMBERS) {
       const laboro = await startLaboro();
       const crowd = await laboro.crowd(workers);
       stages.push({ laboro, crowd, workers });
-      await laboro.run({ recipe, count: scale(20_000) });
+      await laboro.run({ recipe: CALL, count: scale(20_000) });
     }
     const list = CASES.flatMap(({ how, count: full, limits }) =>
       stages.map(({ laboro, crowd, workers }) => ({
@@ -38,7 +37,7 @@ export const manyWorkers = {
         measure: async () => {
           const count = scale(full);
           const { seconds, cpu } = await metered({ broker: laboro.broker, crowd }, () =>
-            laboro.run({ recipe, count, ...limits }),
+            laboro.run({ recipe: CALL, count, ...limits }),
           );
           return { "tasks/s": count / seconds, "broker CPU µs": cpu.broker / count, "crowd CPU µs": cpu.crowd / count };
         },

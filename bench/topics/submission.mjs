@@ -2,28 +2,29 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { median } from "../lib/figures.mjs";
-import { startLaboro } from "../lib/laboro.mjs";
+import { CALL, startLaboro } from "../lib/laboro.mjs";
 import { residentBytes, watchResident } from "../lib/usage.mjs";
 
 const TEN = "array of ten";
 const MILLION = "array of a million";
 const ENTRIES = "100,000 entries of 64 B";
-const RUN = "a million no-op tasks, run";
+const RUN = "a million tasks that do nothing, run";
 /** No worker is in it. */
 const NOBODY = "nobody";
+const TRUE = { kind: "command", argv: ["true"] };
 
 export const submission = {
   name: "submission",
   title: "Submission, and what waiting work occupies",
-  note: "Bytes on disk are those of the data directory, write-ahead log included. Memory is the broker's resident set.",
+  note: "Bytes on disk are those of the data directory, write-ahead log included. Memory is the broker's resident set. The million tasks are run by a link-level worker, which reports each as done when it arrives.",
   targets: [
     { about: MILLION, figure: "submit ms", beside: TEN, most: 1.2 },
     { about: ENTRIES, figure: "s", most: 0.5 },
   ],
   async contestants({ scale }) {
     const laboro = await startLaboro();
-    await laboro.worker(2);
-    await laboro.run({ recipe: { kind: "noop" }, count: 100 });
+    await laboro.crowd(1, 2);
+    await laboro.run({ recipe: CALL, count: 100 });
     const list = [
       { about: TEN, who: "laboro", measure: () => submits(laboro, 10, scale(100)) },
       { about: MILLION, who: "laboro", measure: () => submits(laboro, 1_000_000, scale(100)) },
@@ -38,7 +39,7 @@ async function submits(laboro, count, times) {
   const taken = [];
   for (let i = 0; i < times; i++) {
     const begin = performance.now();
-    const job = await laboro.client.submit({ recipe: { kind: "noop" }, count, pool: NOBODY });
+    const job = await laboro.client.submit({ recipe: TRUE, count, pool: NOBODY });
     taken.push(performance.now() - begin);
     await job.cancel();
   }
@@ -50,7 +51,7 @@ async function entries(count) {
   const lines = Array.from({ length: count }, (_, i) => String(i).padStart(64, "x"));
   const before = bytesIn(laboro.dir);
   const begin = performance.now();
-  await laboro.client.submit({ recipe: { kind: "noop" }, entries: lines, pool: NOBODY });
+  await laboro.client.submit({ recipe: TRUE, entries: lines, pool: NOBODY });
   const seconds = (performance.now() - begin) / 1_000;
   const bytes = bytesIn(laboro.dir) - before;
   await laboro.stop();
@@ -59,15 +60,15 @@ async function entries(count) {
 
 async function memory(count) {
   const laboro = await startLaboro();
-  await laboro.worker(2);
-  await laboro.run({ recipe: { kind: "noop" }, count: 10_000 });
+  await laboro.crowd(1, 2);
+  await laboro.run({ recipe: CALL, count: 10_000 });
   const { pid } = laboro.broker;
   const before = residentBytes(pid);
-  const held = await laboro.client.submit({ recipe: { kind: "noop" }, count, pool: NOBODY });
+  const held = await laboro.client.submit({ recipe: TRUE, count, pool: NOBODY });
   const waiting = residentBytes(pid);
   await held.cancel();
   const largest = watchResident(pid);
-  await laboro.run({ recipe: { kind: "noop" }, count });
+  await laboro.run({ recipe: CALL, count });
   const peak = largest();
   const after = residentBytes(pid);
   const disk = bytesIn(laboro.dir);
