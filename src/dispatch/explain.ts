@@ -69,7 +69,6 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
   numbered: "a command",
   script: "a script",
   call: "a call of a service",
-  noop: "a task that does nothing",
 };
 
 /** The first demand that no worker meets. */

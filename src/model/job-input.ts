@@ -62,9 +62,7 @@ const script = s.object({
 
 const call = s.object({ kind: s.choice("call"), service: s.text(), body: s.optional(s.bytes()) });
 
-const noop = s.object({ kind: s.choice("noop") });
-
-const recipeKinds = { command, script, call, noop };
+const recipeKinds = { command, script, call };
 
 const recipe = s.mapped(s.unionByKind(recipeKinds), (given, what): Recipe => {
   if (given.kind !== "command") return given;
@@ -195,7 +193,5 @@ function defaultName(recipe: Recipe): string {
       return `script${recipe.type}`;
     case "call":
       return recipe.service;
-    case "noop":
-      return "noop";
   }
 }

@@ -49,14 +49,13 @@ export type Recipe =
       readonly env?: Readonly<Record<string, Bytes>>;
       readonly stdin?: Uint8Array;
     }
-  | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array }
-  | { readonly kind: "noop" };
+  | { readonly kind: "call"; readonly service: string; readonly body?: Uint8Array };
 
 /**
  * What a worker must know how to do. `numbered` is a command that gets the task's number and nothing else: the only kind that some old
  * workers know, and one that every worker for commands can do.
  */
-export type TaskKind = "command" | "numbered" | "script" | "call" | "noop";
+export type TaskKind = "command" | "numbered" | "script" | "call";
 
 export function kindOf(recipe: Recipe): TaskKind {
   return recipe.kind === "command" && isNumbered(recipe) ? "numbered" : recipe.kind;

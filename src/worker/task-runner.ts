@@ -80,10 +80,6 @@ export class TaskRunner {
   #start(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink, started: number): RunHandle {
     const { recipe } = job;
     if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
-    if (recipe.kind === "noop") {
-      setImmediate(() => sink.ended({ code: 0, started, ended: this.#now() }));
-      return { stop: () => {} };
-    }
     const shell = this.#slots.slots[acquired.slot];
     if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
     const file = this.#logFile(task, recipe);

@@ -120,11 +120,6 @@ export class TaskTracker {
     return true;
   }
 
-  /** Results of tasks that were never started here: no-ops. */
-  addFinished(tasks: readonly DoneTask[]): void {
-    for (const task of tasks) this.#finished.push(task);
-  }
-
   /** The results since the last batch, as the next DONE. */
   nextBatch(): DoneBatch | undefined {
     if (this.#finished.length === 0) return undefined;

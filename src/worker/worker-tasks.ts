@@ -8,7 +8,6 @@ import type { Log } from "../base/log.js";
 import type { JobId } from "../model/ids.js";
 import {
   type AttemptRange,
-  type DoneTask,
   type FromWorker,
   type HeldTasks,
   type JobRecipe,
@@ -191,7 +190,6 @@ export class WorkerTasks {
     // Some may have been on their way when LEAVING was sent.
     if (this.#closing) this.returnPrefetched();
     if (!this.#closing) {
-      this.#finishNoops();
       this.#lifetimeFilter?.returnTooLong();
       let memoryLow = false;
       const fits = (job: JobId): boolean => {
@@ -245,19 +243,6 @@ export class WorkerTasks {
   }
 
   // One task
-
-  /** No-op tasks run nothing: they are done when they arrive. */
-  #finishNoops(): void {
-    const ranges = this.#tracker.takeRanges((job) => this.#recipes.get(job)?.recipe.kind === "noop");
-    const at = this.#deps.now();
-    for (const { job, first, last, attempt } of ranges) {
-      const done: DoneTask[] = [];
-      for (let index = first; index <= last; index++) {
-        done.push({ job, index, attempt, code: 0, started: at, ended: at, outputBytes: 0 });
-      }
-      this.#tracker.addFinished(done);
-    }
-  }
 
   #start(prefetched: PrefetchedTask): void {
     const recipe = this.#recipes.get(prefetched.job);

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LaboroError } from "../../src/base/errors.js";
 import { MAX_TASKS, readSubmission } from "../../src/model/job-input.js";
+import { TRUE } from "../support/recipes.js";
 
 const COMMAND = { kind: "command", argv: ["echo", "{}"] };
 
@@ -17,7 +18,7 @@ function refusal(input: unknown): string {
 
 describe("a submission", () => {
   it("needs nothing but a recipe", () => {
-    const { spec: request, entries } = readSubmission({ recipe: { kind: "noop" } });
+    const { spec: request, entries } = readSubmission({ recipe: TRUE });
     expect(entries).toBeUndefined();
     expect(request).toMatchObject({
       count: 1,
@@ -47,7 +48,7 @@ describe("a submission", () => {
     const cases: [unknown, string][] = [
       [undefined, "expected an object, got undefined"],
       [{}, "recipe: expected an object, got undefined"],
-      [{ recipe: { kind: "magic" } }, 'recipe.kind: expected command, script, call or noop, got "magic"'],
+      [{ recipe: { kind: "magic" } }, 'recipe.kind: expected command, script or call, got "magic"'],
       [{ recipe: { kind: "command", argv: [] } }, 'recipe.argv: expected a command, got "nothing"'],
       [{ recipe: COMMAND, cout: 3 }, 'got "cout"'],
       [{ recipe: COMMAND, count: MAX_TASKS + 1 }, "count: expected a whole number from 1 to 1000000000"],

@@ -16,7 +16,7 @@ const words = s.optional(s.list(s.argument(), 100_000));
 const size = s.optional(s.described(s.count(), "bytes; the content itself is sent only with content=true"));
 
 const recipeView = s.object({
-  kind: s.choice("command", "script", "call", "noop"),
+  kind: s.choice("command", "script", "call"),
   summary: s.described(s.text(SUMMARY), "one line for people"),
   argv: words,
   placeholders: s.optional(s.flag()),
@@ -142,8 +142,6 @@ function oneLine(recipe: Recipe): string {
       return [`script${recipe.type}`, ...(recipe.args ?? []).map(quoted)].join(" ");
     case "call":
       return `call ${recipe.service}`;
-    case "noop":
-      return "noop";
   }
 }
 

@@ -103,7 +103,6 @@ const recipe: fc.Arbitrary<Recipe> = fc.oneof(
     { requiredKeys: ["kind", "service"] },
   ),
   word.map((line): Recipe => ({ kind: "command", argv: [line], shell: true })),
-  fc.constant<Recipe>({ kind: "noop" }),
 );
 
 /** What JSON has, and bytes. */

@@ -82,7 +82,12 @@ describe("bytes that are refused", () => {
     ["a name beyond its limit in bytes only", frameOf([8, ["ü".repeat(600)]]), "worker", /a name of 1 to 1024 bytes/],
     ["an empty name", frameOf([8, [""]]), "worker", /a name of 1 to 1024 bytes/],
     ["an unknown recipe", frameOf([21, 1, { kind: "magic" }, { slots: 1 }, { outputCap: 1 }]), "broker", /"magic"/],
-    ["amounts without slots", frameOf([21, 1, { kind: "noop" }, {}, { outputCap: 1 }]), "broker", /with slots/],
+    [
+      "amounts without slots",
+      frameOf([21, 1, { kind: "call", service: "x" }, {}, { outputCap: 1 }]),
+      "broker",
+      /with slots/,
+    ],
     ["entries that do not match their range", frameOf([22, 1, 0, 2, 1, ["a"]]), "broker", /one for each of 3 tasks/],
     ["a heartbeat of 0", frameOf([50, 1, "b", 0]), "broker", /heartbeatMs: .* got 0/],
     ["bytes after the end", hex("90 00"), "worker", /1 bytes follow/],
@@ -146,9 +151,15 @@ describe("what newer versions may add is ignored", () => {
   });
 
   test("keys of maps", () => {
-    const frame = frameOf([21, 1, { kind: "noop", colour: "red" }, { slots: 1 }, { outputCap: 1, colour: 1 }]);
+    const frame = frameOf([
+      21,
+      1,
+      { kind: "call", service: "x", colour: "red" },
+      { slots: 1 },
+      { outputCap: 1, colour: 1 },
+    ]);
     expect(decodeFrame(frame, "broker")).toStrictEqual([
-      { type: "RECIPE", job: 1, recipe: { kind: "noop" }, needs: { slots: 1 }, limits: { outputCap: 1 } },
+      { type: "RECIPE", job: 1, recipe: { kind: "call", service: "x" }, needs: { slots: 1 }, limits: { outputCap: 1 } },
     ]);
   });
 

@@ -18,8 +18,6 @@ export function commandLine({ recipe, entries }: ParsedSubmission, index: number
       return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
     case "call":
       return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
-    case "noop":
-      return "noop";
   }
 }
 

@@ -45,7 +45,7 @@ function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: s
     ...Object.entries(others).map(([name, n]) => `${n} ${name}`),
   ];
   const facts: [string, string | undefined | false][] = [
-    [recipe.kind, recipe.kind === "noop" ? undefined : recipe.summary],
+    [recipe.kind, recipe.summary],
     ["dir", recipe.dir === undefined ? undefined : Buffer.from(recipe.dir).toString()],
     ["log", recipe.log],
     ["pool", job.pool !== "default" && job.pool],
