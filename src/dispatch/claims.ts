@@ -50,6 +50,7 @@ export function addClaim(
     prefetched: 0,
     retracting: false,
     startedAt: undefined,
+    passed: worker.reservedFor,
   };
   const beside = worker.claims.get(job.id);
   if (beside === undefined) {
@@ -68,14 +69,15 @@ export function addClaim(
 export function placePrefetched(state: State, claim: Claim, max = claim.prefetched): void {
   const count = Math.min(max, claim.prefetched, fitCount(claim.worker, claim.job.signature));
   if (count <= 0) return;
-  occupy(claim.worker, claim.job.job.requirement.needs, count);
+  occupy(claim.worker, claim.job.job.requirement.needs, count, claim.passed);
   claim.placed += count;
   addPrefetched(state, claim, -count);
 }
 
-/** All tasks of the claim count as prefetched. The slots they occupied are not freed: the caller recomputes these. */
+/** All tasks of the claim count as prefetched, and occupy nothing. */
 export function unplaceAll(state: State, claim: Claim): void {
   const { placed } = claim;
+  occupy(claim.worker, claim.job.job.requirement.needs, -placed, claim.passed);
   claim.placed = 0;
   addPrefetched(state, claim, placed);
 }
@@ -107,7 +109,7 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
   claim.worker.assigned--;
   if (claim.placed > 0) {
     claim.placed--;
-    occupy(claim.worker, claim.job.job.requirement.needs, -1);
+    occupy(claim.worker, claim.job.job.requirement.needs, -1, claim.passed);
   } else {
     addPrefetched(state, claim, -1);
   }
@@ -117,7 +119,7 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
 /** Removes a claim with all tasks that are still in it. */
 export function dropClaim(state: State, claim: Claim): void {
   const { worker, job } = claim;
-  if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed);
+  if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed, claim.passed);
   claim.placed = 0;
   addPrefetched(state, claim, -claim.prefetched);
   job.assigned -= claim.open;
@@ -204,6 +206,7 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
     const states = claim.tasks.slice(piece.first - claim.first, piece.last - claim.first + 1);
     const entered = addClaim(state, worker, job, { ...piece, rangeId: piece.id }, states);
     entered.startedAt = startedWithin(claim, piece);
+    entered.passed = claim.passed;
     placePrefetched(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);

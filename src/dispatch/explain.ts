@@ -36,7 +36,7 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
-    return `it needs more than any worker has free; ${signature.reservation.profile.name} is reserved for it`;
+    return `it needs more than any worker has free; ${signature.reservation.worker.profile.name} is reserved for it`;
   }
   const [available] = signature.available;
   if (available !== undefined && !hasTimeFor(available, job, now))

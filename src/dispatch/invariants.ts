@@ -6,7 +6,7 @@ import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable } from "./signature.js";
-import { GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
+import { claimsOf, GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
 
 export function checkInvariants(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
@@ -37,14 +37,26 @@ export function checkInvariants(state: State): void {
 function checkReservation(state: State, signature: Signature): void {
   const { reservation, key } = signature;
   if (reservation === undefined) return;
-  assertSame(`signature ${key}: reservation`, reservation.reservedFor, signature);
-  assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
+  const { worker } = reservation;
+  assertSame(`signature ${key}: reservation`, worker.reservedFor, reservation);
+  assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(worker), true);
   assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
   if (!state.halted)
-    assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(reservation, signature), 0);
+    assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(worker, signature), 0);
+  const used: Record<string, number> = {};
+  for (const { passed, job, placed } of claimsOf(worker)) {
+    if (passed !== reservation) continue;
+    for (const [name, need] of Object.entries(job.job.requirement.needs))
+      used[name] = (used[name] ?? 0) + need * placed;
+  }
+  for (const { passed } of worker.requests) if (passed === reservation) used.slots = (used.slots ?? 0) + 1;
+  for (const name of new Set([...Object.keys(used), ...Object.keys(reservation.used)])) {
+    const difference = (used[name] ?? 0) - (reservation.used[name] ?? 0);
+    assertSame(`signature ${key}: ${name} used since the reservation`, Math.abs(difference) < 1e-6, true);
+  }
 }
 
-/** Work conservation: nothing waits while a worker has free slots for it, unless the worker is reserved for a wider task. */
+/** Work conservation: nothing waits while a worker has free slots for it, unless they are kept for a wider task. */
 function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
@@ -117,7 +129,7 @@ function checkWorker(state: State, worker: WorkerState): void {
   assertSame(`${where}: prefetched`, worker.prefetched, prefetched);
   assertSame(`${where}: assigned`, worker.assigned, assigned);
   assertSame(`${where}: has prefetched tasks`, state.workersWithPrefetched.has(worker), prefetched > 0);
-  assertSame(`${where}: reserved`, worker.reservedFor?.reservation ?? worker, worker);
+  assertSame(`${where}: reserved`, worker.reservedFor?.signature.reservation, worker.reservedFor);
   assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);
   if (!worker.connected) return;
   for (const [name, total] of Object.entries(worker.profile.total)) {

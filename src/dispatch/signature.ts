@@ -7,7 +7,7 @@ import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import type { JobState, Signature, State, WorkerState } from "./state.js";
+import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
@@ -109,11 +109,17 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
   return Math.max(0, count);
 }
 
-export function occupy(worker: WorkerState, needs: Resources, times: number): void {
+/** Work takes these resources of the worker, or with negative `times` gives them back. `passed`: the reservation that it passed. */
+export function occupy(worker: WorkerState, needs: Resources, times: number, passed: Reservation | undefined): void {
+  add(worker.free, needs, -times);
+  if (passed !== undefined) add(passed.used, needs, times);
+}
+
+function add(amounts: Record<string, number>, needs: Resources, times: number): void {
   for (const name in needs) {
-    const free = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
+    const sum = (amounts[name] ?? 0) + (needs[name] ?? 0) * times;
     // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
-    worker.free[name] = Number.isInteger(free) ? free : Math.round(free * 1e6) / 1e6;
+    amounts[name] = Number.isInteger(sum) ? sum : Math.round(sum * 1e6) / 1e6;
   }
 }
 
@@ -159,7 +165,7 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
   signature.capacity = undefined;
   signature.available.remove(worker);
   signature.byFreeSlots.remove(worker);
-  if (signature.reservation === worker) unreserve(state, signature);
+  if (signature.reservation?.worker === worker) unreserve(state, signature);
 }
 
 /** Keep `active` true after a signature's jobs, requests or workers changed. */

@@ -78,6 +78,8 @@ export interface Claim {
   retracting: boolean;
   /** When tasks were started, by index, as far as reported; created with the first report. */
   startedAt: Map<number, number> | undefined;
+  /** The reservation of the worker when the tasks were assigned. */
+  passed: Reservation | undefined;
 }
 
 export type Standing = "good" | "suspended" | "banned";
@@ -138,8 +140,8 @@ export interface WorkerState {
   assigned: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
-  /** A wide task waits for this worker to have enough free slots. */
-  reservedFor?: Signature;
+  /** A wide task waits for this worker to have enough free. */
+  reservedFor?: Reservation;
   /** Tasks per millisecond while it was busy. */
   rate: number;
   rateWindowStart: number;
@@ -175,9 +177,17 @@ export interface Signature {
   /** Tasks that the capable ones could have at once; absent until it is asked for. */
   capacity?: number | undefined;
   /** The worker that is reserved for the next task. */
-  reservation?: WorkerState;
+  reservation?: Reservation;
   /** Where a job that begins to wait begins in the order, by priority. */
   readonly shareLevels: Map<number, number>;
+}
+
+/** A worker that keeps what the next task of a wide signature needs (reservation.ts). */
+export interface Reservation {
+  readonly signature: Signature;
+  readonly worker: WorkerState;
+  /** What is used by tasks and requests that the worker was given since. */
+  readonly used: Record<string, number>;
 }
 
 export interface RequestState {
@@ -188,6 +198,8 @@ export interface RequestState {
   /** Give it to another worker once, if this one is lost. */
   retry: boolean;
   worker?: WorkerState;
+  /** The reservation of the worker when it got the request. */
+  passed?: Reservation;
   timer?: Timer;
   /** Its caller has an answer or no longer wants one; the worker has not finished it. */
   ended: boolean;

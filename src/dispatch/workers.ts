@@ -63,13 +63,14 @@ function rebalanceLeases(state: State, out: Decisions): void {
 
 /** Recomputes the worker's free resources. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
 function recomputeFree(state: State, worker: WorkerState): void {
-  for (const name of Object.keys(worker.free)) delete worker.free[name];
-  Object.assign(worker.free, worker.profile.total);
-  occupy(worker, ONE_SLOT, worker.requests.size);
   for (const claim of claimsOf(worker)) {
     claim.retracting = false;
     unplaceAll(state, claim);
   }
+  for (const name of Object.keys(worker.free)) delete worker.free[name];
+  Object.assign(worker.free, worker.profile.total);
+  // Requests keep what they have passed.
+  occupy(worker, ONE_SLOT, worker.requests.size, undefined);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim, openTasks(claim, STARTED).length);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim);
 }
