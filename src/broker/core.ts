@@ -59,8 +59,14 @@ import { Watchers } from "./watchers.js";
 
 export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 
-/** Commits fail; the lease on the store is about to end; the broker is drained; it stops. */
-export type HaltReason = "commits" | "lease" | "maintenance" | "stop";
+/** Why no tasks are assigned, for people. */
+const HALT_TEXTS = {
+  commits: "its store cannot be written",
+  lease: "its lease on the shared store is about to end",
+  maintenance: "it is drained",
+  stop: "it is stopping",
+} as const;
+export type HaltReason = keyof typeof HALT_TEXTS;
 
 type PutResult = Extract<WriteResult, { op: "put" }>;
 
@@ -119,7 +125,7 @@ export class Core {
       halted: (cause) => {
         log.error({ code: cause.code }, `no work is assigned or accepted for now: ${cause.message}`);
         this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
-        this.halt("commits");
+        this.halt("commits", cause);
       },
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
@@ -340,12 +346,22 @@ export class Core {
   /** Stops assigning tasks; requests are still served. */
   halt(reason: HaltReason, cause?: LaboroError): void {
     this.#halts.set(reason, cause);
-    onHalt(this.state);
+    this.#updateHalt();
   }
 
   /** Removes one reason; dispatch resumes with the last of them. */
   resume(reason: HaltReason): void {
-    if (this.#halts.delete(reason) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+    if (!this.#halts.delete(reason)) return;
+    if (this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+    else this.#updateHalt();
+  }
+
+  #updateHalt(): void {
+    const texts = Array.from(this.#halts, ([reason, cause]) => {
+      const detail = cause === undefined ? "" : ` (${cause.message})`;
+      return `${HALT_TEXTS[reason]}${detail}`;
+    });
+    onHalt(this.state, texts.join("; "));
   }
 
   /** Events of jobs, here or at another broker. */

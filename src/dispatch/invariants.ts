@@ -41,7 +41,7 @@ function checkReservation(state: State, signature: Signature): void {
   assertSame(`signature ${key}: reservation`, worker.reservedFor, reservation);
   assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(worker), true);
   assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
-  if (!state.halted)
+  if (state.halted === undefined)
     assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(worker, signature), 0);
   const used: Record<string, number> = {};
   for (const { passed, job, placed } of claimsOf(worker)) {
@@ -61,7 +61,7 @@ function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
   const next = signature.jobs.peek();
-  if (state.halted || next === undefined) return;
+  if (state.halted !== undefined || next === undefined) return;
   for (const worker of signature.available) {
     if (mayUse(state, worker, next))
       throw new Error(`job ${next.id} waits although ${worker.profile.name} has free slots for it`);

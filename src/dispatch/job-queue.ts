@@ -109,7 +109,7 @@ export function replaceWaiting(job: JobState, ranges: Iterable<WaitingRange>): v
 /** Leases more tasks before the queue is empty. */
 export function leaseMore(state: State, out: Decisions, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
-  if (!job.mayLease || job.leasing || state.halted || job.blockedBy.size > 0) return;
+  if (!job.mayLease || job.leasing || state.halted !== undefined || job.blockedBy.size > 0) return;
   if (state.shared) {
     // Tasks that no worker here can run are left to other brokers: they would only be released again.
     if (job.ready > 0 && job.signature.capable.size > 0) leaseWhenLow(state, out, job);
@@ -128,7 +128,7 @@ export function releaseAllWaiting(state: State, out: Decisions): void {
 
 /** Other brokers have idle workers: tasks that are stuck here are released for them. */
 export function onRemoteIdle(state: State, out: Decisions): void {
-  if (state.halted) return;
+  if (state.halted !== undefined) return;
   for (const job of stuckJobs(state)) releaseWaiting(state, out, job);
 }
 

@@ -19,7 +19,7 @@ import { type JobState, newTaskRangeId, type Signature, type State, type WorkerS
 export function placeWork(state: State, out: Decisions, now: number): void {
   state.now = now;
   placeRequests(state, out);
-  if (state.halted) return;
+  if (state.halted !== undefined) return;
   state.needsPlacement = false;
   const blocked = new Set<Signature>();
   for (;;) {
@@ -79,7 +79,7 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
-  if (worker.connected && !worker.draining && !state.halted) {
+  if (worker.connected && !worker.draining && state.halted === undefined) {
     for (let job = nextJobFor(state, worker); job !== undefined; job = nextJobFor(state, worker)) {
       assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
     }

@@ -7,7 +7,7 @@ import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import type { JobState, Reservation, Signature, State, WorkerState } from "./state.js";
+import type { JobState, Reservation, Signature, State, WorkerProfile, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
@@ -68,11 +68,22 @@ export function goesBefore(a: JobState, b: JobState): boolean {
 
 const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
 
-/** Whether the worker takes work at all and its total resources meet the requirement. */
-export function isCapable(worker: WorkerState, signature: Signature): boolean {
-  const { profile } = worker;
+/** Whether the worker takes work of this kind and its total resources meet the requirement. */
+export const isCapable = (worker: WorkerState, signature: Signature): boolean =>
+  whyNotTaking(worker, signature) === undefined && meets(worker.profile, signature);
+
+/** Why the worker takes no such work at the moment, whatever its resources. */
+export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): string | undefined {
+  const { paused } = worker.profile;
+  if (!worker.connected) return "is away";
+  if (worker.draining) return "is draining";
+  if (worker.standing === "banned") return "is banned";
+  return forRequests || paused === undefined ? undefined : `takes no tasks: ${paused}`;
+}
+
+/** Whether a worker with this profile could take such work. */
+export function meets(profile: WorkerProfile, signature: Signature): boolean {
   const { pool, tags, service, needs } = signature.requirement;
-  if (!worker.connected || worker.draining || worker.standing === "banned") return false;
   if (profile.pool !== pool) return false;
   if (service !== undefined && !profile.services.includes(service)) return false;
   if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;

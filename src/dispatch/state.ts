@@ -117,6 +117,8 @@ export interface WorkerProfile {
   readonly graceMs?: number;
   /** Where it connects from. */
   readonly address?: string;
+  /** Why it takes no tasks at the moment. */
+  readonly paused?: string;
   /** Why it takes less than it has, for `explain`. */
   readonly remark?: string;
 }
@@ -242,8 +244,8 @@ export interface State {
   /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
   needsPlacement: boolean;
   nextTaskRangeId: number;
-  /** Nothing is handed out: the disk is full, or the broker is stopping. */
-  halted: boolean;
+  /** Why nothing is handed out. */
+  halted: string | undefined;
 }
 
 /** The broker that makes a task range chooses its id; this many ids belong to one epoch. */
@@ -271,7 +273,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     now: 0,
     needsPlacement: false,
     nextTaskRangeId: epoch * TASK_RANGES_PER_EPOCH,
-    halted: false,
+    halted: undefined,
   };
 }
 

@@ -336,7 +336,7 @@ export class Workbench {
   }
 
   halt(): void {
-    onHalt(this.state);
+    onHalt(this.state, "it is drained");
   }
 
   resume(): void {

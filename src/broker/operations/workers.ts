@@ -20,6 +20,7 @@ export const workerView = s.object({
   services: s.list(s.text(), 1024),
   connected: s.described(s.flag(), "false within the grace period, while its tasks are kept for it"),
   draining: s.flag(),
+  paused: s.optional(s.described(s.anyText(65_536), "why it takes no tasks at the moment")),
   standing: s.choice("good", "suspended", "banned"),
   stats: s.described(
     s.object({
@@ -84,6 +85,7 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   services: one.profile.services,
   connected: one.connected,
   draining: one.draining,
+  ...(one.profile.paused === undefined ? {} : { paused: one.profile.paused }),
   standing: one.standing,
   stats: statsOf(core, one.profile.name),
   ...(one.profile.address === undefined ? {} : { address: one.profile.address }),

@@ -33,7 +33,7 @@ export function countWorkers(core: Core) {
     if (draining) workers.draining++;
     if (!connected) continue;
     slots.total += profile.total.slots;
-    slots.free += Math.max(0, free.slots ?? 0);
+    if (profile.paused === undefined) slots.free += Math.max(0, free.slots ?? 0);
   }
   return { workers, slots };
 }

@@ -16,8 +16,8 @@ export function workers(): Command {
     .option("--json", "one JSON document")
     .addHelpText(
       "after",
-      "\nStates: ready has a free slot, busy has none, draining gets nothing new, disconnected has lost its link and may come back, " +
-        "\nsuspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
+      "\nStates: ready has a free slot, busy has none, draining gets nothing new, paused takes no tasks for a while (memory is short), " +
+        "\ndisconnected has lost its link and may come back, suspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
     )
     .action(run);
   return addBrokerOptions(command);
@@ -83,5 +83,6 @@ export function workerState(worker: WorkerView): string {
   if (!worker.connected) return "disconnected";
   if (worker.draining) return "draining";
   if (worker.standing !== "good") return worker.standing;
+  if (worker.paused !== undefined) return "paused";
   return (worker.free.slots ?? 0) > 0 ? "ready" : "busy";
 }
