@@ -2,6 +2,7 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
+import { checkMaxFails } from "./cancel.js";
 import { type ReturnedTask, removeFromClaim, returnToQueue } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
@@ -107,7 +108,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.signal !== undefined) result.signal = one.signal;
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
-  if (!good && !cancelled && claim.failures < job.job.limits.retries) {
+  if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
     const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
     const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
     const failures = claim.failures + 1;
@@ -139,13 +140,19 @@ function recordResults(
   now: number,
 ): void {
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
-    if (results.length > 0) {
-      const empty = claim.open === 0;
-      out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty });
-    }
+    settle(out, claim, results);
     if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
     reindexJob(state, claim.job);
   }
+  // Before anything of these jobs is handed out again.
+  for (const { job } of resultsByClaim.keys()) checkMaxFails(state, out, job);
+}
+
+function settle(out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
+  if (results.length === 0) return;
+  out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
+  // The store's count replaces it after the commit.
+  for (const { state } of results) if (state === "failed") claim.job.failed++;
 }
 
 /** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
@@ -222,12 +229,11 @@ export function loseClaim(
     else returned.push({ index, failures: claim.failures, crashes, notBefore: 0 });
   }
   for (const { index } of results) removeFromClaim(state, claim, index);
-  if (results.length > 0) {
-    out.writes.push({ op: "settle", job: job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
-  }
+  settle(out, claim, results);
   if (returned.length + cancelled.length > 0) returnToQueue(state, out, claim, { returned, cancelled }, now);
   reindexJob(state, job);
   reindexWorker(worker);
+  checkMaxFails(state, out, job);
 }
 
 function lostResult(claim: Claim, index: number, crashes: number, now: number): TaskResult {

@@ -44,6 +44,8 @@ export interface JobState {
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
+  /** More tasks than `maxFails` have failed: what waits is cancelled, what runs comes to its end. */
+  failedTooOften: boolean;
   /** Mean length of its tasks, where any has ended. */
   meanMs?: number;
 }

@@ -41,9 +41,11 @@ import {
   type WorkerProfile,
   type WorkerState,
 } from "../../src/dispatch/index.js";
+import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/rerun.js";
 import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
-import type { TaskResult } from "../../src/model/outcome.js";
+import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import type { Ranges } from "../../src/model/ranges.js";
 import { ModelWorld } from "../store/model-store.js";
 
 export interface JobWish extends Partial<Limits> {
@@ -224,6 +226,16 @@ export class Workbench {
 
   cancel(job: number, first = 0, last = this.job(job).count - 1): void {
     this.step((out) => onCancel(this.state, out, JobId(job), [{ first, last }]));
+  }
+
+  rerun(job: number, ends: readonly TaskEnd[], ranges: Ranges): void {
+    const idCount = 100;
+    const rangeId = reserveTaskRangeIds(this.state, idCount);
+    const write = { op: "rerun", job: JobId(job), ends, ranges, rangeId, idCount } as const;
+    const [answer] = this.world.apply([write], this.state.epoch, this.now);
+    if (answer?.op !== "rerun" || answer.job === undefined) throw new Error(`job ${job} was not run again`);
+    const { job: again, taskRanges } = answer;
+    this.step((out) => onRerun(this.state, out, again, taskRanges, new Set(), this.now));
   }
 
   job(id: number): Job {

@@ -68,7 +68,7 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
     .option("--retries <n>", "tries again after a failure", parseWholeNumber)
     .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", parseWholeNumber)
-    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", parseWholeNumber)
+    .option("--max-fails <n>", "once more tasks than this have failed, what waits is cancelled; what runs may end", parseWholeNumber)
     .option("--max-running <n>", "tasks at one time", parseWholeNumber)
     .option(
       "--after <job>",
