@@ -10,8 +10,9 @@ import {
   GONE,
   type JobState,
   newTaskRangeId,
-  type STARTED,
+  STARTED,
   type State,
+  type TaskState,
   type TaskStates,
   UNSTARTED,
   type WorkerState,
@@ -46,6 +47,7 @@ export function addClaim(
     crashes: shape.crashes,
     tasks: states,
     open,
+    started: 0,
     placed: 0,
     prefetched: 0,
     retracting: false,
@@ -62,7 +64,20 @@ export function addClaim(
   job.assigned += open;
   worker.assigned += open;
   addPrefetched(state, claim, open);
+  if (tasks !== undefined) addStarted(claim, openTasks(claim, STARTED).length);
   return claim;
+}
+
+export function setTaskState(claim: Claim, index: number, to: TaskState): void {
+  const at = index - claim.first;
+  addStarted(claim, Number(to === STARTED) - Number(claim.tasks[at] === STARTED));
+  claim.tasks[at] = to;
+}
+
+function addStarted(claim: Claim, count: number): void {
+  claim.started += count;
+  claim.job.started += count;
+  claim.worker.started += count;
 }
 
 /** Places as many prefetched tasks as fit into the worker's free slots, at most `max`. */
@@ -102,7 +117,7 @@ function addPrefetched(state: State, claim: Claim, count: number): void {
 
 /** One task leaves its claim. Which of the tasks occupy slots is decided by the worker; only their number is known here. */
 export function removeFromClaim(state: State, claim: Claim, index: number): void {
-  claim.tasks[index - claim.first] = GONE;
+  setTaskState(claim, index, GONE);
   claim.startedAt?.delete(index);
   claim.open--;
   claim.job.assigned--;
@@ -125,6 +140,7 @@ export function dropClaim(state: State, claim: Claim): void {
   job.assigned -= claim.open;
   worker.assigned -= claim.open;
   claim.open = 0;
+  addStarted(claim, -claim.started);
   job.claims.delete(claim);
   const beside = worker.claims.get(job.id);
   if (beside === undefined) return;
@@ -164,8 +180,8 @@ export interface TaskReturn {
 export function returnToQueue(state: State, out: Decisions, claim: Claim, back: TaskReturn, now: number): void {
   const { job, worker } = claim;
   const cancelled = back.cancelled ?? [];
-  for (const { index } of back.returned) claim.tasks[index - claim.first] = GONE;
-  for (const index of cancelled) claim.tasks[index - claim.first] = GONE;
+  for (const { index } of back.returned) setTaskState(claim, index, GONE);
+  for (const index of cancelled) setTaskState(claim, index, GONE);
   const kept = rangesOf(openTasks(claim));
   const base = { job: job.id, notBefore: 0 };
   const stays: TaskRange[] = kept.map((range) => ({

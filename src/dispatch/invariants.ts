@@ -6,7 +6,7 @@ import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable } from "./signature.js";
-import { claimsOf, GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
+import { claimsOf, GONE, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function checkInvariants(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
@@ -83,16 +83,19 @@ function checkJob(state: State, job: JobState): void {
   }
   for (const waiting of job.inBackoff) for (let index = waiting.first; index <= waiting.last; index++) put(index);
   let assigned = 0;
+  let started = 0;
   for (const claim of job.claims) {
     claim.tasks.forEach((task, i) => {
       if (task === GONE) return;
       assigned++;
+      if (task === STARTED) started++;
       put(claim.first + i);
     });
     assertSame(`${where}: claim known to its worker`, claim.worker.claims.get(job.id)?.includes(claim), true);
   }
   assertSame(`${where}: ready`, job.ready, ready);
   assertSame(`${where}: assigned`, job.assigned, assigned);
+  assertSame(`${where}: started`, job.started, started);
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
   const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
   assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
@@ -113,6 +116,7 @@ function checkWorker(state: State, worker: WorkerState): void {
   const used: Record<string, number> = {};
   let prefetched = 0;
   let assigned = 0;
+  let started = 0;
   for (const claims of worker.claims.values()) {
     for (const claim of claims) {
       assertSame(`${where}: claim open`, claim.open, claim.placed + claim.prefetched);
@@ -120,6 +124,7 @@ function checkWorker(state: State, worker: WorkerState): void {
       assertSame(`${where}: claim known to its job`, claim.job.claims.has(claim), true);
       prefetched += claim.prefetched;
       assigned += claim.open;
+      started += claim.tasks.filter((task: number) => task === STARTED).length;
       for (const [name, need] of Object.entries(claim.job.job.requirement.needs)) {
         used[name] = (used[name] ?? 0) + need * claim.placed;
       }
@@ -128,6 +133,7 @@ function checkWorker(state: State, worker: WorkerState): void {
   used.slots = (used.slots ?? 0) + worker.requests.size;
   assertSame(`${where}: prefetched`, worker.prefetched, prefetched);
   assertSame(`${where}: assigned`, worker.assigned, assigned);
+  assertSame(`${where}: started`, worker.started, started);
   assertSame(`${where}: has prefetched tasks`, state.workersWithPrefetched.has(worker), prefetched > 0);
   assertSame(`${where}: reserved`, worker.reservedFor?.signature.reservation, worker.reservedFor);
   assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);

@@ -99,6 +99,7 @@ function addJob(state: State, job: Job): JobState {
     ready: 0,
     inBackoff: new Set(),
     assigned: 0,
+    started: 0,
     claims: new Set(),
     mayLease: job.cursor < job.count,
     leasing: false,

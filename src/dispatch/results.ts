@@ -3,7 +3,7 @@ import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
 import { checkMaxFails } from "./cancel.js";
-import { type ReturnedTask, removeFromClaim, returnToQueue } from "./claims.js";
+import { type ReturnedTask, removeFromClaim, returnToQueue, setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
 import { reindexJob } from "./job-queue.js";
@@ -52,7 +52,7 @@ export function onStarted(
     const claim = claimOf(worker, job, index);
     // One that runs already was started earlier, whether or not the time is known.
     if (claim?.attempt !== attempt || claim.tasks[index - claim.first] === STARTED) continue;
-    claim.tasks[index - claim.first] = STARTED;
+    setTaskState(claim, index, STARTED);
     claim.startedAt ??= new Map();
     claim.startedAt.set(index, now);
   }
@@ -115,7 +115,7 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
     claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
     claimResults.earlierAttempts.push(result);
     // Marked at once, so that the same end reported twice counts once.
-    claim.tasks[one.index - claim.first] = GONE;
+    setTaskState(claim, one.index, GONE);
   } else {
     claimResults.results.push(result);
     removeFromClaim(state, claim, one.index);

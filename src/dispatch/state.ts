@@ -36,6 +36,8 @@ export interface JobState {
   readonly inBackoff: Set<WaitingRange>;
   /** Tasks at workers, running or prefetched. */
   assigned: number;
+  /** Those of them that have been started. */
+  started: number;
   readonly claims: Set<Claim>;
   /** The store may have more tasks of it to grant. */
   mayLease: boolean;
@@ -55,6 +57,8 @@ export const UNSTARTED = 0;
 export const STARTED = 1;
 export const GONE = 2;
 
+export type TaskState = typeof UNSTARTED | typeof STARTED | typeof GONE;
+
 /** A plain list where there are few: a typed array costs more to create. */
 export type TaskStates = Uint8Array | number[];
 
@@ -68,10 +72,11 @@ export interface Claim {
   readonly attempt: Attempt;
   readonly failures: number;
   readonly crashes: number;
-  /** One of the three states above for each task, from `first` on. */
+  /** One of the three states above for each task, from `first` on. Changed by `setTaskState` only. */
   readonly tasks: TaskStates;
   /** Tasks not gone; = placed + prefetched. */
   open: number;
+  started: number;
   /** Those that occupy the worker's resources. */
   placed: number;
   /** Those that do not yet. */
@@ -142,6 +147,7 @@ export interface WorkerState {
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
+  started: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
   /** A wide task waits for this worker to have enough free. */

@@ -208,6 +208,7 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     prefetchedClaims: new Set(),
     prefetched: 0,
     assigned: 0,
+    started: 0,
     requests: new Set(),
     capableOf: new Set(),
     rate: 0,

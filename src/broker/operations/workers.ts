@@ -34,7 +34,7 @@ export const workerView = s.object({
   total: s.record(s.number()),
   free: s.record(s.number()),
   tasks: s.described(s.count(), "how many it has, running or prefetched"),
-  prefetched: s.described(s.count(), "those of them beyond its slots"),
+  prefetched: s.described(s.count(), "those of them that it has not started"),
   requests: s.count(),
   broker: s.optional(s.described(s.text(), "in a group: the name of the broker that it is connected to")),
 });
@@ -92,7 +92,7 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   total: { ...one.profile.total },
   free: { ...one.free },
   tasks: one.assigned,
-  prefetched: one.prefetched,
+  prefetched: one.assigned - one.started,
   requests: one.requests.size,
 });
 
