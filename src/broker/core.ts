@@ -11,6 +11,7 @@ import {
   createState,
   Decisions,
   type Done,
+  loadRecords,
   nextTimerAt,
   onCommitted,
   onDone,
@@ -33,6 +34,7 @@ import {
   type Settings,
   STANDING_BUCKET,
   type State,
+  WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
@@ -146,6 +148,7 @@ export class Core {
     const ends = await storedDependencyEnds(store, held.jobs);
     for (const { key, value } of await store.keyValues(STANDING_BUCKET))
       core.state.standings.set(key, JSON.parse(value));
+    loadRecords(core.state, await store.keyValues(WORKER_BUCKET));
     await core.config.open();
     core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
@@ -193,6 +196,7 @@ export class Core {
     const taking = this.#takingOver.then(async () => {
       const orphans = await take();
       await this.loadJobs(orphans.map(({ taskRange }) => taskRange.job));
+      if (orphans.length > 0) loadRecords(this.state, await this.store.keyValues(WORKER_BUCKET));
       this.decide((out) => onOrphans(this.state, out, orphans, now()));
     });
     this.#takingOver = taking.catch(() => {});

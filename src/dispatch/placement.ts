@@ -14,6 +14,7 @@ import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
+import { storeRecord } from "./worker-records.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {
@@ -158,6 +159,7 @@ function assignTasks(state: State, out: Decisions, job: JobState, worker: Worker
   const { maxRunning } = job.job.limits;
   let left = Math.min(max, maxRunning === undefined ? max : maxRunning - job.assigned);
   if (worker.rateWindowStart < 0) startRateWindow(worker, now);
+  storeRecord(out, worker);
   for (let includeAvoided = true; left > 0; includeAvoided = false) {
     const taken = takeWaiting(job, worker, left, includeAvoided);
     if (taken === undefined) break;

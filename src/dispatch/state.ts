@@ -132,6 +132,9 @@ export interface WorkerProfile {
 
 export interface WorkerState {
   profile: WorkerProfile;
+  /** What is stored of it with its first task, and what has been (worker-records.ts). */
+  record: string | undefined;
+  storedRecord: string | undefined;
   connected: boolean;
   /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
   draining: boolean;
@@ -241,6 +244,8 @@ export interface State {
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** How recent jobs ended: a job that is being stored now may depend on one of them. */
   readonly recentEnds: Map<JobId, JobEnd>;
+  /** What was stored of workers, for those that have not come back since the broker started. */
+  readonly workerRecords: Map<WorkerId, string>;
   /** What workers have done, by their names. */
   readonly standings: Map<string, StandingRecord>;
   /** How many jobs there are of each priority. */
@@ -274,6 +279,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     timers: new IndexedHeap((a, b) => a.at < b.at),
     waitingFor: new Map(),
     recentEnds: new Map(),
+    workerRecords: new Map(),
     standings: new Map(),
     priorities: new Map(),
     uses: 0,

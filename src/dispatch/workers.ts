@@ -21,6 +21,7 @@ import { loseClaim, loseClaims } from "./results.js";
 import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
 import { standingRecordOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
+import { absentProfile, deleteRecord, recordOf } from "./worker-records.js";
 
 export function onWorkerJoined(
   state: State,
@@ -37,6 +38,8 @@ export function onWorkerJoined(
   leaveSignatures(state, worker);
   loseRequests(state, out, worker);
   worker.profile = profile;
+  worker.record = recordOf(profile);
+  state.workerRecords.delete(profile.id);
   worker.standing = state.settings.standing ? standingRecordOf(state, profile.name).standing : "good";
   // A drain outlives a broken connection, but not the worker process.
   if (!sameSession) worker.draining = false;
@@ -113,6 +116,7 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   endGrace(state, worker);
   loseRequests(state, out, worker);
   loseClaims(state, out, worker, crashed, now);
+  deleteRecord(out, worker);
   state.workers.delete(worker.profile.id);
   placeWork(state, out, now);
   rebalanceLeases(state, out);
@@ -147,16 +151,23 @@ export function restoreClaim(state: State, claimed: ClaimedRange, now: number): 
   const { taskRange, settled } = claimed;
   const job = state.jobs.get(taskRange.job);
   if (job === undefined || taskRange.worker === undefined) return;
-  const worker = state.workers.get(taskRange.worker) ?? addWorker(state, absentProfile(taskRange.worker));
+  const worker = state.workers.get(taskRange.worker) ?? restoreWorker(state, taskRange.worker);
   // A task is in one task range only: an older claim here is from before another broker adopted the worker.
   for (const stale of claimsWithin(worker, taskRange.job, taskRange)) dropClaim(state, stale);
   reindexWorker(worker);
   const tasks = new Uint8Array(sizeOf(taskRange));
   for (let i = 0; i < tasks.length; i++) if (contains(settled, taskRange.first + i)) tasks[i] = GONE;
-  addClaim(state, worker, job, { ...taskRange, rangeId: taskRange.id }, tasks);
+  const claim = addClaim(state, worker, job, { ...taskRange, rangeId: taskRange.id }, tasks);
+  if (!worker.connected) placePrefetched(state, claim);
   // The job may have reached its maxRunning.
   reindexJob(state, job);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
+}
+
+function restoreWorker(state: State, id: WorkerId): WorkerState {
+  const worker = addWorker(state, absentProfile(state, id));
+  worker.storedRecord = state.workerRecords.get(id);
+  return worker;
 }
 
 /**
@@ -176,22 +187,6 @@ export function onOrphans(state: State, out: Decisions, orphans: readonly Claime
   placeWork(state, out, now);
 }
 
-function absentProfile(id: WorkerId): WorkerProfile {
-  return {
-    id,
-    session: "" as WorkerProfile["session"],
-    name: id,
-    protocol: "unknown",
-    pool: "",
-    tags: [],
-    services: [],
-    total: { slots: 0 },
-    reserveRequests: 0,
-    resumable: true,
-    canPrefetch: false,
-  };
-}
-
 /** Below every use, so that the order of joining decides among workers that were never used. */
 const NEVER_USED = -(2 ** 52);
 
@@ -201,6 +196,8 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     connected: false,
     draining: false,
     standing: "good",
+    record: recordOf(profile),
+    storedRecord: undefined,
     free: { ...profile.total },
     lastUse: NEVER_USED + state.joins++,
     shareLevels: new Map(),
