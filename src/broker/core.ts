@@ -11,6 +11,7 @@ import {
   createState,
   Decisions,
   type Done,
+  loadRecords,
   nextTimerAt,
   onCommitted,
   onDone,
@@ -33,6 +34,7 @@ import {
   type Settings,
   STANDING_BUCKET,
   type State,
+  WORKER_BUCKET,
   type WorkerProfile,
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
@@ -59,8 +61,14 @@ import { Watchers } from "./watchers.js";
 
 export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 
-/** Commits fail; the lease on the store is about to end; the broker is drained; it stops. */
-export type HaltReason = "commits" | "lease" | "maintenance" | "stop";
+/** Why no tasks are assigned, for people. */
+const HALT_TEXTS = {
+  commits: "its store cannot be written",
+  lease: "its lease on the shared store is about to end",
+  maintenance: "it is drained",
+  stop: "it is stopping",
+} as const;
+export type HaltReason = keyof typeof HALT_TEXTS;
 
 type PutResult = Extract<WriteResult, { op: "put" }>;
 
@@ -119,7 +127,7 @@ export class Core {
       halted: (cause) => {
         log.error({ code: cause.code }, `no work is assigned or accepted for now: ${cause.message}`);
         this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
-        this.halt("commits");
+        this.halt("commits", cause);
       },
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
@@ -140,6 +148,7 @@ export class Core {
     const ends = await storedDependencyEnds(store, held.jobs);
     for (const { key, value } of await store.keyValues(STANDING_BUCKET))
       core.state.standings.set(key, JSON.parse(value));
+    loadRecords(core.state, await store.keyValues(WORKER_BUCKET));
     await core.config.open();
     core.jobs.load(held);
     core.decide((out) => onOpened(core.state, out, held, now(), ends));
@@ -187,6 +196,7 @@ export class Core {
     const taking = this.#takingOver.then(async () => {
       const orphans = await take();
       await this.loadJobs(orphans.map(({ taskRange }) => taskRange.job));
+      if (orphans.length > 0) loadRecords(this.state, await this.store.keyValues(WORKER_BUCKET));
       this.decide((out) => onOrphans(this.state, out, orphans, now()));
     });
     this.#takingOver = taking.catch(() => {});
@@ -330,12 +340,22 @@ export class Core {
   /** Stops assigning tasks; requests are still served. */
   halt(reason: HaltReason, cause?: LaboroError): void {
     this.#halts.set(reason, cause);
-    onHalt(this.state);
+    this.#updateHalt();
   }
 
   /** Removes one reason; dispatch resumes with the last of them. */
   resume(reason: HaltReason): void {
-    if (this.#halts.delete(reason) && this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+    if (!this.#halts.delete(reason)) return;
+    if (this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
+    else this.#updateHalt();
+  }
+
+  #updateHalt(): void {
+    const texts = Array.from(this.#halts, ([reason, cause]) => {
+      const detail = cause === undefined ? "" : ` (${cause.message})`;
+      return `${HALT_TEXTS[reason]}${detail}`;
+    });
+    onHalt(this.state, texts.join("; "));
   }
 
   /** Events of jobs, here or at another broker. */

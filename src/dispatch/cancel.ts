@@ -12,8 +12,9 @@ import {
 } from "../model/ranges.js";
 import { openTasks } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
-import { reindexJob, replaceWaiting } from "./job-queue.js";
+import { maxFailsReason, reindexJob, replaceWaiting } from "./job-queue.js";
 import { placeWork } from "./placement.js";
+import { retractClaims } from "./prefetch.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
 /** Cancel tasks of a job: those that wait leave at once, those at workers when the worker says that they are gone. */
@@ -33,6 +34,17 @@ export function onRemoteCancel(state: State, out: Decisions, id: JobId, ranges: 
   for (const worker of workersOf(job)) cancelAt(state, out, worker, id);
   // A worker that was reserved for it is free for others.
   placeWork(state, out, state.now);
+}
+
+/** Too many tasks have failed: what has not been started is cancelled. Running tasks come to their end. */
+export function checkMaxFails(state: State, out: Decisions, job: JobState): void {
+  const { maxFails } = job.job.limits;
+  if (maxFails === undefined || job.failed <= maxFails || job.failedTooOften) return;
+  job.failedTooOften = true;
+  const all = { first: 0, last: job.job.count - 1 };
+  out.writes.push({ op: "cancel", job: job.id, ranges: [all], reason: maxFailsReason(maxFails), unclaimed: true });
+  onRemoteCancel(state, out, job.id, difference(all, normalize([...job.claims])));
+  for (const worker of workersOf(job)) retractClaims(out, worker, worker.claims.get(job.id) ?? []);
 }
 
 export const workersOf = (job: JobState): Set<WorkerState> => new Set(Array.from(job.claims, (claim) => claim.worker));

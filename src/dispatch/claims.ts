@@ -10,8 +10,9 @@ import {
   GONE,
   type JobState,
   newTaskRangeId,
-  type STARTED,
+  STARTED,
   type State,
+  type TaskState,
   type TaskStates,
   UNSTARTED,
   type WorkerState,
@@ -46,10 +47,12 @@ export function addClaim(
     crashes: shape.crashes,
     tasks: states,
     open,
+    started: 0,
     placed: 0,
     prefetched: 0,
     retracting: false,
     startedAt: undefined,
+    passed: worker.reservedFor,
   };
   const beside = worker.claims.get(job.id);
   if (beside === undefined) {
@@ -61,21 +64,35 @@ export function addClaim(
   job.assigned += open;
   worker.assigned += open;
   addPrefetched(state, claim, open);
+  if (tasks !== undefined) addStarted(claim, openTasks(claim, STARTED).length);
   return claim;
+}
+
+export function setTaskState(claim: Claim, index: number, to: TaskState): void {
+  const at = index - claim.first;
+  addStarted(claim, Number(to === STARTED) - Number(claim.tasks[at] === STARTED));
+  claim.tasks[at] = to;
+}
+
+function addStarted(claim: Claim, count: number): void {
+  claim.started += count;
+  claim.job.started += count;
+  claim.worker.started += count;
 }
 
 /** Places as many prefetched tasks as fit into the worker's free slots, at most `max`. */
 export function placePrefetched(state: State, claim: Claim, max = claim.prefetched): void {
   const count = Math.min(max, claim.prefetched, fitCount(claim.worker, claim.job.signature));
   if (count <= 0) return;
-  occupy(claim.worker, claim.job.job.requirement.needs, count);
+  occupy(claim.worker, claim.job.job.requirement.needs, count, claim.passed);
   claim.placed += count;
   addPrefetched(state, claim, -count);
 }
 
-/** All tasks of the claim count as prefetched. The slots they occupied are not freed: the caller recomputes these. */
+/** All tasks of the claim count as prefetched, and occupy nothing. */
 export function unplaceAll(state: State, claim: Claim): void {
   const { placed } = claim;
+  occupy(claim.worker, claim.job.job.requirement.needs, -placed, claim.passed);
   claim.placed = 0;
   addPrefetched(state, claim, placed);
 }
@@ -100,14 +117,14 @@ function addPrefetched(state: State, claim: Claim, count: number): void {
 
 /** One task leaves its claim. Which of the tasks occupy slots is decided by the worker; only their number is known here. */
 export function removeFromClaim(state: State, claim: Claim, index: number): void {
-  claim.tasks[index - claim.first] = GONE;
+  setTaskState(claim, index, GONE);
   claim.startedAt?.delete(index);
   claim.open--;
   claim.job.assigned--;
   claim.worker.assigned--;
   if (claim.placed > 0) {
     claim.placed--;
-    occupy(claim.worker, claim.job.job.requirement.needs, -1);
+    occupy(claim.worker, claim.job.job.requirement.needs, -1, claim.passed);
   } else {
     addPrefetched(state, claim, -1);
   }
@@ -117,12 +134,13 @@ export function removeFromClaim(state: State, claim: Claim, index: number): void
 /** Removes a claim with all tasks that are still in it. */
 export function dropClaim(state: State, claim: Claim): void {
   const { worker, job } = claim;
-  if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed);
+  if (claim.placed > 0) occupy(worker, job.job.requirement.needs, -claim.placed, claim.passed);
   claim.placed = 0;
   addPrefetched(state, claim, -claim.prefetched);
   job.assigned -= claim.open;
   worker.assigned -= claim.open;
   claim.open = 0;
+  addStarted(claim, -claim.started);
   job.claims.delete(claim);
   const beside = worker.claims.get(job.id);
   if (beside === undefined) return;
@@ -162,8 +180,8 @@ export interface TaskReturn {
 export function returnToQueue(state: State, out: Decisions, claim: Claim, back: TaskReturn, now: number): void {
   const { job, worker } = claim;
   const cancelled = back.cancelled ?? [];
-  for (const { index } of back.returned) claim.tasks[index - claim.first] = GONE;
-  for (const index of cancelled) claim.tasks[index - claim.first] = GONE;
+  for (const { index } of back.returned) setTaskState(claim, index, GONE);
+  for (const index of cancelled) setTaskState(claim, index, GONE);
   const kept = rangesOf(openTasks(claim));
   const base = { job: job.id, notBefore: 0 };
   const stays: TaskRange[] = kept.map((range) => ({
@@ -204,6 +222,7 @@ export function returnToQueue(state: State, out: Decisions, claim: Claim, back: 
     const states = claim.tasks.slice(piece.first - claim.first, piece.last - claim.first + 1);
     const entered = addClaim(state, worker, job, { ...piece, rangeId: piece.id }, states);
     entered.startedAt = startedWithin(claim, piece);
+    entered.passed = claim.passed;
     placePrefetched(state, entered);
   }
   for (const piece of goes) addWaiting(state, out, job, piece, now);

@@ -3,7 +3,7 @@ import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
-import { canRun } from "./signature.js";
+import { canRun, meets, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
@@ -30,13 +30,13 @@ function whyWaiting(state: State, job: JobState, index: TaskIndex, now: number):
     if (index < waiting.first || index > waiting.last) continue;
     return `it failed ${waiting.failures} times; the next try is in ${Math.ceil((waiting.notBefore - now) / 1000)} s`;
   }
-  if (state.halted) return "the broker hands nothing out: its disk is full or it is stopping";
+  if (state.halted !== undefined) return `the broker hands nothing out: ${state.halted}`;
   if (maxRunning !== undefined && job.assigned >= maxRunning)
     return `its job may have ${maxRunning} tasks assigned at once, and has`;
   const { signature } = job;
   if (signature.capable.size === 0) return whyNobody([...state.workers.values()], signature);
   if (signature.reservation !== undefined) {
-    return `it needs more than any worker has free; ${signature.reservation.profile.name} is reserved for it`;
+    return `it needs more than any worker has free; ${signature.reservation.worker.profile.name} is reserved for it`;
   }
   const [available] = signature.available;
   if (available !== undefined && !hasTimeFor(available, job, now))
@@ -64,6 +64,17 @@ function remarks(workers: Iterable<WorkerState>): string[] {
 
 const MAX_REMARKS = 3;
 
+function whyTheyDoNot(could: readonly WorkerState[], signature: Signature): string {
+  const reasons = could
+    .slice(0, MAX_REMARKS)
+    .map((worker) => `${worker.profile.name} could take it, but ${whyNotTaking(worker, signature)}`);
+  const others = could.length - reasons.length;
+  return [
+    ...reasons,
+    ...(others > 0 ? [`${others} more could take it, but ${others === 1 ? "does" : "do"} not`] : []),
+  ].join("; ");
+}
+
 const WHAT: Readonly<Record<TaskKind, string>> = {
   command: "a command like this one",
   numbered: "a command",
@@ -71,13 +82,14 @@ const WHAT: Readonly<Record<TaskKind, string>> = {
   call: "a call of a service",
 };
 
-/** The first demand that no worker meets. */
-function whyNobody(workers: readonly WorkerState[], { requirement, kind }: Signature): string {
+/** Why the workers that could take it do not; where there are none, the first demand that no worker meets. */
+function whyNobody(workers: readonly WorkerState[], signature: Signature): string {
+  const { requirement, kind } = signature;
+  const could = workers.filter(({ profile }) => meets(profile, signature));
+  if (could.length > 0) return whyTheyDoNot(could, signature);
   const there = workers.filter((worker) => worker.connected);
   if (there.length === 0) return "no worker is connected";
-  const awake = there.filter((worker) => !worker.draining && worker.standing !== "banned");
-  if (awake.length === 0) return "every worker is draining or banned";
-  const pool = awake.filter((worker) => worker.profile.pool === requirement.pool);
+  const pool = there.filter((worker) => worker.profile.pool === requirement.pool);
   if (pool.length === 0) return `no worker is in pool ${requirement.pool}`;
   const { service } = requirement;
   const serving = pool.filter((worker) => service === undefined || worker.profile.services.includes(service));

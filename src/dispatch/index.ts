@@ -31,6 +31,7 @@ export {
   type WorkerState,
 } from "./state.js";
 export { nextTimerAt, onHalt, onResume, onTimer } from "./timers.js";
+export { loadRecords, WORKER_BUCKET } from "./worker-records.js";
 export {
   onDrain,
   onOrphans,

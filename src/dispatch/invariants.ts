@@ -6,7 +6,7 @@ import { sizeOf } from "../model/ranges.js";
 import { isReady, mayRun } from "./job-queue.js";
 import { mayUse } from "./reservation.js";
 import { fitCount, isCapable } from "./signature.js";
-import { GONE, type JobState, type Signature, type State, type WorkerState } from "./state.js";
+import { claimsOf, GONE, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
 
 export function checkInvariants(state: State): void {
   for (const job of state.jobs.values()) checkJob(state, job);
@@ -37,19 +37,31 @@ export function checkInvariants(state: State): void {
 function checkReservation(state: State, signature: Signature): void {
   const { reservation, key } = signature;
   if (reservation === undefined) return;
-  assertSame(`signature ${key}: reservation`, reservation.reservedFor, signature);
-  assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(reservation), true);
+  const { worker } = reservation;
+  assertSame(`signature ${key}: reservation`, worker.reservedFor, reservation);
+  assertSame(`signature ${key}: reserved worker is capable`, signature.capable.has(worker), true);
   assertSame(`signature ${key}: something waits for the reserved worker`, signature.jobs.size > 0, true);
-  if (!state.halted)
-    assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(reservation, signature), 0);
+  if (state.halted === undefined)
+    assertSame(`signature ${key}: the reserved worker has too few free slots`, fitCount(worker, signature), 0);
+  const used: Record<string, number> = {};
+  for (const { passed, job, placed } of claimsOf(worker)) {
+    if (passed !== reservation) continue;
+    for (const [name, need] of Object.entries(job.job.requirement.needs))
+      used[name] = (used[name] ?? 0) + need * placed;
+  }
+  for (const { passed } of worker.requests) if (passed === reservation) used.slots = (used.slots ?? 0) + 1;
+  for (const name of new Set([...Object.keys(used), ...Object.keys(reservation.used)])) {
+    const difference = (used[name] ?? 0) - (reservation.used[name] ?? 0);
+    assertSame(`signature ${key}: ${name} used since the reservation`, Math.abs(difference) < 1e-6, true);
+  }
 }
 
-/** Work conservation: nothing waits while a worker has free slots for it, unless the worker is reserved for a wider task. */
+/** Work conservation: nothing waits while a worker has free slots for it, unless they are kept for a wider task. */
 function checkWorkConservation(state: State, signature: Signature): void {
   if (signature.requests.size > 0)
     assertSame(`${signature.key}: requests wait beside a free slot`, signature.available.size, 0);
   const next = signature.jobs.peek();
-  if (state.halted || next === undefined) return;
+  if (state.halted !== undefined || next === undefined) return;
   for (const worker of signature.available) {
     if (mayUse(state, worker, next))
       throw new Error(`job ${next.id} waits although ${worker.profile.name} has free slots for it`);
@@ -71,16 +83,19 @@ function checkJob(state: State, job: JobState): void {
   }
   for (const waiting of job.inBackoff) for (let index = waiting.first; index <= waiting.last; index++) put(index);
   let assigned = 0;
+  let started = 0;
   for (const claim of job.claims) {
     claim.tasks.forEach((task, i) => {
       if (task === GONE) return;
       assigned++;
+      if (task === STARTED) started++;
       put(claim.first + i);
     });
     assertSame(`${where}: claim known to its worker`, claim.worker.claims.get(job.id)?.includes(claim), true);
   }
   assertSame(`${where}: ready`, job.ready, ready);
   assertSame(`${where}: assigned`, job.assigned, assigned);
+  assertSame(`${where}: started`, job.started, started);
   assertSame(`${where}: in its order`, job.signature.jobs.has(job), isReady(job));
   const needsLease = state.shared && job.mayLease && !job.leasing && job.ready === 0 && mayRun(job);
   assertSame(`${where}: needs a lease`, job.signature.needsLease.has(job), needsLease);
@@ -101,6 +116,7 @@ function checkWorker(state: State, worker: WorkerState): void {
   const used: Record<string, number> = {};
   let prefetched = 0;
   let assigned = 0;
+  let started = 0;
   for (const claims of worker.claims.values()) {
     for (const claim of claims) {
       assertSame(`${where}: claim open`, claim.open, claim.placed + claim.prefetched);
@@ -108,6 +124,7 @@ function checkWorker(state: State, worker: WorkerState): void {
       assertSame(`${where}: claim known to its job`, claim.job.claims.has(claim), true);
       prefetched += claim.prefetched;
       assigned += claim.open;
+      started += claim.tasks.filter((task: number) => task === STARTED).length;
       for (const [name, need] of Object.entries(claim.job.job.requirement.needs)) {
         used[name] = (used[name] ?? 0) + need * claim.placed;
       }
@@ -116,8 +133,9 @@ function checkWorker(state: State, worker: WorkerState): void {
   used.slots = (used.slots ?? 0) + worker.requests.size;
   assertSame(`${where}: prefetched`, worker.prefetched, prefetched);
   assertSame(`${where}: assigned`, worker.assigned, assigned);
+  assertSame(`${where}: started`, worker.started, started);
   assertSame(`${where}: has prefetched tasks`, state.workersWithPrefetched.has(worker), prefetched > 0);
-  assertSame(`${where}: reserved`, worker.reservedFor?.reservation ?? worker, worker);
+  assertSame(`${where}: reserved`, worker.reservedFor?.signature.reservation, worker.reservedFor);
   assertSame(`${where}: connected or in grace`, worker.connected, worker.grace === undefined);
   if (!worker.connected) return;
   for (const [name, total] of Object.entries(worker.profile.total)) {

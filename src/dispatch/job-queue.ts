@@ -1,5 +1,5 @@
 /** The queue of a job: tasks that wait, tasks in backoff, and whether the job is in its signature's order. */
-import { difference, intersection, type Range, sizeOf } from "../model/ranges.js";
+import { difference, intersection, type Range, sizeOf, union } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { raiseToShareLevel } from "./fair-share.js";
@@ -34,6 +34,7 @@ export function reindexJob(state: State, job: JobState): void {
 
 /** Tasks granted or returned to this broker begin to wait. Tasks cancelled meanwhile leave at once. */
 export function addWaiting(state: State, out: Decisions, job: JobState, taskRange: TaskRange, now: number): void {
+  if (job.failedTooOften) cancelReturned(out, job, taskRange);
   const cancelled = intersection(taskRange, job.cancels);
   if (cancelled.length === 0) {
     enqueue(state, job, { ...waitingOf(taskRange), rangeId: taskRange.id }, now);
@@ -54,6 +55,16 @@ export function addWaiting(state: State, out: Decisions, job: JobState, taskRang
   });
   for (const piece of pieces) enqueue(state, job, { ...waitingOf(piece), rangeId: piece.id }, now);
 }
+
+/** It was at a worker when the rest of the job was cancelled. */
+function cancelReturned(out: Decisions, job: JobState, { first, last }: TaskRange): void {
+  const ranges = [{ first, last }];
+  job.cancels = union(job.cancels, ranges);
+  out.writes.push({ op: "cancel", job: job.id, ranges, reason: maxFailsReason(job.job.limits.maxFails ?? 0) });
+}
+
+export const maxFailsReason = (maxFails: number): string =>
+  `more than ${maxFails} ${maxFails === 1 ? "task" : "tasks"} failed`;
 
 function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
   const { first, last, attempt, failures, crashes, notBefore, avoid } = taskRange;
@@ -109,7 +120,7 @@ export function replaceWaiting(job: JobState, ranges: Iterable<WaitingRange>): v
 /** Leases more tasks before the queue is empty. */
 export function leaseMore(state: State, out: Decisions, job: JobState): void {
   if (state.shared) updateNeedsLease(state, job, mayRun(job));
-  if (!job.mayLease || job.leasing || state.halted || job.blockedBy.size > 0) return;
+  if (!job.mayLease || job.leasing || state.halted !== undefined || job.blockedBy.size > 0) return;
   if (state.shared) {
     // Tasks that no worker here can run are left to other brokers: they would only be released again.
     if (job.ready > 0 && job.signature.capable.size > 0) leaseWhenLow(state, out, job);
@@ -128,7 +139,7 @@ export function releaseAllWaiting(state: State, out: Decisions): void {
 
 /** Other brokers have idle workers: tasks that are stuck here are released for them. */
 export function onRemoteIdle(state: State, out: Decisions): void {
-  if (state.halted) return;
+  if (state.halted !== undefined) return;
   for (const job of stuckJobs(state)) releaseWaiting(state, out, job);
 }
 

@@ -1,10 +1,9 @@
 /** Events of a job: added, more tasks granted, held, cancelled, ended. */
 import type { JobId, TaskRangeId } from "../model/ids.js";
 import type { Dependency, Job, JobEnd } from "../model/job.js";
-import { countOf } from "../model/ranges.js";
 import { kindOf } from "../model/recipe.js";
 import type { Progress, RecoveredState, TaskRange } from "../model/store.js";
-import { onCancel, workersOf } from "./cancel.js";
+import { checkMaxFails, onCancel, workersOf } from "./cancel.js";
 import { dropClaim } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, leaseMore, reindexJob, releaseIfNoWorker, replaceWaiting } from "./job-queue.js";
@@ -100,12 +99,14 @@ function addJob(state: State, job: Job): JobState {
     ready: 0,
     inBackoff: new Set(),
     assigned: 0,
+    started: 0,
     claims: new Set(),
     mayLease: job.cursor < job.count,
     leasing: false,
     served: 0,
     blockedBy: new Set(),
     failed: job.counters.failed,
+    failedTooOften: false,
   };
   state.jobs.set(job.id, entered);
   state.recentEnds.delete(job.id);
@@ -173,15 +174,11 @@ export function onRemoteHold(state: State, out: Decisions, id: JobId, held: bool
 export function onProgress(state: State, out: Decisions, id: JobId, progress: Progress, now: number): void {
   const job = state.jobs.get(id);
   if (job === undefined) return;
+  // Fewer than before: some run again at another broker.
+  const again = progress.counters.failed < job.failed;
   job.failed = progress.counters.failed;
-  if (progress.ended !== undefined) {
-    endJob(state, out, job, progress.ended, now);
-    return;
-  }
-  const { maxFails } = job.job.limits;
-  if (maxFails === undefined || job.failed <= maxFails || countOf(job.cancels) === job.job.count) return;
-  const all = [{ first: 0, last: job.job.count - 1 }];
-  onCancel(state, out, id, all, `more than ${maxFails} tasks failed`);
+  if (progress.ended !== undefined) endJob(state, out, job, progress.ended, now);
+  else if (!again) checkMaxFails(state, out, job);
 }
 
 /** A job was added while it was being stored, and the store refused it: it is removed again. */

@@ -32,7 +32,7 @@ export function updateNeedsLease(state: State, job: JobState, mayRun: boolean): 
 
 /** Slots may have become free, or the order may have changed: lease for the next job that needs it. */
 export function leaseForFreeSlots(state: State, out: Decisions): void {
-  if (state.halted) return;
+  if (state.halted !== undefined) return;
   for (const signature of [...state.needsLease]) {
     const job = signature.needsLease.peek();
     if (job === undefined || signature.lastLeasedJob?.leasing === true) continue;

@@ -1,7 +1,7 @@
 /**
  * Assigns work to workers. `placeWork`: work has come, which worker takes it? `fillWorker`: a worker has free slots, which work
  * does it take? Both choose the best job by priority, share and age, and the least recently used worker. After either, no worker
- * has free slots for work that waits, unless it is reserved for a wider task.
+ * has free slots for work that waits, unless these are kept for a wider task.
  */
 
 import { addClaim, placeAllPrefetched, placePrefetched } from "./claims.js";
@@ -14,12 +14,13 @@ import { assignRequestsTo, placeRequests } from "./requests.js";
 import { mayUse, reserveWorker, unreserve } from "./reservation.js";
 import { fitCount, goesBefore, reindexWorker } from "./signature.js";
 import { type JobState, newTaskRangeId, type Signature, type State, type WorkerState } from "./state.js";
+import { storeRecord } from "./worker-records.js";
 
 /** Work has begun to wait, or workers have changed: hand it to workers with free slots. */
 export function placeWork(state: State, out: Decisions, now: number): void {
   state.now = now;
   placeRequests(state, out);
-  if (state.halted) return;
+  if (state.halted !== undefined) return;
   state.needsPlacement = false;
   const blocked = new Set<Signature>();
   for (;;) {
@@ -51,7 +52,7 @@ function nextJob(state: State, blocked: ReadonlySet<Signature>): JobState | unde
   return best;
 }
 
-/** The least recently used worker with free slots for a task of this job that is not reserved for a wider one. */
+/** The least recently used worker with free slots for a task of this job that are not kept for a wider one. */
 function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined {
   const { available } = job.signature;
   const avoid = job.waiting.front?.avoid;
@@ -79,7 +80,7 @@ function leastRecentlyUsed(state: State, job: JobState): WorkerState | undefined
 export function fillWorker(state: State, out: Decisions, worker: WorkerState, now: number): void {
   state.now = now;
   useFreeSlots(state, out, worker);
-  if (worker.connected && !worker.draining && !state.halted) {
+  if (worker.connected && !worker.draining && state.halted === undefined) {
     for (let job = nextJobFor(state, worker); job !== undefined; job = nextJobFor(state, worker)) {
       assignTasks(state, out, job, worker, evenShare(state, job, worker), now);
     }
@@ -111,8 +112,8 @@ function nextJobFor(state: State, worker: WorkerState): JobState | undefined {
     }
     if (mayUse(state, worker, job) && (best === undefined || goesBefore(job, best))) best = job;
   }
-  // A reservation made on the way may concern this very worker.
-  return best !== undefined && mayUse(state, worker, best) ? best : undefined;
+  // A reservation made on the way may concern this very worker: then others may have to be chosen.
+  return best === undefined || mayUse(state, worker, best) ? best : nextJobFor(state, worker);
 }
 
 /** Another job that this worker could serve is no less urgent: then tasks go out one by one, in turn. */
@@ -158,6 +159,7 @@ function assignTasks(state: State, out: Decisions, job: JobState, worker: Worker
   const { maxRunning } = job.job.limits;
   let left = Math.min(max, maxRunning === undefined ? max : maxRunning - job.assigned);
   if (worker.rateWindowStart < 0) startRateWindow(worker, now);
+  storeRecord(out, worker);
   for (let includeAvoided = true; left > 0; includeAvoided = false) {
     const taken = takeWaiting(job, worker, left, includeAvoided);
     if (taken === undefined) break;
@@ -174,7 +176,7 @@ function assignTasks(state: State, out: Decisions, job: JobState, worker: Worker
     charge(job, worker, last - first + 1);
   }
   worker.lastUse = ++state.uses;
-  if (job.signature.reservation === worker) unreserve(state, job.signature);
+  if (job.signature.reservation?.worker === worker) unreserve(state, job.signature);
   reindexWorker(worker);
   reindexJob(state, job);
   leaseMore(state, out, job);

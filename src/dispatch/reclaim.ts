@@ -5,7 +5,7 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { TaskRange } from "../model/store.js";
-import { addClaim, placePrefetched } from "./claims.js";
+import { addClaim, placePrefetched, setTaskState } from "./claims.js";
 import type { Decisions } from "./decisions.js";
 import { addWaiting, reindexJob, replaceWaiting } from "./job-queue.js";
 import { reindexWorker } from "./signature.js";
@@ -37,7 +37,7 @@ export function onReclaim(
   const from = extractTask(state, out, job, found, { index, crashes }, now);
   out.writes.push({ op: "claim", from, rangeId, first: index, last: index, attempt, worker: id });
   const claim = addClaim(state, worker, job, { rangeId, first: index, last: index, attempt, failures, crashes });
-  claim.tasks[0] = STARTED;
+  setTaskState(claim, index, STARTED);
   placePrefetched(state, claim);
   reindexWorker(worker);
   reindexJob(state, job);

@@ -1,6 +1,7 @@
 /** Compares the tasks that a joining worker lists with the tasks assigned to it. */
 import type { Attempt, JobId } from "../model/ids.js";
 import { difference, type Range, rangesOf } from "../model/ranges.js";
+import { setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { loseClaim } from "./results.js";
 import { type Claim, claimsOf, claimsWithin, GONE, STARTED, type State, UNSTARTED, type WorkerState } from "./state.js";
@@ -40,7 +41,7 @@ export function reconcile(
         if (claim.tasks[index - claim.first] === GONE) continue;
         known.push(index);
         listed.add(index);
-        claim.tasks[index - claim.first] = what === "prefetched" ? UNSTARTED : STARTED;
+        setTaskState(claim, index, what === "prefetched" ? UNSTARTED : STARTED);
         if (what !== "prefetched") keep.push({ job, index, attempt });
       }
     }

@@ -140,7 +140,8 @@ function dequeue(state: State, request: RequestState): void {
 function assignRequest(state: State, out: Decisions, request: RequestState, worker: WorkerState): void {
   request.worker = worker;
   worker.requests.add(request);
-  occupy(worker, ONE_SLOT, 1);
+  if (worker.reservedFor !== undefined) request.passed = worker.reservedFor;
+  occupy(worker, ONE_SLOT, 1, request.passed);
   worker.lastUse = ++state.uses;
   reindexWorker(worker);
   out.calls.push({ kind: "call", worker: worker.profile.id, request: request.id });
@@ -149,7 +150,8 @@ function assignRequest(state: State, out: Decisions, request: RequestState, work
 function freeSlot(request: RequestState, worker: WorkerState): void {
   worker.requests.delete(request);
   delete request.worker;
-  occupy(worker, ONE_SLOT, -1);
+  occupy(worker, ONE_SLOT, -1, request.passed);
+  delete request.passed;
   reindexWorker(worker);
 }
 

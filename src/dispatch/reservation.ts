@@ -1,7 +1,11 @@
 /**
  * A wide task would wait for ever while narrow ones take each slot that becomes free. So a signature whose next task fits nowhere
- * reserves one worker: of the capable ones, the one with most free slots. It takes no work of equal or lower priority until the
- * task fits. One reservation per signature; a task wider than every worker reserves nothing.
+ * reserves one worker: of the capable ones, the one with most free slots. One reservation per signature; a task wider than every
+ * worker reserves nothing.
+ *
+ * The worker keeps what the wide task needs, and no more. Work of equal or lower priority may pass as long as it and all that
+ * was assigned since the reservation leave the wide task's need of the worker's total. So the wide task starts at the latest when
+ * everything that was there before has ended. Resources that it does not need are not kept.
  *
  * The reservation is made when it is the wide job's turn: no job of equal priority that could use the worker has had fewer slots.
  * Otherwise a job of wide tasks would have the worker to itself. It ends when the task is handed out there, when nothing of the
@@ -14,8 +18,8 @@ export function reserveWorker(state: State, job: JobState): void {
   if (!signature.wide || signature.reservation !== undefined || signature.available.size > 0) return;
   const worker = mostFreeWorker(signature);
   if (worker === undefined || !itsTurn(state, job, worker)) return;
-  signature.reservation = worker;
-  worker.reservedFor = signature;
+  signature.reservation = { signature, worker, used: {} };
+  worker.reservedFor = signature.reservation;
 }
 
 /** The capable worker with most free slots that is not reserved for another signature, nor on probation. */
@@ -42,14 +46,27 @@ function itsTurn(state: State, job: JobState, worker: WorkerState): boolean {
   return true;
 }
 
-/** Whether a worker with free slots may take a task of this job: it has time for it, is not reserved for a wider task and not on probation. */
+/** Whether a worker with free slots may take a task of this job: it has time for it, would not delay a wider task and is not on probation. */
 export function mayUse(state: State, worker: WorkerState, job: JobState): boolean {
   if (worker.standing === "suspended" && worker.assigned > 0) return false;
-  if (!hasTimeFor(worker, job, state.now)) return false;
-  const reserved = worker.reservedFor;
-  const next = reserved?.jobs.peek();
-  if (next === undefined || reserved === job.signature) return true;
-  return job.job.priority > next.job.priority;
+  return hasTimeFor(worker, job, state.now) && mayPass(worker, job);
+}
+
+/** Whether a task of this job leaves what the wide task needs that the worker is reserved for. */
+function mayPass({ reservedFor, profile }: WorkerState, { job, signature }: JobState): boolean {
+  if (reservedFor === undefined || reservedFor.signature === signature) return true;
+  const { signature: wide, used } = reservedFor;
+  const next = wide.jobs.peek();
+  if (next === undefined || job.priority > next.job.priority) return true;
+  for (const name in wide.requirement.needs) {
+    const kept = wide.requirement.needs[name] ?? 0;
+    const need = job.requirement.needs[name] ?? 0;
+    if (kept === 0 || need === 0) continue;
+    const total = (profile.total[name] ?? 0) - (name === "slots" ? profile.reserveRequests : 0);
+    // The small addition allows for sums of fractions.
+    if ((used[name] ?? 0) + need + kept > total + 1e-9) return false;
+  }
+  return true;
 }
 
 /** A worker that will end takes no task whose time limit reaches beyond that. */
@@ -60,7 +77,7 @@ export function hasTimeFor({ profile }: WorkerState, { signature }: JobState, no
 /** Ends the reservation; the next `placeWork` considers the worker again. */
 export function unreserve(state: State, signature: Signature): void {
   if (signature.reservation === undefined) return;
-  delete signature.reservation.reservedFor;
+  delete signature.reservation.worker.reservedFor;
   delete signature.reservation;
   state.needsPlacement = true;
 }

@@ -2,7 +2,8 @@
 import type { Attempt, JobId, TaskIndex, WorkerId } from "../model/ids.js";
 import { type Outcome, succeeded, type TaskResult } from "../model/outcome.js";
 import { contains } from "../model/ranges.js";
-import { type ReturnedTask, removeFromClaim, returnToQueue } from "./claims.js";
+import { checkMaxFails } from "./cancel.js";
+import { type ReturnedTask, removeFromClaim, returnToQueue, setTaskState } from "./claims.js";
 import type { AttemptRange, Decisions } from "./decisions.js";
 import { refund } from "./fair-share.js";
 import { reindexJob } from "./job-queue.js";
@@ -51,7 +52,7 @@ export function onStarted(
     const claim = claimOf(worker, job, index);
     // One that runs already was started earlier, whether or not the time is known.
     if (claim?.attempt !== attempt || claim.tasks[index - claim.first] === STARTED) continue;
-    claim.tasks[index - claim.first] = STARTED;
+    setTaskState(claim, index, STARTED);
     claim.startedAt ??= new Map();
     claim.startedAt.set(index, now);
   }
@@ -107,14 +108,14 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.signal !== undefined) result.signal = one.signal;
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
-  if (!good && !cancelled && claim.failures < job.job.limits.retries) {
+  if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
     const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
     const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
     const failures = claim.failures + 1;
     claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
     claimResults.earlierAttempts.push(result);
     // Marked at once, so that the same end reported twice counts once.
-    claim.tasks[one.index - claim.first] = GONE;
+    setTaskState(claim, one.index, GONE);
   } else {
     claimResults.results.push(result);
     removeFromClaim(state, claim, one.index);
@@ -139,13 +140,19 @@ function recordResults(
   now: number,
 ): void {
   for (const [claim, { results, returned, earlierAttempts }] of resultsByClaim) {
-    if (results.length > 0) {
-      const empty = claim.open === 0;
-      out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty });
-    }
+    settle(out, claim, results);
     if (returned.length > 0) returnToQueue(state, out, claim, { returned, earlierAttempts, avoid: true }, now);
     reindexJob(state, claim.job);
   }
+  // Before anything of these jobs is handed out again.
+  for (const { job } of resultsByClaim.keys()) checkMaxFails(state, out, job);
+}
+
+function settle(out: Decisions, claim: Claim, results: readonly TaskResult[]): void {
+  if (results.length === 0) return;
+  out.writes.push({ op: "settle", job: claim.job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
+  // The store's count replaces it after the commit.
+  for (const { state } of results) if (state === "failed") claim.job.failed++;
 }
 
 /** Tasks come back unstarted: retracted, refused, or left at an orderly stop. This counts as no failure. */
@@ -222,12 +229,11 @@ export function loseClaim(
     else returned.push({ index, failures: claim.failures, crashes, notBefore: 0 });
   }
   for (const { index } of results) removeFromClaim(state, claim, index);
-  if (results.length > 0) {
-    out.writes.push({ op: "settle", job: job.id, rangeId: claim.rangeId, results, empty: claim.open === 0 });
-  }
+  settle(out, claim, results);
   if (returned.length + cancelled.length > 0) returnToQueue(state, out, claim, { returned, cancelled }, now);
   reindexJob(state, job);
   reindexWorker(worker);
+  checkMaxFails(state, out, job);
 }
 
 function lostResult(claim: Claim, index: number, crashes: number, now: number): TaskResult {

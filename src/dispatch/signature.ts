@@ -7,7 +7,7 @@ import type { Requirement, Resources, TaskKind } from "../model/recipe.js";
 import { copyShareLevels } from "./fair-share.js";
 import { IndexedHeap } from "./heap.js";
 import { unreserve } from "./reservation.js";
-import type { JobState, Signature, State, WorkerState } from "./state.js";
+import type { JobState, Reservation, Signature, State, WorkerProfile, WorkerState } from "./state.js";
 
 /** Signatures that nothing refers to are kept, up to this many: the next request for the service finds its index ready. */
 const MAX_IDLE_SIGNATURES = 512;
@@ -68,11 +68,22 @@ export function goesBefore(a: JobState, b: JobState): boolean {
 
 const freeSlots = (worker: WorkerState): number => worker.free.slots ?? 0;
 
-/** Whether the worker takes work at all and its total resources meet the requirement. */
-export function isCapable(worker: WorkerState, signature: Signature): boolean {
-  const { profile } = worker;
+/** Whether the worker takes work of this kind and its total resources meet the requirement. */
+export const isCapable = (worker: WorkerState, signature: Signature): boolean =>
+  whyNotTaking(worker, signature) === undefined && meets(worker.profile, signature);
+
+/** Why the worker takes no such work at the moment, whatever its resources. */
+export function whyNotTaking(worker: WorkerState, { forRequests }: Signature): string | undefined {
+  const { paused } = worker.profile;
+  if (!worker.connected) return "is away";
+  if (worker.draining) return "is draining";
+  if (worker.standing === "banned") return "is banned";
+  return forRequests || paused === undefined ? undefined : `takes no tasks: ${paused}`;
+}
+
+/** Whether a worker with this profile could take such work. */
+export function meets(profile: WorkerProfile, signature: Signature): boolean {
   const { pool, tags, service, needs } = signature.requirement;
-  if (!worker.connected || worker.draining || worker.standing === "banned") return false;
   if (profile.pool !== pool) return false;
   if (service !== undefined && !profile.services.includes(service)) return false;
   if (signature.kind !== undefined && !canRun(profile, signature.kind)) return false;
@@ -109,11 +120,17 @@ function countIn(free: Readonly<Record<string, number>>, worker: WorkerState, si
   return Math.max(0, count);
 }
 
-export function occupy(worker: WorkerState, needs: Resources, times: number): void {
+/** Work takes these resources of the worker, or with negative `times` gives them back. `passed`: the reservation that it passed. */
+export function occupy(worker: WorkerState, needs: Resources, times: number, passed: Reservation | undefined): void {
+  add(worker.free, needs, -times);
+  if (passed !== undefined) add(passed.used, needs, times);
+}
+
+function add(amounts: Record<string, number>, needs: Resources, times: number): void {
   for (const name in needs) {
-    const free = (worker.free[name] ?? 0) - (needs[name] ?? 0) * times;
+    const sum = (amounts[name] ?? 0) + (needs[name] ?? 0) * times;
     // Parts of a unit are rounded, or what is given back in parts would never add up to the whole again.
-    worker.free[name] = Number.isInteger(free) ? free : Math.round(free * 1e6) / 1e6;
+    amounts[name] = Number.isInteger(sum) ? sum : Math.round(sum * 1e6) / 1e6;
   }
 }
 
@@ -159,7 +176,7 @@ function leaveSignature(state: State, worker: WorkerState, signature: Signature)
   signature.capacity = undefined;
   signature.available.remove(worker);
   signature.byFreeSlots.remove(worker);
-  if (signature.reservation === worker) unreserve(state, signature);
+  if (signature.reservation?.worker === worker) unreserve(state, signature);
 }
 
 /** Keep `active` true after a signature's jobs, requests or workers changed. */

@@ -79,7 +79,7 @@ function setStanding(state: State, out: Decisions, name: string, standing: Stand
     if (!worker.connected) continue;
     if (standing !== "good") {
       retractClaims(out, worker, worker.prefetchedClaims);
-      if (worker.reservedFor !== undefined) unreserve(state, worker.reservedFor);
+      if (worker.reservedFor !== undefined) unreserve(state, worker.reservedFor.signature);
     }
     updateSignatures(state, worker);
   }

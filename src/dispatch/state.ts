@@ -36,6 +36,8 @@ export interface JobState {
   readonly inBackoff: Set<WaitingRange>;
   /** Tasks at workers, running or prefetched. */
   assigned: number;
+  /** Those of them that have been started. */
+  started: number;
   readonly claims: Set<Claim>;
   /** The store may have more tasks of it to grant. */
   mayLease: boolean;
@@ -44,6 +46,8 @@ export interface JobState {
   served: number;
   readonly blockedBy: Set<JobId>;
   failed: number;
+  /** More tasks than `maxFails` have failed: what waits is cancelled, what runs comes to its end. */
+  failedTooOften: boolean;
   /** Mean length of its tasks, where any has ended. */
   meanMs?: number;
 }
@@ -52,6 +56,8 @@ export interface JobState {
 export const UNSTARTED = 0;
 export const STARTED = 1;
 export const GONE = 2;
+
+export type TaskState = typeof UNSTARTED | typeof STARTED | typeof GONE;
 
 /** A plain list where there are few: a typed array costs more to create. */
 export type TaskStates = Uint8Array | number[];
@@ -66,10 +72,11 @@ export interface Claim {
   readonly attempt: Attempt;
   readonly failures: number;
   readonly crashes: number;
-  /** One of the three states above for each task, from `first` on. */
+  /** One of the three states above for each task, from `first` on. Changed by `setTaskState` only. */
   readonly tasks: TaskStates;
   /** Tasks not gone; = placed + prefetched. */
   open: number;
+  started: number;
   /** Those that occupy the worker's resources. */
   placed: number;
   /** Those that do not yet. */
@@ -78,6 +85,8 @@ export interface Claim {
   retracting: boolean;
   /** When tasks were started, by index, as far as reported; created with the first report. */
   startedAt: Map<number, number> | undefined;
+  /** The reservation of the worker when the tasks were assigned. */
+  passed: Reservation | undefined;
 }
 
 export type Standing = "good" | "suspended" | "banned";
@@ -115,12 +124,17 @@ export interface WorkerProfile {
   readonly graceMs?: number;
   /** Where it connects from. */
   readonly address?: string;
+  /** Why it takes no tasks at the moment. */
+  readonly paused?: string;
   /** Why it takes less than it has, for `explain`. */
   readonly remark?: string;
 }
 
 export interface WorkerState {
   profile: WorkerProfile;
+  /** What is stored of it with its first task, and what has been (worker-records.ts). */
+  record: string | undefined;
+  storedRecord: string | undefined;
   connected: boolean;
   /** Gets nothing new: an operator asked for it, or the worker itself before it leaves. */
   draining: boolean;
@@ -136,10 +150,11 @@ export interface WorkerState {
   readonly prefetchedClaims: Set<Claim>;
   prefetched: number;
   assigned: number;
+  started: number;
   readonly requests: Set<RequestState>;
   readonly capableOf: Set<Signature>;
-  /** A wide task waits for this worker to have enough free slots. */
-  reservedFor?: Signature;
+  /** A wide task waits for this worker to have enough free. */
+  reservedFor?: Reservation;
   /** Tasks per millisecond while it was busy. */
   rate: number;
   rateWindowStart: number;
@@ -175,9 +190,17 @@ export interface Signature {
   /** Tasks that the capable ones could have at once; absent until it is asked for. */
   capacity?: number | undefined;
   /** The worker that is reserved for the next task. */
-  reservation?: WorkerState;
+  reservation?: Reservation;
   /** Where a job that begins to wait begins in the order, by priority. */
   readonly shareLevels: Map<number, number>;
+}
+
+/** A worker that keeps what the next task of a wide signature needs (reservation.ts). */
+export interface Reservation {
+  readonly signature: Signature;
+  readonly worker: WorkerState;
+  /** What is used by tasks and requests that the worker was given since. */
+  readonly used: Record<string, number>;
 }
 
 export interface RequestState {
@@ -188,6 +211,8 @@ export interface RequestState {
   /** Give it to another worker once, if this one is lost. */
   retry: boolean;
   worker?: WorkerState;
+  /** The reservation of the worker when it got the request. */
+  passed?: Reservation;
   timer?: Timer;
   /** Its caller has an answer or no longer wants one; the worker has not finished it. */
   ended: boolean;
@@ -219,6 +244,8 @@ export interface State {
   readonly waitingFor: Map<JobId, Set<JobState>>;
   /** How recent jobs ended: a job that is being stored now may depend on one of them. */
   readonly recentEnds: Map<JobId, JobEnd>;
+  /** What was stored of workers, for those that have not come back since the broker started. */
+  readonly workerRecords: Map<WorkerId, string>;
   /** What workers have done, by their names. */
   readonly standings: Map<string, StandingRecord>;
   /** How many jobs there are of each priority. */
@@ -230,8 +257,8 @@ export interface State {
   /** A job has become ready or a reservation has ended since work was last placed: a worker may be idle beside work that waits. */
   needsPlacement: boolean;
   nextTaskRangeId: number;
-  /** Nothing is handed out: the disk is full, or the broker is stopping. */
-  halted: boolean;
+  /** Why nothing is handed out. */
+  halted: string | undefined;
 }
 
 /** The broker that makes a task range chooses its id; this many ids belong to one epoch. */
@@ -252,6 +279,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     timers: new IndexedHeap((a, b) => a.at < b.at),
     waitingFor: new Map(),
     recentEnds: new Map(),
+    workerRecords: new Map(),
     standings: new Map(),
     priorities: new Map(),
     uses: 0,
@@ -259,7 +287,7 @@ export function createState(settings: Settings, epoch: Epoch, shared: boolean): 
     now: 0,
     needsPlacement: false,
     nextTaskRangeId: epoch * TASK_RANGES_PER_EPOCH,
-    halted: false,
+    halted: undefined,
   };
 }
 

@@ -25,13 +25,13 @@ export function onTimer(state: State, out: Decisions, now: number): void {
   if (due) placeWork(state, out, now);
 }
 
-/** Nothing more is handed out: the disk is full, or the broker stops. Requests go on. */
-export function onHalt(state: State): void {
-  state.halted = true;
+/** Nothing more is handed out, for the reason given. Requests go on. */
+export function onHalt(state: State, reason: string): void {
+  state.halted = reason;
 }
 
 export function onResume(state: State, out: Decisions, now: number): void {
-  state.halted = false;
+  state.halted = undefined;
   for (const job of state.jobs.values()) leaseMore(state, out, job);
   placeWork(state, out, now);
 }

@@ -21,6 +21,7 @@ import { loseClaim, loseClaims } from "./results.js";
 import { leaveSignatures, occupy, reindexWorker, updateSignatures } from "./signature.js";
 import { standingRecordOf } from "./standing.js";
 import { claimsOf, claimsWithin, GONE, STARTED, type State, type WorkerProfile, type WorkerState } from "./state.js";
+import { absentProfile, deleteRecord, recordOf } from "./worker-records.js";
 
 export function onWorkerJoined(
   state: State,
@@ -37,6 +38,8 @@ export function onWorkerJoined(
   leaveSignatures(state, worker);
   loseRequests(state, out, worker);
   worker.profile = profile;
+  worker.record = recordOf(profile);
+  state.workerRecords.delete(profile.id);
   worker.standing = state.settings.standing ? standingRecordOf(state, profile.name).standing : "good";
   // A drain outlives a broken connection, but not the worker process.
   if (!sameSession) worker.draining = false;
@@ -63,13 +66,14 @@ function rebalanceLeases(state: State, out: Decisions): void {
 
 /** Recomputes the worker's free resources. Running tasks occupy them first, then prefetched tasks in the order of their hand-out. */
 function recomputeFree(state: State, worker: WorkerState): void {
-  for (const name of Object.keys(worker.free)) delete worker.free[name];
-  Object.assign(worker.free, worker.profile.total);
-  occupy(worker, ONE_SLOT, worker.requests.size);
   for (const claim of claimsOf(worker)) {
     claim.retracting = false;
     unplaceAll(state, claim);
   }
+  for (const name of Object.keys(worker.free)) delete worker.free[name];
+  Object.assign(worker.free, worker.profile.total);
+  // Requests keep what they have passed.
+  occupy(worker, ONE_SLOT, worker.requests.size, undefined);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim, openTasks(claim, STARTED).length);
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim);
 }
@@ -112,6 +116,7 @@ function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed
   endGrace(state, worker);
   loseRequests(state, out, worker);
   loseClaims(state, out, worker, crashed, now);
+  deleteRecord(out, worker);
   state.workers.delete(worker.profile.id);
   placeWork(state, out, now);
   rebalanceLeases(state, out);
@@ -146,16 +151,23 @@ export function restoreClaim(state: State, claimed: ClaimedRange, now: number): 
   const { taskRange, settled } = claimed;
   const job = state.jobs.get(taskRange.job);
   if (job === undefined || taskRange.worker === undefined) return;
-  const worker = state.workers.get(taskRange.worker) ?? addWorker(state, absentProfile(taskRange.worker));
+  const worker = state.workers.get(taskRange.worker) ?? restoreWorker(state, taskRange.worker);
   // A task is in one task range only: an older claim here is from before another broker adopted the worker.
   for (const stale of claimsWithin(worker, taskRange.job, taskRange)) dropClaim(state, stale);
   reindexWorker(worker);
   const tasks = new Uint8Array(sizeOf(taskRange));
   for (let i = 0; i < tasks.length; i++) if (contains(settled, taskRange.first + i)) tasks[i] = GONE;
-  addClaim(state, worker, job, { ...taskRange, rangeId: taskRange.id }, tasks);
+  const claim = addClaim(state, worker, job, { ...taskRange, rangeId: taskRange.id }, tasks);
+  if (!worker.connected) placePrefetched(state, claim);
   // The job may have reached its maxRunning.
   reindexJob(state, job);
   if (!worker.connected && worker.grace === undefined) beginGrace(state, worker, now);
+}
+
+function restoreWorker(state: State, id: WorkerId): WorkerState {
+  const worker = addWorker(state, absentProfile(state, id));
+  worker.storedRecord = state.workerRecords.get(id);
+  return worker;
 }
 
 /**
@@ -175,22 +187,6 @@ export function onOrphans(state: State, out: Decisions, orphans: readonly Claime
   placeWork(state, out, now);
 }
 
-function absentProfile(id: WorkerId): WorkerProfile {
-  return {
-    id,
-    session: "" as WorkerProfile["session"],
-    name: id,
-    protocol: "unknown",
-    pool: "",
-    tags: [],
-    services: [],
-    total: { slots: 0 },
-    reserveRequests: 0,
-    resumable: true,
-    canPrefetch: false,
-  };
-}
-
 /** Below every use, so that the order of joining decides among workers that were never used. */
 const NEVER_USED = -(2 ** 52);
 
@@ -200,6 +196,8 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     connected: false,
     draining: false,
     standing: "good",
+    record: recordOf(profile),
+    storedRecord: undefined,
     free: { ...profile.total },
     lastUse: NEVER_USED + state.joins++,
     shareLevels: new Map(),
@@ -207,6 +205,7 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
     prefetchedClaims: new Set(),
     prefetched: 0,
     assigned: 0,
+    started: 0,
     requests: new Set(),
     capableOf: new Set(),
     rate: 0,

@@ -107,9 +107,16 @@ export type Write =
   | { readonly op: "hold"; readonly job: JobId; readonly held: boolean }
   /**
    * Add to the job's cancels, unless it has ended. Once all that lies beyond the cursor is among them, it is counted as
-   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges.
+   * cancelled at once and the cursor moves to the end. So are cancelled tasks at the ends of released ranges. `unclaimed`: tasks
+   * in ranges that a worker has are left alone.
    */
-  | { readonly op: "cancel"; readonly job: JobId; readonly ranges: Ranges; readonly reason?: string }
+  | {
+      readonly op: "cancel";
+      readonly job: JobId;
+      readonly ranges: Ranges;
+      readonly reason?: string;
+      readonly unclaimed?: boolean;
+    }
   /**
    * Let finished tasks run again: their results become earlier attempts, the counters are reduced, and a job that had ended is open.
    * `ends` names the ends that count, within `ranges` or the whole job; tasks that never ran because they were cancelled count as

@@ -117,9 +117,15 @@ export class Agent {
     this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
   }
 
-  /** Announces the current services to the broker. */
-  servicesChanged(): void {
-    this.#link?.send({ type: "SERVICES", services: this.#deps.services.names });
+  /** Tells the broker what the worker offers now. */
+  announce(): void {
+    const { services, capacity, memory } = this.#deps;
+    const { total } = capacity;
+    const paused = memory?.shortage;
+    this.#link?.send({
+      ...{ type: "SERVICES", services: services.names, tags: this.#tags, total },
+      ...(paused === undefined ? {} : { paused }),
+    });
   }
 
   /**
@@ -178,6 +184,7 @@ export class Agent {
     this.#everJoined = true;
     link.startHeartbeat(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
+    if (this.#deps.memory?.shortage !== undefined) this.announce();
     if (this.#leaving) link.send({ type: "LEAVING" });
     this.#tasks.resume(welcome, (message) => link.send(message));
     this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
@@ -186,7 +193,7 @@ export class Agent {
 
   /** Applies the config that the broker pushes. Tags and slots are announced if they have changed. */
   #applyConfig(config: Welcome["config"], link: Link): void {
-    const { capacity, slots, files, services, log } = this.#deps;
+    const { capacity, slots, files, log } = this.#deps;
     try {
       const { version, heartbeatMs, settings } = readPushedConfig(config);
       const before = JSON.stringify([capacity.total.slots, this.#tags]);
@@ -202,7 +209,7 @@ export class Agent {
       this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
       if (version > 0) log.info({ version }, "config applied");
       if (JSON.stringify([count, this.#tags]) === before) return;
-      link.send({ type: "SERVICES", services: services.names, tags: this.#tags, total: capacity.total });
+      this.announce();
     } catch (cause) {
       log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }

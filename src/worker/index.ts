@@ -12,7 +12,7 @@ import { Agent } from "./agent.js";
 import { Capacity } from "./capacity.js";
 import { JobFiles } from "./job-files.js";
 import { Lifetime } from "./lifetime.js";
-import { MemoryWatch } from "./memory.js";
+import { MemoryWatch, mebibytes } from "./memory.js";
 import { openSlots } from "./processes/index.js";
 import { openPrograms, type ServiceProgram } from "./programs/index.js";
 import { type Handler, Services } from "./services.js";
@@ -109,7 +109,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const name = options.name ?? `${hostname()}:${process.pid}`;
   const lifetime =
     options.lifetimeMs === undefined ? undefined : new Lifetime(options.lifetimeMs, now, () => leave("lifetime"));
-  const memory = memoryWatch(options, log, () => agent.startPending());
+  const memory = memoryWatch(options, log, () => agent);
   const agent = new Agent(
     {
       ...{ directory, spool, slots, files, services, capacity, log, now },
@@ -171,7 +171,7 @@ export function startWorker(options: WorkerOptions): Worker {
     },
     serve: (service, handler) => {
       services.set(service, handler);
-      agent.servicesChanged();
+      agent.announce();
     },
     setBrokers: (urls) => agent.setUrls(urls),
     stop: (how = {}) => stop(how),
@@ -189,22 +189,21 @@ function openSpool(directory: WorkerDirectory, log: Log): Pick<LoadedSpool, "spo
   return { spool, results };
 }
 
-function memoryWatch(options: WorkerOptions, log: Log, retry: () => void): MemoryWatch | undefined {
+function memoryWatch(options: WorkerOptions, log: Log, agent: () => Agent): MemoryWatch | undefined {
   const { minMemory, memoryFile } = options;
   if (minMemory === undefined) return undefined;
   const onChange = (enough: boolean, available: number): void => {
     const fields = { availableBytes: available, minBytes: minMemory };
     if (enough) log.info(fields, "there is memory again: tasks start");
     else
-      log.warn(fields, `only ${megabytes(available)} of memory are available, tasks wait for ${megabytes(minMemory)}`);
+      log.warn(fields, `only ${mebibytes(available)} of memory are available, tasks wait for ${mebibytes(minMemory)}`);
+    agent().announce();
   };
   return new MemoryWatch({
-    ...{ minBytes: minMemory, onChange, retry },
+    ...{ minBytes: minMemory, onChange, retry: () => agent().startPending() },
     ...(memoryFile === undefined ? {} : { file: memoryFile }),
   });
 }
-
-const megabytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;
 
 /** The worker's own without the tokens: a task that prints its environment would store them in its output. */
 function environmentOfTasks(): NodeJS.ProcessEnv {

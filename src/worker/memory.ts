@@ -1,6 +1,6 @@
 /**
- * No task starts while the machine is short of memory. The available memory is read before each start, so also whenever a
- * task has ended, and every second while a task waits for it.
+ * No task starts while the machine is short of memory. The available memory is read before each start; while it is low, every
+ * second and whenever a task has ended.
  */
 import { readFileSync } from "node:fs";
 
@@ -9,7 +9,7 @@ export interface MemoryOptions {
   readonly minBytes: number;
   /** Memory has become too low, or is sufficient again. */
   readonly onChange: (enough: boolean, available: number) => void;
-  /** Called every second while memory is low: a task may fit now. */
+  /** Called every second while memory is low, to check again. */
   readonly retry: () => void;
   /** The file in which the kernel reports it; /proc/meminfo if absent. */
   readonly file?: string;
@@ -24,6 +24,11 @@ export class MemoryWatch {
 
   constructor(options: MemoryOptions) {
     this.#options = options;
+  }
+
+  /** Why no task starts, as of the last check. */
+  get shortage(): string | undefined {
+    return this.#low ? `less than ${mebibytes(this.#options.minBytes)} of memory are available` : undefined;
   }
 
   /** To be called before each start. After a negative answer `retry` is called later. */
@@ -60,3 +65,5 @@ export class MemoryWatch {
     return kilobytes === undefined ? Number.POSITIVE_INFINITY : Number(kilobytes) * 1024;
   }
 }
+
+export const mebibytes = (bytes: number): string => `${Math.round(bytes / 1024 / 1024)} MiB`;

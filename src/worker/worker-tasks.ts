@@ -38,7 +38,7 @@ export interface WorkerDependencies {
   readonly files: JobFiles;
   readonly services: Services;
   readonly capacity: Capacity;
-  /** Tasks start only while enough memory is available. */
+  /** Tasks start only while enough memory is available. Otherwise they are returned. */
   readonly memory?: MemoryWatch;
   /** When the worker stops. Tasks that may run longer are not started. */
   readonly lifetime?: Lifetime;
@@ -191,16 +191,18 @@ export class WorkerTasks {
     if (this.#closing) this.returnPrefetched();
     if (!this.#closing) {
       this.#lifetimeFilter?.returnTooLong();
-      let memoryLow = false;
+      const { memory, capacity } = this.#deps;
+      let enough = memory?.shortage === undefined || memory.hasEnough();
       const fits = (job: JobId): boolean => {
         const recipe = this.#recipes.get(job);
-        if (memoryLow || recipe === undefined || !this.#deps.capacity.fits(recipe.needs)) return false;
+        if (!enough || recipe === undefined || !capacity.fits(recipe.needs)) return false;
         if (this.#lifetimeFilter?.exceeds(job) === true) return false;
-        memoryLow = this.#deps.memory?.hasEnough() === false;
-        return !memoryLow;
+        enough = memory?.hasEnough() !== false;
+        return enough;
       };
       for (let task = this.#tracker.startNext(fits); task !== undefined; task = this.#tracker.startNext(fits))
         this.#start(task);
+      if (!enough) this.returnPrefetched();
     }
     this.#scheduleFlush();
   }

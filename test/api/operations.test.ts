@@ -143,12 +143,7 @@ describe.each([
 
     const submitted = Date.now();
     const { job: long } = await ask("submit", { recipe: { kind: "command", argv: ["sleep", "60"] }, count: 2 });
-    await until(
-      "both run",
-      async () =>
-        ((await ask("running", { job: long })).tasks as { started: boolean }[]).filter(({ started }) => started)
-          .length === 2,
-    );
+    await until("both run", async () => ((await ask("running", { job: long })).tasks as object[]).length === 2);
     for (const { startedAt } of (await ask("running", { job: long })).tasks as { startedAt: number }[]) {
       expect(startedAt).toBeGreaterThanOrEqual(submitted - CLOCKS_DIFFER_MS);
       expect(startedAt).toBeLessThanOrEqual(Date.now() + CLOCKS_DIFFER_MS);

@@ -64,6 +64,14 @@ describe("laboro logs", () => {
     await (await shop.client.submit({ recipe: sh(line), retries: 2 })).wait();
     expect((await shop.laboro(["logs", "1"])).stdout).toBe("try 3\n");
     expect((await shop.laboro(["logs", "1.0", "--attempt", "2"])).stdout).toBe("try 2\n");
+    expect(await shop.laboro(["logs", "1.0", "--attempt", "5"])).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringContaining(
+        "task 0 of job 1 has had no attempt 5: the last is attempt 3 (LABORO_NO_SUCH_TASK)",
+      ),
+    });
+    expect((await shop.laboro(["logs", "1", "--attempt", "5"])).stderr).toContain("no task of job 1 has had attempt 5");
   });
 
   it("follows what runs until the job ends, and loses no task that came and went", async () => {

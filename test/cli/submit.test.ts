@@ -101,6 +101,29 @@ command = ["touch", "ready"]
     expect(await shop.client.job(2).info()).toMatchObject({ name: "night/sum", count: 3, limits: { retries: 1 } });
   });
 
+  it("lets options beside a file of tasks hold for all of them, and refuses those that contradict it", async () => {
+    const shop = await openCliShop();
+    const file = join(shop.dir, "night.toml");
+    const tasks = ["a", "b"].map((name) => `[[task]]\nname = "${name}"\ncommand = "true"\n`);
+    writeFileSync(file, `priority = 1\nretries = 1\ntags = ["x"]\ntimeLimit = 90\n${tasks.join("")}`);
+    const options = ["--priority", "7", "--tag", "y", "--env", "A=b", "--time-limit", "1"];
+    expect((await shop.laboro(["submit", "--file", file])).code).toBe(0);
+    expect(await shop.client.job(1).info()).toMatchObject({ priority: 1, limits: { timeLimitMs: 90_000 } });
+    expect((await shop.laboro(["submit", "--file", file, ...options])).code).toBe(0);
+    for (const id of [3, 4])
+      expect(await shop.client.job(id).info()).toMatchObject({
+        priority: 7,
+        tags: ["x", "y"],
+        limits: { retries: 1, timeLimitMs: 1_000 },
+        recipe: { env: { A: "b" } },
+      });
+    const { code, stderr } = await shop.laboro(["submit", "--file", file, "--each-line", "x"]);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: "laboro: --each-line does not go with --file (LABORO_BAD_INPUT)\n",
+    });
+  });
+
   it("finds what a file of tasks names beside that file", async () => {
     const shop = await openCliShop();
     shop.worker();

@@ -43,7 +43,7 @@ describe("a mistake in the command", () => {
     expect(said.map(({ stdout }) => stdout).join("")).toBe("");
     expect(said.map(({ stderr }) => stderr).join("")).toMatchInlineSnapshot(`
       "laboro: option '--state <states>' argument 'runing' is invalid. no state "runing"; did you mean running? (LABORO_BAD_INPUT)
-      laboro: option '--timeout <duration>' argument 'soon' is invalid. expected a duration such as 90s, 5m, 1h30m or 01:30:00, got soon (LABORO_BAD_INPUT)
+      laboro: option '--timeout <duration>' argument 'soon' is invalid. expected a duration such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got soon (LABORO_BAD_INPUT)
       laboro: selector "4-1": expected the smaller number first, 1-4 (LABORO_BAD_INPUT)
       laboro: missing required argument 'selector' (LABORO_BAD_INPUT)
       laboro: option '--stream <stream>' argument 'both' is invalid. Allowed choices are stdout, stderr. (LABORO_BAD_INPUT)

@@ -6,22 +6,25 @@ describe("laboro workers", () => {
   it("lists who works, by name, and how much room they have", async () => {
     const shop = await openCliShop();
     expect((await shop.laboro(["workers"])).stdout).toBe("no worker is connected; laboro worker starts one\n");
-    shop.worker({ name: "w10", slots: 4, tags: ["big", "fast"], resources: { gpu: 2 } });
+    shop.worker({ name: "w10", slots: 4, cancelGraceMs: 100, tags: ["big", "fast"], resources: { gpu: 2 } });
     shop.worker({ name: "w2", slots: 1, pool: "night", cancelGraceMs: 100 });
     await until("both have joined", async () => (await shop.client.workers()).length === 2);
-    await shop.client.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, pool: "night" });
-    await until("a task runs", async () => (await shop.client.workers()).some(({ tasks }) => tasks === 1));
+    const recipe = { kind: "command" as const, argv: ["sleep", "60"] };
+    await shop.client.submit({ recipe, pool: "night" });
+    await shop.client.submit({ recipe, needs: { slots: 1, gpu: 0.3 } });
+    const runs = ({ tasks, prefetched }: { tasks: number; prefetched: number }): boolean => tasks - prefetched === 1;
+    await until("tasks run", async () => (await shop.client.workers()).every(runs));
     const { stdout } = await shop.laboro(["workers"]);
     expect(steady(stdout)).toMatchInlineSnapshot(`
       "WORKER  STATE  SLOTS  POOL  RESOURCES  TAGS
       w2  busy  1/1  night
-      w10  ready  0/4  gpu=2/2  big,fast"
+      w10  ready  1/4  gpu=0.3/2  big,fast"
     `);
     const narrow = await shop.laboro(["workers"], { columns: 30, env: { NO_COLOR: "1" } });
     expect(narrow.stdout).toMatchInlineSnapshot(`
       "WORKER  STATE  SLOTS  POOL
       w2      busy     1/1  night
-      w10     ready    0/4
+      w10     ready    1/4
       "
     `);
     const { workers } = JSON.parse((await shop.laboro(["workers", "--json"])).stdout);

@@ -39,7 +39,7 @@ describe("explain", () => {
     expect(broker.why("1.3")).toBe("its job is held");
     broker.submit({ count: 2 });
     broker.halt();
-    expect(broker.why("2.0")).toBe("the broker hands nothing out: its disk is full or it is stopping");
+    expect(broker.why("2.0")).toBe("the broker hands nothing out: it is drained");
   });
 
   it("tells of workers that are busy, away, draining, and of tasks that do not exist", () => {
@@ -48,11 +48,25 @@ describe("explain", () => {
     broker.submit({ count: 3 });
     expect(broker.why("1.2")).toBe("1 worker can take it, and is busy; 2 tasks of its job are ready");
     broker.drain("a");
-    expect(broker.why("1.2")).toBe("every worker is draining or banned");
+    expect(broker.why("1.2")).toBe("a could take it, but is draining");
     broker.away("a");
     expect(broker.why("1.0")).toBe("worker a has it and is away; it is kept for it during the grace period");
     expect(broker.why("1.7")).toBe("job 1 has tasks 0 to 2");
     expect(broker.why("9.0")).toBe("its job has ended or does not exist");
+  });
+
+  it("names the workers that could take it and why they do not, beside others that could not", () => {
+    const broker = new Workbench();
+    broker.join("small", { slots: 1 });
+    broker.join("big", { slots: 4 });
+    broker.join("bigger", { slots: 8, paused: "less than 2 MiB of memory are available" });
+    broker.drain("big");
+    broker.submit({ slots: 4 });
+    expect(broker.why("1.0")).toBe(
+      "big could take it, but is draining; bigger could take it, but takes no tasks: less than 2 MiB of memory are available",
+    );
+    for (const name of ["c", "d"]) broker.join(name, { slots: 4, paused: "x" });
+    expect(broker.why("1.0")).toMatch(/; c could take it, but takes no tasks: x; 1 more could take it, but does not$/);
   });
 
   it("tells why a worker takes less than it has", () => {

@@ -10,11 +10,60 @@ describe("max-fails", () => {
     expect(broker.job(1).cancels).toEqual([]);
     broker.fail("a", "1.2");
     expect(broker.job(1)).toMatchObject({ reason: "more than 2 tasks failed" });
-    broker.finish("a", broker.at("a"), { code: 143 });
+    expect(broker.asked("cancel")).toEqual([]);
+    broker.finish("a");
     expect(broker.job(1)).toMatchObject({
-      counters: { succeeded: 0, failed: 3, cancelled: 97 },
+      counters: { succeeded: 3, failed: 3, cancelled: 94 },
       ended: { state: "failed" },
     });
+  });
+
+  it("retracts prefetched tasks and cancels those that return, whatever returns them", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 1, canPrefetch: true });
+    broker.join("b", { slots: 5, resumable: false });
+    broker.submit({ count: 50, maxFails: 3 });
+    broker.now += 5;
+    broker.finish("a");
+    const [running = "", ...prefetched] = broker.at("a");
+    expect(prefetched).toHaveLength(3);
+    broker.start("a", running);
+    broker.start("b", ...broker.at("b"));
+    broker.fail("b", ...broker.at("b").slice(0, 4));
+    expect(broker.at("b")).toHaveLength(1);
+    expect(broker.asked("cancel")).toEqual([]);
+    expect(broker.asked("retract")).toEqual([prefetched]);
+    const before = broker.job(1).counters.cancelled;
+    broker.giveBack("a", ...prefetched);
+    expect(broker.job(1).counters.cancelled).toBe(before + 3);
+    broker.away("b");
+    expect(broker.job(1).counters.cancelled).toBe(before + 4);
+    broker.finish("a");
+    expect(broker.job(1)).toMatchObject({ counters: { succeeded: 2, failed: 4, cancelled: 44 }, ended: {} });
+  });
+
+  it("a task that fails when too many have failed is not retried", () => {
+    const broker = new Workbench({ retryBackoffMs: 10 });
+    broker.join("a", { slots: 3 });
+    broker.submit({ count: 3, retries: 1, maxFails: 0 });
+    broker.fail("a", "1.0");
+    broker.pass(10);
+    broker.fail("a", "1.0");
+    broker.fail("a", "1.1");
+    broker.finish("a", ["1.2"]);
+    expect(broker.job(1)).toMatchObject({ counters: { succeeded: 1, failed: 2, cancelled: 0 }, ended: {} });
+  });
+
+  it("lets tasks run that are run again although more than that have failed", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 3 });
+    broker.submit({ count: 4, maxFails: 0 });
+    broker.fail("a", "1.0");
+    broker.fail("a", "1.1", "1.2");
+    expect(broker.job(1)).toMatchObject({ counters: { failed: 3, cancelled: 1 } });
+    expect(broker.job(1).ended).toBeDefined();
+    broker.rerun(1, ["failed"], [{ first: 0, last: 0 }]);
+    expect(broker.at("a")).toEqual(["1.0"]);
   });
 
   it("is not overrun by what workers have in stock", () => {

@@ -218,7 +218,7 @@ export class MixedHistory {
 /** Take a step; where it brought one piece of work and somebody had room, see that the right one got it. */
 export function leastRecentlyUsedIsChosen(mixed: MixedHistory, step: Step): void {
   const { broker } = mixed;
-  const forTask = step.kind === "single" && broker.world.jobs.size < 9 && !broker.state.halted;
+  const forTask = step.kind === "single" && broker.world.jobs.size < 9 && broker.state.halted === undefined;
   if (step.kind !== "request" && !forTask) {
     mixed.take(step);
     return;

@@ -7,6 +7,7 @@ const nat = fc.nat(9);
 export const livelyWorkers = fc.array(
   fc.record({
     slots: fc.integer({ min: 1, max: 4 }),
+    room: fc.record({ gpu: fc.nat(2) }),
     reserveRequests: fc.nat(1),
     services: fc.subarray(SERVICES),
     resumable: fc.boolean(),
@@ -18,6 +19,7 @@ export const livelyWorkers = fc.array(
 const job = fc.record({
   count: fc.integer({ min: 1, max: 15 }),
   slots: fc.integer({ min: 1, max: 4 }),
+  needs: fc.record({ gpu: fc.constantFrom(0, 0, 0.5, 1, 2) }),
   priority: fc.integer({ min: 0, max: 2 }),
   retries: fc.nat(2),
   maxRunning: fc.option(fc.integer({ min: 1, max: 3 }), { nil: undefined }),

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Workbench } from "./workbench.js";
 
@@ -96,6 +97,78 @@ describe("a wide task", () => {
     expect(broker.at("a")).toHaveLength(3);
     broker.hold(high);
     expect(broker.at("a")).toContain(`${middle}.0`);
+  });
+
+  it("keeps only what it needs: narrow tasks use the other slots while it waits for a device", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4, room: { gpu: 2 } });
+    const long = broker.submit({ needs: { gpu: 2 } });
+    const wide = broker.submit({ needs: { gpu: 1 } });
+    const narrow = broker.submit({ count: 10 });
+    expect(broker.at("a")).toEqual([`${long}.0`, `${narrow}.0`, `${narrow}.1`, `${narrow}.2`]);
+    finishOne(broker, "a");
+    expect(broker.at("a")).toContain(`${wide}.0`);
+  });
+
+  it("is passed by narrow tasks up to the slots beyond its own, also when many are ready at once", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4 });
+    const long = broker.submit({ count: 4 });
+    const wide = broker.submit({ slots: 3 });
+    const narrow = broker.submit({ count: 10 });
+    broker.finish("a", [`${long}.0`, `${long}.1`]);
+    expect(broker.at("a")).toEqual([`${long}.2`, `${long}.3`, `${narrow}.0`]);
+    broker.finish("a", [`${long}.2`, `${long}.3`]);
+    expect(broker.at("a")).toEqual([`${narrow}.0`, `${wide}.0`]);
+  });
+
+  it("is passed by a task that fits beside it while an earlier one does not", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4 });
+    const long = broker.submit({ count: 4 });
+    broker.submit({ slots: 3 });
+    broker.submit({ slots: 2 });
+    const narrow = broker.submit();
+    broker.finish("a", [`${long}.0`, `${long}.1`]);
+    expect(broker.at("a")).toEqual([`${long}.2`, `${long}.3`, `${narrow}.0`]);
+  });
+
+  it("counts requests and higher priorities that came after it against those that may pass", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 4, services: ["echo"] });
+    const long = broker.submit({ count: 4 });
+    const wide = broker.submit({ slots: 2 });
+    const narrow = broker.submit({ count: 10 });
+    broker.request("echo");
+    broker.submit({ priority: 1 });
+    broker.finish("a", [`${long}.0`, `${long}.1`]);
+    expect(broker.at("a").filter((task) => task.startsWith(`${narrow}.`))).toEqual([]);
+    broker.reply("a", 1);
+    expect(broker.at("a")).toContain(`${narrow}.0`);
+    broker.finish("a", [`${long}.2`, `${long}.3`]);
+    expect(broker.at("a")).toContain(`${wide}.0`);
+  });
+
+  it("starts at the latest when all that was there before it has ended, whatever passes it", () => {
+    const amount = fc.integer({ min: 0, max: 3 });
+    const wishOf = (min: number) => fc.record({ slots: fc.integer({ min, max: 4 }), gpu: amount, mem: amount });
+    const wish = wishOf(1);
+    fc.assert(
+      fc.property(fc.array(wish, { minLength: 1, maxLength: 6 }), wishOf(2), fc.array(wish), (before, wide, after) => {
+        const broker = new Workbench();
+        broker.join("a", { slots: 4, room: { gpu: 3, mem: 3 } });
+        for (const { slots, ...needs } of before) broker.submit({ slots, needs });
+        // What waits before it may go before it.
+        for (let id = 1; id <= before.length; id++) if (!broker.at("a").includes(`${id}.0`)) broker.cancel(id);
+        const there = broker.at("a");
+        const { slots, ...needs } = wide;
+        const waits = broker.submit({ slots, needs });
+        for (const { slots, ...needs } of after) broker.submit({ slots, needs, count: 3 });
+        for (const task of there) broker.finish("a", [task]);
+        expect(broker.at("a")).toContain(`${waits}.0`);
+      }),
+      { numRuns: 300 },
+    );
   });
 
   it("is not put into stock, where nothing would keep room for it", () => {

@@ -41,9 +41,11 @@ import {
   type WorkerProfile,
   type WorkerState,
 } from "../../src/dispatch/index.js";
+import { onRerun, reserveTaskRangeIds } from "../../src/dispatch/rerun.js";
 import { JobId, RequestId, SessionId, WorkerId } from "../../src/model/ids.js";
 import { DEFAULT_LIMITS, type Job, type JobEnd, type Limits } from "../../src/model/job.js";
-import type { TaskResult } from "../../src/model/outcome.js";
+import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
+import type { Ranges } from "../../src/model/ranges.js";
 import { ModelWorld } from "../store/model-store.js";
 import { TRUE } from "../support/recipes.js";
 
@@ -227,6 +229,16 @@ export class Workbench {
     this.step((out) => onCancel(this.state, out, JobId(job), [{ first, last }]));
   }
 
+  rerun(job: number, ends: readonly TaskEnd[], ranges: Ranges): void {
+    const idCount = 100;
+    const rangeId = reserveTaskRangeIds(this.state, idCount);
+    const write = { op: "rerun", job: JobId(job), ends, ranges, rangeId, idCount } as const;
+    const [answer] = this.world.apply([write], this.state.epoch, this.now);
+    if (answer?.op !== "rerun" || answer.job === undefined) throw new Error(`job ${job} was not run again`);
+    const { job: again, taskRanges } = answer;
+    this.step((out) => onRerun(this.state, out, again, taskRanges, new Set(), this.now));
+  }
+
   job(id: number): Job {
     const known = this.world.jobs.get(JobId(id));
     if (known === undefined) throw new Error(`there is no job ${id}`);
@@ -337,7 +349,7 @@ export class Workbench {
   }
 
   halt(): void {
-    onHalt(this.state);
+    onHalt(this.state, "it is drained");
   }
 
   resume(): void {

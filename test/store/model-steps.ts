@@ -73,7 +73,8 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
     case "cancel": {
       const last = flag ? job.job.count : pick % 30;
       const range = { first: pick % 4 === 0 ? 0 : Math.min(size, last), last };
-      return { op: "cancel", job: id, ranges: [range], ...(pick % 3 === 0 ? { reason: `number ${pick}` } : {}) };
+      const reason = pick % 3 === 0 ? { reason: `number ${pick}` } : {};
+      return { op: "cancel", job: id, ranges: [range], ...reason, ...(pick % 5 < 2 ? { unclaimed: true } : {}) };
     }
     case "adopt":
       return { op: "adopt", worker: WORKERS[pick % WORKERS.length] ?? WorkerId("ann") };

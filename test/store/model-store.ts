@@ -293,13 +293,21 @@ export class ModelWorld {
     return { op, found: true };
   }
 
-  #cancel({ op, job: id, ranges, reason }: Op<"cancel">, now: number): AnswerTo<"cancel"> {
+  #cancel({ op, job: id, ranges, reason, unclaimed }: Op<"cancel">, now: number): AnswerTo<"cancel"> {
     const known = this.jobs.get(id);
     if (known === undefined) return { op };
     const { job } = known;
     if (job.ended !== undefined) return { op, progress: this.#progress(known, now) };
     const { count, cursor, counters } = job;
-    const cancels = union(job.cancels, intersection({ first: 0, last: count - 1 }, normalize(ranges)));
+    const claimed = [...this.parcels.values()].flatMap(({ parcel }) =>
+      unclaimed === true && parcel.job === id && parcel.worker !== undefined ? [parcel] : [],
+    );
+    const left = normalize(claimed.map(({ first, last }) => ({ first, last })));
+    const added = intersection({ first: 0, last: count - 1 }, normalize(ranges));
+    const cancels = union(
+      job.cancels,
+      added.flatMap((range) => difference(range, left)),
+    );
     known.job = { ...job, cancels, ...(reason === undefined ? {} : { reason }) };
     let cancelled = 0;
     if (difference({ first: cursor, last: count - 1 }, cancels).length === 0) {

@@ -107,7 +107,7 @@ describe("laboro worker", () => {
 
   it.each([
     ["--slots", "0"],
-    ["--lifetime", "90"],
+    ["--lifetime", "90 parsecs"],
     ["--min-memory", "much"],
     ["--resource", "gpu"],
     ["--service", "noname"],

@@ -7,6 +7,8 @@ import { parseSize } from "../../src/cli/lib/size.js";
 describe("a duration", () => {
   it.each([
     ["90s", 90_000],
+    ["1", 1_000],
+    ["0.5", 500],
     ["5m", 300_000],
     ["1h30m", 5_400_000],
     ["1h 30m", 5_400_000],
@@ -21,7 +23,7 @@ describe("a duration", () => {
     expect(parseDuration(text)).toBe(ms);
   });
 
-  it.each(["", "90", "1:30", "5 parsecs", "30m1h", "1m1m", "-5s", "01:60:00", "1h30", "s"])("is not %j", (text) => {
+  it.each(["", "90 90", "1:30", "5 parsecs", "30m1h", "1m1m", "-5s", "01:60:00", "1h30", "s"])("is not %j", (text) => {
     expect(() => parseDuration(text)).toThrow(InvalidArgumentError);
   });
 

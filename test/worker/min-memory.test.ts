@@ -1,23 +1,55 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { openShop } from "../client/shop.js";
+import { openShop, resultsOf, type Shop } from "../client/shop.js";
 import { until } from "../support/wait.js";
 
-it("no task starts while less memory is available than asked for, and the log says so", async () => {
-  const { dir, client, worker } = await openShop();
+/** A worker that is short of memory until `available` says otherwise. */
+function shortWorker({ dir, worker }: Shop) {
   const memoryFile = join(dir, "meminfo");
   const available = (kilobytes: number): void =>
     writeFileSync(memoryFile, `MemTotal: 9000 kB\nMemFree: 9000 kB\nMemAvailable:    ${kilobytes} kB\n`);
   const said: string[] = [];
   const say = (_fields: object, text: string): void => void said.push(text);
   available(1024);
-  worker({ minMemory: 2 * 1024 * 1024, memoryFile, log: { info: say, warn: say, error: say } });
-  const job = await client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 3 });
+  worker({ name: "short", minMemory: 2 * 1024 * 1024, memoryFile, log: { info: say, warn: say, error: say } });
+  return { available, said };
+}
+
+it("no task starts while less memory is available than asked for, and the log says so", async () => {
+  const shop = await openShop();
+  const { available, said } = shortWorker(shop);
+  const job = await shop.client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 3 });
   await until("the log says why tasks wait", () => said.some((text) => text.startsWith("only 1 MiB of memory")));
-  expect((await client.workers())[0]?.tasks).toBeGreaterThan(0);
   expect((await job.info()).counters.succeeded).toBe(0);
   available(4096);
   expect(await job.wait()).toBe("succeeded");
   expect(said.filter((text) => text.includes("memory"))).toHaveLength(2);
+});
+
+it("a worker that is short of memory returns its tasks and gets none, and others take them", async () => {
+  const shop = await openShop();
+  const { available, said } = shortWorker(shop);
+  const { client } = shop;
+  const job = await client.submit({ recipe: { kind: "command", argv: ["sleep", "0.1"] }, count: 6 });
+  await until("it notices", () => said.some((text) => text.startsWith("only 1 MiB of memory")));
+  await until("it returns what it holds", async () => (await client.workers())[0]?.tasks === 0);
+  expect(await job.explain(0)).toBe("short could take it, but takes no tasks: less than 2 MiB of memory are available");
+  expect((await client.workers())[0]?.paused).toBe("less than 2 MiB of memory are available");
+  shop.worker({ name: "other" });
+  expect(await job.wait()).toBe("succeeded");
+  expect(new Set((await resultsOf(job)).map(({ worker }) => worker))).toEqual(new Set(["other"]));
+  available(4096);
+  await until("it takes tasks again", async () => (await client.workers()).every(({ paused }) => paused === undefined));
+});
+
+it("a worker that is short of memory answers requests", async () => {
+  const shop = await openShop();
+  const { client } = shop;
+  const memoryFile = join(shop.dir, "meminfo");
+  writeFileSync(memoryFile, "MemAvailable:    1024 kB\n");
+  shop.worker({ minMemory: 2 * 1024 * 1024, memoryFile, services: { echo: (body) => body } });
+  await client.submit({ recipe: { kind: "command", argv: ["true"] } });
+  await until("it notices", async () => (await client.workers())[0]?.paused !== undefined);
+  expect(Buffer.from(await client.request("echo", "x")).toString()).toBe("x");
 });

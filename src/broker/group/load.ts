@@ -7,14 +7,14 @@ import { countRequests, countWork, countWorkers } from "../stats/load.js";
 import type { Peers } from "./peers.js";
 
 interface Load extends ReturnType<typeof countWorkers> {
-  /** The number of assigned tasks of each job that has any. */
-  readonly jobs: readonly { readonly job: JobId; readonly assigned: number }[];
+  /** The number of running tasks of each job that has any. */
+  readonly jobs: readonly { readonly job: JobId; readonly running: number }[];
   readonly requests: ReturnType<typeof countRequests>;
 }
 
 export function localLoad(core: Core): Load {
-  const jobs: { job: JobId; assigned: number }[] = [];
-  for (const { id, assigned } of core.state.jobs.values()) if (assigned > 0) jobs.push({ job: id, assigned });
+  const jobs: { job: JobId; running: number }[] = [];
+  for (const { id, started } of core.state.jobs.values()) if (started > 0) jobs.push({ job: id, running: started });
   return { jobs, ...countWorkers(core), requests: countRequests(core) };
 }
 
@@ -31,7 +31,7 @@ function peerLoads({ peers }: Core): Promise<readonly Load[]> {
   return loads;
 }
 
-/** The number of assigned tasks of each job at other brokers. */
+/** The number of running tasks of each job at other brokers. */
 export async function tasksAtPeers(core: Core): Promise<ReadonlyMap<JobId, number>> {
   return sumOf(await peerLoads(core));
 }
@@ -39,7 +39,7 @@ export async function tasksAtPeers(core: Core): Promise<ReadonlyMap<JobId, numbe
 function sumOf(loads: readonly Load[]): Map<JobId, number> {
   const sum = new Map<JobId, number>();
   for (const { jobs } of loads) {
-    for (const { job, assigned } of jobs) sum.set(job, (sum.get(job) ?? 0) + assigned);
+    for (const { job, running } of jobs) sum.set(job, (sum.get(job) ?? 0) + running);
   }
   return sum;
 }

@@ -2,7 +2,7 @@
 
 import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";
-import { claimOf } from "../../dispatch/state.js";
+import { claimOf, STARTED } from "../../dispatch/state.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Core } from "../core.js";
 
@@ -12,7 +12,14 @@ const RANK = { claimed: 4, waiting: 3, capable: 2, workers: 1, none: 0 } as cons
 export interface TaskLocation {
   readonly rank: number;
   readonly reason: string;
-  readonly claim?: { readonly attempt: number; readonly worker: string };
+  readonly claim?: LocalClaim;
+}
+
+export interface LocalClaim {
+  readonly attempt: number;
+  readonly worker: string;
+  /** False while it is prefetched. */
+  readonly started: boolean;
 }
 
 export function localTaskLocation(core: Core, id: JobId, index: TaskIndex): TaskLocation {
@@ -36,10 +43,12 @@ export async function taskLocation(core: Core, job: JobId, index: TaskIndex): Pr
 }
 
 /** The worker of this broker that has the task, and the attempt. */
-export function localClaim(core: Core, id: JobId, at: number): { attempt: number; worker: string } | undefined {
+export function localClaim(core: Core, id: JobId, at: number): LocalClaim | undefined {
   for (const { worker } of core.state.jobs.get(id)?.claims ?? []) {
     const claim = claimOf(worker, id, at);
-    if (claim !== undefined) return { attempt: claim.attempt, worker: worker.profile.name };
+    if (claim === undefined) continue;
+    const started = claim.tasks[at - claim.first] === STARTED;
+    return { attempt: claim.attempt, worker: worker.profile.name, started };
   }
   return undefined;
 }

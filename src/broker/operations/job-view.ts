@@ -45,8 +45,8 @@ export const jobView = s.object({
     succeeded: s.count(),
     failed: s.count(),
     cancelled: s.count(),
-    running: s.described(s.count(), "at workers, running or prefetched"),
-    waiting: s.count(),
+    running: s.count(),
+    waiting: s.described(s.count(), "not started yet; prefetched ones are among them"),
   }),
   pool: s.text(),
   tags: s.list(s.text(), 100),
@@ -75,15 +75,15 @@ export const jobView = s.object({
 export type JobView = s.ReadType<typeof jobView>;
 export type JobState = JobView["state"];
 
-/** `atPeers`: how many of its tasks are at workers of other brokers. */
+/** `atPeers`: how many of its tasks run at workers of other brokers. */
 export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
   const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement } = job;
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // Dispatch may have newer counters than the store.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
-  const assigned = (open?.assigned ?? 0) + atPeers;
-  const running = Math.min(assigned, count - finishedCount(done));
+  const started = (open?.started ?? 0) + atPeers;
+  const running = Math.min(started, count - finishedCount(done));
   const waiting = count - finishedCount(done) - running;
   return {
     id,
@@ -116,7 +116,7 @@ function stateOf(state: State, { id, held }: Job, atPeers: number): (typeof OPEN
   const open = state.jobs.get(id);
   if (open?.held ?? held) return "held";
   if (open !== undefined && open.blockedBy.size > 0) return "blocked";
-  return (open?.assigned ?? 0) + atPeers > 0 ? "running" : "waiting";
+  return (open?.started ?? 0) + atPeers > 0 ? "running" : "waiting";
 }
 
 function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {

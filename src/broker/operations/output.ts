@@ -1,6 +1,7 @@
 /** A task's output: page by page, or followed while it is written. */
 
 import { now } from "../../base/clock.js";
+import { LaboroError } from "../../base/errors.js";
 import { type JobId, taskKey } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../model/store.js";
@@ -92,20 +93,34 @@ async function readPage(core: Core, given: s.ReadType<typeof input>): Promise<s.
   };
 }
 
+interface AttemptChoice {
+  readonly job: JobId;
+  readonly index: number;
+  readonly attempt?: number;
+}
+
 /** The attempt to read, and whether it has ended: read before its output, so that no output arrives after the last read. */
-async function attemptOf(
-  core: Core,
-  given: { job: JobId; index: number; attempt?: number },
-): Promise<{ attempt?: number; ended: boolean }> {
+async function attemptOf(core: Core, given: AttemptChoice): Promise<{ attempt?: number; ended: boolean }> {
   const { attempt } = given;
   const here = localClaim(core, given.job, given.index);
   const result = here === undefined ? await resultOf(core, given) : undefined;
-  if (result !== undefined) return { attempt: attempt ?? result.attempt, ended: true };
+  if (result !== undefined) {
+    requireAttempt(given, result.attempt);
+    return { attempt: attempt ?? result.attempt, ended: true };
+  }
   const at = here ?? (await taskLocation(core, given.job, given.index)).claim;
+  requireAttempt(given, at?.attempt);
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
   // The task waits, or was cancelled before it ran: the store has the output of the latest attempt that wrote any.
   if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
   return { attempt, ended: core.peers === undefined || (await isEarlier(core, given, attempt)) };
+}
+
+/** A task has had the attempts from 1 to the last one. */
+function requireAttempt({ job, index, attempt = 1 }: AttemptChoice, last = Number.POSITIVE_INFINITY): void {
+  if (attempt >= 1 && attempt <= last) return;
+  const had = last === Number.POSITIVE_INFINITY ? "" : `: the last is attempt ${last}`;
+  throw new LaboroError("LABORO_NO_SUCH_TASK", `task ${index} of job ${job} has had no attempt ${attempt}${had}`);
 }
 
 /** While a worker moves from one broker to another, no broker has the claim of a running attempt. */

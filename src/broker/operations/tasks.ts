@@ -1,12 +1,12 @@
 /** Operations on the tasks of a job: results, running tasks, one task, why it waits, entries. */
-import { GONE, STARTED } from "../../dispatch/state.js";
+import { STARTED } from "../../dispatch/state.js";
 import type { JobId } from "../../model/ids.js";
 import type { Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import { contains } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
 import type { Core } from "../core.js";
-import { taskLocation } from "../group/task-location.js";
+import { type TaskLocation, taskLocation } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
 import { index, job, limit, noSuchTask, requireJob } from "./shared-fields.js";
@@ -61,7 +61,6 @@ const runningTask = s.object({
   attempt: s.count(),
   worker: s.described(s.text(), "the worker's name"),
   workerId: s.text(),
-  started: s.described(s.flag(), "false while it is prefetched"),
   startedAt: s.optional(
     s.described(s.number(), "milliseconds since 1970, on the broker's clock; absent if the start was not reported"),
   ),
@@ -72,7 +71,7 @@ export const running = operation({
   role: "read",
   method: "GET",
   path: "/jobs/{job}/running",
-  summary: "Tasks that are at workers, running (and since when) or prefetched, in order",
+  summary: "Tasks that run, where and since when, in order",
   input: s.object({ job, from, limit: limit(PAGE) }),
   output: s.object({ tasks: s.list(runningTask, PAGE), next }),
   perform: async (core, given) => {
@@ -102,15 +101,13 @@ export function runningFrom(core: Core, id: JobId, first: number, most: number):
     const { name, id: workerId } = worker.profile;
     for (let at = Math.max(first, start); at <= last && found.length < most; at++) {
       const state = states[at - start];
-      if (state === GONE) continue;
-      const started = state === STARTED;
-      const startedAt = started ? times?.get(at) : undefined;
+      if (state !== STARTED) continue;
+      const startedAt = times?.get(at);
       found.push({
         index: at,
         attempt,
         worker: name,
         workerId,
-        started,
         ...(startedAt === undefined ? {} : { startedAt }),
       });
     }
@@ -144,16 +141,14 @@ export const task = operation({
       const { state, attempt, worker } = result;
       return { ...common, state, attempt, worker, reason: whyEnded(result), result };
     }
-    const { reason, claim } = await taskLocation(core, given.job, given.index);
-    if (claim !== undefined) return { ...common, state: "running" as const, ...claim, reason };
+    const { reason, claim } = await locate(core, found, given.index);
+    if (claim !== undefined) {
+      const { started, attempt, worker } = claim;
+      return { ...common, state: started ? ("running" as const) : ("waiting" as const), attempt, worker, reason };
+    }
     const attempt = earlierAttempts.at(-1)?.attempt ?? 0;
     if (!contains(found.cancels, given.index)) return { ...common, state: "waiting" as const, attempt, reason };
-    return {
-      ...common,
-      state: "cancelled" as const,
-      attempt,
-      reason: found.reason ?? "it was cancelled before it ran",
-    };
+    return { ...common, state: "cancelled" as const, attempt, reason };
   },
 });
 
@@ -166,12 +161,19 @@ export const explain = operation({
   input: s.object({ job, index }),
   output: s.object({ reason: s.text() }),
   perform: async (core, given) => {
-    await requireTask(core, given);
+    const found = await requireTask(core, given);
     const result = await resultOf(core, given);
-    if (result !== undefined) return { reason: whyEnded(result) };
-    return { reason: (await taskLocation(core, given.job, given.index)).reason };
+    return { reason: result === undefined ? (await locate(core, found, given.index)).reason : whyEnded(result) };
   },
 });
+
+/** Where a task without a result is. What was cancelled before it ran is nowhere. */
+async function locate(core: Core, { id, cancels, reason }: Job, at: number): Promise<Omit<TaskLocation, "rank">> {
+  const found = await taskLocation(core, id, at);
+  if (found.claim !== undefined || !contains(cancels, at)) return found;
+  const why = reason === undefined ? "" : `: ${reason}`;
+  return { reason: `it was cancelled before it ran${why}` };
+}
 
 export const entries = operation({
   name: "entries",
@@ -210,5 +212,6 @@ function whyEnded({ state, code, signal, timedOut, error, worker }: TaskResult):
   const how =
     error ??
     (timedOut === true ? "its time limit ended it" : signal !== undefined ? `${signal} ended it` : `exit code ${code}`);
-  return state === "succeeded" ? `it has succeeded on ${worker}` : `it has ${state} on ${worker}: ${how}`;
+  if (state === "succeeded") return `it has succeeded on ${worker}`;
+  return state === "failed" ? `it has failed on ${worker}: ${how}` : `it was cancelled on ${worker}: ${how}`;
 }

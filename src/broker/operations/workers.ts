@@ -20,6 +20,7 @@ export const workerView = s.object({
   services: s.list(s.text(), 1024),
   connected: s.described(s.flag(), "false within the grace period, while its tasks are kept for it"),
   draining: s.flag(),
+  paused: s.optional(s.described(s.anyText(65_536), "why it takes no tasks at the moment")),
   standing: s.choice("good", "suspended", "banned"),
   stats: s.described(
     s.object({
@@ -33,7 +34,7 @@ export const workerView = s.object({
   total: s.record(s.number()),
   free: s.record(s.number()),
   tasks: s.described(s.count(), "how many it has, running or prefetched"),
-  prefetched: s.described(s.count(), "those of them beyond its slots"),
+  prefetched: s.described(s.count(), "those of them that it has not started"),
   requests: s.count(),
   broker: s.optional(s.described(s.text(), "in a group: the name of the broker that it is connected to")),
 });
@@ -84,13 +85,14 @@ export const viewOfWorker = (core: Core, one: WorkerState): WorkerView => ({
   services: one.profile.services,
   connected: one.connected,
   draining: one.draining,
+  ...(one.profile.paused === undefined ? {} : { paused: one.profile.paused }),
   standing: one.standing,
   stats: statsOf(core, one.profile.name),
   ...(one.profile.address === undefined ? {} : { address: one.profile.address }),
   total: { ...one.profile.total },
   free: { ...one.free },
   tasks: one.assigned,
-  prefetched: one.prefetched,
+  prefetched: one.assigned - one.started,
   requests: one.requests.size,
 });
 

@@ -3,17 +3,17 @@ import type { JobState } from "../../dispatch/state.js";
 import { finishedCount } from "../../model/job.js";
 import type { Core } from "../core.js";
 
-/** `atPeers`: assigned tasks of each job at other brokers. */
+/** `atPeers`: running tasks of each job at other brokers. */
 export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new Map()) {
   const jobs = { held: 0, blocked: 0, waiting: 0, running: 0 };
   const tasks = { waiting: 0, running: 0 };
   for (const open of core.state.jobs.values()) {
     const { id, job } = open;
-    const assigned = open.assigned + (atPeers.get(id) ?? 0);
-    jobs[openJobState({ held: open.held, blockedBy: open.blockedBy, assigned })]++;
+    const started = open.started + (atPeers.get(id) ?? 0);
+    jobs[openJobState({ held: open.held, blockedBy: open.blockedBy, started })]++;
     const left = job.count - finishedCount(core.jobs.countersOf(id) ?? job.counters);
-    tasks.running += Math.min(assigned, left);
-    tasks.waiting += Math.max(0, left - assigned);
+    tasks.running += Math.min(started, left);
+    tasks.waiting += Math.max(0, left - started);
   }
   return { jobs, tasks };
 }
@@ -21,9 +21,9 @@ export function countWork(core: Core, atPeers: ReadonlyMap<number, number> = new
 export const openJobState = ({
   held,
   blockedBy,
-  assigned,
-}: Pick<JobState, "held" | "blockedBy" | "assigned">): "held" | "blocked" | "waiting" | "running" =>
-  held ? "held" : blockedBy.size > 0 ? "blocked" : assigned > 0 ? "running" : "waiting";
+  started,
+}: Pick<JobState, "held" | "blockedBy" | "started">): "held" | "blocked" | "waiting" | "running" =>
+  held ? "held" : blockedBy.size > 0 ? "blocked" : started > 0 ? "running" : "waiting";
 
 export function countWorkers(core: Core) {
   const workers = { connected: 0, disconnected: 0, draining: 0 };
@@ -33,7 +33,7 @@ export function countWorkers(core: Core) {
     if (draining) workers.draining++;
     if (!connected) continue;
     slots.total += profile.total.slots;
-    slots.free += Math.max(0, free.slots ?? 0);
+    if (profile.paused === undefined) slots.free += Math.max(0, free.slots ?? 0);
   }
   return { workers, slots };
 }

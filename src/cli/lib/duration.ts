@@ -1,4 +1,4 @@
-/** Durations: `90s`, `5m`, `1h30m`, `1h 30m`, and `[D-]HH:MM:SS` as in batch systems. */
+/** Durations: `90s`, `5m`, `1h30m`, `1h 30m`, `90` for seconds, and `[D-]HH:MM:SS` as in batch systems. */
 import { InvalidArgumentError } from "commander";
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
@@ -7,9 +7,10 @@ const isUnit = (text: string): text is keyof typeof UNIT_MS => Object.hasOwn(UNI
 
 /** In milliseconds. A parser for commander. */
 export function parseDuration(text: string): number {
-  const ms = clockMs(text.trim()) ?? unitsMs(text.trim());
+  const trimmed = text.trim();
+  const ms = clockMs(trimmed) ?? unitsMs(/^\d+(\.\d+)?$/.test(trimmed) ? `${trimmed}s` : trimmed);
   if (ms !== undefined) return ms;
-  throw new InvalidArgumentError(`expected a duration such as 90s, 5m, 1h30m or 01:30:00, got ${text}`);
+  throw new InvalidArgumentError(`expected a duration such as 90 or 90s (seconds), 5m, 1h30m or 01:30:00, got ${text}`);
 }
 
 function clockMs(text: string): number | undefined {

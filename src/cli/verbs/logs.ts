@@ -80,25 +80,42 @@ async function printJob(
   attempt: number | undefined,
 ): Promise<void> {
   const printerOf = ({ index }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${index}`, print);
-  await printStored(client, id, tasksInOrder(client, id, wanted, attempt), printerOf);
+  await printStored(client, id, attempts(client, id, wanted, attempt), printerOf);
 }
 
-async function* tasksInOrder(
+/** The last attempt of each task, or the one asked for of those that have had it. */
+async function* attempts(
   client: Client,
   job: number,
   wanted: Ranges | undefined,
   attempt: number | undefined,
 ): AsyncGenerator<TaskAttempt> {
-  const asked = (task: TaskAttempt): TaskAttempt => (attempt === undefined ? task : { index: task.index, attempt });
+  let found = attempt === undefined;
+  for await (const task of tasksInOrder(client, job, wanted)) {
+    if (attempt === undefined) yield task;
+    else if (attempt <= task.attempt) {
+      found = true;
+      yield { index: task.index, attempt };
+    }
+  }
+  if (found || attempt === undefined) return;
+  const [only] = wanted ?? [];
+  if (only === undefined || only.first < only.last)
+    throw new LaboroError("LABORO_NO_SUCH_TASK", `no task of job ${job} has had attempt ${attempt}`);
+  // One that waits is in neither list. The broker refuses an attempt that there was not.
+  yield { index: only.first, attempt };
+}
+
+async function* tasksInOrder(client: Client, job: number, wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {
   const running: TaskAttempt[] = [];
   for await (const task of runningTasks(client, job, wanted)) running.push(task);
   for await (const task of endedTasks(client, job, wanted)) {
     for (let first = running[0]; first !== undefined && first.index <= task.index; first = running[0]) {
       running.shift();
       // A task that has ended since the running ones were read is in both lists.
-      if (first.index < task.index) yield asked(first);
+      if (first.index < task.index) yield first;
     }
-    yield asked(task);
+    yield task;
   }
-  yield* running.map(asked);
+  yield* running;
 }

@@ -43,12 +43,14 @@ async function run(text: string, options: Options): Promise<void> {
     noneMessage: "to rerun",
   };
   const selection = { states, ...(tasks && { tasks }) };
+  const ends = states.map((state) => (state === "cancelled" ? "was cancelled" : `has ${state}`)).join(" or ");
+  const noneText = (job: number): string => `job ${job} has no task that ${ends}`;
   const localDir = await connectToBroker(options, PROBE_TIMEOUT_MS)
     .then((client) => client.close())
     .catch((cause: unknown) => localDataFallback(options, cause));
   if (localDir !== undefined) {
     const { rerunLocally } = await import("./rerun/rerun-local.js");
-    await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selection);
+    await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selection, noneText);
     return;
   }
   await withBroker(options, (client) =>
@@ -57,7 +59,7 @@ async function run(text: string, options: Options): Promise<void> {
       apply: async (_, { id }) => {
         const { count } = await client.ask("rerun", { job: id, ...selection });
         if (count > 0) return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
-        return `job ${id} has no task that ${states.map((state) => (state === "cancelled" ? "was cancelled" : `has ${state}`)).join(" or ")}`;
+        return noneText(id);
       },
     }),
   );

@@ -5,7 +5,7 @@ import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
-import { readJobFile } from "./submit/job-file.js";
+import { overridesOf, readJobFile } from "./submit/job-file.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
   readonly file?: string;
@@ -19,7 +19,10 @@ export function submit(): Command {
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();
   addSubmissionOptions(command)
-    .option("--file <file>", "a job file: several tasks with names, and what waits for what")
+    .option(
+      "--file <file>",
+      "a job file: several tasks with names, and what waits for what; options beside it hold for all its tasks",
+    )
     .option("--hold", "hand out nothing before laboro release")
     .option("--json", "print JSON");
   return addBrokerOptions(command)
@@ -40,7 +43,8 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {
-    const tasks = readJobFile(options.file);
+    const { file, hold, json, broker, data, verbose, ...submission } = options;
+    const tasks = readJobFile(options.file, overridesOf(submission));
     await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
     return;
   }

@@ -1,4 +1,4 @@
-/** `laboro workers`: the workers and their free slots. */
+/** `laboro workers`: the workers, and what of them is in use. */
 import { Command } from "commander";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
@@ -12,12 +12,12 @@ interface Options extends BrokerChoice {
 
 export function workers(): Command {
   const command = new Command("workers")
-    .description("List the workers that the broker knows, and their free slots.")
+    .description("List the workers that the broker knows, with the slots and resources in use, of how many.")
     .option("--json", "one JSON document")
     .addHelpText(
       "after",
-      "\nStates: ready has a free slot, busy has none, draining gets nothing new, disconnected has lost its link and may come back, " +
-        "\nsuspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
+      "\nStates: ready has a free slot, busy has none, draining gets nothing new, paused takes no tasks for a while (memory is short), " +
+        "\ndisconnected has lost its link and may come back, suspended and banned have failed too much.\n\nExamples:\n  laboro workers\n  laboro workers --json | jq '.workers[].name'",
     )
     .action(run);
   return addBrokerOptions(command);
@@ -53,17 +53,17 @@ async function run(options: Options): Promise<void> {
 }
 
 function rowOf(worker: WorkerView) {
-  const { slots = 0, ...others } = worker.total;
+  const { slots: _, ...others } = worker.total;
   const state = workerState(worker);
   return [
     worker.name,
     { text: state, colour: stateColour(state) },
-    `${slots - (worker.free.slots ?? 0)}/${slots}`,
+    usedOf("slots", worker),
     worker.prefetched === 0 ? "" : String(worker.prefetched),
     worker.requests === 0 ? "" : String(worker.requests),
     worker.pool === "default" ? "" : worker.pool,
-    Object.entries(others)
-      .map(([name, amount]) => `${name}=${worker.free[name] ?? 0}/${amount}`)
+    Object.keys(others)
+      .map((name) => `${name}=${usedOf(name, worker)}`)
       .join(" "),
     worker.tags.join(","),
     worker.services.join(","),
@@ -71,6 +71,12 @@ function rowOf(worker: WorkerView) {
     worker.stats.recent.includes("-") ? worker.stats.recent : "",
     worker.protocol === "laboro" ? "" : worker.protocol,
   ];
+}
+
+/** `used/total`; a share such as 2 - 1.7 without the error of the subtraction. */
+function usedOf(name: string, { total, free }: WorkerView): string {
+  const amount = total[name] ?? 0;
+  return `${Math.round((amount - (free[name] ?? 0)) * 1e6) / 1e6}/${amount}`;
 }
 
 function resultsOf({ stats: { results, succeeded } }: WorkerView): string {
@@ -83,5 +89,6 @@ export function workerState(worker: WorkerView): string {
   if (!worker.connected) return "disconnected";
   if (worker.draining) return "draining";
   if (worker.standing !== "good") return worker.standing;
+  if (worker.paused !== undefined) return "paused";
   return (worker.free.slots ?? 0) > 0 ? "ready" : "busy";
 }

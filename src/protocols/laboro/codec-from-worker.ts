@@ -114,6 +114,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
   SERVICES: {
     number: 8,
     write: (m) => {
+      if (m.paused !== undefined) return [8, m.services, m.tags ?? null, m.total ?? null, clipped(m.paused)];
       if (m.total !== undefined) return [8, m.services, m.tags ?? null, m.total];
       return m.tags === undefined ? [8, m.services] : [8, m.services, m.tags];
     },
@@ -122,6 +123,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       services: names(row[1], "services"),
       ...(absent(row[2]) ? {} : { tags: names(row[2], "tags") }),
       ...(absent(row[3]) ? {} : { total: amounts(row[3], "total") }),
+      ...(absent(row[4]) ? {} : { paused: text(row[4], "paused") }),
     }),
   },
   LEAVING: { number: 9, write: () => [9], read: () => ({ type: "LEAVING" }) },

@@ -81,12 +81,14 @@ export type FromWorker =
   /** Cancelled before they were started. One that ran comes back as DONE. */
   | { readonly type: "CANCELLED"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "REPLY"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
-  /** The worker's services have changed; or, by a pushed config, its tags and its total. */
+  /** What the worker offers has changed. */
   | {
       readonly type: "SERVICES";
       readonly services: readonly string[];
       readonly tags?: readonly string[];
       readonly total?: Resources;
+      /** Why it takes no tasks from now on, until a SERVICES without it. */
+      readonly paused?: string;
     }
   /** Orderly stop: assign nothing more. The worker closes when it has nothing left. */
   | { readonly type: "LEAVING" }

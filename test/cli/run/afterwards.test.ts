@@ -26,6 +26,29 @@ describe("after a run, in the same directory", () => {
     expect(lines("ran")).toHaveLength(4);
   });
 
+  it("rerun --failed of a job without failed tasks says so at once", async () => {
+    const { run, laboro, lines } = openPlace();
+    await run("echo {} >> ran", ":::", "good");
+    expect(await laboro("rerun", "last", "--failed")).toMatchObject({
+      code: 0,
+      stdout: "job 1 has no task that has failed\n",
+      stderr: "",
+    });
+    expect(lines("ran")).toEqual(["good"]);
+  });
+
+  it("what runs when too many have failed comes to its end, and the hint names all that rerun runs", async () => {
+    const { run, laboro, lines } = openPlace();
+    const line = "test {} != 1 || exit 1; sleep 1; echo {} >> ran";
+    const words = ["-j", "2", "--max-fails", "0", line, ":::", "1", "2", "3", "4"];
+    const { code, stderr } = await run(...words);
+    expect(code).toBe(1);
+    expect(lines("ran")).toEqual(["2"]);
+    expect(stderr).toMatch(/4 tasks: 1 succeeded, 1 failed, 2 cancelled in \S+\n/);
+    expect(stderr).toMatch(/\nto run the failed and cancelled ones again: laboro rerun 1\n$/);
+    expect((await laboro("rerun", "1")).stderr).toContain("4 tasks: ");
+  });
+
   it("without one, and without a broker, says what to do and exits 3", async () => {
     const { laboro } = openPlace();
     const { code, stderr } = await laboro("status");

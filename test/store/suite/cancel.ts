@@ -32,6 +32,17 @@ export function describeCancel(broker: () => Broker): void {
     expect(last.progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 10 }, ended: "cancelled" });
   });
 
+  it("leaves out what workers have, where this is asked for", async () => {
+    const { job, parcel } = await broker().submit({ count: 10 }, 4);
+    if (parcel === undefined) throw new Error("no parcel was granted");
+    const out = await broker().claim(parcel, 0, 1);
+    const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL, unclaimed: true });
+    expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 6 } });
+    expect((await broker().job(job))?.cancels).toEqual([{ first: 2, last: 9 }]);
+    const last = await broker().settle(out, results(0, 1));
+    expect(last.progress?.counters).toEqual({ succeeded: 2, failed: 0, cancelled: 6 });
+  });
+
   it("adds ranges up, merged and cut to the job, and counts once they reach from the cursor to the end", async () => {
     const { job } = await broker().submit({ count: 10 }, 2);
     const cancel = { op: "cancel", job: job.id } as const;

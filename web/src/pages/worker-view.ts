@@ -4,8 +4,11 @@ import { h } from "../dom.js";
 
 export type Worker = Answer<"workerPage">["workers"][number];
 
-export const stateOf = ({ connected, draining, standing }: Worker): string =>
-  standing !== "good" ? standing : connected ? (draining ? "draining" : "connected") : "disconnected";
+export function stateOf({ connected, draining, paused, standing }: Worker): string {
+  if (standing !== "good") return standing;
+  if (!connected) return "disconnected";
+  return draining ? "draining" : paused === undefined ? "connected" : "paused";
+}
 
 export const usedSlots = ({ total, free }: Worker): number => (total.slots ?? 0) - (free.slots ?? 0);
 

@@ -17,6 +17,7 @@ const TONES: Readonly<Record<string, Tone>> = {
   suspended: "warn",
   blocked: "warn",
   draining: "warn",
+  paused: "warn",
   disconnected: "warn",
   waiting: "idle",
   idle: "idle",

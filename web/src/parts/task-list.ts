@@ -113,7 +113,7 @@ export class TaskList {
     this.#grid.update(known, this.#open);
     set(this.#grid.element, "hidden", known === 0);
     set(this.#empty, "hidden", known > 0);
-    this.#empty.textContent = this.#state === "running" ? "No task is at a worker." : `No task has ${this.#state}.`;
+    this.#empty.textContent = this.#state === "running" ? "No task runs." : `No task has ${this.#state}.`;
   }
 
   #itemAt(at: number): Item | undefined {
@@ -156,7 +156,7 @@ export function describeOutcome({
   return signal ?? (code === undefined ? "" : `exit ${code}`);
 }
 
-function runningItem({ index, started, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
+function runningItem({ index, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, state: started ? "running" : "prefetched", worker, attempt, took, outcome: "" };
+  return { index, state: "running", worker, attempt, took, outcome: "" };
 }

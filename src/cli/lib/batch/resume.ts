@@ -120,8 +120,12 @@ export interface RerunSelection {
   readonly tasks?: Ranges;
 }
 
-/** Let ended tasks of a job run again. */
-export async function rerunTasks(client: Client, job: number, selection: RerunSelection): Promise<StartedBatch> {
+/** Let ended tasks of a job run again. Undefined where there are none. */
+export async function rerunTasks(
+  client: Client,
+  job: number,
+  selection: RerunSelection,
+): Promise<StartedBatch | undefined> {
   const view = await client.ask("job", { job });
   const runsAgain = ({ state, index }: TaskView): boolean =>
     selection.states.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
@@ -129,7 +133,8 @@ export async function rerunTasks(client: Client, job: number, selection: RerunSe
   const endedBefore = new Set(
     (await allEndedTasks(client, job)).filter((task) => !runsAgain(task)).map(({ index }) => index),
   );
-  await client.ask("rerun", { job, ...selection });
+  const { count } = await client.ask("rerun", { job, ...selection });
+  if (count === 0) return undefined;
   const { array } = view.recipe;
   const labels = view.hasEntries ? { entries: await fetchEntries(client, job) } : {};
   const labelOf = taskLabels({ ...labels, recipe: array === undefined ? {} : { array } });

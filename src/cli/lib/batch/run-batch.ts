@@ -34,10 +34,10 @@ const EXPLAIN_AFTER_MS = 2_000;
 /** How many failures are named at the end. */
 const MAX_LISTED_FAILURES = 10;
 
-/** `start` submits the batch or resumes it; the tasks that end from then on are printed. */
+/** `start` submits the batch or resumes it, or returns undefined where nothing runs; the tasks that end from then on are printed. */
 export async function runBatch(
   connectBroker: ConnectBroker,
-  start: (client: Client) => Promise<StartedBatch>,
+  start: (client: Client) => Promise<StartedBatch | undefined>,
   options: BatchOptions,
   interrupt: Interrupt,
 ): Promise<number> {
@@ -47,6 +47,10 @@ export async function runBatch(
   const broker = new ReconnectingClient(connectBroker, await connectBroker());
   const { last } = await broker.client.ask("events", { limit: 1, waitMs: 0 });
   const batch = await start(broker.client);
+  if (batch === undefined) {
+    log?.close();
+    return EXIT.ok;
+  }
   const { job, count, doneBefore, labelOf } = batch;
   if (batch.resumed)
     process.stderr.write(`going on with job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} are done\n`);
@@ -183,5 +187,8 @@ function printSummary(
   if (left > 0) parts.push(`${left} left`);
   process.stderr.write(`${count} ${count === 1 ? "task" : "tasks"}: ${parts.join(", ")} in ${shortDuration(ms)}\n`);
   if (interrupted) process.stderr.write("the same command goes on where this one stopped\n");
-  else if (failed > 0) process.stderr.write(`to run the failed ones again: laboro rerun ${job} --failed\n`);
+  else if (cancelled > 0) {
+    const which = failed > 0 ? "failed and cancelled" : "cancelled";
+    process.stderr.write(`to run the ${which} ones again: laboro rerun ${job}\n`);
+  } else if (failed > 0) process.stderr.write(`to run the failed ones again: laboro rerun ${job} --failed\n`);
 }

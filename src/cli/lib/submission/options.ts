@@ -65,10 +65,18 @@ export function addSubmissionOptions(command: Command): Command {
     .option("--slots <n>", "slots that one task needs", parseWholeNumber)
     .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
     .option("--priority <n>", "-1000 to 1000, the higher goes first", parseInteger)
-    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m", parseDuration)
-    .option("--retries <n>", "tries again after a failure", parseWholeNumber)
+    .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseDuration)
+    .option(
+      "--retries <n>",
+      "how often a task is tried again after a failure: N retries are at most N + 1 tries",
+      parseWholeNumber,
+    )
     .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", parseWholeNumber)
-    .option("--max-fails <n>", "once more tasks than this have failed, the rest is cancelled", parseWholeNumber)
+    .option(
+      "--max-fails <n>",
+      "once more tasks than this have failed, what waits is cancelled; what runs may end",
+      parseWholeNumber,
+    )
     .option("--max-running <n>", "tasks at one time", parseWholeNumber)
     .option(
       "--after <job>",

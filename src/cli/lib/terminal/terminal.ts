@@ -52,6 +52,7 @@ export function stateColour(state: string): Colour | undefined {
     case "cancelled":
     case "held":
     case "draining":
+    case "paused":
     case "suspended":
     case "disconnected":
     case "warn":

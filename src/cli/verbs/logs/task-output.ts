@@ -30,13 +30,12 @@ export async function* endedTasks(client: Client, job: number, wanted?: Ranges):
   }
 }
 
-/** Tasks that are at workers and have been started, in order of index. */
+/** Tasks that run, in order of index. */
 export async function* runningTasks(client: Client, job: number, wanted?: Ranges): AsyncGenerator<TaskAttempt> {
   let from: number | undefined = 0;
   while (from !== undefined) {
     const page: OperationOutput<"running"> = await client.ask("running", { job, from });
-    for (const { index, attempt, started } of page.tasks)
-      if (started && isWanted(index, wanted)) yield { index, attempt };
+    for (const { index, attempt } of page.tasks) if (isWanted(index, wanted)) yield { index, attempt };
     from = page.next;
   }
 }

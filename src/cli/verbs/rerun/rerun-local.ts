@@ -13,6 +13,7 @@ export async function rerunLocally(
   dir: string,
   choose: (client: Client) => Promise<readonly JobView[]>,
   selection: RerunSelection,
+  noneText: (job: number) => string,
 ): Promise<void> {
   const interrupt = onInterrupt();
   let local: LocalBroker | undefined;
@@ -27,7 +28,12 @@ export async function rerunLocally(
     for (const { id } of jobs) {
       if (interrupt.once.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
-      const code = await runBatch(connectBroker, (client) => rerunTasks(client, id, selection), options, interrupt);
+      const start = async (client: Client): ReturnType<typeof rerunTasks> => {
+        const started = await rerunTasks(client, id, selection);
+        if (started === undefined) printLines(noneText(id));
+        return started;
+      };
+      const code = await runBatch(connectBroker, start, options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;
     }
   } finally {

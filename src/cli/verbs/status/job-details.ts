@@ -80,16 +80,22 @@ function progressLines(job: JobView, terminal: Terminal): string[] {
   const text = `${formatCount(done)} of ${pluralize(job.count, "task")} done: ${countersText(job)}`;
   if (terminal.width === undefined) return [text];
   const width = Math.min(BAR, terminal.width - 2);
-  // Rounded so that a full bar means that nothing is left, and a failure is never too small to be seen.
-  const part = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.floor((count / job.count) * width)));
-  const bad = part(failed + cancelled);
-  const good = Math.min(part(succeeded), width - bad);
+  const { good, bad } = barCells(job, width);
   const [full, empty] = terminal.unicode ? ["█", "░"] : ["#", "."];
   const bar =
     paint(terminal, "green", full.repeat(good)) +
     paint(terminal, "red", full.repeat(bad)) +
     empty.repeat(width - good - bad);
   return [bar, text];
+}
+
+/** The bar is full exactly when nothing is left, and a failure is never too small to be seen. */
+export function barCells({ counters, count }: Pick<JobView, "counters" | "count">, width: number) {
+  const { succeeded, failed, cancelled } = counters;
+  const part = (tasks: number): number => (tasks === 0 ? 0 : Math.max(1, Math.floor((tasks / count) * width)));
+  const filled = part(succeeded + failed + cancelled);
+  const bad = part(failed + cancelled);
+  return { good: Math.max(0, filled - bad), bad };
 }
 
 const RUNNING: readonly Column[] = [
@@ -105,15 +111,15 @@ const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks
     .slice(0, MAX_RUNNING)
-    .map(({ index, attempt, worker, started, startedAt }) => [
+    .map(({ index, attempt, worker, startedAt }) => [
       `${job.id}.${index}`,
       worker,
-      started ? runningFor(startedAt) : "prefetched",
+      runningFor(startedAt),
       attempt > 1 ? String(attempt) : "",
     ]);
   const more = job.counters.running - rows.length;
   return [
     ...table(RUNNING, rows, terminal),
-    ...(more > 0 ? [`and ${pluralize(more, "more task", "more tasks")} at workers`] : []),
+    ...(more > 0 ? [`and ${pluralize(more, "more task", "more tasks")} running`] : []),
   ];
 }

@@ -61,15 +61,33 @@ const TASK_KEYS = [
   "after",
 ];
 
+/** Options of the command line that hold for every task of the file, whatever the file says. */
+export type JobFileOverrides = Pick<SubmissionOptions, "env" | "resource" | "tag"> & Partial<SubmissionOptions>;
+
+const OVERRIDING: readonly (keyof SubmissionOptions)[] = [
+  ...(["dir", "env", "pool", "tag", "priority", "retries", "crashLimit", "maxFails", "maxRunning"] as const),
+  ...(["timeLimit", "slots", "resource", "outputCap"] as const),
+];
+
+/** Refuses options that contradict the file: it names what to run, and what waits for what. */
+export function overridesOf({ env, resource, tag, after, ...options }: SubmissionOptions): JobFileOverrides {
+  const given = { ...options, ...(after.length > 0 ? { after } : {}) };
+  for (const name of Object.keys(given)) {
+    if (OVERRIDING.includes(name as keyof SubmissionOptions)) continue;
+    throw badInput(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} does not go with --file`);
+  }
+  return { ...given, env, resource, tag };
+}
+
 /** In an order in which every task comes after those it waits for. */
-export function readJobFile(file: string): readonly JobFileTask[] {
+export function readJobFile(file: string, overrides: JobFileOverrides): readonly JobFileTask[] {
   const table = parseToml(file);
   const { task: given, name, ...shared } = table;
   rejectUnknownKeys(shared, SHARED_KEYS, file);
   if (!Array.isArray(given) || given.length === 0) throw badInput(`${file}: expected at least one [[task]]`);
   const prefix = name === undefined ? "" : `${requireText(name, `${file}: name`)}/`;
   const tasks = given.map((one, i) =>
-    readTask({ ...shared, ...asTable(one) }, `${file}: task ${i + 1}`, prefix, dirname(resolve(file))),
+    readTask({ ...shared, ...asTable(one) }, `${file}: task ${i + 1}`, prefix, dirname(resolve(file)), overrides),
   );
   return sortByDependencies(tasks, file);
 }
@@ -83,27 +101,28 @@ function parseToml(file: string): Table {
   }
 }
 
-function readTask(table: Table, where: string, prefix: string, here: string): JobFileTask {
+function readTask(
+  table: Table,
+  where: string,
+  prefix: string,
+  here: string,
+  { env, resource, tag, ...overrides }: JobFileOverrides,
+): JobFileTask {
   rejectUnknownKeys(table, TASK_KEYS, where);
   const name = requireText(table.name, `${where}: name`);
   const words = commandWords(table, where);
   const options: SubmissionOptions = {
     name: prefix + name,
     dir: resolve(here, table.dir === undefined ? "." : requireText(table.dir, `${where}: dir`)),
-    env: Object.entries(table.env === undefined ? {} : asTable(table.env)).map(
-      ([key, value]) => `${key}=${String(value)}`,
-    ),
-    resource: Object.entries(table.resources === undefined ? {} : asTable(table.resources)).map(
-      ([key, value]) => `${key}=${String(value)}`,
-    ),
-    tag: table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`),
+    env: [...assignments(table.env), ...env],
+    resource: [...assignments(table.resources), ...resource],
+    tag: [...(table.tags === undefined ? [] : requireTexts(table.tags, `${where}: tags`)), ...tag],
     after: [],
     ...readTexts(table, ["array", "pool", "service", "log"], where),
     ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
     ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
-    ...(table.timeLimit === undefined
-      ? {}
-      : { timeLimit: parseDuration(requireText(table.timeLimit, `${where}: timeLimit`)) }),
+    ...(table.timeLimit === undefined ? {} : { timeLimit: readDuration(table.timeLimit, `${where}: timeLimit`) }),
+    ...overrides,
   };
   const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
   const after = table.after === undefined ? [] : requireTexts(table.after, `${where}: after`);
@@ -115,6 +134,13 @@ function readTask(table: Table, where: string, prefix: string, here: string): Jo
     ),
   };
 }
+
+const assignments = (table: unknown): string[] =>
+  Object.entries(table === undefined ? {} : asTable(table)).map(([key, value]) => `${key}=${String(value)}`);
+
+/** A number without a unit, quoted or not, is seconds. */
+const readDuration = (value: unknown, what: string): number =>
+  parseDuration(typeof value === "number" ? String(value) : requireText(value, what));
 
 function commandWords(table: Table, where: string): readonly string[] {
   const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);

@@ -133,15 +133,13 @@ export class WorkerSession implements WorkerPort {
       case "REPLY":
         this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
         return;
-      case "SERVICES":
-        this.#profile = {
-          ...this.#profile,
-          services: message.services,
-          ...(message.tags === undefined ? {} : { tags: message.tags }),
-          ...(message.total === undefined ? {} : { total: message.total }),
-        };
+      case "SERVICES": {
+        const { type: _, ...offered } = message;
+        const { paused: __, ...profile } = this.#profile;
+        this.#profile = { ...profile, ...offered };
         this.#core.workerChanged(this.#profile);
         return;
+      }
       case "LEAVING":
         this.#state = "leaving";
         this.#core.workerDrains(id);

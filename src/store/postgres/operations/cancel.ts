@@ -8,10 +8,14 @@ import type { StageProgress } from "../stage-progress.js";
 import type { IndexedWrite } from "../stages.js";
 import { addToJobCounters, SET_CHANGED } from "../statements.js";
 
-/** $1 job, $2 ranges, $3 reason. The job's row is locked against every other change. */
+/** $1 job, $2 ranges, $3 reason, $4 whether to leave out what workers have. The job's row is locked against every other change. */
 export const CANCEL = `
-WITH asked AS MATERIALIZED (
-  SELECT id, count, cursor, cancels + ($2::int4multirange * int4multirange(int4range(0, count))) AS cancels
+WITH claimed AS MATERIALIZED (
+  SELECT coalesce(range_agg(int4range(first, last + 1)), '{}') AS tasks
+  FROM laboro.task_range WHERE $4::boolean AND job = $1::bigint AND worker IS NOT NULL),
+asked AS MATERIALIZED (
+  SELECT id, count, cursor,
+    cancels + ($2::int4multirange * int4multirange(int4range(0, count)) - (SELECT tasks FROM claimed)) AS cancels
   FROM laboro.job WHERE id = $1::bigint AND ended_at IS NULL),
 beyond AS MATERIALIZED (
   SELECT id, CASE WHEN int4multirange(int4range(cursor, count)) <@ cancels THEN count - cursor ELSE 0 END AS tasks FROM asked),
@@ -37,8 +41,8 @@ export async function cancel(
   stageProgress: StageProgress,
   { at, write }: IndexedWrite<"cancel">,
 ): Promise<void> {
-  const { op, job, ranges, reason } = write;
-  const values = [job, multirange(ranges), reason === undefined ? null : validText(reason)];
+  const { op, job, ranges, reason, unclaimed = false } = write;
+  const values = [job, multirange(ranges), reason === undefined ? null : validText(reason), unclaimed];
   const [row] = await batch.session.send<{ job: JobId; cancelled: number }>(CANCEL, values);
   batch.writeResults[at] = { op };
   if (row !== undefined) stageProgress.add(at, job, { cancelled: row.cancelled });

@@ -8,21 +8,27 @@ import { prepareTrim } from "../trim.js";
 const FIND = "SELECT count, cursor, cancels FROM job WHERE id = ?";
 const CANCEL = "UPDATE job SET cancels = ?, cancel_reason = coalesce(?, cancel_reason), cursor = ? WHERE id = ?";
 const UNOWNED = "SELECT id, first, last FROM task_range WHERE job = ? AND epoch IS NULL";
+const CLAIMED = "SELECT first, last FROM task_range WHERE job = ? AND worker IS NOT NULL ORDER BY first";
 const NOTHING = { succeeded: 0, failed: 0, cancelled: 0 };
 
 export function prepareCancel(db: Database, jobCounters: JobCounters): Operation<"cancel"> {
   const find = db.prepare(FIND);
   const cancel = db.prepare(CANCEL);
   const unowned = db.prepare(UNOWNED);
+  const claimed = db.prepare(CLAIMED);
   const trim = prepareTrim(db);
-  return ({ op, job, ranges, reason }) => {
+  return ({ op, job, ranges, reason, unclaimed }) => {
     const before = jobCounters.add(job, NOTHING);
     const row: { count: number; cursor: number; cancels: string } | undefined = find.get(job);
     if (before === undefined || row === undefined) return { op };
     if (before.ended !== undefined) return { op, progress: before };
     const { count, cursor } = row;
     const stored: Ranges = JSON.parse(row.cancels);
-    const cancels = union(stored, intersection({ first: 0, last: count - 1 }, normalize(ranges)));
+    const left: Ranges = unclaimed === true ? normalize(claimed.all(job) as Range[]) : [];
+    const added = intersection({ first: 0, last: count - 1 }, normalize(ranges)).flatMap((range) =>
+      difference(range, left),
+    );
+    const cancels = union(stored, added);
     const beyond = difference({ first: cursor, last: count - 1 }, cancels).length === 0 ? count - cursor : 0;
     const text = JSON.stringify(cancels);
     cancel.run(text, reason ?? null, cursor + beyond, job);

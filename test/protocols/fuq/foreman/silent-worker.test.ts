@@ -124,7 +124,7 @@ describe("a worker that comes back and says nothing", () => {
     worker.update((taken[0]?.seq ?? 0) + 1, pairOf(first));
     await worker.expect(OK);
     const more = await yard.client.submit(numbered(1));
-    await until("it is handed out", async () => (await more.info()).counters.waiting === 0);
+    await until("it is handed out", async () => (await more.explain(0)).startsWith("it is prefetched"));
     expect(worker.unread).toEqual([]);
     expect(counts(await worker.greet(2, [second, taken[0]?.task as TaskOf], ABOVE + 5))).toBe("2|2");
     expect((await worker.take(1, 2, 2))[0]?.task.JobDescription.JobId).toBe(more.id);
