@@ -4,7 +4,13 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
-import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
+import {
+  addSubmissionOptions,
+  makeSubmission,
+  NOTHING_TO_DO,
+  parseAfter,
+  type SubmissionOptions,
+} from "../lib/submission/options.js";
 import { readJobFile } from "./submit/job-file.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
@@ -44,10 +50,15 @@ async function perform(words: readonly string[], options: Options): Promise<void
     await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
     return;
   }
-  makeSubmission(words, { ...options, after: [] });
+  const submission = makeSubmission(words, { ...options, after: [] }, true);
+  if (submission.entries?.length === 0) {
+    process.stderr.write(NOTHING_TO_DO);
+    if (options.json === true) printJson({ job: null });
+    return;
+  }
   await withBroker(options, async (client) => {
-    const submission = makeSubmission(words, { ...options, after: await resolveLast(client, options.after) });
-    const { id } = await client.submit({ ...submission, ...held });
+    const after = (await resolveLast(client, options.after)).map(parseAfter);
+    const { id } = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
     if (options.json === true) printJson({ job: id });
     else printLines(String(id));
   });
