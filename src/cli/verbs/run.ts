@@ -1,6 +1,6 @@
 /** `laboro run`: submit, show progress and output, wait. Without a broker it starts one of its own. */
 import { availableParallelism } from "node:os";
-import { Command } from "commander";
+import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { localDataDir } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
@@ -17,6 +17,7 @@ import {
   NOTHING_TO_DO,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
+import { ParallelCommand } from "../lib/submission/parallel-options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
   readonly tagOutput?: boolean;
@@ -32,7 +33,7 @@ const CONNECT_MS = 10_000;
 const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
-  const command = new Command("run")
+  const command = new ParallelCommand("run")
     .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();

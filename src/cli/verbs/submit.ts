@@ -1,5 +1,5 @@
 /** `laboro submit`: as run, but returns the job's number at once. */
-import { Command } from "commander";
+import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
@@ -11,6 +11,7 @@ import {
   parseAfter,
   type SubmissionOptions,
 } from "../lib/submission/options.js";
+import { ParallelCommand } from "../lib/submission/parallel-options.js";
 import { readJobFile } from "./submit/job-file.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
@@ -20,7 +21,7 @@ interface Options extends SubmissionOptions, BrokerChoice {
 }
 
 export function submit(): Command {
-  const command = new Command("submit")
+  const command = new ParallelCommand("submit")
     .description("Give a job to the broker and print its number. It is on the broker's disk by then.")
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();
