@@ -110,7 +110,8 @@ export class CommandList {
     this.#afterRedirection = true;
   }
 
-  open(array: boolean, commandAfter: boolean, arithmetic: boolean): void {
+  /** `(`: after `=` an array, after `<` or `>` a process substitution, before another one arithmetic in bash. */
+  open(array: boolean, process: boolean, double: boolean): void {
     const top = this.#open.at(-1);
     this.#afterRedirection = false;
     // A pattern may begin with (.
@@ -118,7 +119,9 @@ export class CommandList {
       top.patternBegun = true;
       return;
     }
-    this.#open.push({ kind: "(", arithmetic, array, commandAfter });
+    const isPlain = !array && !process;
+    const arithmetic = double && isPlain;
+    this.#open.push({ kind: "(", arithmetic, array, commandAfter: isPlain });
     if (arithmetic) this.#reader.raiseNumeric(1);
     this.#atCommand = true;
     this.#for = "";

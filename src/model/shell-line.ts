@@ -48,6 +48,8 @@ interface HereDocument {
   readonly stripTabs: boolean;
 }
 
+/** Quoted or not, or in parts. */
+const DELIMITER = /[ \t]*((?:'[^'\n]*'|"[^"\n\\$`]*"|\\[^\n]|[^ \t\n;&|<>()'"\\$`])*)/y;
 const SUBSCRIPT = /^\w*\[[^\]]*$/;
 
 class LineReader {
@@ -120,12 +122,10 @@ class LineReader {
           this.#redirection(list);
           break;
         case "(": {
-          const array = this.#line[this.#at - 1] === "=" && this.#wordStart !== undefined;
-          const process = /[<>]/.test(this.#line[this.#at - 1] ?? "");
-          const arithmetic = this.#line[this.#at + 1] === "(";
+          const before = this.#wordStart === undefined ? "" : this.#line[this.#at - 1];
           endWord();
           this.#at++;
-          list.open(array, !array && !process, arithmetic && !array && !process);
+          list.open(before === "=", /[<>]/.test(this.#line[this.#at - 2] ?? ""), this.#line[this.#at] === "(");
           break;
         }
         case ")":
@@ -341,31 +341,14 @@ class LineReader {
   }
 
   #delimiter(stripTabs: boolean): HereDocument {
-    while (/[ \t]/.test(this.#line[this.#at] ?? "")) this.#at++;
-    let delimiter = "";
-    let quoted = false;
-    const from = this.#at;
-    for (let quote = ""; ; ) {
-      const character = this.#line[this.#at];
-      if (character === undefined || (quote === "" && /[ \t\n;&|<>()]/.test(character))) break;
-      if (this.#placeholder("bare")) {
-        this.refuseLine("the delimiter of a here-document");
-        continue;
-      }
-      this.#at++;
-      if (character === "$" || character === "`") this.refuseLine("the delimiter of a here-document");
-      if (character === quote) quote = "";
-      else if (quote === "" && (character === "'" || character === '"')) {
-        quote = character;
-        quoted = true;
-      } else if (character === "\\" && quote !== "'") {
-        quoted = true;
-        if (quote !== "") this.refuseLine("the delimiter of a here-document");
-        delimiter += this.#line[this.#at++] ?? "";
-      } else delimiter += character;
-    }
-    if (this.#at === from || delimiter.includes("\n")) this.refuseLine("the delimiter of a here-document");
-    return { delimiter, quoted, stripTabs };
+    DELIMITER.lastIndex = this.#at;
+    const [whole = "", word = ""] = DELIMITER.exec(this.#line) ?? [];
+    this.#at += whole.length;
+    // Also where something else follows in the same word: ` $ or a quote with an escape in it.
+    if (word === "" || word.includes("{") || !/^[ \t\n;&|<>()]?$/.test(this.#ahead(1)))
+      this.refuseLine("the delimiter of a here-document");
+    const delimiter = word.replace(/'([^']*)'|"([^"]*)"|\\(.)/g, "$1$2$3");
+    return { delimiter, quoted: /['"\\]/.test(word), stripTabs };
   }
 
   #hereDocument(document: HereDocument, nested: boolean): void {
