@@ -2,7 +2,8 @@
 import { JobId } from "./ids.js";
 import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
 import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits } from "./job.js";
-import { type Bytes, DEFAULT_POOL, type Recipe, type Resources, strideLength } from "./recipe.js";
+import { checkPlaceholders } from "./placeholders.js";
+import { type Bytes, DEFAULT_POOL, type Recipe, type Resources, repeatedNumber, strideLength } from "./recipe.js";
 import * as s from "./schema.js";
 
 /** More tasks than this in one job are refused. */
@@ -43,7 +44,7 @@ const command = s.object({
   kind: s.choice("command"),
   argv: s.list(s.argument(), MAX_ARGUMENTS),
   placeholders: s.optional(
-    s.described(s.flag(), "replace {} {#} {.} {/} and {1} {2} … in the arguments, task by task"),
+    s.described(s.flag(), "replace {} {.} {/} {//} {/.} {#} {%} and {1} {2} … in the arguments, task by task"),
   ),
   shell: s.optional(s.described(s.flag(), "the one argument is a line for /bin/sh")),
   log: s.optional(
@@ -148,6 +149,7 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
     held: given.held ?? false,
     ...(key === undefined ? {} : { key }),
   };
+  checkPlaceholders(recipe, entries);
   return entries === undefined ? { spec } : { spec, entries };
 }
 
@@ -157,6 +159,8 @@ function taskCount({ count, entries, recipe }: s.ReadType<typeof submission>): n
   if (entries?.length === 0) throw unexpectedValue("entries", "at least one entry", "none");
   const length = array === undefined ? entries?.length : integer(lengthOf(array), "recipe.array", 1, MAX_TASKS);
   if (length === undefined) return count ?? 1;
+  const twice = array === undefined ? undefined : repeatedNumber(array);
+  if (twice !== undefined) throw unexpectedValue("recipe.array", "each number once", `${twice} twice`);
   if (count !== undefined && count !== length)
     throw unexpectedValue("count", `${length}, the number of entries`, count);
   return length;

@@ -1,15 +1,30 @@
 /**
- * Placeholders in the arguments of a command:
- *   {}   the task's entry          {.}  the entry without its last extension
- *   {#}  its number, from 1        {/}  the entry without the folders before it
- *   {2} {2.} {2/}                  the same of one column, where the entry has several, with tabs between them
- * A word of its own is replaced as it is. In a line for the shell what replaces them is quoted for the place where it stands: bare,
- * between single quotes, or between double ones. So `cat {}`, `cat '{}'` and `cat "{}.txt"` all mean the file of that name.
+ * Placeholders in a command, as GNU parallel has them:
+ *   {}    the task's entry                {/}   the entry without the folders before it
+ *   {.}   without its last extension      {//}  those folders, or `.`
+ *   {#}   the task's number               {/.}  {/} without its last extension
+ *   {%}   the slot it runs in, from 1     {2} {2.} {2/} {2//} {2/.}  the same of one column of the entry; columns have tabs between them
+ * What has no value stays as it is: {2} of an entry with one column.
+ *
+ * In a word the value replaces the placeholder. In a line for the shell the value is never part of the code: the line starts with
+ * assignments, and a variable stands where the placeholder stood, quoted for that place (shell-line.ts).
  */
-import type { TaskIndex } from "./ids.js";
-import type { Bytes } from "./recipe.js";
+import { badInput, type LaboroError } from "../base/errors.js";
+import { type Bytes, numberAt, PLACEHOLDER, type Recipe } from "./recipe.js";
+import { findPlaceholders, type Quoting, type ShellPlaceholder } from "./shell-line.js";
+import { quote } from "./shell-words.js";
 
-const PLACEHOLDER = /\{(?:#|(\d{0,4})([./]?))\}/g;
+/** What the placeholders of one task stand for. */
+export interface TaskValues {
+  readonly number: number;
+  readonly entry?: Bytes | undefined;
+  /** From 1. Absent where it is not known. */
+  readonly slot?: number | undefined;
+}
+
+const EACH_PLACEHOLDER = new RegExp(PLACEHOLDER, "g");
+const PLACEHOLDER_HERE = new RegExp(PLACEHOLDER, "y");
+const WHOLE_NUMBER = /^(0|-?[1-9]\d{0,17})$/;
 
 /** Between the columns of an entry. */
 export const COLUMN_SEPARATOR = "\t";
@@ -17,65 +32,164 @@ export const COLUMN_SEPARATOR = "\t";
 /** Bytes as text with one character a byte, so that any of them can be cut and joined. */
 const latin = (bytes: Bytes): string => Buffer.from(bytes).toString("latin1");
 
-export function expandWords(argv: readonly Bytes[], index: TaskIndex, entry: Bytes | undefined): readonly Bytes[] {
-  return argv.map((word) => replace(word, index, entry, (value) => value));
-}
-
-export function expandLine(line: Bytes, index: TaskIndex, entry: Bytes | undefined): Bytes {
-  const text = latin(line);
-  let quotes: Quotes = "";
-  let seen = 0;
-  return replace(line, index, entry, (value, at) => {
-    quotes = quotesAt(text, seen, at, quotes);
-    seen = at;
-    return QUOTED[quotes](value);
+export function expandWords(argv: readonly Bytes[], values: TaskValues): readonly Bytes[] {
+  const valueFor = valuesOf(values);
+  return argv.map((word) => {
+    const text = latin(word);
+    return PLACEHOLDER.test(text)
+      ? Buffer.from(
+          text.replace(EACH_PLACEHOLDER, (form) => valueFor(form) ?? form),
+          "latin1",
+        )
+      : word;
   });
 }
 
-/** What the place in the line is enclosed by. */
-type Quotes = "" | "'" | '"';
+/** The line to run. Throws LABORO_BAD_INPUT where a placeholder stands in a place that has no safe value. */
+export function expandLine(line: Bytes, values: TaskValues): Bytes {
+  const names = new Map<string, string>();
+  const assignments: string[] = [];
+  const text = replaceIn(latin(line), values, ({ text: form, quoting }, value) => {
+    let name = names.get(form);
+    if (name === undefined) {
+      name = `laboro_${names.size + 1}`;
+      names.set(form, name);
+      assignments.push(`${name}=${quote(Buffer.from(value, "latin1"), "entry")}`);
+    }
+    return VARIABLE[quoting](name);
+  });
+  return assignments.length === 0 ? line : Buffer.from(`${assignments.join(" ")}; ${text}`, "latin1");
+}
 
-const QUOTED: Readonly<Record<Quotes, (value: string) => string>> = {
-  "": (value) => (/^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`),
-  "'": (value) => value.replaceAll("'", "'\\''"),
-  '"': (value) => value.replace(/[\\"$`]/g, "\\$&"),
+/** The line for people: what a shell would be told to do the same. */
+export const showLine = (line: Bytes, values: TaskValues): string =>
+  Buffer.from(
+    replaceIn(latin(line), values, ({ quoting }, value) => QUOTED[quoting](value)),
+    "latin1",
+  ).toString();
+
+const VARIABLE: Readonly<Record<Quoting, (name: string) => string>> = {
+  bare: (name) => `"$${name}"`,
+  single: (name) => `'"$${name}"'`,
+  double: (name) => `\${${name}}`,
+  heredoc: (name) => `\${${name}}`,
 };
 
-/** The quotes that are open at `to`, where `quotes` were open at `from`. */
-function quotesAt(line: string, from: number, to: number, quotes: Quotes): Quotes {
-  let open = quotes;
-  for (let i = from; i < to; i++) {
-    const character = line[i];
-    if (character === "\\" && open !== "'") i++;
-    else if (open === "" && (character === "'" || character === '"')) open = character;
-    else if (character === open) open = "";
+const QUOTED: Readonly<Record<Quoting, (value: string) => string>> = {
+  bare: (value) => (/^[\w@%+=:,./-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`),
+  single: (value) => value.replaceAll("'", "'\\''"),
+  double: (value) => value.replace(/[\\"$`]/g, "\\$&"),
+  heredoc: (value) => value.replace(/[\\$`]/g, "\\$&"),
+};
+
+function replaceIn(
+  line: string,
+  values: TaskValues,
+  replacement: (found: ShellPlaceholder, value: string) => string,
+): string {
+  const valueFor = valuesOf(values);
+  let text = "";
+  let from = 0;
+  for (const found of placeholdersIn(line)) {
+    const value = valueFor(found.text);
+    if (value === undefined) continue;
+    const problem = problemWith(found, value);
+    if (problem !== undefined) throw badPlace(found, problem);
+    text += line.slice(from, found.at) + (found.escaped ? "\\" : "") + replacement(found, value);
+    from = found.at + found.text.length;
   }
-  return open;
+  return text + line.slice(from);
 }
 
-type Quote = (value: string, at: number) => string;
+let lastRead: { readonly line: string; readonly found: readonly ShellPlaceholder[] } = { line: "", found: [] };
 
-function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote: Quote): Bytes {
-  const text = latin(word);
-  if (!text.includes("{")) return word;
-  const value = entry === undefined ? String(index) : latin(entry);
-  const columns = value.split(COLUMN_SEPARATOR);
-  const replaced = text.replace(PLACEHOLDER, (found, number: string | undefined, part: string, at: number) => {
-    if (number === undefined) return String(index + 1);
-    const column = number === "" ? value : columns.length > 1 ? columns[Number(number) - 1] : undefined;
-    return column === undefined ? found : quote(PARTS[part]?.(column) ?? column, at);
-  });
-  return Buffer.from(replaced, "latin1");
+/** The tasks of a job have the same line. */
+function placeholdersIn(line: string): readonly ShellPlaceholder[] {
+  if (lastRead.line !== line)
+    lastRead = { line, found: PLACEHOLDER.test(line) ? findPlaceholders(line, PLACEHOLDER_HERE) : [] };
+  return lastRead.found;
+}
+
+function problemWith({ refusal, numeric }: ShellPlaceholder, value: string): string | undefined {
+  if (refusal !== undefined) return refusal;
+  if (!numeric || WHOLE_NUMBER.test(value)) return undefined;
+  return `where the shell may evaluate it as arithmetic, which takes whole numbers only, not ${JSON.stringify(value)}; use [ … ] or expr`;
+}
+
+const badPlace = ({ text, at }: ShellPlaceholder, problem: string): LaboroError =>
+  badInput(`${text} at character ${at + 1} of the line stands ${problem}`);
+
+/** The value of a placeholder, if it has one. */
+function valuesOf({ number, entry, slot }: TaskValues): (form: string) => string | undefined {
+  const whole = entry === undefined ? undefined : latin(entry);
+  const columns = whole?.split(COLUMN_SEPARATOR);
+  return (form) => {
+    const [, counter, column, part = ""] = PLACEHOLDER.exec(form) ?? [];
+    if (counter === "#") return String(number);
+    if (counter === "%") return slot === undefined ? undefined : String(slot);
+    const value = column === undefined ? whole : columns?.[Number(column) - 1];
+    return value === undefined ? undefined : (PARTS[part]?.(value) ?? value);
+  };
 }
 
 const PARTS: Readonly<Record<string, (value: string) => string>> = {
   ".": (value) => withoutExtension(value),
   "/": (value) => baseName(value),
+  "//": (value) => folderOf(value),
+  "/.": (value) => withoutExtension(baseName(value)),
 };
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
+/** As dirname(1). */
+function folderOf(path: string): string {
+  const trimmed = path.replace(/\/+$/, "");
+  if (trimmed === "") return path === "" ? "." : "/";
+  const slash = trimmed.lastIndexOf("/");
+  return slash < 0 ? "." : trimmed.slice(0, slash).replace(/\/+$/, "") || "/";
+}
+
 function withoutExtension(path: string): string {
   const dot = path.lastIndexOf(".");
   return dot > path.lastIndexOf("/") + 1 ? path.slice(0, dot) : path;
+}
+
+/** The placeholders of a command that is words, or one line for the shell. */
+export function placeholderForms(argv: readonly Bytes[], shell: boolean): readonly string[] {
+  const texts = argv.map(latin);
+  if (!shell) return texts.flatMap((text) => text.match(EACH_PLACEHOLDER) ?? []);
+  return texts.flatMap((text) => placeholdersIn(text).map((found) => found.text));
+}
+
+/** The column that it stands for, 1 for the entry as a whole; 0 if it needs no entry. */
+export function columnOf(form: string): number {
+  const [, counter, column = "1"] = PLACEHOLDER.exec(form) ?? [];
+  return counter === undefined ? Number(column) : 0;
+}
+
+/** Throws LABORO_BAD_INPUT for a placeholder that has no value, or no safe one in its place. */
+export function checkPlaceholders(recipe: Recipe, entries: readonly Bytes[] | undefined): void {
+  if (recipe.kind !== "command" && recipe.kind !== "script") return;
+  const shell = recipe.kind === "command" && recipe.shell === true;
+  const argv = recipe.kind === "script" ? (recipe.args ?? []) : recipe.placeholders === true ? recipe.argv : [];
+  const first = recipe.array === undefined ? undefined : numberAt(recipe.array, 0);
+  const known = entries ?? (first === undefined ? undefined : [String(first)]);
+  if (known === undefined) {
+    const missing = placeholderForms(argv, shell).find((form) => columnOf(form) === 1);
+    if (missing !== undefined) throw badInput(`${missing} stands for an entry, and the job has no entries`);
+  }
+  const [line] = argv;
+  if (shell && line !== undefined) checkLine(latin(line), known ?? []);
+}
+
+function checkLine(line: string, entries: readonly Bytes[]): void {
+  for (const found of placeholdersIn(line)) {
+    if (found.refusal === undefined && !found.numeric) continue;
+    const tasks = columnOf(found.text) === 0 ? [{ slot: 1 }] : entries.map((entry) => ({ entry }));
+    for (const task of tasks) {
+      const value = valuesOf({ number: 1, ...task })(found.text);
+      const problem = value === undefined ? undefined : problemWith(found, value);
+      if (problem !== undefined) throw badPlace(found, problem);
+    }
+  }
 }

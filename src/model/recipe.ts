@@ -21,14 +21,46 @@ export function numberAt(array: readonly Stride[], index: number): number | unde
   return undefined;
 }
 
+/** A number that an array has twice; an array is a set. */
+export function repeatedNumber(array: readonly Stride[]): number | undefined {
+  const byFirst = [...array].sort((a, b) => a.first - b.first);
+  for (const [i, stride] of byFirst.entries()) {
+    for (const other of byFirst.slice(i + 1)) {
+      if (other.first > stride.last) break;
+      const common = commonNumber(stride, other);
+      if (common !== undefined) return common;
+    }
+  }
+  return undefined;
+}
+
+/** Goes through the numbers of the wider step, at most as many as it takes until they repeat modulo the other step. */
+function commonNumber(a: Stride, b: Stride): number | undefined {
+  const [wide, narrow] = a.step < b.step ? [b, a] : [a, b];
+  if ((b.first - a.first) % greatestDivisor(a.step, b.step) !== 0) return undefined;
+  const from = Math.max(a.first, b.first);
+  const first = wide.first + Math.ceil((from - wide.first) / wide.step) * wide.step;
+  for (let i = 0; i < narrow.step; i++) {
+    const number = first + i * wide.step;
+    if (number > Math.min(a.last, b.last)) return undefined;
+    if ((number - narrow.first) % narrow.step === 0) return number;
+  }
+  return undefined;
+}
+
+const greatestDivisor = (a: number, b: number): number => (b === 0 ? a : greatestDivisor(b, a % b));
+
+/** A counter `{#}` `{%}`, or an entry or one column of it, or a part of that: `{}` `{2}` `{2/.}`. Explained in placeholders.ts. */
+export const PLACEHOLDER = /\{(?:([#%])|([1-9]\d{0,3})?(\.|\/\/|\/\.|\/)?)\}/;
+
 /** What a task is: run a command, run a shipped script, call a service, or nothing (for measuring). */
 export type Recipe =
   | {
       readonly kind: "command";
-      /** `{}` `{#}` `{.}` `{/}`, and `{1}` `{2}` … of a column, in an argument are replaced per task where `placeholders` is set. */
+      /** Placeholders (placeholders.ts) are replaced task by task where `placeholders` is set. */
       readonly argv: readonly Bytes[];
       readonly placeholders?: boolean;
-      /** The one argument of argv is a line for /bin/sh; what replaces a placeholder is quoted for it. */
+      /** The one argument of argv is a line for /bin/sh. */
       readonly shell?: boolean;
       /** The entry of a task is a number: a million of them cost as much as one. */
       readonly array?: readonly Stride[];
@@ -64,7 +96,7 @@ export function kindOf(recipe: Recipe): TaskKind {
 function isNumbered({ argv, placeholders, shell, env, stdin, dir }: Extract<Recipe, { kind: "command" }>): boolean {
   const [program, number] = argv;
   if (argv.length !== 2 || number !== "{#}" || placeholders !== true) return false;
-  if (typeof program !== "string" || /\{[#./]?\}/.test(program)) return false;
+  if (typeof program !== "string" || PLACEHOLDER.test(program)) return false;
   const bare = env === undefined || Object.keys(env).length === 0;
   return shell !== true && bare && stdin === undefined && typeof dir === "string";
 }

@@ -40,28 +40,28 @@ export class JobFiles {
   commandOf(recipe: ProcessRecipe, prefetched: PrefetchedTask, acquired: AcquiredSlot): CommandSpec {
     const task = withEntry(prefetched, recipe);
     return {
-      argv: this.#argv(recipe, task),
+      argv: this.#argv(recipe, task, acquired.slot + 1),
       env: { ...this.#pushedEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, acquired) },
       ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
       ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(task.job, `${task.job}.stdin`, recipe.stdin) }),
     };
   }
 
-  #argv(recipe: ProcessRecipe, task: PrefetchedTask): readonly Bytes[] {
-    const { index, entry } = task;
+  #argv(recipe: ProcessRecipe, task: PrefetchedTask, slot: number): readonly Bytes[] {
+    const values = { number: task.index + 1, entry: task.entry, slot };
     if (recipe.kind === "script") {
       if (isMatlab(recipe)) {
         return ["/bin/sh", "-c", `exec ${matlabLine(this.#file(task.job, `laboro_${task.job}.m`, recipe.content), 1)}`];
       }
       const file = this.#file(task.job, `${task.job}.script${safeExtension(recipe.type)}`, recipe.content);
       const args = recipe.args ?? [];
-      return [...interpreterOf(recipe), file, ...expandWords(args, index, entry)];
+      return [...interpreterOf(recipe), file, ...expandWords(args, values)];
     }
     const [line] = recipe.argv;
     if (recipe.shell === true && line !== undefined) {
-      return ["/bin/sh", "-c", recipe.placeholders === true ? expandLine(line, index, entry) : line];
+      return ["/bin/sh", "-c", recipe.placeholders === true ? expandLine(line, values) : line];
     }
-    return recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
+    return recipe.placeholders === true ? expandWords(recipe.argv, values) : recipe.argv;
   }
 
   #file(job: JobId, name: string, content: Uint8Array): string {

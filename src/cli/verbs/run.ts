@@ -1,6 +1,6 @@
 /** `laboro run`: submit, show progress and output, wait. Without a broker it starts one of its own. */
 import { availableParallelism } from "node:os";
-import { Command } from "commander";
+import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { localDataDir } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
@@ -11,7 +11,13 @@ import { addBrokerOptions, type BrokerChoice, connectToBroker, isBrokerConfigure
 import { onInterrupt } from "../lib/interrupt.js";
 import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
-import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
+import {
+  addSubmissionOptions,
+  makeSubmission,
+  NOTHING_TO_DO,
+  type SubmissionOptions,
+} from "../lib/submission/options.js";
+import { ParallelCommand } from "../lib/submission/parallel-options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
   readonly tagOutput?: boolean;
@@ -27,7 +33,7 @@ const CONNECT_MS = 10_000;
 const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
-  const command = new Command("run")
+  const command = new ParallelCommand("run")
     .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();
@@ -51,15 +57,24 @@ Examples:
   laboro run --jobs 4 --retries 2 -- convert {} {.}.png ::: *.jpg
   laboro run --each-line urls.txt --keep-order -- fetch {}
 
-{} entry, {#} number, {.} entry without extension, {/} entry without folders;
-{1} {2} of the columns of an entry, or of several lists: ::: a b ::: 1 2.
+  seq 10 | laboro run 'echo {}'
+  laboro run < commands.txt
+
+{} entry, {.} without extension, {/} without folders, {//} its folder, {/.} both,
+{#} number of the task, {%} slot; {1} {2.} of a column of the entry, or of several
+lists: ::: a b ::: 1 2. Without a list the entries are the lines of standard input,
+without a command each of them is a command line.
 Interrupted, the same command resumes where it stopped.`,
     )
     .action(perform);
 }
 
 async function perform(words: readonly string[], options: Options): Promise<void> {
-  const submission = makeSubmission(words, options);
+  const submission = makeSubmission(words, options, true);
+  if (submission.entries?.length === 0) {
+    process.stderr.write(NOTHING_TO_DO);
+    return;
+  }
   if (options.dryRun === true) {
     const count = submission.entries?.length ?? submission.count ?? 1;
     for (let index = 0; index < count; index++) process.stdout.write(`${commandLine(submission, index)}\n`);
@@ -108,6 +123,12 @@ function remoteBroker(first: Client): RunBroker {
 }
 
 function localBroker(options: Options): RunBroker {
+  const [tag] = options.tag;
+  if (tag !== undefined)
+    throw badInput(
+      `--tag ${tag} is for workers with that tag, and without a broker there are none; ` +
+        "to put the entry before each line of output: --tag-output",
+    );
   const dir = localDataDir(".");
   const slots = options.jobs ?? availableParallelism();
   let local: LocalBroker | undefined;

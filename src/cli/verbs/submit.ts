@@ -1,10 +1,17 @@
 /** `laboro submit`: as run, but returns the job's number at once. */
-import { Command } from "commander";
+import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
-import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
+import {
+  addSubmissionOptions,
+  makeSubmission,
+  NOTHING_TO_DO,
+  parseAfter,
+  type SubmissionOptions,
+} from "../lib/submission/options.js";
+import { ParallelCommand } from "../lib/submission/parallel-options.js";
 import { overridesOf, readJobFile } from "./submit/job-file.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
@@ -14,7 +21,7 @@ interface Options extends SubmissionOptions, BrokerChoice {
 }
 
 export function submit(): Command {
-  const command = new Command("submit")
+  const command = new ParallelCommand("submit")
     .description("Give a job to the broker and print its number. It is on the broker's disk by then.")
     .argument("[words...]", "the command, and after ::: its entries")
     .passThroughOptions();
@@ -48,10 +55,15 @@ async function perform(words: readonly string[], options: Options): Promise<void
     await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
     return;
   }
-  makeSubmission(words, { ...options, after: [] });
+  const submission = makeSubmission(words, { ...options, after: [] }, true);
+  if (submission.entries?.length === 0) {
+    process.stderr.write(NOTHING_TO_DO);
+    if (options.json === true) printJson({ job: null });
+    return;
+  }
   await withBroker(options, async (client) => {
-    const submission = makeSubmission(words, { ...options, after: await resolveLast(client, options.after) });
-    const { id } = await client.submit({ ...submission, ...held });
+    const after = (await resolveLast(client, options.after)).map(parseAfter);
+    const { id } = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
     if (options.json === true) printJson({ job: id });
     else printLines(String(id));
   });

@@ -167,13 +167,12 @@ describe("laboro run", () => {
   it.each([
     [["--joblog", "/no/such/folder/log", "echo"], "--joblog"],
     [["--bogus", "x"], "--bogus"],
-    [[], "no command"],
+    [[""], "no command"],
     [["--array", "9-1", "echo"], "--array"],
     [["--array", "1-2000000000", "echo"], "--array"],
     [["--each-line", "missing", "echo"], "missing"],
     [["--slots", "-1", "echo"], "--slots"],
     [["--time-limit", "soon", "echo"], "soon"],
-    [["echo", ":::"], "no entries"],
     [["echo", ":::+", "a"], "there is none"],
     [["echo", ":::", "a\tb", ":::", "c"], "tab"],
     [

@@ -92,6 +92,9 @@ describe("a task as a script for a runner", () => {
     expect(run(recipe, { entry: "x y.txt" }).output).toBe("x y.txt 3 7.2 1 x y.txt it's 77\n/tmp\n");
     const line: ProcessRecipe = { kind: "command", argv: ["echo {.} '{}'"], placeholders: true, shell: true };
     expect(run(line, { entry: "x y.txt" }).output).toBe("x y x y.txt\n");
+    const nested: ProcessRecipe = { ...line, argv: ['echo "$(printf %s {})" # it\'s\necho {}'] };
+    expect(run(nested, { entry: "a; echo PWN" }).output).toBe("a; echo PWN\na; echo PWN\n");
+    expect(() => run({ ...line, argv: ["echo {%}"] }, { entry: "a" })).toThrow("{%} is not known");
     const array = [{ first: 10, last: 30, step: 10 }];
     expect(run({ kind: "command", argv: ["echo", "{}"], placeholders: true, array }).output).toBe("30\n");
   });

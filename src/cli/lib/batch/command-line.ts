@@ -1,21 +1,23 @@
 /** The command of a task, as it could be typed in a shell. */
 
-import { expandLine, expandWords } from "../../../model/placeholders.js";
+import { expandWords, showLine } from "../../../model/placeholders.js";
 import { type Bytes, numberAt } from "../../../model/recipe.js";
 import { shellQuote } from "../shell-quote.js";
-import type { ParsedSubmission } from "../submission/options.js";
+import { ENTRY_AS_LINE, type ParsedSubmission } from "../submission/options.js";
 
 export function commandLine({ recipe, entries }: ParsedSubmission, index: number): string {
   const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
   const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
+  const values = { number: index + 1, entry };
   switch (recipe.kind) {
     case "command": {
       const [line = ""] = recipe.argv;
-      if (recipe.shell === true) return text(expandLine(line, index, entry));
-      return shellJoin(expandWords(recipe.argv, index, entry));
+      if (recipe.shell === true) return showLine(line, values);
+      if (entry !== undefined && recipe.argv.join(" ") === ENTRY_AS_LINE.join(" ")) return text(entry);
+      return shellJoin(expandWords(recipe.argv, values));
     }
     case "script":
-      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
+      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], values)]);
     case "call":
       return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
   }

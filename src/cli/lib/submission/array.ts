@@ -1,6 +1,6 @@
 /** `--array 1-100:2,500`: numbers, each the entry of one task. */
 import { badInput, type LaboroError } from "../../../base/errors.js";
-import type { Stride } from "../../../model/recipe.js";
+import { repeatedNumber, type Stride } from "../../../model/recipe.js";
 
 const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;
 const LARGEST = 1_000_000_000;
@@ -16,6 +16,8 @@ export function parseArray(text: string): readonly Stride[] {
     if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}`);
     return stride;
   });
+  const twice = repeatedNumber(strides);
+  if (twice !== undefined) throw badArray(`${twice} twice`, "each number once");
   return strides;
 }
 

@@ -1,11 +1,13 @@
 /**
  * Where a batch's entries come from:
  *   CMD ::: a b c          the words after it
- *   CMD :::: FILE…         one entry a line of these files
+ *   CMD :::: FILE          one entry a line of the file; `-` is standard input
  *   CMD ::: a b ::: 1 2    each of the first with each of the second, as entries of two columns; the last changes fastest
+ *   CMD :::: FILE FILE     the same with the lines of the files
  *   CMD ::: a b :::+ 1 2   the first with the first, the second with the second; surplus values are left out
- *   --each-line FILE       the same; `-` is standard input. --colsep says what stands between the columns of a line
+ *   --each-line FILE       as :::: FILE. --colsep says what stands between the columns of a line
  *   --from-json FILE       one entry per item of a JSON array; items that are not text stay JSON
+ *   CMD {}                 the lines of standard input, where a placeholder needs an entry and none of these is given
  */
 import { readFileSync } from "node:fs";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
@@ -32,22 +34,23 @@ const LIST_MARKER = /^(::::?)(\+?)$/;
 const MAX_ENTRIES = 1_000_000;
 
 /** Split the words after the options into the command and its entries. */
-export function parseWords(words: readonly string[]): ParsedWords {
+export function parseWords(words: readonly string[], delimiter: string): ParsedWords {
   const starts = words.flatMap((word, at) => (LIST_MARKER.test(word) ? [at] : []));
   const [first] = starts;
   if (first === undefined) return { command: words, lists: 0 };
-  const sources = starts.map((at, i): EntryList => {
+  const sources = starts.flatMap((at, i): readonly EntryList[] => {
     const [, colons, plus] = LIST_MARKER.exec(words[at] ?? "") ?? [];
     const given = words.slice(at + 1, starts[i + 1]);
-    return { linked: plus === "+", values: colons === "::::" ? given.flatMap(readLines) : given };
+    const linked = plus === "+";
+    if (colons === ":::") return [{ linked, values: given }];
+    return given.map((file) => ({ linked, values: readEntries(file, delimiter) }));
   });
   return { command: words.slice(0, first), entries: combineLists(sources), lists: sources.length };
 }
-
 function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   const [only] = sources;
   if (only?.linked) throw badInput(":::+ goes with the list before it, and there is none");
-  if (sources.length === 1) return only?.values ?? [];
+  if (sources.length < 2) return only?.values ?? [];
   const groups: (readonly (readonly Bytes[])[])[] = [];
   for (const { linked, values } of sources) {
     for (const value of values) refuseColumns(value);
@@ -87,19 +90,29 @@ export function splitColumns(lines: readonly Bytes[], separator: RegExp | undefi
 export const columnCount = (entries: readonly Bytes[] | undefined): number =>
   entries?.[0] === undefined ? 1 : Buffer.from(entries[0]).toString("latin1").split(COLUMN_SEPARATOR).length;
 
-/** The lines of a file as bytes, so that names that are not UTF-8 stay what they are. `-` is standard input. */
-export function readLines(file: string): Bytes[] {
+/** The parts of a file as bytes, so that names that are not UTF-8 stay what they are. A delimiter at the end adds none. */
+export function readEntries(file: string, delimiter: string): Bytes[] {
   const bytes = readInput(file);
-  const lines: Bytes[] = [];
-  let from = 0;
-  while (from < bytes.length) {
-    const newline = bytes.indexOf(10, from);
-    const to = newline < 0 ? bytes.length : newline;
-    lines.push(asText(bytes.subarray(from, to)));
-    from = to + 1;
-    if (lines.length > MAX_ENTRIES) throw tooMany(lines.length);
+  const entries: Bytes[] = [];
+  for (let from = 0; from < bytes.length; ) {
+    const found = bytes.indexOf(delimiter, from);
+    const to = found < 0 ? bytes.length : found;
+    const entry = bytes.subarray(from, to);
+    if (entry.includes(0))
+      throw badInput(`${file}: an entry has a NUL byte in it; use --null where NUL separates them`);
+    entries.push(asText(entry));
+    from = to + Buffer.byteLength(delimiter);
+    if (entries.length > MAX_ENTRIES) throw tooMany(entries.length);
   }
-  return lines;
+  return entries;
+}
+
+/** `,` or `\t`: a text, in which `\n` `\t` `\r` `\0` `\\` stand for one character each. */
+export function parseDelimiter(text: string): string {
+  const named: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", 0: "\0", "\\": "\\" };
+  const delimiter = text.replace(/\\([ntr0\\])/g, (_, name: string) => named[name] ?? "");
+  if (delimiter === "") throw badInput("--delimiter: expected at least one character");
+  return delimiter;
 }
 
 /** Text where it is UTF-8, else the bytes. */
@@ -121,7 +134,14 @@ export function readJsonItems(file: string): Bytes[] {
   return value.map((item: unknown) => (typeof item === "string" ? item : JSON.stringify(item)));
 }
 
+let standardInputRead = false;
+
+/** `-` is standard input, which can be read once. */
 export function readInput(file: string): Buffer {
+  if (file === "-") {
+    if (standardInputRead) throw badInput("standard input is named twice, and can be read only once");
+    standardInputRead = true;
+  }
   try {
     return readFileSync(file === "-" ? 0 : file);
   } catch (cause) {

@@ -1,14 +1,23 @@
 /** The options of `run` and `submit`, and the submission made from them. */
 import { basename } from "node:path";
+import { isatty } from "node:tty";
 import { type Command, InvalidArgumentError } from "commander";
-import { badInput } from "../../../base/errors.js";
+import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Submission } from "../../../model/job-input.js";
-import type { Bytes, Recipe } from "../../../model/recipe.js";
-import { strideLength } from "../../../model/recipe.js";
+import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/placeholders.js";
+import { type Bytes, type Recipe, strideLength } from "../../../model/recipe.js";
 import { parseDuration } from "../duration.js";
 import { collect, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
-import { columnCount, parseWords, readInput, readJsonItems, readLines, splitColumns } from "./entries.js";
+import {
+  columnCount,
+  parseDelimiter,
+  parseWords,
+  readEntries,
+  readInput,
+  readJsonItems,
+  splitColumns,
+} from "./entries.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
 export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
@@ -19,6 +28,8 @@ export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
 export interface SubmissionOptions {
   readonly array?: string;
   readonly eachLine?: string;
+  readonly null?: boolean;
+  readonly delimiter?: string;
   readonly colsep?: RegExp;
   readonly fromJson?: string;
   readonly name?: string;
@@ -47,6 +58,8 @@ export function addSubmissionOptions(command: Command): Command {
   return command
     .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
     .option("--each-line <file>", "one task a line; - is standard input")
+    .option("-0, --null", "entries in files and standard input end with NUL, not with a line break")
+    .option("-d, --delimiter <text>", "what stands between entries in files and standard input", parseDelimiter)
     .option(
       "--colsep <regexp>",
       "what stands between the columns of a line, for {1} {2} (default: a tab)",
@@ -85,10 +98,13 @@ export function addSubmissionOptions(command: Command): Command {
       [],
     )
     .option("--pool <name>", "workers of this pool only")
-    .option("--tag <tag>", "workers with this tag only; may be repeated", collect, [])
+    .option("--tag <tag>", "workers with this tag only; may be repeated", collectTag, [])
     .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
     .option("--service <name>", "call a service, the entries being the bodies")
-    .option("--output <path>", "write each task's output there, at the worker; {} and the like stand for the entry")
+    .option(
+      "--output <path>",
+      "write each task's output there, at the worker; {} and the like stand for the entry; makes the folder",
+    )
     .option(
       "--log <path>",
       "write each task's output there too, at the worker, always to a new file; {#} is its number",
@@ -110,14 +126,35 @@ function parseInteger(text: string): number {
   throw badInput(`expected a whole number, got ${text}`);
 }
 
-/** `after` has job numbers: the caller resolves selectors such as `last`. */
-export function makeSubmission(words: readonly string[], options: SubmissionOptions): ParsedSubmission {
-  const { command, entries: named, lists } = parseWords(words);
+/** `--tag` is an option without a value in GNU parallel: its users give the command there. */
+function collectTag(text: string, before: readonly string[]): readonly string[] {
+  if (!/[\s{}()|&;<>$`'"*?]/.test(text)) return collect(text, before);
+  throw new InvalidArgumentError("expected a worker's tag. To put the entry before each line of output: --tag-output");
+}
+
+/** For standard error; the exit code is 0. */
+export const NOTHING_TO_DO = "the list of entries is empty: nothing to do\n";
+
+/** Run where no command is given: each entry is a line for the shell. */
+export const ENTRY_AS_LINE: readonly string[] = ["/bin/sh", "-c", "{}"];
+
+/**
+ * The job that the words and options ask for. Its entries may be none: then there is nothing to do. `readsStandardInput`: where a
+ * placeholder needs an entry and there is no list, the entries come from there. `after` has job numbers: the caller resolves `last`.
+ */
+export function makeSubmission(
+  words: readonly string[],
+  options: SubmissionOptions,
+  readsStandardInput: boolean,
+): ParsedSubmission {
+  const { command: given, entries: named, lists } = parseWords(words, delimiterOf(options));
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1) throw badInput("entries come from one place only: ::: , --each-line, --from-json or --array");
-  const entries = entriesOf(named, options);
-  if (entries?.length === 0) throw badInput("there are no entries, so there is nothing to do");
+  const asLines =
+    given.length === 0 && [options.script, options.service, options.array].every((other) => other === undefined);
+  const command = asLines ? ENTRY_AS_LINE : given;
   const array = options.array === undefined ? undefined : parseArray(options.array);
+  const entries = entriesOf(named, lists, options) ?? missingEntries(command, options, asLines, readsStandardInput);
   const filled = addPlaceholders(command, {
     hasEntries: entries !== undefined || array !== undefined,
     lists,
@@ -127,13 +164,14 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   const numbered =
     array !== undefined && (recipe.kind === "command" || recipe.kind === "script") ? { ...recipe, array } : recipe;
   if (array !== undefined && recipe.kind === "call") throw badInput("--array does not go with --service");
+  checkPlaceholders(numbered, entries);
   const needs = needsOf(options);
   return {
     recipe: numbered,
     ...(entries === undefined ? {} : { entries }),
     ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
     ...(needs === undefined ? {} : { needs }),
-    ...jobName(command, options),
+    ...(asLines && options.name === undefined ? { name: "commands" } : jobName(command, options)),
     ...(options.pool === undefined ? {} : { pool: options.pool }),
     ...(options.tag.length === 0 ? {} : { tags: options.tag }),
     ...(options.priority === undefined ? {} : { priority: options.priority }),
@@ -147,11 +185,49 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   };
 }
 
-function entriesOf(named: readonly Bytes[] | undefined, options: SubmissionOptions): readonly Bytes[] | undefined {
-  if (named !== undefined) return named;
-  if (options.eachLine !== undefined) return splitColumns(readLines(options.eachLine), options.colsep);
-  return options.fromJson === undefined ? undefined : readJsonItems(options.fromJson);
+function delimiterOf({ null: byNul, delimiter }: SubmissionOptions): string {
+  if (byNul === true && delimiter !== undefined) throw badInput("--null and --delimiter exclude each other");
+  return byNul === true ? "\0" : (delimiter ?? "\n");
 }
+
+function entriesOf(
+  named: readonly Bytes[] | undefined,
+  lists: number,
+  options: SubmissionOptions,
+): readonly Bytes[] | undefined {
+  const { eachLine, fromJson, colsep } = options;
+  if (named !== undefined) return lists === 1 ? splitColumns(named, colsep) : named;
+  if (eachLine !== undefined) return splitColumns(readEntries(eachLine, delimiterOf(options)), colsep);
+  return fromJson === undefined ? undefined : readJsonItems(fromJson);
+}
+
+/** Standard input, if the command needs entries. A terminal is not waited for: somebody forgot the list. */
+function missingEntries(
+  command: readonly string[],
+  options: SubmissionOptions,
+  asLines: boolean,
+  readsStandardInput: boolean,
+): readonly Bytes[] | undefined {
+  if (options.array !== undefined || options.service !== undefined) return undefined;
+  const forms = [
+    ...placeholderForms(command, options.script === undefined && isShellLine(command)),
+    ...placeholderForms(options.output === undefined ? [] : [options.output], false),
+  ];
+  const [missing] = forms.filter(
+    (form) => columnOf(form) === 1 || (columnOf(form) > 1 && options.colsep !== undefined),
+  );
+  if (missing === undefined) return undefined;
+  if (!readsStandardInput || isatty(0)) throw noEntries(asLines ? undefined : missing);
+  return splitColumns(readEntries("-", delimiterOf(options)), options.colsep);
+}
+
+const noEntries = (placeholder: string | undefined): LaboroError =>
+  placeholder === undefined
+    ? badInput("there is no command to run")
+    : badInput(
+        `${placeholder} stands for an entry, and there is no list of entries; ` +
+          "give one with ::: a b c, :::: FILE, --each-line FILE, --array 1-9, or through a pipe",
+      );
 
 function recipeOf(command: readonly string[], filled: readonly string[], options: SubmissionOptions): Recipe {
   if (options.log !== undefined && (options.service !== undefined || options.script !== undefined))
@@ -185,14 +261,20 @@ function recipeOf(command: readonly string[], filled: readonly string[], options
     const argv = intoFile(filled, options.output);
     return { kind: "command", argv, placeholders: true, ...log, ...processOptions };
   }
-  const argv =
-    options.output === undefined ? [line] : [`{ ${line}\n} > "${options.output.replace(/["$`\\]/g, "\\$&")}" 2>&1`];
+  const argv = [options.output === undefined ? line : lineIntoFile(line, options.output)];
   return { kind: "command", argv, placeholders: true, shell: true, ...log, ...processOptions };
+}
+
+const MAKE_FOLDER = `case $laboro_to in ?*/*) mkdir -p -- "\${laboro_to%/*}" || exit;; esac`;
+
+function lineIntoFile(line: string, file: string): string {
+  return `laboro_to="${file.replace(/["$`\\]/g, "\\$&")}"; ${MAKE_FOLDER}; { ${line}\n} > "$laboro_to" 2>&1`;
 }
 
 /** Redirects the output of a program to a file, with a shell that does nothing else. */
 function intoFile(argv: readonly string[], file: string | undefined): readonly string[] {
-  return file === undefined ? argv : ["/bin/sh", "-c", 'to=$1; shift; exec "$@" > "$to" 2>&1', "sh", file, ...argv];
+  if (file === undefined) return argv;
+  return ["/bin/sh", "-c", `laboro_to=$1; shift; ${MAKE_FOLDER}; exec "$@" > "$laboro_to" 2>&1`, "sh", file, ...argv];
 }
 
 /** The default name: the command without the redirection of --output, or the name of the script. */
@@ -207,9 +289,6 @@ function jobName(command: readonly string[], { name, output, script }: Submissio
 const isShellLine = ([line = "", ...more]: readonly string[]): boolean =>
   more.length === 0 && /[\s|&;<>()$`"'*?]/.test(line);
 
-const ENTRY_PLACEHOLDER = /\{[#./]?\}/;
-const COLUMN_PLACEHOLDER = /\{\d+[./]?\}/;
-
 interface EntryShape {
   readonly hasEntries: boolean;
   /** With several lists, `{}` stands for one value of each. A line of a file is one value, even with tabs in it. */
@@ -220,15 +299,22 @@ interface EntryShape {
 
 /** A command without a placeholder gets the entry as its last argument. */
 function addPlaceholders(command: readonly string[], { hasEntries, lists, hasColumns }: EntryShape): readonly string[] {
-  const named = command.some((word) => ENTRY_PLACEHOLDER.test(word) || (hasColumns && COLUMN_PLACEHOLDER.test(word)));
   const line = isShellLine(command);
+  const named = placeholderForms(command, line).some((form) => hasColumns || columnOf(form) < 2);
   const whole = !hasEntries || named ? command : line ? [`${command[0]} {}`] : [...command, "{}"];
+  if (line && whole !== command && placeholderForms(whole, true).length === 0)
+    throw badInput("the line ends in a comment or a here-document: write {} where the entry is to stand");
   if (lists < 2) return whole;
   const each = (part: string): string[] => Array.from({ length: lists }, (_, i) => `{${i + 1}${part}}`);
   return whole.flatMap((word) => {
-    const [, alone] = /^\{([./]?)\}$/.exec(word) ?? [];
+    const [, alone] = /^\{(\.|\/\/|\/\.|\/|)\}$/.exec(word) ?? [];
     if (alone !== undefined && !line) return each(alone);
-    return [word.replace(/\{([./]?)\}/g, (_, part: string) => each(part).join(" "))];
+    // In a line \{} stays as it is.
+    return [
+      word.replace(line ? /(?<!\\)\{(\.|\/\/|\/\.|\/|)\}/g : /\{(\.|\/\/|\/\.|\/|)\}/g, (_, part: string) =>
+        each(part).join(" "),
+      ),
+    ];
   });
 }
 
@@ -254,7 +340,7 @@ function needsOf(options: SubmissionOptions): Record<string, number> | undefined
   return Object.keys(needs).length === 0 ? undefined : needs;
 }
 
-function parseAfter(text: string): { job: number; any?: boolean } {
+export function parseAfter(text: string): { job: number; any?: boolean } {
   const [, any, job] = /^(any:)?(\d+)$/.exec(text) ?? [];
   if (job === undefined) throw badInput(`--after: expected a job's number, or any:NUMBER, got ${text}`);
   return any === undefined ? { job: Number(job) } : { job: Number(job), any: true };

@@ -125,10 +125,12 @@ function readTask(
     ...overrides,
   };
   const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
+  const submission = makeSubmission([...words, ...entries], options, false);
+  if (submission.entries?.length === 0) throw badInput(`${where}: there are no entries`);
   const after = table.after === undefined ? [] : requireTexts(table.after, `${where}: after`);
   return {
     name,
-    submission: makeSubmission([...words, ...entries], options),
+    submission,
     after: after.map((other) =>
       other.startsWith("any:") ? { name: other.slice(4), any: true } : { name: other, any: false },
     ),

@@ -3,7 +3,7 @@ import { basename, dirname, isAbsolute, join } from "node:path";
 import { type JobView, summaryOf } from "../../../broker/operations/job-view.js";
 import { finishedCount, type Job } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
-import type { Recipe } from "../../../model/recipe.js";
+import { PLACEHOLDER, type Recipe } from "../../../model/recipe.js";
 import { HttpError, type JsonFields } from "./http/json-http.js";
 
 export const STATUSES = ["waiting", "running", "finished", "paused", "cancelled"] as const;
@@ -88,8 +88,8 @@ export function submissionOf(given: JsonFields): Submission {
   const count = given.integer("num_tasks");
   if (name === "" || command === "" || dir === "" || count < 1) throw new HttpError(400);
   // What stands for something else in a recipe would not arrive as it was written.
-  if (/\{[#./]?\}/.test(command + name + logs))
-    throw new HttpError(400, "400 bad request: {} {#} {.} {/} are not taken");
+  if (PLACEHOLDER.test(command + name + logs))
+    throw new HttpError(400, "400 bad request: placeholders such as {} and {#} are not taken");
   const log = logs === "" ? {} : { log: join(logs, `${name}_{#}.log`) };
   return {
     name,

@@ -12,7 +12,7 @@
  */
 
 import { badInput } from "../../../base/errors.js";
-import { expandLine, expandWords } from "../../../model/placeholders.js";
+import { expandLine, expandWords, placeholderForms } from "../../../model/placeholders.js";
 import { interpreterOf, type ProcessRecipe, type ScriptRecipe, withEntry } from "../../../model/process-recipe.js";
 import type { Bytes } from "../../../model/recipe.js";
 import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
@@ -114,16 +114,25 @@ function teeInto(pattern: string, index: number): string[] {
 
 /** The words of the command, as shell text. */
 function commandOf(recipe: ProcessRecipe, { index, entry }: TaskParameters): string {
+  const values = { number: index + 1, entry };
+  refuseSlot(recipe);
   if (recipe.kind === "script") {
-    const args = expandWords(recipe.args ?? [], index, entry).map((word) => quote(word));
+    const args = expandWords(recipe.args ?? [], values).map((word) => quote(word));
     return [...interpreterOf(recipe), '"$laboro_dir/script"', ...args].join(" ");
   }
   const [line] = recipe.argv;
   if (recipe.shell === true && line !== undefined) {
-    return `/bin/sh -c ${quote(recipe.placeholders === true ? expandLine(line, index, entry) : line)}`;
+    return `/bin/sh -c ${quote(recipe.placeholders === true ? expandLine(line, values) : line)}`;
   }
-  const argv = recipe.placeholders === true ? expandWords(recipe.argv, index, entry) : recipe.argv;
+  const argv = recipe.placeholders === true ? expandWords(recipe.argv, values) : recipe.argv;
   return argv.map((word) => quote(word)).join(" ");
+}
+
+/** A runner does not say in which of its threads a script runs. */
+function refuseSlot(recipe: ProcessRecipe): void {
+  const words = recipe.kind === "script" ? (recipe.args ?? []) : recipe.placeholders === true ? recipe.argv : [];
+  const shell = recipe.kind === "command" && recipe.shell === true;
+  if (placeholderForms(words, shell).includes("{%}")) throw badInput("{%} is not known at a runexp runner");
 }
 
 /**

@@ -1,0 +1,153 @@
+/** Where entries come from, what placeholders make of them, and that they never become code. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { openCliShop } from "../support/cli.js";
+import { openPlace, type Place, type Said } from "./place.js";
+
+function runWith(place: Place, input: string | Uint8Array, ...words: readonly string[]): Promise<Said> {
+  const { child, said } = place.begin(["run", ...words]);
+  child.stdin?.end(input);
+  return said;
+}
+
+describe("standard input of laboro run", () => {
+  it("is the list of entries where a placeholder needs one and no list is named", async () => {
+    const place = openPlace();
+    expect((await runWith(place, "1\n2\n3\n", "-k", "echo n{}")).stdout).toBe("n1\nn2\nn3\n");
+    expect((await runWith(place, "a.c\n", "echo", "{1/.}")).stdout).toBe("a\n");
+    expect((await runWith(place, "a,b\n", "--colsep", ",", "echo {2}")).stdout).toBe("b\n");
+    expect((await runWith(place, "a b\0c\0", "-k", "-0", "echo {}")).stdout).toBe("a b\nc\n");
+    expect((await runWith(place, "a,b", "-k", "-d", ",", "echo", "{}")).stdout).toBe("a\nb\n");
+  });
+
+  it("is a list of commands where there is none", async () => {
+    const place = openPlace();
+    expect((await runWith(place, "echo a | tr a b\necho 'c d'\n", "-k")).stdout).toBe("b\nc d\n");
+    expect((await runWith(place, "echo a | tr a b\n", "--dry-run")).stdout).toBe("echo a | tr a b\n");
+  });
+
+  it("is read where a list is -, and once only", async () => {
+    const place = openPlace();
+    expect((await runWith(place, "1\n2\n", "-k", "echo {2}{1}", ":::", "a", "::::", "-")).stdout).toBe("1a\n2a\n");
+    expect((await runWith(place, "1\n", "--each-line", "-", "echo", "x")).stdout).toBe("x 1\n");
+    const twice = await runWith(place, "1\n", "--stdin", "-", "cat {}");
+    expect(twice).toMatchObject({ code: 2 });
+    expect(twice.stderr).toContain("standard input is named twice");
+  });
+
+  it("is not read for a command that needs no entry", async () => {
+    const place = openPlace();
+    expect((await runWith(place, "1\n2\n", "echo once {#}")).stdout).toBe("once 1\n");
+    expect((await runWith(place, "1\n2\n", `echo "\${1}" 'a{2}'`)).stdout).toBe(" a{2}\n");
+  });
+
+  it("that is empty is nothing to do, and so is any empty list", async () => {
+    const place = openPlace();
+    const nothing = { code: 0, stdout: "", stderr: "the list of entries is empty: nothing to do\n" };
+    for (const words of [["echo {}"], ["echo {}", ":::"], ["echo", "::::", "/dev/null"], []])
+      expect(await runWith(place, "", ...words)).toMatchObject(nothing);
+    expect(await place.laboro("submit", "echo {}", ":::")).toMatchObject(nothing);
+  });
+
+  it("that is a terminal is not waited for: a task's number never stands for a missing entry", async () => {
+    const { begin } = openPlace();
+    const { said } = begin(["run", "--", "find", ".", "-maxdepth", "0", "-exec", "echo", "rm", "{}", ";"], true);
+    const { stdout, code } = await said;
+    expect(stdout).toContain("{} stands for an entry, and there is no list of entries; give one with :::");
+    expect(stdout).not.toContain("rm 0");
+    expect(code).toBe(2);
+  });
+});
+
+describe("placeholders of laboro run", () => {
+  it("stand for the slot, from 1", async () => {
+    const { run } = openPlace();
+    expect((await run("-j", "1", "-k", "echo {%}{#}", ":::", "a", "b")).stdout).toBe("11\n12\n");
+  });
+
+  it("stand for the lines of several files, each with each", async () => {
+    const { run, file } = openPlace();
+    writeFileSync(file("x"), "a\nb\n");
+    writeFileSync(file("y"), "1\n2\n");
+    expect((await run("-k", "echo {1}{2}", "::::", "x", "y")).stdout).toBe("a1\na2\nb1\nb2\n");
+    expect((await run("-k", "echo {1}{2}", "::::", "x", "::::+", "y")).stdout).toBe("a1\nb2\n");
+  });
+
+  it("never become code, and arrive as they are", async () => {
+    const place = openPlace();
+    const hostile = ["a; touch PWN", "$(touch PWN)", "`touch PWN`", "' ; touch PWN '", '"; touch PWN; "', "*"];
+    const line = `echo "$(printf %s {})" '{}' "{}" {} # it's\ncat <<E\n{} it's\nE\nprintf '%s\\n' {} "$LABORO_ENTRY"`;
+    const { stdout, code } = await place.run("-k", line, ":::", ...hostile);
+    expect(code).toBe(0);
+    const lines = (entry: string): string => `${entry} ${entry} ${entry} ${entry}\n${entry} it's\n${entry}\n${entry}\n`;
+    expect(stdout).toBe(hostile.map(lines).join(""));
+    expect(existsSync(place.file("PWN"))).toBe(false);
+    const bytes = Buffer.from("\xff;touch PWN\n", "latin1");
+    await runWith(place, bytes, "printf %s\\\\n {} > out");
+    expect(readFileSync(place.file("out"))).toEqual(bytes);
+  });
+
+  it("are refused at submission where no value is safe, by run, submit, SDK and REST alike", async () => {
+    const { laboro, client, broker } = await openCliShop();
+    const refused = "{} at character 11 of the line stands inside backquotes";
+    for (const verb of ["run", "submit"]) {
+      const { code, stderr } = await laboro([verb, "echo `cat {}`", ":::", "a"]);
+      expect(code).toBe(2);
+      expect(stderr).toContain(refused);
+    }
+    const recipe = { kind: "command", argv: ["echo `cat {}`"], shell: true, placeholders: true } as const;
+    await expect(client.submit({ recipe, entries: ["a"] })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+    const echo = { ...recipe, argv: ["echo {}"] };
+    await expect(client.submit({ recipe: echo, count: 3 })).rejects.toThrow("{} stands for an entry");
+    const words = { kind: "command", argv: ["echo", "{}"], placeholders: true } as const;
+    await expect(client.submit({ recipe: words })).rejects.toThrow("{} stands for an entry");
+    const array = [
+      { first: 1, last: 5, step: 1 },
+      { first: 3, last: 3, step: 1 },
+    ];
+    await expect(client.submit({ recipe: { ...echo, array } })).rejects.toThrow("3 twice");
+    const response = await fetch(`${broker.url}/api/v1/jobs`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${broker.token}`, "content-type": "application/json" },
+      body: JSON.stringify({ recipe, entries: ["a"] }),
+    });
+    expect(response.status).toBe(400);
+    expect(await response.text()).toContain(refused);
+  });
+
+  it("name an output file in a folder that is made", async () => {
+    const { run, lines } = openPlace();
+    await run("--output", "res/{//}/{/.}.out", "echo {}", ":::", "x/a.c", "y/b.c");
+    await run("--output", "words/{/}", "--", "echo", "{}", ":::", "x/a");
+    expect([lines("res/x/a.out"), lines("res/y/b.out"), lines("words/a")]).toEqual([["x/a.c"], ["y/b.c"], ["x/a"]]);
+  });
+
+  it("take an array as a set", async () => {
+    const { run } = openPlace();
+    const { code, stderr } = await run("--array", "1-9:2,4,5", "echo {}");
+    expect(code).toBe(2);
+    expect(stderr).toContain("--array: expected each number once, got 5 twice");
+  });
+
+  it("need a place of their own after a comment", async () => {
+    const { run } = openPlace();
+    expect((await run("echo a # b", ":::", "x")).stderr).toContain("write {} where the entry is to stand");
+  });
+});
+
+describe("an option of GNU parallel", () => {
+  it("is answered with laboro's own", async () => {
+    const { run, laboro } = openPlace();
+    const said = async (...words: string[]): Promise<string> => (await run(...words, "echo {}", ":::", "a")).stderr;
+    expect(await said("--halt", "now,fail=1")).toMatch(
+      /^laboro: --halt is an option of GNU parallel; use --max-fails N/,
+    );
+    expect(await said("--timeout=5")).toContain("use --time-limit 60s");
+    expect(await said("-a", "list")).toContain("use --each-line FILE");
+    expect(await said("-n2")).toContain("a task has one entry");
+    expect(await said("--tag")).toContain("--tag-output");
+    expect((await run("--tag", "echo", "{}", ":::", "a")).stderr).toContain("--tag-output");
+    expect((await laboro("submit", "--results", "out", "echo", ":::", "a")).stderr).toContain("laboro logs JOB.TASK");
+    expect(await said("--keep-ordre")).toContain("Did you mean --keep-order?");
+  });
+});
