@@ -1,12 +1,11 @@
 /**
  * Placeholders in the arguments of a command:
  *   {}   the task's entry          {.}  the entry without its last extension
- *   {#}  its number, from 1        {/}  the entry without the folders before it
+ *   {#}  its number               {/}  the entry without the folders before it
  *   {2} {2.} {2/}                  the same of one column, where the entry has several, with tabs between them
  * A word of its own is replaced as it is. In a line for the shell what replaces them is quoted for the place where it stands: bare,
  * between single quotes, or between double ones. So `cat {}`, `cat '{}'` and `cat "{}.txt"` all mean the file of that name.
  */
-import type { TaskIndex } from "./ids.js";
 import type { Bytes } from "./recipe.js";
 
 const PLACEHOLDER = /\{(?:#|(\d{0,4})([./]?))\}/g;
@@ -17,15 +16,15 @@ export const COLUMN_SEPARATOR = "\t";
 /** Bytes as text with one character a byte, so that any of them can be cut and joined. */
 const latin = (bytes: Bytes): string => Buffer.from(bytes).toString("latin1");
 
-export function expandWords(argv: readonly Bytes[], index: TaskIndex, entry: Bytes | undefined): readonly Bytes[] {
-  return argv.map((word) => replace(word, index, entry, (value) => value));
+export function expandWords(argv: readonly Bytes[], number: number, entry: Bytes | undefined): readonly Bytes[] {
+  return argv.map((word) => replace(word, number, entry, (value) => value));
 }
 
-export function expandLine(line: Bytes, index: TaskIndex, entry: Bytes | undefined): Bytes {
+export function expandLine(line: Bytes, number: number, entry: Bytes | undefined): Bytes {
   const text = latin(line);
   let quotes: Quotes = "";
   let seen = 0;
-  return replace(line, index, entry, (value, at) => {
+  return replace(line, number, entry, (value, at) => {
     quotes = quotesAt(text, seen, at, quotes);
     seen = at;
     return QUOTED[quotes](value);
@@ -55,14 +54,14 @@ function quotesAt(line: string, from: number, to: number, quotes: Quotes): Quote
 
 type Quote = (value: string, at: number) => string;
 
-function replace(word: Bytes, index: TaskIndex, entry: Bytes | undefined, quote: Quote): Bytes {
+function replace(word: Bytes, number: number, entry: Bytes | undefined, quote: Quote): Bytes {
   const text = latin(word);
   if (!text.includes("{")) return word;
-  const value = entry === undefined ? String(index) : latin(entry);
+  const value = entry === undefined ? String(number) : latin(entry);
   const columns = value.split(COLUMN_SEPARATOR);
-  const replaced = text.replace(PLACEHOLDER, (found, number: string | undefined, part: string, at: number) => {
-    if (number === undefined) return String(index + 1);
-    const column = number === "" ? value : columns.length > 1 ? columns[Number(number) - 1] : undefined;
+  const replaced = text.replace(PLACEHOLDER, (found, place: string | undefined, part: string, at: number) => {
+    if (place === undefined) return String(number);
+    const column = place === "" ? value : columns.length > 1 ? columns[Number(place) - 1] : undefined;
     return column === undefined ? found : quote(PARTS[part]?.(column) ?? column, at);
   });
   return Buffer.from(replaced, "latin1");

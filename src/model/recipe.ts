@@ -1,25 +1,7 @@
+import type { Strides } from "./task-numbers.js";
+
 /** Text, or bytes where a file name or argument is not UTF-8. */
 export type Bytes = string | Uint8Array;
-
-/** The numbers first, first + step, … up to last. */
-export interface Stride {
-  readonly first: number;
-  readonly last: number;
-  readonly step: number;
-}
-
-export const strideLength = ({ first, last, step }: Stride): number => Math.floor((last - first) / step) + 1;
-
-/** The number that stands at `index` of an array of strides. */
-export function numberAt(array: readonly Stride[], index: number): number | undefined {
-  let left = index;
-  for (const stride of array) {
-    const length = strideLength(stride);
-    if (left < length) return stride.first + left * stride.step;
-    left -= length;
-  }
-  return undefined;
-}
 
 /** What a task is: run a command, run a shipped script, call a service, or nothing (for measuring). */
 export type Recipe =
@@ -30,8 +12,8 @@ export type Recipe =
       readonly placeholders?: boolean;
       /** The one argument of argv is a line for /bin/sh; what replaces a placeholder is quoted for it. */
       readonly shell?: boolean;
-      /** The entry of a task is a number: a million of them cost as much as one. */
-      readonly array?: readonly Stride[];
+      /** The entry of a task is its number, one of these: a million of them cost as much as one. */
+      readonly array?: Strides;
       /** A file at the worker that gets the output too; `{#}` in it is the task's number. It is never overwritten. */
       readonly log?: string;
       readonly dir?: Bytes;
@@ -44,7 +26,7 @@ export type Recipe =
       /** The file's extension, `.sh` or `.m`; decides what runs it where it has no #! line. */
       readonly type: string;
       readonly args?: readonly Bytes[];
-      readonly array?: readonly Stride[];
+      readonly array?: Strides;
       readonly dir?: Bytes;
       readonly env?: Readonly<Record<string, Bytes>>;
       readonly stdin?: Uint8Array;

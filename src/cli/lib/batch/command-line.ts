@@ -1,21 +1,23 @@
 /** The command of a task, as it could be typed in a shell. */
 
 import { expandLine, expandWords } from "../../../model/placeholders.js";
-import { type Bytes, numberAt } from "../../../model/recipe.js";
+import type { Bytes } from "../../../model/recipe.js";
+import { taskNumber } from "../../../model/task-numbers.js";
 import { shellQuote } from "../shell-quote.js";
 import type { ParsedSubmission } from "../submission/options.js";
 
-export function commandLine({ recipe, entries }: ParsedSubmission, index: number): string {
-  const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
-  const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
+export function commandLine(submission: ParsedSubmission, index: number): string {
+  const { recipe, entries } = submission;
+  const number = taskNumber(submission, index);
+  const entry = entries?.[index] ?? ("array" in recipe && recipe.array !== undefined ? String(number) : undefined);
   switch (recipe.kind) {
     case "command": {
       const [line = ""] = recipe.argv;
-      if (recipe.shell === true) return text(expandLine(line, index, entry));
-      return shellJoin(expandWords(recipe.argv, index, entry));
+      if (recipe.shell === true) return text(expandLine(line, number, entry));
+      return shellJoin(expandWords(recipe.argv, number, entry));
     }
     case "script":
-      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], index, entry)]);
+      return shellJoin([`script${recipe.type}`, ...expandWords(recipe.args ?? [], number, entry)]);
     case "call":
       return shellJoin([recipe.service, ...(entry === undefined ? [] : [entry])]);
     case "noop":

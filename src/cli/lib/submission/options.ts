@@ -4,16 +4,17 @@ import { type Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../../base/errors.js";
 import type { Submission } from "../../../model/job-input.js";
 import type { Bytes, Recipe } from "../../../model/recipe.js";
-import { strideLength } from "../../../model/recipe.js";
+import { type Strides, strideTotal } from "../../../model/task-numbers.js";
 import { parseDuration } from "../duration.js";
 import { collect, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
 import { columnCount, parseWords, readInput, readJsonItems, readLines, splitColumns } from "./entries.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
-export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
+export type ParsedSubmission = Omit<Submission, "recipe" | "entries" | "numbers"> & {
   readonly recipe: Recipe;
   readonly entries?: readonly Bytes[];
+  readonly numbers?: Strides;
 };
 
 export interface SubmissionOptions {
@@ -123,7 +124,7 @@ export function makeSubmission(words: readonly string[], options: SubmissionOpti
   return {
     recipe: numbered,
     ...(entries === undefined ? {} : { entries }),
-    ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
+    ...(array === undefined ? {} : { count: strideTotal(array) }),
     ...(needs === undefined ? {} : { needs }),
     ...jobName(command, options),
     ...(options.pool === undefined ? {} : { pool: options.pool }),

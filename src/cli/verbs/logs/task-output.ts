@@ -10,6 +10,7 @@ const PAGE = 1_000;
 
 export interface TaskAttempt {
   readonly index: number;
+  readonly number: number;
   readonly attempt: number;
   /** How much it wrote; absent while it runs. */
   readonly outputBytes?: number;
@@ -35,8 +36,8 @@ export async function* runningTasks(client: Client, job: number, wanted?: Ranges
   let from: number | undefined = 0;
   while (from !== undefined) {
     const page: OperationOutput<"running"> = await client.ask("running", { job, from });
-    for (const { index, attempt, started } of page.tasks)
-      if (started && isWanted(index, wanted)) yield { index, attempt };
+    for (const { index, number, attempt, started } of page.tasks)
+      if (started && isWanted(index, wanted)) yield { index, number, attempt };
     from = page.next;
   }
 }
