@@ -1,4 +1,5 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
+import { badInput } from "../base/errors.js";
 import { JobId } from "./ids.js";
 import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
 import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits } from "./job.js";
@@ -34,12 +35,12 @@ const stride = s.mapped(
 
 const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
   const fault = arrayFault(given);
-  if (fault !== undefined) throw unexpectedValue(what, "each number once", fault);
+  if (fault !== undefined) throw badInput(`${what}: expected each number once, but ${fault}`);
   return given;
 });
 
 const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Strides => {
-  if (!isRising(given)) throw unexpectedValue(what, "numbers that rise", "others");
+  if (!isRising(given)) throw badInput(`${what}: expected each number to be larger than the one before it`);
   return given;
 });
 

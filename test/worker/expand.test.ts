@@ -12,7 +12,7 @@ describe("placeholders", () => {
       "dir/a.b.jpg",
       "dir/a.b.png",
       "a.b.jpg",
-      "n8",
+      "n7",
       "{x}",
     ]);
     expect(expandWords(["{.}", "{/}"], 0, "dir.d/.hidden").map(text)).toEqual(["dir.d/.hidden", ".hidden"]);

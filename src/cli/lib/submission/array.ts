@@ -17,7 +17,7 @@ export function parseArray(text: string): Strides {
     return stride;
   });
   const fault = arrayFault(strides);
-  if (fault !== undefined) throw badArray(text, `each number once (${fault})`);
+  if (fault !== undefined) throw badInput(`--array ${text}: ${fault}, and an array has each number once`);
   return strides;
 }
 
