@@ -25,7 +25,7 @@ describe("a selector", () => {
     ]);
     expect(parseSelector("last.0")).toEqual({ jobs: { kind: "last" }, tasks: [{ first: 0, last: 0 }] });
     expect(parseTaskSelector("3.1_2")).toMatchObject({ number: 12 });
-    expect(parseTaskSelector("last")).toMatchObject({ index: 0 });
+    expect(parseTaskSelector("last")).toEqual({ job: { kind: "last" } });
   });
 
   it("is written back as it was meant", () => {

@@ -89,7 +89,7 @@ describe("a task as a script for a runner", () => {
       env: { A: "it's", UID: "77" },
       dir: "/tmp",
     };
-    expect(run(recipe, { entry: "x y.txt" }).output).toBe("x y.txt 3 7.2 1 x y.txt it's 77\n/tmp\n");
+    expect(run(recipe, { entry: "x y.txt" }).output).toBe("x y.txt 3 7.3 1 x y.txt it's 77\n/tmp\n");
     const line: ProcessRecipe = { kind: "command", argv: ["echo {.} '{}'"], placeholders: true, shell: true };
     expect(run(line, { entry: "x y.txt" }).output).toBe("x y x y.txt\n");
     const array = [{ first: 10, last: 30, step: 10 }];
