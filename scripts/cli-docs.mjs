@@ -19,8 +19,8 @@ const INTRODUCTION = `# The command line
 
 \`laboro\` alone is \`laboro status\`. \`laboro VERB --help\` says what this page says.
 
-**Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.0-9,12\`. Tasks are counted from 0; numbers may be
-grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`; a bare number is seconds. **\`--json\`** gives one document, whose fields are in [json.md](json.md).
+**Selectors** name jobs and tasks: \`last\`, \`3\`, \`1-4,7\`, \`all\`; tasks of one job \`3.12\`, \`last.1-9,12\`. In an array a task
+has its number there, in a list its place from 1. A range selects the tasks that there are in it. Numbers may be grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:00\`; a bare number is seconds. **\`--json\`** gives one document, whose fields are in [json.md](json.md).
 
 | \`--json\` of | is |
 |---|---|

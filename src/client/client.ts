@@ -4,7 +4,7 @@ import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import type { JobEnd } from "../model/job.js";
 import type { Submission } from "../model/job-input.js";
-import type { OutputStream, TaskResult } from "../model/outcome.js";
+import type { OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
@@ -30,6 +30,7 @@ export interface RequestOptions {
 }
 
 export type JobInfo = OperationOutput<"job">;
+export type TaskResult = OperationOutput<"tasks">["tasks"][number];
 export type WorkerInfo = OperationOutput<"workers">["workers"][number];
 
 const DEFAULT_TIMEOUT_MS = 30_000;

@@ -2,6 +2,7 @@
 import type { JobId, TaskIndex } from "../model/ids.js";
 import { contains } from "../model/ranges.js";
 import type { TaskKind } from "../model/recipe.js";
+import { tasksText } from "../model/task-numbers.js";
 import { hasTimeFor, mayUse } from "./reservation.js";
 import { canRun, meets, whyNotTaking } from "./signature.js";
 import { claimOf, type JobState, type Signature, STARTED, type State, type WorkerState } from "./state.js";
@@ -9,7 +10,7 @@ import { claimOf, type JobState, type Signature, STARTED, type State, type Worke
 export function explain(state: State, id: JobId, index: TaskIndex, now: number): string {
   const job = state.jobs.get(id);
   if (job === undefined) return "its job has ended or does not exist";
-  if (index < 0 || index >= job.job.count) return `job ${id} has tasks 0 to ${job.job.count - 1}`;
+  if (index < 0 || index >= job.job.count) return `job ${id} has ${tasksText(job.job)}`;
   for (const { worker } of job.claims) {
     const claim = claimOf(worker, id, index);
     if (claim === undefined) continue;

@@ -7,9 +7,9 @@ export {
   JobHandle,
   type JobInfo,
   type RequestOptions,
+  type TaskResult,
   type WorkerInfo,
 } from "../client/client.js";
 export type { JobEnd } from "../model/job.js";
 export type { Submission } from "../model/job-input.js";
-export type { TaskResult } from "../model/outcome.js";
 export type { Recipe } from "../model/recipe.js";

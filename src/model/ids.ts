@@ -2,7 +2,7 @@
 type Branded<Base, Name extends string> = Base & { readonly __is: Name };
 
 export type JobId = Branded<number, "job">;
-/** 0 .. job.count - 1 */
+/** 0 .. job.count - 1. People know a task by its number, see task-numbers.ts. */
 export type TaskIndex = number;
 /** One hand-out of a task. Rises at each hand-out; the fence against late results. */
 export type Attempt = number;

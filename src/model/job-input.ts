@@ -1,10 +1,12 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
+import { badInput } from "../base/errors.js";
 import { JobId } from "./ids.js";
 import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
 import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits } from "./job.js";
 import { checkPlaceholders } from "./placeholders.js";
-import { type Bytes, DEFAULT_POOL, type Recipe, type Resources, repeatedNumber, strideLength } from "./recipe.js";
+import { type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
 import * as s from "./schema.js";
+import { arrayFault, isRising, type Strides, strideTotal } from "./task-numbers.js";
 
 /** More tasks than this in one job are refused. */
 export const MAX_TASKS = 1_000_000_000;
@@ -21,8 +23,8 @@ const environment = s.mapped(s.record(s.argument()), (given, what) => {
 
 const stride = s.mapped(
   s.object({
-    first: s.integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
-    last: s.integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
+    first: s.count(),
+    last: s.count(),
     step: s.withDefault(s.integer(1, Number.MAX_SAFE_INTEGER), 1),
   }),
   (given, what) => {
@@ -32,9 +34,23 @@ const stride = s.mapped(
   },
 );
 
+const array = s.mapped(s.list(stride, MAX_STRIDES), (given, what): Strides => {
+  const fault = arrayFault(given);
+  if (fault !== undefined) throw badInput(`${what}: expected each number once, but ${fault}`);
+  return given;
+});
+
+const numbers = s.mapped(s.list(stride, MAX_ENTRIES), (given, what): Strides => {
+  if (!isRising(given)) throw badInput(`${what}: expected each number to be larger than the one before it`);
+  return given;
+});
+
+/** The numbers in a message of the link. */
+export const readLinkNumbers = (value: unknown): Strides => numbers.read(value, "numbers");
+
 /** Where and with what a process runs. */
 const processFields = {
-  array: s.optional(s.described(s.list(stride, MAX_STRIDES), "the entry of a task is a number of these")),
+  array: s.optional(s.described(array, "a task for each of these numbers, which is its number and its entry")),
   dir: s.optional(s.argument()),
   env: s.optional(environment),
   stdin: s.optional(s.bytes()),
@@ -107,6 +123,12 @@ export const submission = s.object({
   count: optionalInteger(1, MAX_TASKS),
   /** One entry a task. */
   entries: s.optional(s.list(s.argument(), MAX_ENTRIES)),
+  numbers: s.optional(
+    s.described(
+      numbers,
+      "the numbers of the tasks, rising; 1, 2, 3 … if absent, and those of the array where there is one",
+    ),
+  ),
   pool: s.optional(s.text()),
   tags: s.optional(s.list(s.text(), 100)),
   /** What one task needs, beyond one slot. */
@@ -122,6 +144,9 @@ export const submission = s.object({
   held: s.optional(s.flag()),
   /** What makes it the same batch as another. */
   key: s.optional(s.text()),
+  resumes: s.optional(
+    s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the job of the same batch whose remaining tasks this one runs"),
+  ),
 });
 
 export type Submission = s.WrittenType<typeof submission>;
@@ -132,7 +157,7 @@ export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entri
 
 /** The job that a submission asks for. */
 export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; entries?: Entries } {
-  const { recipe, entries, key } = given;
+  const { recipe, entries, key, numbers, resumes } = given;
   const spec: JobSpec = {
     name: given.name ?? defaultName(recipe),
     recipe,
@@ -143,31 +168,32 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
       needs: needsOf(given.needs ?? {}),
     },
     count: taskCount(given),
+    ...(numbers === undefined ? {} : { numbers }),
     priority: given.priority ?? 0,
     limits: limitsOf(given),
     after: (given.after ?? []).map(({ job, any = false }): Dependency => ({ job: JobId(job), any })),
     held: given.held ?? false,
     ...(key === undefined ? {} : { key }),
+    ...(resumes === undefined ? {} : { resumes: JobId(resumes) }),
   };
   checkPlaceholders(recipe, entries);
   return entries === undefined ? { spec } : { spec, entries };
 }
 
-function taskCount({ count, entries, recipe }: s.ReadType<typeof submission>): number {
+function taskCount({ count, entries, recipe, numbers }: s.ReadType<typeof submission>): number {
   const array = "array" in recipe ? recipe.array : undefined;
   if (array !== undefined && entries !== undefined) throw unexpectedValue("entries", "none beside an array", "some");
   if (entries?.length === 0) throw unexpectedValue("entries", "at least one entry", "none");
-  const length = array === undefined ? entries?.length : integer(lengthOf(array), "recipe.array", 1, MAX_TASKS);
+  if (array !== undefined && numbers !== undefined) throw unexpectedValue("numbers", "none beside an array", "some");
+  const strides = array ?? numbers;
+  const named = strides && integer(strideTotal(strides), array ? "recipe.array" : "numbers", 1, MAX_TASKS);
+  const length = entries?.length ?? named;
+  if (named !== undefined && named !== length) throw unexpectedValue("numbers", `${length}, one an entry`, named);
   if (length === undefined) return count ?? 1;
-  const twice = array === undefined ? undefined : repeatedNumber(array);
-  if (twice !== undefined) throw unexpectedValue("recipe.array", "each number once", `${twice} twice`);
   if (count !== undefined && count !== length)
     throw unexpectedValue("count", `${length}, the number of entries`, count);
   return length;
 }
-
-const lengthOf = (array: NonNullable<(Recipe & { kind: "command" })["array"]>): number =>
-  array.reduce((sum, one) => sum + strideLength(one), 0);
 
 function needsOf(given: Readonly<Record<string, number>>): Resources {
   const needs: Record<string, number> & { slots: number } = { slots: 1 };

@@ -1,6 +1,7 @@
 import type { JobId } from "./ids.js";
 import { NO_RANGES, type Ranges } from "./ranges.js";
 import type { Bytes, Recipe, Requirement } from "./recipe.js";
+import type { Strides } from "./task-numbers.js";
 
 /** Limits of a task's attempts, and of the job as a whole. */
 export interface Limits {
@@ -32,6 +33,8 @@ export interface JobSpec {
   readonly requirement: Requirement;
   /** How many tasks; with `entries`, as many as these. */
   readonly count: number;
+  /** The numbers of its tasks, rising, where they are neither an array's nor 1 to count. */
+  readonly numbers?: Strides;
   /** The higher goes first; -1000 .. 1000. */
   readonly priority: number;
   readonly limits: Limits;
@@ -39,6 +42,8 @@ export interface JobSpec {
   readonly held: boolean;
   /** What makes it the same batch as another: a client that submits it again finds the one it began. */
   readonly key?: string;
+  /** The job of the same batch whose remaining tasks this one runs. */
+  readonly resumes?: JobId;
 }
 
 /** One entry a task, in task order: a line of the input file, a body for a service. */

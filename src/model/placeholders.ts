@@ -10,7 +10,7 @@
  * assignments, and a variable stands where the placeholder stood, quoted for that place (shell-line.ts).
  */
 import { badInput, type LaboroError } from "../base/errors.js";
-import { type Bytes, numberAt, PLACEHOLDER, type Recipe } from "./recipe.js";
+import { type Bytes, PLACEHOLDER, type Recipe } from "./recipe.js";
 import { findPlaceholders, type Quoting, type ShellPlaceholder } from "./shell-line.js";
 import { quote } from "./shell-words.js";
 
@@ -172,7 +172,7 @@ export function checkPlaceholders(recipe: Recipe, entries: readonly Bytes[] | un
   if (recipe.kind !== "command" && recipe.kind !== "script") return;
   const shell = recipe.kind === "command" && recipe.shell === true;
   const argv = recipe.kind === "script" ? (recipe.args ?? []) : recipe.placeholders === true ? recipe.argv : [];
-  const first = recipe.array === undefined ? undefined : numberAt(recipe.array, 0);
+  const first = recipe.array?.[0]?.first;
   const known = entries ?? (first === undefined ? undefined : [String(first)]);
   if (known === undefined) {
     const missing = placeholderForms(argv, shell).find((form) => columnOf(form) === 1);

@@ -1,5 +1,6 @@
 /** What workers of every protocol must agree on for recipes that run a process. */
-import { type Bytes, numberAt, type Recipe } from "./recipe.js";
+import type { Bytes, Recipe } from "./recipe.js";
+import { taskNumber } from "./task-numbers.js";
 
 export type ScriptRecipe = Extract<Recipe, { kind: "script" }>;
 export type ProcessRecipe = Extract<Recipe, { kind: "command" }> | ScriptRecipe;
@@ -7,11 +8,10 @@ export type ProcessRecipe = Extract<Recipe, { kind: "command" }> | ScriptRecipe;
 /** In an array of numbers the entry is not sent: it follows from the index. */
 export function withEntry<Task extends { readonly index: number; readonly entry?: Bytes | undefined }>(
   task: Task,
-  { array }: ProcessRecipe,
+  recipe: ProcessRecipe,
 ): Task {
-  if (task.entry !== undefined || array === undefined) return task;
-  const number = numberAt(array, task.index);
-  return number === undefined ? task : { ...task, entry: String(number) };
+  if (task.entry !== undefined || recipe.array === undefined) return task;
+  return { ...task, entry: String(taskNumber({ recipe }, task.index)) };
 }
 
 /** Whether a #! line names the interpreter. */

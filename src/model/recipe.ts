@@ -1,54 +1,7 @@
+import type { Strides } from "./task-numbers.js";
+
 /** Text, or bytes where a file name or argument is not UTF-8. */
 export type Bytes = string | Uint8Array;
-
-/** The numbers first, first + step, … up to last. */
-export interface Stride {
-  readonly first: number;
-  readonly last: number;
-  readonly step: number;
-}
-
-export const strideLength = ({ first, last, step }: Stride): number => Math.floor((last - first) / step) + 1;
-
-/** The number that stands at `index` of an array of strides. */
-export function numberAt(array: readonly Stride[], index: number): number | undefined {
-  let left = index;
-  for (const stride of array) {
-    const length = strideLength(stride);
-    if (left < length) return stride.first + left * stride.step;
-    left -= length;
-  }
-  return undefined;
-}
-
-/** A number that an array has twice; an array is a set. */
-export function repeatedNumber(array: readonly Stride[]): number | undefined {
-  const byFirst = [...array].sort((a, b) => a.first - b.first);
-  for (const [i, stride] of byFirst.entries()) {
-    for (const other of byFirst.slice(i + 1)) {
-      if (other.first > stride.last) break;
-      const common = commonNumber(stride, other);
-      if (common !== undefined) return common;
-    }
-  }
-  return undefined;
-}
-
-/** Goes through the numbers of the wider step, at most as many as it takes until they repeat modulo the other step. */
-function commonNumber(a: Stride, b: Stride): number | undefined {
-  const [wide, narrow] = a.step < b.step ? [b, a] : [a, b];
-  if ((b.first - a.first) % greatestDivisor(a.step, b.step) !== 0) return undefined;
-  const from = Math.max(a.first, b.first);
-  const first = wide.first + Math.ceil((from - wide.first) / wide.step) * wide.step;
-  for (let i = 0; i < narrow.step; i++) {
-    const number = first + i * wide.step;
-    if (number > Math.min(a.last, b.last)) return undefined;
-    if ((number - narrow.first) % narrow.step === 0) return number;
-  }
-  return undefined;
-}
-
-const greatestDivisor = (a: number, b: number): number => (b === 0 ? a : greatestDivisor(b, a % b));
 
 /** A counter `{#}` `{%}`, or an entry or one column of it, or a part of that: `{}` `{2}` `{2/.}`. Explained in placeholders.ts. */
 export const PLACEHOLDER = /\{(?:([#%])|([1-9]\d{0,3})?(\.|\/\/|\/\.|\/)?)\}/;
@@ -62,8 +15,8 @@ export type Recipe =
       readonly placeholders?: boolean;
       /** The one argument of argv is a line for /bin/sh. */
       readonly shell?: boolean;
-      /** The entry of a task is a number: a million of them cost as much as one. */
-      readonly array?: readonly Stride[];
+      /** The entry of a task is its number, one of these: a million of them cost as much as one. */
+      readonly array?: Strides;
       /** A file at the worker that gets the output too; `{#}` in it is the task's number. It is never overwritten. */
       readonly log?: string;
       readonly dir?: Bytes;
@@ -76,7 +29,7 @@ export type Recipe =
       /** The file's extension, `.sh` or `.m`; decides what runs it where it has no #! line. */
       readonly type: string;
       readonly args?: readonly Bytes[];
-      readonly array?: readonly Stride[];
+      readonly array?: Strides;
       readonly dir?: Bytes;
       readonly env?: Readonly<Record<string, Bytes>>;
       readonly stdin?: Uint8Array;

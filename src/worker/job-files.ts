@@ -11,10 +11,16 @@ import {
   withEntry,
 } from "../model/process-recipe.js";
 import type { Bytes } from "../model/recipe.js";
+import { type Strides, taskNumber } from "../model/task-numbers.js";
 import type { AcquiredSlot } from "./capacity.js";
 import { matlabLine } from "./matlab.js";
 import type { CommandSpec } from "./processes/index.js";
 import type { PrefetchedTask } from "./task-tracker.js";
+
+export interface ProcessJob {
+  readonly recipe: ProcessRecipe;
+  readonly numbers?: Strides;
+}
 
 export class JobFiles {
   readonly #dir: string;
@@ -37,18 +43,20 @@ export class JobFiles {
     this.#pushedEnv = env;
   }
 
-  commandOf(recipe: ProcessRecipe, prefetched: PrefetchedTask, acquired: AcquiredSlot): CommandSpec {
+  commandOf(job: ProcessJob, prefetched: PrefetchedTask, acquired: AcquiredSlot): CommandSpec {
+    const { recipe } = job;
     const task = withEntry(prefetched, recipe);
+    const number = taskNumber(job, task.index);
     return {
-      argv: this.#argv(recipe, task, acquired.slot + 1),
-      env: { ...this.#pushedEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, acquired) },
+      argv: this.#argv(recipe, task, number, acquired.slot + 1),
+      env: { ...this.#pushedEnv, ...this.#baseEnv, ...recipe.env, ...taskEnvironment(task, number, acquired) },
       ...(recipe.dir === undefined ? {} : { dir: recipe.dir }),
       ...(recipe.stdin === undefined ? {} : { stdinFile: this.#file(task.job, `${task.job}.stdin`, recipe.stdin) }),
     };
   }
 
-  #argv(recipe: ProcessRecipe, task: PrefetchedTask, slot: number): readonly Bytes[] {
-    const values = { number: task.index + 1, entry: task.entry, slot };
+  #argv(recipe: ProcessRecipe, task: PrefetchedTask, number: number, slot: number): readonly Bytes[] {
+    const values = { number, entry: task.entry, slot };
     if (recipe.kind === "script") {
       if (isMatlab(recipe)) {
         return ["/bin/sh", "-c", `exec ${matlabLine(this.#file(task.job, `laboro_${task.job}.m`, recipe.content), 1)}`];
@@ -86,11 +94,11 @@ export class JobFiles {
   }
 }
 
-function taskEnvironment(task: PrefetchedTask, { slot, env }: AcquiredSlot): Record<string, Bytes> {
+function taskEnvironment(task: PrefetchedTask, number: number, { slot, env }: AcquiredSlot): Record<string, Bytes> {
   return {
     ...env,
     LABORO_JOB: String(task.job),
-    LABORO_TASK: String(task.index),
+    LABORO_TASK: String(number),
     LABORO_ATTEMPT: String(task.attempt),
     LABORO_SLOT: String(slot),
     ...(task.entry === undefined ? {} : { LABORO_ENTRY: task.entry }),

@@ -3,6 +3,7 @@
 import { asLaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Outcome, OutputStream } from "../model/outcome.js";
+import { taskNumber } from "../model/task-numbers.js";
 import type { JobRecipe } from "../protocols/laboro/messages.js";
 import type { AcquiredSlot } from "./capacity.js";
 import type { JobFiles } from "./job-files.js";
@@ -82,8 +83,8 @@ export class TaskRunner {
     if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
     const shell = this.#slots.slots[acquired.slot];
     if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
-    const file = this.#logFile(task, recipe);
-    const command = shell.run(this.#files.commandOf(recipe, task, acquired), {
+    const file = this.#logFile(task, job);
+    const command = shell.run(this.#files.commandOf({ ...job, recipe }, task, acquired), {
       output: (stream, bytes) => {
         file?.write(bytes);
         sink.output(stream, bytes);
@@ -96,10 +97,11 @@ export class TaskRunner {
     return { stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()) };
   }
 
-  #logFile({ job, index }: PrefetchedTask, recipe: JobRecipe["recipe"]): LogFile | undefined {
+  #logFile({ job, index }: PrefetchedTask, { recipe, numbers }: JobRecipe): LogFile | undefined {
     if (recipe.kind !== "command" || recipe.log === undefined) return undefined;
-    const path = recipe.log.replaceAll("{#}", String(index + 1));
-    return LogFile.open(path, recipe.dir, (message) => this.#log.warn({ job, index }, message));
+    const number = taskNumber({ recipe, numbers }, index);
+    const path = recipe.log.replaceAll("{#}", String(number));
+    return LogFile.open(path, recipe.dir, (message) => this.#log.warn({ job, task: number }, message));
   }
 
   /** The answer of the service is the task's standard output. */

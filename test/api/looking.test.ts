@@ -21,7 +21,7 @@ describe("the picture of a job", () => {
   it("has each task where it stands: failed, running, prefetched, waiting, cancelled, succeeded", async () => {
     const { client, worker } = await openShop();
     worker({ slots: 2 });
-    const line = 'case "$LABORO_TASK" in 0|1) exit 0;; 2) exit 1;; *) sleep 600;; esac';
+    const line = 'case "$LABORO_TASK" in 1|2) exit 0;; 3) exit 1;; *) sleep 600;; esac';
     const job = await client.submit({ recipe: sh(line), count: 9 });
     await until("three have ended and two run", async () => {
       const { failed, succeeded, running } = (await job.info()).counters;
@@ -47,7 +47,7 @@ describe("the picture of a job", () => {
   it("has of many tasks as many cells as are asked for, and hides no failure", async () => {
     const { client, worker } = await openShop();
     worker({ slots: 4 });
-    const job = await client.submit({ recipe: sh("exit $(( LABORO_TASK == 37 ))"), count: 100 });
+    const job = await client.submit({ recipe: sh("exit $(( LABORO_TASK == 38 ))"), count: 100 });
     await job.wait();
     expect(await pictureOf(client, { job: job.id, cells: 10 })).toEqual({
       shown: ["succeeded 3", "failed 1", "succeeded 6"],
@@ -102,13 +102,13 @@ describe("the overview", () => {
     const { client, worker, broker } = await openShop({ settings: { graceMs: 60_000 } });
     const stuck = await client.submit({ name: "lonely", recipe: TRUE });
     expect((await client.ask("overview", {})).problems).toMatchObject([
-      { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 0 },
+      { kind: "job-stuck", text: "lonely waits: no worker is connected", job: stuck.id, task: 1 },
     ]);
     const one = worker({ name: "one", slots: 1 });
     await stuck.wait();
     const failing = await client.submit({
       name: "failing",
-      recipe: sh('[ "$LABORO_TASK" = 0 ] || sleep 600; exit 1'),
+      recipe: sh('[ "$LABORO_TASK" = 1 ] || sleep 600; exit 1'),
       count: 2,
     });
     const problems = async () => (await client.ask("overview", {})).problems;
@@ -157,7 +157,7 @@ describe("the history", () => {
     const shop = await openShop();
     const { client, broker, worker } = shop;
     worker({ slots: 3 });
-    await (await client.submit({ recipe: sh("exit $(( LABORO_TASK == 0 ))"), count: 4 })).wait();
+    await (await client.submit({ recipe: sh("exit $(( LABORO_TASK == 1 ))"), count: 4 })).wait();
     const { history } = broker.core;
     const now = Date.now();
     await history.tick(now);

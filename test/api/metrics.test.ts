@@ -21,7 +21,7 @@ describe("/metrics", () => {
   it("counts what was done, in the text that Prometheus reads", async () => {
     const { broker, client, worker } = await openShop();
     worker({ name: "one", slots: 3, services: { shout: (body) => Buffer.from(body).toString().toUpperCase() } });
-    const recipe = { kind: "command" as const, argv: ["/bin/sh", "-c", 'exit "$LABORO_TASK"'] };
+    const recipe = { kind: "command" as const, argv: ["/bin/sh", "-c", "exit $((LABORO_TASK - 1))"] };
     await (await client.submit({ recipe, count: 3 })).wait();
     await client.submit({ recipe, count: 5, held: true });
     await client.request("shout", "hey");

@@ -67,7 +67,7 @@ describe("the results of a job", () => {
     const api = apiOf(broker);
     worker({ name: "one" });
     const job = await client.submit({
-      recipe: { kind: "command", argv: ["/bin/sh", "-c", "exit $((LABORO_TASK % 2))"] },
+      recipe: { kind: "command", argv: ["/bin/sh", "-c", "exit $((LABORO_TASK % 2 == 0))"] },
       count: 7,
     });
     await job.wait();

@@ -35,7 +35,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["base", "model", "dispatch", "store", "broker", "codec", "protocol-broker", "protocol-worker"],
     ...["experiments", "worker", "client", "server"],
   ],
-  web: ["base"],
+  web: ["base", "model"],
 };
 
 /** The table of operations is the one source of their types; importing a type loads nothing. */

@@ -164,7 +164,7 @@ describe("a job that is run again", () => {
     const job = await client.submit({
       recipe: {
         kind: "command",
-        argv: ["/bin/sh", "-c", 'test "$LABORO_TASK" = 0 && sleep 1; test "$LABORO_TASK$LABORO_ATTEMPT" != 11'],
+        argv: ["/bin/sh", "-c", 'test "$LABORO_TASK" = 1 && sleep 1; test "$LABORO_TASK$LABORO_ATTEMPT" != 21'],
       },
       count: 2,
     });

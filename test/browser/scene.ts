@@ -78,7 +78,7 @@ export interface Jobs {
 export async function submitJobs({ client }: Scene): Promise<Jobs> {
   const failed = await client.submit({
     name: "fit-models",
-    recipe: sh(`${COLOURFUL}; exit $(( LABORO_TASK % 4 == 3 ? 3 : 0 ))`),
+    recipe: sh(`${COLOURFUL}; exit $(( LABORO_TASK % 4 == 0 ? 3 : 0 ))`),
     count: 24,
   });
   await failed.wait();

@@ -15,10 +15,10 @@ describe("laboro cancel", () => {
   it("cancels some tasks of a job", async () => {
     const shop = await openCliShop();
     const job = await shop.client.submit({ recipe: TRUE, count: 5 });
-    expect((await shop.laboro(["cancel", "1.0-1,4"])).stdout).toBe(
+    expect((await shop.laboro(["cancel", "1.1-2,5"])).stdout).toBe(
       "3 tasks of job 1 are cancelled, unless ended before\n",
     );
-    expect((await shop.laboro(["cancel", "last.2"])).stdout).toBe(
+    expect((await shop.laboro(["cancel", "last.3"])).stdout).toBe(
       "1 task of job 1 is cancelled, unless ended before\n",
     );
     shop.worker();
@@ -38,7 +38,7 @@ describe("laboro cancel", () => {
   it("of a task that is not there is refused", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: TRUE, count: 5 });
-    const { code, stderr } = await shop.laboro(["cancel", "1.5"]);
-    expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 0 to 4 (LABORO_NO_SUCH_TASK)\n"]);
+    const { code, stderr } = await shop.laboro(["cancel", "1.6"]);
+    expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 1 to 5, not 6 (LABORO_NO_SUCH_TASK)\n"]);
   });
 });

@@ -14,8 +14,8 @@ describe("laboro logs", () => {
     await job.wait();
     expect(await shop.laboro(["logs", "last"])).toEqual({
       code: 0,
-      stdout: "out 0\nout 1\nout 2\nout 3\n",
-      stderr: "err 0\nerr 1\nerr 2\nerr 3\n",
+      stdout: "out 1\nout 2\nout 3\nout 4\n",
+      stderr: "err 1\nerr 2\nerr 3\nerr 4\n",
     });
     expect(await shop.laboro(["logs", "1.1-2", "--tag", "--stream", "stdout"])).toEqual({
       code: 0,
@@ -33,8 +33,8 @@ describe("laboro logs", () => {
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line) as { stream: string; bytes: unknown });
-    expect(lines.find(({ stream }) => stream === "stdout")).toMatchObject({ task: "1.0", bytes: "a\nb" });
-    expect(lines.find(({ stream }) => stream === "stderr")).toMatchObject({ task: "1.0", bytes: { base64: "/w==" } });
+    expect(lines.find(({ stream }) => stream === "stdout")).toMatchObject({ task: "1.1", bytes: "a\nb" });
+    expect(lines.find(({ stream }) => stream === "stderr")).toMatchObject({ task: "1.1", bytes: { base64: "/w==" } });
   });
 
   it("of one task is byte for byte what it wrote", async () => {
@@ -48,11 +48,11 @@ describe("laboro logs", () => {
     const shop = await openCliShop();
     shop.worker();
     await (await shop.client.submit({ recipe: sh("seq 1 100000"), outputCap: 10_000 })).wait();
-    const { code, stdout, stderr } = await shop.laboro(["logs", "1.0"]);
+    const { code, stdout, stderr } = await shop.laboro(["logs", "1.1"]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^1\n2\n3\n[\d\n]*\n99999\n100000\n$/);
     expect(stderr).toMatchInlineSnapshot(`
-      "laboro: [1.0: 565 KiB of output were not kept here, see --output-cap]
+      "laboro: [1.1: 565 KiB of output were not kept here, see --output-cap]
       "
     `);
   });
@@ -63,12 +63,12 @@ describe("laboro logs", () => {
     const line = 'echo "try $LABORO_ATTEMPT"; test $LABORO_ATTEMPT = 3';
     await (await shop.client.submit({ recipe: sh(line), retries: 2 })).wait();
     expect((await shop.laboro(["logs", "1"])).stdout).toBe("try 3\n");
-    expect((await shop.laboro(["logs", "1.0", "--attempt", "2"])).stdout).toBe("try 2\n");
-    expect(await shop.laboro(["logs", "1.0", "--attempt", "5"])).toMatchObject({
+    expect((await shop.laboro(["logs", "1.1", "--attempt", "2"])).stdout).toBe("try 2\n");
+    expect(await shop.laboro(["logs", "1.1", "--attempt", "5"])).toMatchObject({
       code: 1,
       stdout: "",
       stderr: expect.stringContaining(
-        "task 0 of job 1 has had no attempt 5: the last is attempt 3 (LABORO_NO_SUCH_TASK)",
+        "task 1 of job 1 has had no attempt 5: the last is attempt 3 (LABORO_NO_SUCH_TASK)",
       ),
     });
     expect((await shop.laboro(["logs", "1", "--attempt", "5"])).stderr).toContain("no task of job 1 has had attempt 5");
@@ -82,7 +82,10 @@ describe("laboro logs", () => {
     shop.worker({ slots: 3 });
     const { code, stdout, stderr } = await followed;
     expect([code, stderr]).toEqual([0, ""]);
-    const expected = Array.from({ length: 30 }, (_, i) => [`1.${i}\tbegin ${i}`, `1.${i}\tend ${i}`]).flat();
+    const expected = Array.from({ length: 30 }, (_, i) => [
+      `1.${i + 1}\tbegin ${i + 1}`,
+      `1.${i + 1}\tend ${i + 1}`,
+    ]).flat();
     expect(stdout.trimEnd().split("\n").sort()).toEqual(expected.sort());
   });
 
@@ -110,7 +113,7 @@ describe("laboro logs", () => {
   it("of a task that is not there says which there are", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: TRUE, count: 3 });
-    const { code, stderr } = await shop.laboro(["logs", "1.3"]);
-    expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 0 to 2, not 3 (LABORO_NO_SUCH_TASK)\n"]);
+    const { code, stderr } = await shop.laboro(["logs", "1.4"]);
+    expect([code, stderr]).toEqual([1, "laboro: job 1 has tasks 1 to 3, not 4 (LABORO_NO_SUCH_TASK)\n"]);
   });
 });

@@ -24,12 +24,12 @@ describe("a selector", () => {
       { first: 12, last: 12 },
     ]);
     expect(parseSelector("last.0")).toEqual({ jobs: { kind: "last" }, tasks: [{ first: 0, last: 0 }] });
-    expect(parseTaskSelector("3.1_2")).toMatchObject({ index: 12 });
-    expect(parseTaskSelector("last")).toMatchObject({ index: 0 });
+    expect(parseTaskSelector("3.1_2")).toMatchObject({ number: 12 });
+    expect(parseTaskSelector("last")).toEqual({ job: { kind: "last" } });
   });
 
   it("is written back as it was meant", () => {
-    expect(formatRanges(parseSelector("1.5,1-3,4,9").tasks ?? [])).toBe("1-5,9");
+    expect(formatRanges(parseSelector("1.5,1-3,4,9").tasks ?? [])).toBe("5,1-3,4,9");
   });
 
   it.each([

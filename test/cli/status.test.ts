@@ -50,7 +50,7 @@ describe("laboro status", () => {
     shop.worker({ name: "w1" });
     const job = await shop.client.submit({
       name: "mixed",
-      recipe: { ...sh("case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac"), dir: shop.dir },
+      recipe: { ...sh("case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac"), dir: shop.dir },
       count: 4,
       priority: 2,
       timeLimitMs: 90_000,
@@ -62,15 +62,15 @@ describe("laboro status", () => {
     expect(code).toBe(0);
     expect(steady(stdout, shop)).toMatchInlineSnapshot(`
       "job 1  mixed  failed, ended TIME ago
-        command  case $LABORO_TASK in 1) exit 3;; 2) kill -9 $$;; esac
+        command  case $LABORO_TASK in 2) exit 3;; 3) kill -9 $$;; esac
         dir  DIR
         priority  2
         limits  TIME a task
 
       4 of 4 tasks done: 2 succeeded, 2 failed
 
-      1.1 failed: exit code 3, after TIME on w1
-      1.2 failed: SIGKILL, after TIME on w1"
+      1.2 failed: exit code 3, after TIME on w1
+      1.3 failed: SIGKILL, after TIME on w1"
     `);
     expect(steady((await shop.laboro(["status", "last"])).stdout, shop)).toMatchInlineSnapshot(`
       "job 2  no-such-program  failed, ended TIME ago
@@ -78,7 +78,7 @@ describe("laboro status", () => {
 
       1 of 1 task done: 1 failed
 
-      2.0 failed: cannot start "no-such-program": command not found, after TIME on w1"
+      2.1 failed: cannot start "no-such-program": command not found, after TIME on w1"
     `);
   });
 
@@ -95,8 +95,8 @@ describe("laboro status", () => {
       0 of 5 tasks done: 2 running, 3 waiting
 
       TASK  WORKER  STATE
-      1.0  w1  running TIME
-      1.1  w1  running TIME"
+      1.1  w1  running TIME
+      1.2  w1  running TIME"
     `);
   });
 

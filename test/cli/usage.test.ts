@@ -85,7 +85,7 @@ describe("without a broker", () => {
       "wait last",
       "logs 1",
       "cancel all",
-      "explain 1.0",
+      "explain 1.1",
       "open",
       "request x",
     ];

@@ -21,12 +21,11 @@ describe("laboro wait", () => {
   it("exits 1 when some have failed, and says which, up to ten", async () => {
     const shop = await openCliShop();
     shop.worker({ name: "w1", slots: 1 });
-    await shop.client.submit({ recipe: sh("test $LABORO_TASK -ge 12 || exit 4"), count: 14 });
+    await shop.client.submit({ recipe: sh("test $LABORO_TASK -gt 12 || exit 4"), count: 14 });
     const { code, stdout } = await shop.laboro(["wait", "last"]);
     expect(code).toBe(1);
     expect(steady(stdout)).toMatchInlineSnapshot(`
-      "1.0 failed: exit code 4, after TIME on w1
-      1.1 failed: exit code 4, after TIME on w1
+      "1.1 failed: exit code 4, after TIME on w1
       1.2 failed: exit code 4, after TIME on w1
       1.3 failed: exit code 4, after TIME on w1
       1.4 failed: exit code 4, after TIME on w1
@@ -35,6 +34,7 @@ describe("laboro wait", () => {
       1.7 failed: exit code 4, after TIME on w1
       1.8 failed: exit code 4, after TIME on w1
       1.9 failed: exit code 4, after TIME on w1
+      1.10 failed: exit code 4, after TIME on w1
       and 2 more tasks failed
       job 1 failed: 2 succeeded, 12 failed, in TIME"
     `);

@@ -12,17 +12,17 @@ describe("a job", () => {
     const { client, worker } = await openShop();
     worker();
     const job = await client.submit({
-      recipe: sh('echo "out $LABORO_TASK"; echo "err" >&2; exit "$LABORO_TASK"'),
+      recipe: sh('echo "out $LABORO_TASK"; echo "err" >&2; exit $((LABORO_TASK - 1))'),
       count: 3,
     });
     expect(await job.wait()).toBe("failed");
     const results = await resultsOf(job);
-    expect(results.map(({ index, code, state }) => [index, code, state])).toEqual([
-      [0, 0, "succeeded"],
-      [1, 1, "failed"],
-      [2, 2, "failed"],
+    expect(results.map(({ index, number, code, state }) => [index, number, code, state])).toEqual([
+      [0, 1, 0, "succeeded"],
+      [1, 2, 1, "failed"],
+      [2, 3, 2, "failed"],
     ]);
-    expect(await job.text(1)).toBe("out 1\n");
+    expect(await job.text(1)).toBe("out 2\n");
     expect(await job.text(1, "stderr")).toBe("err\n");
     expect((await job.info()).counters).toEqual({ succeeded: 1, failed: 2, cancelled: 0, running: 0, waiting: 0 });
   });
@@ -82,7 +82,7 @@ describe("a job", () => {
     };
     const job = await client.submit({ recipe, count: 2 });
     expect(await job.wait()).toBe("succeeded");
-    expect(await job.text(1)).toBe("one and 1\n");
+    expect(await job.text(1)).toBe("one and 2\n");
   });
 
   it("says why a command could not be started", async () => {
@@ -135,7 +135,7 @@ describe("a job", () => {
       recipe: { ...sh('touch "started.$LABORO_TASK"; exec sleep 60'), dir },
       count: 10,
     });
-    const started = (index: number): boolean => existsSync(join(dir, `started.${index}`));
+    const started = (index: number): boolean => existsSync(join(dir, `started.${index + 1}`));
     await until("two tasks run", () => started(0) && started(1));
     await job.cancel();
     expect(await job.wait()).toBe("cancelled");

@@ -51,7 +51,7 @@ describe("explain", () => {
     expect(broker.why("1.2")).toBe("a could take it, but is draining");
     broker.away("a");
     expect(broker.why("1.0")).toBe("worker a has it and is away; it is kept for it during the grace period");
-    expect(broker.why("1.7")).toBe("job 1 has tasks 0 to 2");
+    expect(broker.why("1.7")).toBe("job 1 has tasks 1 to 3");
     expect(broker.why("9.0")).toBe("its job has ended or does not exist");
   });
 

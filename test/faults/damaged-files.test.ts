@@ -83,8 +83,8 @@ describe("a damaged output segment", () => {
     await site.startWorker("one");
     const client = await site.client();
     const go = site.path("go");
-    const line = `[ $LABORO_TASK -lt ${TASKS} ] || { while [ ! -e '${go}' ]; do sleep 0.02; done; exit; }
-      i=0; while [ $i -lt 200 ]; do printf 'task %d ' $LABORO_TASK; i=$((i+1)); done; echo`;
+    const line = `task=$((LABORO_TASK - 1)); [ $task -lt ${TASKS} ] || { while [ ! -e '${go}' ]; do sleep 0.02; done; exit; }
+      i=0; while [ $i -lt 200 ]; do printf 'task %d ' $task; i=$((i+1)); done; echo`;
     const job = await client.submit({ recipe: { kind: "command", argv: ["sh", "-c", line] }, count: TASKS + 1 });
     await until("five have ended", async () => (await resultsOf(job)).length === TASKS);
     await site.broker.end("SIGTERM");

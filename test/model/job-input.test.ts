@@ -31,6 +31,34 @@ describe("a submission", () => {
     expect(request.limits).not.toHaveProperty("maxFails");
   });
 
+  it("may give its tasks numbers, one each and rising", () => {
+    const [seven, nine] = [7, 9].map((first) => ({ first, last: first, step: 1 }));
+    const entries = ["a", "b"];
+    expect(readSubmission({ recipe: COMMAND, entries, numbers: [seven, nine], resumes: 3 }).spec).toMatchObject({
+      count: 2,
+      numbers: [seven, nine],
+      resumes: 3,
+    });
+    expect(readSubmission({ recipe: { kind: "noop" }, numbers: [{ first: 5, last: 9, step: 2 }] }).spec.count).toBe(3);
+    expect(refusal({ recipe: COMMAND, entries, numbers: [nine, seven] })).toBe(
+      "numbers: expected each number to be larger than the one before it",
+    );
+    expect(refusal({ recipe: COMMAND, entries, numbers: [seven] })).toBe("numbers: expected 2, one an entry, got 1");
+    expect(refusal({ recipe: COMMAND, count: 3, numbers: [seven, nine] })).toContain("count: expected 2");
+    expect(refusal({ recipe: { ...COMMAND, array: [seven] }, numbers: [seven] })).toContain("none beside an array");
+  });
+
+  it("has an array that names each number once", () => {
+    const array = [
+      { first: 1, last: 9, step: 2 },
+      { first: 4, last: 6 },
+    ];
+    expect(refusal({ recipe: { ...COMMAND, array } })).toBe(
+      "recipe.array: expected each number once, but 5 is named twice",
+    );
+    expect(refusal({ recipe: { ...COMMAND, array: [{ first: -1, last: 3 }] } })).toContain("recipe.array[0].first");
+  });
+
   it("has as many tasks as entries, and may not say another number", () => {
     expect(readSubmission({ recipe: COMMAND, entries: ["a", "b"] }).spec.count).toBe(2);
     expect(refusal({ recipe: COMMAND, entries: ["a", "b"], count: 3 })).toBe(

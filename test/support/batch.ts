@@ -3,7 +3,7 @@ import * as fs from "node:fs";
 import type { Client, JobHandle, Submission, TaskResult } from "../../src/entries/client.js";
 import { again } from "./site.js";
 
-/** Every run appends "task attempt" to this file, in one write. */
+/** Every run appends its index and attempt to this file, in one write. */
 export class RunLog {
   readonly path: string;
 
@@ -14,7 +14,7 @@ export class RunLog {
 
   /** Commands that do nothing but leave their trace. */
   recipe(rest = ""): Submission["recipe"] {
-    const line = `echo "$LABORO_TASK $LABORO_ATTEMPT" >> '${this.path}'${rest === "" ? "" : `; ${rest}`}`;
+    const line = `echo "$((LABORO_TASK - 1)) $LABORO_ATTEMPT" >> '${this.path}'${rest === "" ? "" : `; ${rest}`}`;
     return { kind: "command", argv: ["/bin/sh", "-c", line] };
   }
 

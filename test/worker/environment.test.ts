@@ -34,7 +34,7 @@ it("the number of an array is the entry of its task", () => {
   const recipe = { kind: "command", argv: ["echo", "n={}"], placeholders: true, array } as const;
   const files = new JobFiles(dir);
   const made = [0, 2, 3].map((index) =>
-    files.commandOf(recipe, { job: JobId(1), index, attempt: 1 }, { slot: 0, env: {} }),
+    files.commandOf({ recipe }, { job: JobId(1), index, attempt: 1 }, { slot: 0, env: {} }),
   );
   expect(made.map(({ argv }) => String(argv[1]))).toEqual(["n=5", "n=9", "n=100"]);
   expect(made.map(({ env }) => env?.LABORO_ENTRY)).toEqual(["5", "9", "100"]);

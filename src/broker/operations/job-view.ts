@@ -4,12 +4,14 @@ import type { Counters, Job } from "../../model/job.js";
 import { finishedCount } from "../../model/job.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
+import { numbersOf } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { rangesOut } from "./shared-fields.js";
 
 export const OPEN_STATES = ["held", "blocked", "waiting", "running"] as const;
 export const END_STATES = ["succeeded", "failed", "cancelled"] as const;
 const SUMMARY = 200;
+const MAX_NUMBERS = 10_000_000;
 
 const stride = s.object({ first: s.number(), last: s.number(), step: s.number() });
 const words = s.optional(s.list(s.argument(), 100_000));
@@ -41,6 +43,9 @@ export const jobView = s.object({
   name: s.text(),
   state: s.choice(...OPEN_STATES, ...END_STATES),
   count: s.described(s.count(), "how many tasks it has"),
+  numbers: s.optional(
+    s.described(s.list(stride, MAX_NUMBERS), "the numbers of its tasks, in order of index; 1, 2, 3 … if absent"),
+  ),
   counters: s.object({
     succeeded: s.count(),
     failed: s.count(),
@@ -54,6 +59,7 @@ export const jobView = s.object({
   needs: s.record(s.number()),
   priority: s.integer(-1000, 1000),
   key: s.optional(s.text()),
+  resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
   hasEntries: s.flag(),
   created: s.described(s.number(), "milliseconds since 1970"),
@@ -77,7 +83,9 @@ export type JobState = JobView["state"];
 
 /** `atPeers`: how many of its tasks run at workers of other brokers. */
 export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
-  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement } = job;
+  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement, resumes } =
+    job;
+  const numbers = numbersOf(job);
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // Dispatch may have newer counters than the store.
@@ -90,6 +98,7 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     name,
     state: job.ended?.state ?? stateOf(core.state, job, atPeers),
     count,
+    ...(numbers === undefined ? {} : { numbers }),
     counters: { ...done, running, waiting },
     pool,
     tags,
@@ -97,6 +106,7 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     needs: { ...needs },
     priority,
     ...(key === undefined ? {} : { key }),
+    ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
     hasEntries,
     created,

@@ -4,6 +4,7 @@ import { now } from "../../base/clock.js";
 import { explain } from "../../dispatch/index.js";
 import type { JobState } from "../../dispatch/state.js";
 import * as s from "../../model/schema.js";
+import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { openJobState } from "../stats/load.js";
 
@@ -27,7 +28,7 @@ export const problem = s.object({
   text: s.text(65_536),
   since: s.optional(s.described(s.number(), "milliseconds since 1970")),
   job: s.optional(s.count()),
-  task: s.optional(s.described(s.count(), "a task of the job, as an example")),
+  task: s.optional(s.described(s.count(), "the number of a task of the job, as an example")),
   worker: s.optional(s.described(s.text(), "its name")),
   service: s.optional(s.text()),
   omitted: s.optional(s.described(s.count(), "how many others of this kind are not listed")),
@@ -114,8 +115,9 @@ const isStuck = (core: Core, open: JobState): boolean =>
   !core.state.shared && open.ready > 0 && openJobState(open) === "waiting" && open.signature.capable.size === 0;
 
 function stuckJob(core: Core, { id, job, waiting }: JobState): Problem {
-  const task = waiting.front?.first ?? 0;
-  const text = `${job.name} waits: ${explain(core.state, id, task, now())}`;
+  const index = waiting.front?.first ?? 0;
+  const text = `${job.name} waits: ${explain(core.state, id, index, now())}`;
+  const task = taskNumber(job, index);
   return { kind: "job-stuck", critical: false, text, job: id, task, since: core.counters.readySince(job) };
 }
 

@@ -10,7 +10,11 @@ import type { Core } from "../core.js";
 export const MAX_WAIT = 600_000;
 
 export const job = s.mapped(s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the number of the job"), JobId);
-export const index = s.described(s.count(), "the number of the task in its job, from 0");
+export const index = s.described(s.count(), "the place of the task in its job, from 0");
+export const number = s.described(
+  s.count(),
+  "what people call the task: its number in the array, or else its place from 1; a resumed batch keeps its numbers",
+);
 export const waitMs = s.withDefault(
   s.described(s.integer(0, MAX_WAIT), "wait up to this many milliseconds for something new"),
   0,
@@ -25,7 +29,7 @@ export const range = s.mapped(
     last: s.integer(first, Number.MAX_SAFE_INTEGER).read(last, `${what}.last`),
   }),
 );
-export const ranges = s.described(s.list(range, 100_000), "ranges of task numbers; all if absent");
+export const ranges = s.described(s.list(range, 100_000), "ranges of task indices; all if absent");
 export const rangesOut = s.list(s.object({ first: s.count(), last: s.count() }), 100_000);
 export const nothing = s.object({});
 
@@ -52,4 +56,7 @@ export function tasksWithin({ id, count }: Job, given: Ranges | undefined): Rang
 }
 
 export const noSuchTask = ({ id, count }: Pick<Job, "id" | "count">): LaboroError =>
-  new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}`);
+  new LaboroError(
+    "LABORO_NO_SUCH_TASK",
+    `job ${id} has ${count === 1 ? "one task, its index is 0" : `tasks with index 0 to ${count - 1}`}`,
+  );

@@ -5,17 +5,19 @@ import type { Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
 import { contains } from "../../model/ranges.js";
 import * as s from "../../model/schema.js";
+import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { type TaskLocation, taskLocation } from "../group/task-location.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
-import { index, job, limit, noSuchTask, requireJob } from "./shared-fields.js";
+import { index, job, limit, noSuchTask, number, requireJob } from "./shared-fields.js";
 
 const PAGE = 1_000;
 const ENTRIES_PAGE = 10_000;
 
 export const taskResult = s.object({
   index,
+  number,
   attempt: s.described(s.count(), "how often it had been assigned by then"),
   state: s.choice(...END_STATES),
   worker: s.described(s.text(), "the name of the worker"),
@@ -28,7 +30,7 @@ export const taskResult = s.object({
   outputBytes: s.described(s.count(), "how many bytes it wrote, both streams together"),
 });
 
-const from = s.withDefault(s.described(s.count(), "from this task on"), 0);
+const from = s.withDefault(s.described(s.count(), "from this index on"), 0);
 const next = s.optional(s.described(s.count(), "give this as from for the next page; absent on the last one"));
 
 export const tasks = operation({
@@ -46,18 +48,22 @@ export const tasks = operation({
   }),
   output: s.object({ tasks: s.list(taskResult, PAGE), next }),
   perform: async (core, given) => {
-    await requireJob(core, given.job);
+    const found = await requireJob(core, given.job);
     const filter = {
       ...(given.state === undefined ? {} : { states: given.state }),
       ...(given.worker === undefined ? {} : { worker: given.worker }),
     };
     const page = await core.store.results(given.job, { from: given.from, limit: given.limit, filter });
-    return { tasks: page.results, ...(page.next === undefined ? {} : { next: page.next }) };
+    return {
+      tasks: page.results.map((one) => withNumber(found, one)),
+      ...(page.next === undefined ? {} : { next: page.next }),
+    };
   },
 });
 
 const runningTask = s.object({
   index,
+  number,
   attempt: s.count(),
   worker: s.described(s.text(), "the worker's name"),
   workerId: s.text(),
@@ -95,7 +101,9 @@ function inOrder(tasks: readonly RunningTask[]): RunningTask[] {
 }
 
 export function runningFrom(core: Core, id: JobId, first: number, most: number): RunningTask[] {
-  const claims = [...(core.state.jobs.get(id)?.claims ?? [])].sort((a, b) => a.first - b.first);
+  const open = core.state.jobs.get(id);
+  if (open === undefined) return [];
+  const claims = [...open.claims].sort((a, b) => a.first - b.first);
   const found: RunningTask[] = [];
   for (const { first: start, last, attempt, worker, tasks: states, startedAt: times } of claims) {
     const { name, id: workerId } = worker.profile;
@@ -105,6 +113,7 @@ export function runningFrom(core: Core, id: JobId, first: number, most: number):
       const startedAt = times?.get(at);
       found.push({
         index: at,
+        number: taskNumber(open.job, at),
         attempt,
         worker: name,
         workerId,
@@ -125,6 +134,7 @@ export const task = operation({
   output: s.object({
     job: s.count(),
     index,
+    number,
     state: s.choice("waiting", "running", ...END_STATES),
     attempt: s.described(s.count(), "the latest attempt; 0 if there was none"),
     worker: s.optional(s.text()),
@@ -134,20 +144,22 @@ export const task = operation({
   }),
   perform: async (core, given) => {
     const found = await requireTask(core, given);
+    const { job, index } = given;
     const result = await resultOf(core, given);
-    const earlierAttempts = [...(await core.store.earlierAttempts(given.job, given.index))];
-    const common = { job: given.job, index: given.index, earlierAttempts };
+    const earlier = await core.store.earlierAttempts(job, index);
+    const earlierAttempts = earlier.map((one) => withNumber(found, one));
+    const common = { job, index, number: taskNumber(found, index), earlierAttempts };
     if (result !== undefined) {
       const { state, attempt, worker } = result;
-      return { ...common, state, attempt, worker, reason: whyEnded(result), result };
+      return { ...common, state, attempt, worker, reason: whyEnded(result), result: withNumber(found, result) };
     }
-    const { reason, claim } = await locate(core, found, given.index);
+    const { reason, claim } = await locate(core, found, index);
     if (claim !== undefined) {
       const { started, attempt, worker } = claim;
       return { ...common, state: started ? ("running" as const) : ("waiting" as const), attempt, worker, reason };
     }
     const attempt = earlierAttempts.at(-1)?.attempt ?? 0;
-    if (!contains(found.cancels, given.index)) return { ...common, state: "waiting" as const, attempt, reason };
+    if (!contains(found.cancels, index)) return { ...common, state: "waiting" as const, attempt, reason };
     return { ...common, state: "cancelled" as const, attempt, reason };
   },
 });
@@ -190,6 +202,11 @@ export const entries = operation({
     const found = await core.store.entries(given.job, { first: given.from, last });
     return last + 1 < count ? { entries: found, next: last + 1 } : { entries: found };
   },
+});
+
+const withNumber = (job: Job, result: TaskResult): s.ReadType<typeof taskResult> => ({
+  ...result,
+  number: taskNumber(job, result.index),
 });
 
 interface Task {

@@ -2,9 +2,10 @@
 import { claimsOf, STARTED, type WorkerState } from "../../dispatch/state.js";
 import { WorkerId } from "../../model/ids.js";
 import * as s from "../../model/schema.js";
+import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { operation } from "./operation.js";
-import { index, limit } from "./shared-fields.js";
+import { index, limit, number } from "./shared-fields.js";
 import { viewOfWorker, type WorkerView, workerView } from "./workers.js";
 
 const PAGE = 500;
@@ -14,6 +15,7 @@ const RUNNING = 20;
 const runningTask = s.object({
   job: s.count(),
   index,
+  number,
   name: s.described(s.text(), "of the job"),
   attempt: s.count(),
   startedAt: s.optional(s.described(s.number(), "milliseconds since 1970; absent if the start was not reported")),
@@ -164,7 +166,9 @@ function runningAt(worker: WorkerState): Running[] {
       if (tasks[at] !== STARTED) continue;
       const since = startedAt?.get(first + at);
       const started = since === undefined ? {} : { startedAt: since };
-      found.push({ job: job.id, index: first + at, name: job.job.name, attempt, ...started });
+      const index = first + at;
+      const number = taskNumber(job.job, index);
+      found.push({ job: job.id, index, number, name: job.job.name, attempt, ...started });
     }
   }
   const longestFirst = found.sort((a, b) => (a.startedAt ?? 0) - (b.startedAt ?? 0));

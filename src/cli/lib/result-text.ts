@@ -2,6 +2,8 @@
 
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
+import type { Bytes } from "../../model/recipe.js";
+import { entryLabel } from "./batch/output-printer.js";
 import { escapeControls } from "./terminal/text.js";
 import type { JobView, TaskView } from "./views.js";
 
@@ -16,11 +18,27 @@ export function outcomeText(result: TaskView): string {
   return parts.join(", ") || state;
 }
 
-/** "3.12 failed: exit code 2, after 4.1s on node17" */
-export function taskResultLine(job: number, result: TaskView): string {
-  const { index, state, attempt, started, ended, worker } = result;
+/** Characters of an entry in a line. */
+const MAX_ENTRY = 100;
+
+/** "12 (data/x.csv)"; the number alone if the task has no entry, or is of an array. */
+export function taskLabel(number: number, entry: Bytes | undefined): string {
+  if (entry === undefined) return String(number);
+  const text = escapeControls(entryLabel(entry));
+  return `${number} (${text.length > MAX_ENTRY ? `${text.slice(0, MAX_ENTRY - 1)}…` : text})`;
+}
+
+export async function entryOf(client: Client, job: JobView, index: number): Promise<Bytes | undefined> {
+  if (!job.hasEntries) return undefined;
+  const { entries } = await client.ask("entries", { job: job.id, from: index, limit: 1 });
+  return entries[0];
+}
+
+/** "3.12 (data/x.csv) failed: exit code 2, after 4.1s on node17" */
+export function taskResultLine(job: number, result: TaskView, entry: Bytes | undefined): string {
+  const { number, state, attempt, started, ended, worker } = result;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
-  return `${job}.${index} ${state}: ${outcomeText(result)}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
+  return `${job}.${taskLabel(number, entry)} ${state}: ${outcomeText(result)}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
 }
 
 /** A line each for the first tasks of a job that failed, and how many more there are. */
@@ -28,7 +46,9 @@ export async function failureLines(client: Client, job: JobView, limit: number):
   const { failed } = job.counters;
   if (failed === 0) return [];
   const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit });
-  const lines = page.tasks.map((result) => taskResultLine(job.id, result));
+  const lines = await Promise.all(
+    page.tasks.map(async (result) => taskResultLine(job.id, result, await entryOf(client, job, result.index))),
+  );
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${moreTasks(more)} failed`] : lines;
 }

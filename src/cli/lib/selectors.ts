@@ -3,12 +3,14 @@
  *
  *   last       the job submitted last          3          job 3
  *   1-4,7      jobs 1 to 4 and 7               all        every job
- *   3.12       task 12 of job 3                last.0-9,12   tasks of the last job
+ *   3.12       task 12 of job 3                last.1-9,12   tasks of the last job
  *
- * Numbers may be grouped with _ as in 1_000. Tasks are counted from 0.
+ * Numbers may be grouped with _ as in 1_000. Tasks have the numbers of their array, or count from 1.
  */
-import { badInput, type LaboroError } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import { normalize, type Ranges } from "../../model/ranges.js";
+import { numberLimits, tasksNumbered, tasksText } from "../../model/task-numbers.js";
+import type { JobView } from "./views.js";
 
 export type JobSelector =
   | { readonly kind: "last" }
@@ -17,7 +19,7 @@ export type JobSelector =
 
 export interface Selector {
   readonly jobs: JobSelector;
-  /** Of the one job that is named; absent for all of them. */
+  /** Numbers of tasks of the one job that is named; absent for all of them. */
   readonly tasks?: Ranges;
 }
 
@@ -39,13 +41,30 @@ export function parseJobSelector(text: string): JobSelector {
   return jobs;
 }
 
-/** For verbs about one task: `3.12`, or `3` where the job has only that one. */
-export function parseTaskSelector(text: string): { readonly job: JobSelector; readonly index: number } {
-  const { jobs, tasks = [{ first: 0, last: 0 }] } = parseSelector(text);
+/** For verbs about one task: `3.12`, or `3` for the first of the job. */
+export function parseTaskSelector(text: string): { readonly job: JobSelector; readonly number?: number } {
+  const { jobs, tasks } = parseSelector(text);
+  if (!isSingleJob(jobs)) throw badSelector(text, "one task, as 3.12");
+  if (tasks === undefined) return { job: jobs };
   const [only, ...more] = tasks;
-  if (!isSingleJob(jobs) || only === undefined || more.length > 0 || only.first !== only.last)
-    throw badSelector(text, "one task, as 3.12");
-  return { job: jobs, index: only.first };
+  if (only === undefined || more.length > 0 || only.first !== only.last) throw badSelector(text, "one task, as 3.12");
+  return { job: jobs, number: only.first };
+}
+
+/**
+ * The indices of the tasks with these numbers. A number must exist. A range must lie between the smallest and the largest number, and
+ * selects the tasks that it has: of 5, 7, 9 the range 5-8 selects 5 and 7.
+ */
+export function indicesOf(job: JobView, numbers: Ranges): Ranges {
+  const limits = numberLimits(job);
+  return normalize(
+    numbers.flatMap((range) => {
+      const found = tasksNumbered(job, range);
+      if (found.length > 0 && range.first >= limits.first && range.last <= limits.last) return found;
+      const text = `job ${job.id} has ${tasksText(job)}, not ${formatRanges([range])}`;
+      throw new LaboroError("LABORO_NO_SUCH_TASK", text);
+    }),
+  );
 }
 
 export function isSingleJob(jobs: JobSelector): boolean {
@@ -61,28 +80,24 @@ export function formatRanges(ranges: Ranges): string {
 
 function parseJobs(text: string, whole: string): JobSelector {
   if (text === "last" || text === "all") return { kind: text };
-  const ids = parseNumbers(text, whole);
+  const ids = normalize(parseNumbers(text, whole));
   if (ids.some(({ first }) => first < 1)) throw badSelector(whole, "job numbers from 1");
   return { kind: "some", ids };
 }
 
+/** As they are written: not merged, so that each can be checked by itself. */
 function parseNumbers(text: string, whole: string): Ranges {
-  return normalize(
-    text.split(",").map((part) => {
-      const [, from, to = from] = PART.exec(part.trim()) ?? [];
-      if (from === undefined || to === undefined) {
-        throw badSelector(
-          whole,
-          whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7",
-        );
-      }
-      const first = Number(from.replaceAll("_", ""));
-      const last = Number(to.replaceAll("_", ""));
-      if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badSelector(whole, "smaller numbers");
-      if (last < first) throw badSelector(whole, `the smaller number first, ${last}-${first}`);
-      return { first, last };
-    }),
-  );
+  return text.split(",").map((part) => {
+    const [, from, to = from] = PART.exec(part.trim()) ?? [];
+    if (from === undefined || to === undefined) {
+      throw badSelector(whole, whole.includes(".") ? "JOB.TASKS, as 3.1-10,12" : "last, all, or numbers as 3 or 1-4,7");
+    }
+    const first = Number(from.replaceAll("_", ""));
+    const last = Number(to.replaceAll("_", ""));
+    if (!Number.isSafeInteger(last) || !Number.isSafeInteger(first)) throw badSelector(whole, "smaller numbers");
+    if (last < first) throw badSelector(whole, `the smaller number first, ${last}-${first}`);
+    return { first, last };
+  });
 }
 
 const badSelector = (got: string, expected: string): LaboroError =>

@@ -5,7 +5,7 @@ import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
 import { OPEN_STATES } from "../lib/job-states.js";
-import { parseSelector } from "../lib/selectors.js";
+import { indicesOf, parseSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
   readonly reason?: string;
@@ -17,7 +17,7 @@ export function cancel(): Command {
       "Cancel jobs, or some tasks of a job. What waits never starts; what runs gets SIGTERM, and SIGKILL after a while. " +
         "When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later.",
     )
-    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .option("--reason <text>", "the reason, shown with the job")
     .addHelpText("after", "\nExamples:\n  laboro cancel last\n  laboro cancel 3.100-199 --reason 'wrong input'")
     .action(run);
@@ -31,9 +31,10 @@ async function run(text: string, options: Options): Promise<void> {
     changeJobs(client, jobs, {
       states: OPEN_STATES,
       noneMessage: "to cancel: none is open",
-      apply: async (_, { id }) => {
-        await client.ask("cancel", { job: id, ...(tasks && { tasks }), ...(reason && { reason }) });
-        return whatOf(id, tasks);
+      apply: async (_, job) => {
+        const chosen = tasks && indicesOf(job, tasks);
+        await client.ask("cancel", { job: job.id, ...(chosen && { tasks: chosen }), ...(reason && { reason }) });
+        return whatOf(job.id, chosen);
       },
     }),
   );

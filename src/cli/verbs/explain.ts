@@ -1,9 +1,11 @@
 /** `laboro explain`: why a task is not running. */
 import { Command } from "commander";
+import { taskNumber } from "../../model/task-numbers.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
+import { entryOf, taskLabel } from "../lib/result-text.js";
 import { selectJob } from "../lib/select-jobs.js";
-import { parseTaskSelector } from "../lib/selectors.js";
+import { indicesOf, parseTaskSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -11,20 +13,25 @@ interface Options extends BrokerChoice {
 
 export function explain(): Command {
   const command = new Command("explain")
-    .description("Say why a task is not running, or where it runs, or how it ended. Tasks are counted from 0.")
-    .argument("<job.task>", "one task: 3.12, last.0; the job's first if no task is named")
+    .description("Say why a task is not running, or where it runs, or how it ended.")
+    .argument("<job.task>", "one task: 3.12, last.1; the job's first if no task is named")
     .option("--json", "one JSON document")
-    .addHelpText("after", "\nExample:\n  laboro explain last.0")
+    .addHelpText("after", "\nExample:\n  laboro explain last.1")
     .action(run);
   return addBrokerOptions(command);
 }
 
 async function run(text: string, options: Options): Promise<void> {
-  const { job: selector, index } = parseTaskSelector(text);
+  const { job: selector, number } = parseTaskSelector(text);
   await withBroker(options, async (client) => {
-    const { id } = await selectJob(client, selector);
-    const answer = await client.ask("explain", { job: id, index });
+    const job = await selectJob(client, selector);
+    const [task] = number === undefined ? [] : indicesOf(job, [{ first: number, last: number }]);
+    const index = task?.first ?? 0;
+    const answer = await client.ask("explain", { job: job.id, index });
     if (options.json === true) printJson(answer);
-    else printLines(`task ${index} of job ${id}: ${answer.reason}`);
+    else {
+      const name = taskLabel(taskNumber(job, index), await entryOf(client, job, index));
+      printLines(`task ${name} of job ${job.id}: ${answer.reason}`);
+    }
   });
 }

@@ -1,13 +1,13 @@
 /** `laboro logs`: the output of tasks. */
 import { Command, Option } from "commander";
-import { badInput, LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { selectJobs } from "../lib/select-jobs.js";
-import { parseSelector } from "../lib/selectors.js";
+import { indicesOf, parseSelector } from "../lib/selectors.js";
 import type { JobView } from "../lib/views.js";
 import { followJob } from "./logs/job-follower.js";
 import { endedTasks, printStored, runningTasks, type TaskAttempt } from "./logs/task-output.js";
@@ -27,7 +27,7 @@ export function logs(): Command {
       "Print the output of tasks in their order: what they wrote to standard output there, the rest to standard error. " +
         "Where output beyond its cap was not kept, a line on standard error says so.",
     )
-    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.0-9")
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.12, last.1-9")
     .option("-f, --follow", "go on with what comes, as it comes, until the tasks have ended")
     .addOption(new Option("--stream <stream>", "only this one").choices(["stdout", "stderr"]))
     .option(
@@ -52,8 +52,10 @@ async function run(text: string, options: Options): Promise<void> {
   }
   await withBroker(options, async (client) => {
     const jobs = (await selectJobs(client, selector)).reverse();
-    await Promise.all(jobs.map((job) => checkTaskRange(job, tasks)));
-    const several = jobs.length > 1 || (tasks === undefined ? jobs.some(({ count }) => count > 1) : countOf(tasks) > 1);
+    const [only] = jobs;
+    const wanted = tasks && only && indicesOf(only, tasks);
+    const several =
+      jobs.length > 1 || (wanted === undefined ? jobs.some(({ count }) => count > 1) : countOf(wanted) > 1);
     const { stream } = options;
     const print: PrintOptions = {
       tag: options.tag === true,
@@ -61,14 +63,9 @@ async function run(text: string, options: Options): Promise<void> {
       json: options.json === true,
       ...(stream && { stream }),
     };
-    if (options.follow === true) await Promise.all(jobs.map((job) => followJob(client, job, tasks, print)));
-    else for (const job of jobs) await printJob(client, job, tasks, print, options.attempt);
+    if (options.follow === true) await Promise.all(jobs.map((job) => followJob(client, job, wanted, print)));
+    else for (const job of jobs) await printJob(client, job, wanted, print, options.attempt);
   });
-}
-
-function checkTaskRange({ id, count }: JobView, tasks: Ranges | undefined): void {
-  const last = tasks?.at(-1)?.last ?? 0;
-  if (last >= count) throw new LaboroError("LABORO_NO_SUCH_TASK", `job ${id} has tasks 0 to ${count - 1}, not ${last}`);
 }
 
 /** What there is now, in order of index, whether the task has ended or still runs. */
@@ -79,7 +76,7 @@ async function printJob(
   print: PrintOptions,
   attempt: number | undefined,
 ): Promise<void> {
-  const printerOf = ({ index }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${index}`, print);
+  const printerOf = ({ number }: TaskAttempt): TaskPrinter => new TaskPrinter(`${id}.${number}`, print);
   await printStored(client, id, attempts(client, id, wanted, attempt), printerOf);
 }
 
@@ -95,7 +92,7 @@ async function* attempts(
     if (attempt === undefined) yield task;
     else if (attempt <= task.attempt) {
       found = true;
-      yield { index: task.index, attempt };
+      yield { ...task, attempt };
     }
   }
   if (found || attempt === undefined) return;
@@ -103,7 +100,8 @@ async function* attempts(
   if (only === undefined || only.first < only.last)
     throw new LaboroError("LABORO_NO_SUCH_TASK", `no task of job ${job} has had attempt ${attempt}`);
   // One that waits is in neither list. The broker refuses an attempt that there was not.
-  yield { index: only.first, attempt };
+  const { number } = await client.ask("task", { job, index: only.first });
+  yield { index: only.first, number, attempt };
 }
 
 async function* tasksInOrder(client: Client, job: number, wanted: Ranges | undefined): AsyncGenerator<TaskAttempt> {

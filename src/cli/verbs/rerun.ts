@@ -12,7 +12,8 @@ import {
 import { changeJobs } from "../lib/change-jobs.js";
 import { JOB_STATES, OPEN_STATES } from "../lib/job-states.js";
 import { selectJobs } from "../lib/select-jobs.js";
-import { parseSelector } from "../lib/selectors.js";
+import { indicesOf, parseSelector } from "../lib/selectors.js";
+import type { JobView } from "../lib/views.js";
 
 const PROBE_TIMEOUT_MS = 1_000;
 
@@ -27,7 +28,7 @@ export function rerun(): Command {
       "Run finished tasks of a job again, with all that they were submitted with. Without an option those that failed or were " +
         "cancelled; the job goes on under its number, and the output of earlier attempts is kept.",
     )
-    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.0-9,12")
+    .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .addOption(new Option("--failed", "only those that failed").conflicts("all"))
     .addOption(new Option("--all", "those that succeeded, too"))
     .addHelpText("after", "\nExamples:\n  laboro rerun last --failed\n  laboro rerun 3.12 --all")
@@ -42,7 +43,7 @@ async function run(text: string, options: Options): Promise<void> {
     states: options.all === true ? JOB_STATES : ([...OPEN_STATES, "failed", "cancelled"] as const),
     noneMessage: "to rerun",
   };
-  const selection = { states, ...(tasks && { tasks }) };
+  const selectionOf = (job: JobView) => ({ states, ...(tasks && { tasks: indicesOf(job, tasks) }) });
   const ends = states.map((state) => (state === "cancelled" ? "was cancelled" : `has ${state}`)).join(" or ");
   const noneText = (job: number): string => `job ${job} has no task that ${ends}`;
   const localDir = await connectToBroker(options, PROBE_TIMEOUT_MS)
@@ -50,14 +51,15 @@ async function run(text: string, options: Options): Promise<void> {
     .catch((cause: unknown) => localDataFallback(options, cause));
   if (localDir !== undefined) {
     const { rerunLocally } = await import("./rerun/rerun-local.js");
-    await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selection, noneText);
+    await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selectionOf, noneText);
     return;
   }
   await withBroker(options, (client) =>
     changeJobs(client, jobs, {
       ...change,
-      apply: async (_, { id }) => {
-        const { count } = await client.ask("rerun", { job: id, ...selection });
+      apply: async (_, job) => {
+        const { id } = job;
+        const { count } = await client.ask("rerun", { job: id, ...selectionOf(job) });
         if (count > 0) return `${pluralize(count, "task")} of job ${id} ${count === 1 ? "runs" : "run"} again`;
         return noneText(id);
       },

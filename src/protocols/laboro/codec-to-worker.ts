@@ -1,7 +1,7 @@
 /** What the broker sends to a worker: the order of the fields on the wire, both ways. */
 import { fields, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
-import { readLinkLimits, readLinkRecipe } from "../../model/job-input.js";
+import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/job-input.js";
 import {
   amount,
   amounts,
@@ -54,13 +54,17 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
   },
   RECIPE: {
     number: 21,
-    write: (m) => [21, m.job, m.recipe, m.needs, m.limits],
+    write: (m) =>
+      m.numbers === undefined
+        ? [21, m.job, m.recipe, m.needs, m.limits]
+        : [21, m.job, m.recipe, m.needs, m.limits, m.numbers],
     read: (row) => ({
       type: "RECIPE",
       job: jobId(row[1]),
       recipe: readLinkRecipe(row[2], "recipe"),
       needs: amounts(row[3], "needs"),
       limits: readLinkLimits(row[4], "limits"),
+      ...(absent(row[5]) ? {} : { numbers: readLinkNumbers(row[5]) }),
     }),
   },
   TASKS: {

@@ -11,6 +11,7 @@ import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
+import type { Strides } from "../../model/task-numbers.js";
 
 export const SUBPROTOCOL = "laboro.1";
 /** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */
@@ -120,6 +121,8 @@ export interface JobRecipe {
   readonly recipe: Recipe;
   readonly needs: Resources;
   readonly limits: Pick<Limits, "timeLimitMs" | "outputCap">;
+  /** As in the job's spec. */
+  readonly numbers?: Strides;
 }
 
 export type ToWorker =

@@ -30,7 +30,7 @@ export function describeJob(browser: () => Browser): void {
       .click();
     await visitor.sees("It has failed on anna: exit code 3.");
     await visitor.sees("loading 100%");
-    expect(visitor.page.url()).toContain(`/ui/jobs/${jobs.failed.id}/tasks/3`);
+    expect(visitor.page.url()).toContain(`/ui/jobs/${jobs.failed.id}/tasks/4`);
     const output = visitor.page.getByRole("log");
     await output.getByText("no convergence").waitFor();
     // The line was written over, and what looks like HTML is text.
@@ -54,7 +54,7 @@ export function describeJob(browser: () => Browser): void {
     visitor.page.on("dialog", () => {
       throw new Error("a script of the submitter's ran");
     });
-    await visitor.go(`/ui/jobs/${job.id}/tasks/0`);
+    await visitor.go(`/ui/jobs/${job.id}/tasks/1`);
     await visitor.sees(name);
     await visitor.sees(entry);
     await visitor.go("/ui/jobs");
@@ -73,7 +73,7 @@ export function describeJob(browser: () => Browser): void {
     });
     await jobs.running.cancel();
     const visitor = await Visitor.come(browser(), scene.broker);
-    await visitor.go(`/ui/jobs/${job.id}/tasks/0`);
+    await visitor.go(`/ui/jobs/${job.id}/tasks/1`);
     const output = visitor.page.getByRole("log");
     await output.getByText("first").waitFor();
     expect(await output.textContent()).not.toContain("second");
@@ -120,11 +120,11 @@ export function describeJob(browser: () => Browser): void {
     await visitor.go(`/ui/jobs/${jobs.failed.id}`);
     await visitor.page.getByRole("img", { name: /^Task map: tasks/ }).focus();
     await visitor.press("ArrowRight", "ArrowRight", "ArrowRight");
-    await visitor.sees("task 2: succeeded");
+    await visitor.sees("task 3: succeeded");
     await visitor.press("ArrowRight");
-    await visitor.sees("task 3: failed");
+    await visitor.sees("task 4: failed");
     await visitor.press("Enter");
-    await visitor.page.getByRole("heading", { name: `Task ${jobs.failed.id}.3` }).waitFor();
+    await visitor.page.getByRole("heading", { name: `Task ${jobs.failed.id}.4` }).waitFor();
     await visitor.leave();
   });
 

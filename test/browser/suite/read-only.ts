@@ -13,13 +13,13 @@ export function describeReadOnly(browser: () => Browser): void {
     const visitor = await Visitor.come(browser(), scene.broker, { role: "read" });
     const { page } = visitor;
     await visitor.sees("read only");
-    await visitor.go(`/ui/jobs/${job.id}/tasks/0`);
+    await visitor.go(`/ui/jobs/${job.id}/tasks/1`);
     await visitor.sees("Why? Its job is held.");
     await visitor.go("/ui/workers?find=anna");
     await page.getByRole("row", { name: /anna/ }).click();
     await page.getByRole("complementary", { name: "One worker" }).getByText("Standing").waitFor();
     const buttons: string[] = [];
-    for (const path of [`/ui/jobs/${job.id}/tasks/0`, "/ui/workers", "/ui/config"]) {
+    for (const path of [`/ui/jobs/${job.id}/tasks/1`, "/ui/workers", "/ui/config"]) {
       await visitor.go(path);
       await page.getByRole("heading", { level: 1 }).waitFor();
       buttons.push(...(await page.locator("main button:visible").allTextContents()));

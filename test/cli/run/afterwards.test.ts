@@ -8,8 +8,8 @@ describe("after a run, in the same directory", () => {
     const status = await laboro("status", "--all");
     expect(status).toMatchObject({ code: 0 });
     expect(status.stdout).toContain("failed");
-    expect((await laboro("logs", "last.0")).stdout).toBe("out 0\n");
-    expect((await laboro("explain", "last.1")).stdout).toContain("exit code 1");
+    expect((await laboro("logs", "last.1")).stdout).toBe("out 0\n");
+    expect((await laboro("explain", "last.2")).stdout).toContain("exit code 1");
     expect((await laboro("wait", "last")).code).toBe(1);
   });
 
@@ -19,7 +19,7 @@ describe("after a run, in the same directory", () => {
     expect((await run(line, ":::", "good", "bad")).code).toBe(1);
     const again = await laboro("rerun", "last", "--failed");
     expect(again.code).toBe(1);
-    expect(again.stderr).toContain("task 1 (bad): exit code 1");
+    expect(again.stderr).toContain("task 2 (bad): exit code 1");
     await run("touch", "mended");
     expect((await laboro("rerun", "1", "--failed")).code).toBe(0);
     expect(lines("ran")).toEqual(expect.arrayContaining(["good", "bad", "bad", "bad"]));

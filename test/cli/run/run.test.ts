@@ -25,8 +25,8 @@ describe("laboro run", () => {
     const { run } = openPlace();
     const { code, stderr } = await run("exit {}", ":::", "0", "3", "4");
     expect(code).toBe(1);
-    expect(stderr).toContain("task 1 (3): exit code 3\n");
-    expect(stderr).toContain("task 2 (4): exit code 4\n");
+    expect(stderr).toContain("task 2 (3): exit code 3\n");
+    expect(stderr).toContain("task 3 (4): exit code 4\n");
     expect(stderr).toMatch(
       /3 tasks: 1 succeeded, 2 failed in \S+\nto run the failed ones again: laboro rerun 1 --failed\n$/,
     );
@@ -87,7 +87,7 @@ describe("laboro run", () => {
     expect((await run("--keep-order", "--each-line", "lines", "echo", "{}")).stdout).toBe("x y\nz\n");
     expect((await run("--keep-order", "--from-json", "items.json", "echo", "{}")).stdout).toBe('p\n{"q":1}\n');
     expect((await run("--keep-order", "--array", "1-9:4,20", "echo", "{}", "{#}")).stdout).toBe(
-      "1 1\n5 2\n9 3\n20 4\n",
+      "1 1\n5 5\n9 9\n20 20\n",
     );
   });
 

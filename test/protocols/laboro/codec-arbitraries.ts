@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
 import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
 import type { Recipe, Resources } from "../../../src/model/recipe.js";
+import { arrayFault } from "../../../src/model/task-numbers.js";
 import type {
   AttemptRange,
   DoneTask,
@@ -59,7 +60,7 @@ const done: fc.Arbitrary<DoneTask> = fc
   .map(([task, end, rest]) => ({ ...task, ...end, ...rest }));
 
 const stride = fc
-  .tuple(fc.integer(), fc.nat(), fc.integer({ min: 1, max: 1_000 }))
+  .tuple(fc.nat(), fc.nat(), fc.integer({ min: 1, max: 1_000 }))
   .map(([first, length, step]) => ({ first, last: first + length, step }));
 
 /** Of a recipe: as a client may submit it. */
@@ -71,7 +72,7 @@ const plainText = (maxLength: number) =>
     .filter((text) => text.length <= maxLength && !text.includes("\0"));
 
 const surroundings = {
-  array: fc.array(stride, { maxLength: 3 }),
+  array: fc.array(stride, { maxLength: 3 }).filter((array) => arrayFault(array) === undefined),
   dir: argument,
   env: dictionary(fc.stringMatching(/^[A-Za-z_]\w{0,20}$/), argument, { maxKeys: 4 }),
   stdin: bytes,
@@ -187,16 +188,22 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
     config,
     window: count,
   }),
-  record({
-    type: type("RECIPE"),
-    job,
-    recipe,
-    needs: amounts,
-    limits: record(
-      { timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) },
-      { requiredKeys: ["outputCap"] },
-    ),
-  }),
+  record(
+    {
+      type: type("RECIPE"),
+      job,
+      recipe,
+      needs: amounts,
+      limits: record(
+        { timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) },
+        { requiredKeys: ["outputCap"] },
+      ),
+      numbers: fc
+        .uniqueArray(fc.nat(), { minLength: 1, maxLength: 5 })
+        .map((numbers) => numbers.sort((a, b) => a - b).map((first) => ({ first, last: first, step: 1 }))),
+    },
+    { requiredKeys: ["type", "job", "recipe", "needs", "limits"] },
+  ),
   record({ type: type("ACK"), seq: count }),
   record({ type: type("CREDIT"), bytes: count }),
   record({ type: type("RETRACT"), tasks: ranges }),

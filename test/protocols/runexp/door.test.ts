@@ -9,7 +9,10 @@ const sh = (line: string) => ({ kind: "command", argv: ["sh", "-c", line] }) as 
 describe("a runner at the manager's door", () => {
   it("runs a command: its output is the task's, its exit status decides", async () => {
     const { client, join, conversations } = await openPlace();
-    const job = await client.submit({ recipe: sh("echo out; echo RES:failed; exit $((LABORO_TASK * 3))"), count: 2 });
+    const job = await client.submit({
+      recipe: sh("echo out; echo RES:failed; exit $((LABORO_TASK * 3 - 3))"),
+      count: 2,
+    });
     const runner = await join("vm");
     const [heard] = conversations.all();
     heard?.messagesAfter(0);
@@ -18,8 +21,8 @@ describe("a runner at the manager's door", () => {
     const results = [];
     for await (const result of job.results()) results.push(result);
     expect(results).toMatchObject([
-      { index: 0, state: "succeeded", code: 0, worker: "vm" },
-      { index: 1, state: "failed", code: 3, worker: "vm" },
+      { index: 0, number: 1, state: "succeeded", code: 0, worker: "vm" },
+      { index: 1, number: 2, state: "failed", code: 3, worker: "vm" },
     ]);
     expect(await job.text(0)).toBe("out\nRES:failed\n");
     expect(heard?.messagesAfter(0).map(({ name }) => name)).toContain("REZULTO");
@@ -36,7 +39,7 @@ describe("a runner at the manager's door", () => {
     });
     const runner = await join("vm");
     const task = await runner.takes();
-    expect(task).toMatchObject({ name: `laboro-${job.id}.0`, kind: ".sh" });
+    expect(task).toMatchObject({ name: `laboro-${job.id}.1`, kind: ".sh" });
     await runner.runs(task);
     expect(await job.wait()).toBe("succeeded");
     expect(await job.text(0)).toBe("script a b\n");

@@ -25,14 +25,14 @@ interface Ran extends TaskReport {
 type ProcessRecipe = Extract<Recipe, { kind: "command" | "script" }>;
 
 function run(recipe: ProcessRecipe, task: Partial<TaskParameters> = {}, pieces = 1): Ran {
-  const { content, kind } = makeTaskScript(recipe, { job: 7, index: 2, attempt: 1, ...task }, MARK);
+  const { content, kind } = makeTaskScript(recipe, { job: 7, index: 2, number: 3, attempt: 1, ...task }, MARK);
   expect(kind).toBe(".sh");
   const script = join(dir, "runexp_x.sh");
   writeFileSync(script, content);
   const env = { ...process.env, TMPDIR: dir };
   const { stdout, status } = spawnSync("bash", [script], { env, cwd: dir, input: "not for the task\n" });
   const header = writeResHeader({
-    ...{ name: "laboro-7.2", host: "h", command: `bash '${script}'`, started: "a", ended: "b" },
+    ...{ name: "laboro-7.3", host: "h", command: `bash '${script}'`, started: "a", ended: "b" },
     ...{ waitStatus: (status ?? 1) * 256, status: resStatusOf(stdout) },
   });
   const text = Buffer.concat([Buffer.from(header), stdout]);
@@ -89,7 +89,7 @@ describe("a task as a script for a runner", () => {
       env: { A: "it's", UID: "77" },
       dir: "/tmp",
     };
-    expect(run(recipe, { entry: "x y.txt" }).output).toBe("x y.txt 3 7.2 1 x y.txt it's 77\n/tmp\n");
+    expect(run(recipe, { entry: "x y.txt" }).output).toBe("x y.txt 3 7.3 1 x y.txt it's 77\n/tmp\n");
     const line: ProcessRecipe = { kind: "command", argv: ["echo {.} '{}'"], placeholders: true, shell: true };
     expect(run(line, { entry: "x y.txt" }).output).toBe("x y x y.txt\n");
     const nested: ProcessRecipe = { ...line, argv: ['echo "$(printf %s {})" # it\'s\necho {}'] };
@@ -166,4 +166,4 @@ describe("a task as a script for a runner", () => {
   });
 });
 
-const task = (): TaskParameters => ({ job: 1, index: 0, attempt: 1 });
+const task = (): TaskParameters => ({ job: 1, index: 0, number: 1, attempt: 1 });

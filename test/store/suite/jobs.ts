@@ -20,6 +20,11 @@ export function describeJobs(broker: () => Broker): void {
       after: [{ job: JobId(1), any: true }],
       held: true,
       key: "nightly",
+      numbers: [
+        { first: 7, last: 8, step: 1 },
+        { first: 12, last: 12, step: 1 },
+      ],
+      resumes: JobId(1),
     });
     const { job } = await broker().submit(asked);
     expect(job).toEqual({

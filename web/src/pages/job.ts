@@ -1,4 +1,5 @@
 /** One job: its progress, a map of its tasks, a list of tasks by state, and one task with its output. */
+import { taskIndex, taskNumber, tasksText } from "../../../src/model/task-numbers.js";
 import { type Answer, ApiError, ask } from "../api.js";
 import { type Child, h, setChildren, setText } from "../dom.js";
 import { ago, count, duration, moment, percent, plural, size } from "../format.js";
@@ -55,7 +56,8 @@ class JobPage implements Page {
     this.#route = route;
     this.title = `Job ${id}`;
     this.#map = new TaskMap({
-      openTask: (index) => this.#openTask(index),
+      openTask: (index) => this.#openTask(this.#numberOf(index)),
+      numberOf: (index) => this.#numberOf(index),
       showRange: (window) => {
         this.#nextMapRefresh = 0;
         context.navigate(withQuery(this.#route, { first: window?.first, last: window?.last }));
@@ -64,7 +66,7 @@ class JobPage implements Page {
     this.#list = new TaskList(
       id,
       "failed",
-      (index) => this.#openTask(index),
+      (number) => this.#openTask(number),
       () => context.refresh(),
     );
     const jump = h("form", { class: "jump", onsubmit: (event: SubmitEvent) => this.#jumped(event) }, this.#jump);
@@ -104,8 +106,19 @@ class JobPage implements Page {
     this.#showSide();
   }
 
-  get #task(): number | undefined {
+  /** The number of the open task, as the address has it. */
+  get #number(): number | undefined {
     return this.#route.path[2] === "tasks" ? numberIn(this.#route.path[3]) : undefined;
+  }
+
+  /** The index of the open task, if the job has it. */
+  get #index(): number | undefined {
+    const number = this.#number;
+    return number === undefined || this.#job === undefined ? undefined : taskIndex(this.#job, number);
+  }
+
+  #numberOf(index: number): number {
+    return this.#job === undefined ? index + 1 : taskNumber(this.#job, index);
   }
 
   onNavigate(route: Route): boolean {
@@ -142,7 +155,7 @@ class JobPage implements Page {
     if (panel !== undefined) await panel.refresh(signal);
     await this.#refreshMap(signal);
     this.#list.setState(this.#listedState(this.#job));
-    await this.#list.refresh(signal, this.#task);
+    await this.#list.refresh(signal, this.#index);
   }
 
   /** A large map costs the broker time: the longer it took, the later it is requested again. */
@@ -159,7 +172,7 @@ class JobPage implements Page {
     );
     const took = performance.now() - began;
     this.#nextMapRefresh = performance.now() + (this.#job.ended === undefined ? Math.min(30_000, took * 10) : 10_000);
-    this.#map.update(answer, this.#task);
+    this.#map.update(answer, this.#index);
   }
 
   #show(job: Job): void {
@@ -172,7 +185,6 @@ class JobPage implements Page {
     this.#bar.update(job.counters, job.count);
     setChildren(this.#counts, ...countsOf(job));
     setChildren(this.#tabs, ...LISTED_STATES.map((one) => this.#tab(job, one)));
-    this.#jump.max = String(job.count - 1);
     this.#showActions(job);
     if (this.#panel === undefined) this.#showSide();
   }
@@ -195,23 +207,23 @@ class JobPage implements Page {
     );
   }
 
-  #openTask(index: number): void {
+  #openTask(number: number): void {
     const { query } = this.#route;
-    this.#context.navigate(address(["jobs", this.#id, "tasks", index], Object.fromEntries(query)));
+    this.#context.navigate(address(["jobs", this.#id, "tasks", number], Object.fromEntries(query)));
   }
 
   #jumped(event: SubmitEvent): void {
     event.preventDefault();
-    const index = numberIn(this.#jump.value);
-    if (index !== undefined) this.#openTask(index);
+    const number = numberIn(this.#jump.value);
+    if (number !== undefined) this.#openTask(number);
   }
 
   #showSide(): void {
-    const index = this.#task;
+    const index = this.#index;
     if (index !== undefined && this.#panel?.index === index) return;
     this.#panel?.close();
     this.#panel = undefined;
-    if (index === undefined || this.#job === undefined) {
+    if (this.#number === undefined || this.#job === undefined) {
       setChildren(
         this.#side,
         h(
@@ -220,13 +232,13 @@ class JobPage implements Page {
           "Choose a task, in the map or in the list, to see where it is, why it waits, and what it wrote.",
         ),
       );
-    } else if (index >= this.#job.count) {
+    } else if (index === undefined) {
       setChildren(
         this.#side,
-        h("p", { class: "panel empty" }, `Job ${this.#id} has tasks 0 to ${count(this.#job.count - 1)}.`),
+        h("p", { class: "panel empty" }, `Job ${this.#id} has ${tasksText(this.#job)}, not ${this.#number}.`),
       );
     } else {
-      this.#panel = new TaskPanel(this.#context, this.#id, index, this.#job.hasEntries);
+      this.#panel = new TaskPanel(this.#context, this.#job, index);
       setChildren(this.#side, this.#panel.element);
     }
   }

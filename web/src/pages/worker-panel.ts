@@ -118,11 +118,11 @@ export class WorkerPanel {
 
 type Running = Worker["running"][number];
 
-const runningRow = ({ job, index, name }: Running): HTMLLIElement =>
+const runningRow = ({ job, number, name }: Running): HTMLLIElement =>
   h(
     "li",
     {},
-    h("a", { href: address(["jobs", job, "tasks", index]) }, `${job}.${index}`),
+    h("a", { href: address(["jobs", job, "tasks", number]) }, `${job}.${number}`),
     h("span", { class: "name" }, name),
     h("time"),
   );

@@ -215,7 +215,7 @@ function runs({ running, tasks, requests }: Worker): string {
   if (first === undefined)
     return requests > 0 ? plural(requests, "request") : tasks > 0 ? `${count(tasks)} prefetched` : "";
   const since = first.startedAt === undefined ? "" : ` ${duration(Date.now() - first.startedAt)}`;
-  return `${first.job}.${first.index}${since}${tasks > 1 ? `, ${count(tasks - 1)} more` : ""}`;
+  return `${first.job}.${first.number}${since}${tasks > 1 ? `, ${count(tasks - 1)} more` : ""}`;
 }
 
 const COLUMNS = [

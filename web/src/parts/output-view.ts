@@ -17,6 +17,7 @@ export class OutputView {
   readonly #context: PageContext;
   readonly #job: number;
   readonly #index: number;
+  readonly #name: string;
   readonly #text = h("div", { class: "output-text", tabindex: 0, role: "log", "aria-label": "Output" });
   readonly #status = h("span", { class: "muted" });
   readonly #follow = h("input", { type: "checkbox", checked: true, id: "follow" });
@@ -27,10 +28,11 @@ export class OutputView {
   #from = 0;
   #attempt: number | undefined;
 
-  constructor(context: PageContext, job: number, index: number) {
+  constructor(context: PageContext, job: number, index: number, name: string) {
     this.#context = context;
     this.#job = job;
     this.#index = index;
+    this.#name = name;
     const download = h("button", { class: "button small", onclick: () => void this.#download() }, "Download");
     this.#whole.addEventListener("click", () => this.read(this.#attempt, 0));
     this.#follow.addEventListener("change", () => this.#scroll());
@@ -132,7 +134,7 @@ export class OutputView {
   async #download(): Promise<void> {
     try {
       const url = URL.createObjectURL(await rawOutput(this.#job, this.#index));
-      h("a", { href: url, download: `laboro-${this.#job}.${this.#index}.log` }).click();
+      h("a", { href: url, download: `laboro-${this.#name}.log` }).click();
       URL.revokeObjectURL(url);
     } catch (cause) {
       this.#context.notify(errorMessage(cause), true);

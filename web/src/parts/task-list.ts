@@ -11,6 +11,7 @@ export type ListedState = (typeof LISTED_STATES)[number];
 
 interface Item {
   readonly index: number;
+  readonly number: number;
   readonly state: string;
   readonly worker: string;
   readonly attempt: number;
@@ -36,7 +37,7 @@ export class TaskList {
   #pages: TaskPage[] = [];
   #open: number | undefined;
 
-  constructor(job: number, state: ListedState, open: (index: number) => void, requestRefresh: () => void) {
+  constructor(job: number, state: ListedState, open: (number: number) => void, requestRefresh: () => void) {
     this.#job = job;
     this.#state = state;
     this.#requestRefresh = requestRefresh;
@@ -44,7 +45,7 @@ export class TaskList {
       label: "Tasks",
       rowHeight: 30,
       columns: [
-        { head: "Task", name: "task", cell: ({ index }) => count(index) },
+        { head: "Task", name: "task", cell: ({ number }) => count(number) },
         { head: "State", name: "state", cell: ({ state }): Child => badge(state) },
         { head: "Outcome", name: "outcome", cell: ({ outcome }) => outcome },
         { head: "Took", name: "took", cell: ({ took }) => took },
@@ -56,7 +57,7 @@ export class TaskList {
       ],
       itemAt: (at) => this.#itemAt(at),
       keyOf: ({ index }) => index,
-      onOpen: ({ index }) => open(index),
+      onOpen: ({ number }) => open(number),
       onView: () => {
         if (this.#endInView()) this.#requestRefresh();
       },
@@ -141,8 +142,8 @@ export class TaskList {
 }
 
 function endedItem(task: Answer<"tasks">["tasks"][number]): Item {
-  const { index, state, worker, attempt, started, ended } = task;
-  return { index, state, worker, attempt, took: duration(ended - started), outcome: describeOutcome(task) };
+  const { index, number, state, worker, attempt, started, ended } = task;
+  return { index, number, state, worker, attempt, took: duration(ended - started), outcome: describeOutcome(task) };
 }
 
 export function describeOutcome({
@@ -150,13 +151,13 @@ export function describeOutcome({
   timedOut,
   signal,
   code,
-}: Omit<Answer<"tasks">["tasks"][number], "index">): string {
+}: Omit<Answer<"tasks">["tasks"][number], "index" | "number">): string {
   if (error !== undefined) return error;
   if (timedOut === true) return "time limit";
   return signal ?? (code === undefined ? "" : `exit ${code}`);
 }
 
-function runningItem({ index, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
+function runningItem({ index, number, worker, attempt, startedAt }: Answer<"running">["tasks"][number]): Item {
   const took = startedAt === undefined ? "" : duration(Date.now() - startedAt);
-  return { index, state: "running", worker, attempt, took, outcome: "" };
+  return { index, number, state: "running", worker, attempt, took, outcome: "" };
 }

@@ -2,7 +2,6 @@
 import type { Answer } from "../api.js";
 import { h, set, setChildren, setText } from "../dom.js";
 import { count, plural } from "../format.js";
-import { address } from "../route.js";
 import { colour, onThemeChange } from "../theme.js";
 
 export type MapAnswer = Answer<"taskMap">;
@@ -15,6 +14,8 @@ const ZOOM_TASKS = 15_000;
 
 export interface MapActions {
   openTask(index: number): void;
+  /** What people call the task. */
+  numberOf(index: number): number;
   /** Undefined for the whole job. */
   showRange(window: { readonly first: number; readonly last: number } | undefined): void;
 }
@@ -87,7 +88,7 @@ export class TaskMap {
     const step = (from: number) => ({ first: Math.max(0, from), last: Math.min(all, Math.max(0, from) + size) - 1 });
     const button = (label: string, act: () => void, disabled = false) =>
       h("button", { class: "button small", disabled, onclick: act }, label);
-    const text = part ? `tasks ${count(first)} to ${count(last)} of ${count(all)}` : plural(all, "task");
+    const text = part ? `tasks ${this.#number(first)} to ${this.#number(last)} of ${count(all)}` : plural(all, "task");
     const key = `${text} ${tasksPerCell}`;
     if (this.#window.dataset.shown === key) return;
     this.#window.dataset.shown = key;
@@ -171,8 +172,14 @@ export class TaskMap {
     const one = span.first === span.last;
     setText(
       this.#markedLabel,
-      one ? `task ${count(span.first)}: ${state}` : `tasks ${count(span.first)} to ${count(span.last)}: ${state}`,
+      one
+        ? `task ${this.#number(span.first)}: ${state}`
+        : `tasks ${this.#number(span.first)} to ${this.#number(span.last)}: ${state}`,
     );
+  }
+
+  #number(index: number): string {
+    return count(this.#actions.numberOf(index));
   }
 
   #tasksOf(cell: number): { first: number; last: number } | undefined {
@@ -221,6 +228,3 @@ export function mapLegend(): HTMLElement {
   for (const name of names) list.append(h("li", {}, h("i", { class: `swatch swatch-cell-${name}` }), name));
   return list;
 }
-
-export const taskAddress = (job: number, index: number, query: Readonly<Record<string, string>> = {}): string =>
-  address(["jobs", job, "tasks", index], query);

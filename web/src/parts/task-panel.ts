@@ -1,4 +1,5 @@
 /** One task: its state and the reason, its result and earlier attempts, its output, and actions on it. */
+import { taskNumber } from "../../../src/model/task-numbers.js";
 import { type Answer, ask, decodeText } from "../api.js";
 import { type Child, h, set, setChildren, setText } from "../dom.js";
 import { count, duration, moment } from "../format.js";
@@ -16,6 +17,8 @@ export class TaskPanel {
   readonly index: number;
   readonly #context: PageContext;
   readonly #job: number;
+  /** JOB.TASK, as the command line takes it. */
+  readonly #name: string;
   readonly #state = badge("waiting");
   readonly #reason = h("p", { class: "reason" });
   readonly #facts = h("dl", { class: "facts" });
@@ -27,18 +30,20 @@ export class TaskPanel {
   #chosen: number | undefined;
   #shown = "";
 
-  constructor(context: PageContext, job: number, index: number, hasEntries: boolean) {
+  constructor(context: PageContext, job: Answer<"job">, index: number) {
+    const number = taskNumber(job, index);
     this.#context = context;
-    this.#job = job;
+    this.#job = job.id;
     this.index = index;
-    this.#output = new OutputView(context, job, index);
+    this.#name = `${job.id}.${number}`;
+    this.#output = new OutputView(context, job.id, index, this.#name);
     this.element = h(
       "section",
-      { class: "task panel", "aria-label": `Task ${index}` },
+      { class: "task panel", "aria-label": `Task ${number}` },
       h(
         "div",
         { class: "title" },
-        h("h2", {}, `Task ${job}.${index}`),
+        h("h2", {}, `Task ${this.#name}`),
         this.#state,
         h("span", { class: "gap" }),
         this.#actions,
@@ -51,7 +56,7 @@ export class TaskPanel {
     );
     // Until the task is known to have been started.
     this.#output.element.hidden = true;
-    if (hasEntries) void this.#readEntry();
+    if (job.hasEntries) void this.#readEntry();
   }
 
   close(): void {
@@ -139,7 +144,7 @@ export class TaskPanel {
   }
 
   async #cancel(): Promise<void> {
-    const name = `${this.#job}.${this.index}`;
+    const name = this.#name;
     const reason = await confirmDialog({
       title: `Cancel task ${name}?`,
       text: "It ends cancelled, whatever it was doing; its process is ended if it runs. It can be run again later.",
@@ -156,7 +161,7 @@ export class TaskPanel {
   async #rerun(): Promise<void> {
     const input = { job: this.#job, tasks: [{ first: this.index, last: this.index }] };
     await runAction(this.#context, "rerun", input, ({ count: many }) =>
-      many === 0 ? "nothing to run again" : `task ${this.#job}.${this.index} runs again`,
+      many === 0 ? "nothing to run again" : `task ${this.#name} runs again`,
     );
   }
 }

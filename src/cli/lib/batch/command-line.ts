@@ -1,14 +1,16 @@
 /** The command of a task, as it could be typed in a shell. */
 
 import { expandWords, showLine } from "../../../model/placeholders.js";
-import { type Bytes, numberAt } from "../../../model/recipe.js";
+import type { Bytes } from "../../../model/recipe.js";
+import { taskNumber } from "../../../model/task-numbers.js";
 import { shellQuote } from "../shell-quote.js";
 import { ENTRY_AS_LINE, type ParsedSubmission } from "../submission/options.js";
 
-export function commandLine({ recipe, entries }: ParsedSubmission, index: number): string {
-  const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
-  const entry = entries?.[index] ?? (number === undefined ? undefined : String(number));
-  const values = { number: index + 1, entry };
+export function commandLine(submission: ParsedSubmission, index: number): string {
+  const { recipe, entries } = submission;
+  const number = taskNumber(submission, index);
+  const entry = entries?.[index] ?? ("array" in recipe && recipe.array !== undefined ? String(number) : undefined);
+  const values = { number, entry };
   switch (recipe.kind) {
     case "command": {
       const [line = ""] = recipe.argv;

@@ -1,7 +1,7 @@
 /** `--joblog FILE`: one line per ended task, with the columns of GNU parallel. */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { badInput } from "../../../base/errors.js";
-import type { TaskResult } from "../../../model/outcome.js";
+import type { TaskView } from "../views.js";
 
 const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
@@ -17,14 +17,14 @@ export class JobLog {
     writeSync(this.#fd, HEAD);
   }
 
-  /** Seq counts from 1, as in GNU parallel. */
-  add(result: TaskResult, label: string): void {
+  /** Seq is the number of the task, for a list from 1 as in GNU parallel. */
+  add(result: TaskView, label: string): void {
     const start = (result.started / 1000).toFixed(3);
     const runtime = ((result.ended - result.started) / 1000).toFixed(3);
     const signal = result.signal === undefined ? 0 : (SIGNALS[result.signal] ?? -1);
     const code = result.code ?? (result.signal === undefined ? -1 : 0);
     const fields = [
-      result.index + 1,
+      result.number,
       result.worker,
       start,
       runtime,

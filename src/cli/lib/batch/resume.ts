@@ -1,12 +1,16 @@
 /**
  * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished, it is
- * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, whatever its index was.
+ * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and one that did not keeps its
+ * number. With other entries than before, a new job runs what remains; new entries get the numbers after the last.
  */
 import { createHash } from "node:crypto";
+import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
 import type { TaskEnd } from "../../../model/outcome.js";
-import { contains, type Ranges } from "../../../model/ranges.js";
-import { type Bytes, DEFAULT_POOL, numberAt, type Stride } from "../../../model/recipe.js";
+import { contains, type Ranges, rangesOf } from "../../../model/ranges.js";
+import { type Bytes, DEFAULT_POOL } from "../../../model/recipe.js";
+import { type Strides, taskNumber } from "../../../model/task-numbers.js";
+import { getJob } from "../select-jobs.js";
 import type { ParsedSubmission } from "../submission/options.js";
 import type { JobView, OperationOutput, TaskView } from "../views.js";
 import { commandLine } from "./command-line.js";
@@ -16,7 +20,7 @@ export interface StartedBatch {
   readonly job: number;
   /** How many tasks the job has. */
   readonly count: number;
-  /** What a task is called: its entry, its number of the array, or its index. */
+  /** What a task is called: its entry, or its number. */
   readonly labelOf: (index: number) => string;
   /** The command of a task, as it could be typed. */
   readonly commandOf: (index: number) => string;
@@ -74,23 +78,58 @@ async function resume(client: Client, open: JobView, submission: ParsedSubmissio
     return attach(client, open, submission, ended);
   }
   const had = await fetchEntries(client, open.id);
-  const same = had.length === wanted.length && wanted.every((entry, i) => entryKey(entry) === entryKey(had[i] ?? ""));
-  if (same) return attach(client, open, submission, ended);
-  const remaining = remainingEntries(ended, had, wanted);
+  const current = { ...submission, entries: had, ...(open.numbers && { numbers: open.numbers }) };
+  const tasks = jobTasks(open, had, ended);
+  const { chosen, remaining } = matchEntries([...tasks, ...(await earlierTasks(client, open))], wanted);
+  const own = new Set(tasks.map(({ number }) => number));
+  const covered = remaining.every(({ number }) => own.has(number)) && tasks.every(({ number }) => chosen.has(number));
+  if (covered) return attach(client, open, current, ended, wanted.length - tasks.length);
   await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
-  if (remaining.length > 0)
-    return submitNew(client, { ...submission, entries: remaining }, wanted.length - remaining.length);
+  const doneBefore = wanted.length - remaining.length;
+  if (remaining.length > 0) {
+    const entries = remaining.map(({ entry }) => entry);
+    const numbers = rangesOf(remaining.map(({ number }) => number)).map((range) => ({ ...range, step: 1 }));
+    return submitNew(client, { ...submission, entries, numbers, resumes: open.id }, doneBefore);
+  }
   const endedBefore = new Set(ended.map(({ index }) => index));
-  const names = taskNames({ ...submission, entries: had });
   return {
     job: open.id,
     count: open.count,
-    ...names,
+    ...taskNames(current),
     resumed: true,
-    doneBefore: wanted.length,
+    doneBefore,
     remaining: 0,
     endedBefore,
   };
+}
+
+interface BatchTask {
+  readonly number: number;
+  readonly entry: Bytes;
+  readonly succeeded: boolean;
+}
+
+function jobTasks(job: JobView, entries: readonly Bytes[], ended: readonly TaskView[]): BatchTask[] {
+  const succeeded = new Set(ended.filter(({ state }) => state === "succeeded").map(({ index }) => index));
+  return entries.map((entry, index) => ({ number: taskNumber(job, index), entry, succeeded: succeeded.has(index) }));
+}
+
+/** The tasks of the jobs that this one resumes, as far as they are not its own. */
+async function earlierTasks(client: Client, open: JobView): Promise<BatchTask[]> {
+  const found = new Map<number, BatchTask>();
+  for (let id = open.resumes; id !== undefined; ) {
+    const job: JobView | undefined = await getJob(client, id).catch(ignoreRemoved);
+    if (job === undefined) break;
+    for (const task of jobTasks(job, await fetchEntries(client, id), await allEndedTasks(client, id)))
+      if (!found.has(task.number)) found.set(task.number, task);
+    id = job.resumes;
+  }
+  for (let index = 0; index < open.count; index++) found.delete(taskNumber(open, index));
+  return [...found.values()];
+}
+
+function ignoreRemoved(cause: unknown): undefined {
+  if (!(cause instanceof LaboroError) || cause.code !== "LABORO_NO_SUCH_JOB") throw cause;
 }
 
 async function attach(
@@ -98,6 +137,7 @@ async function attach(
   open: JobView,
   submission: ParsedSubmission,
   done: readonly TaskView[],
+  doneEarlier = 0,
 ): Promise<StartedBatch> {
   if (open.held) await client.ask("release", { job: open.id });
   const endedBefore = new Set(done.map(({ index }) => index));
@@ -107,7 +147,7 @@ async function attach(
     count: open.count,
     ...taskNames(submission),
     resumed: true,
-    doneBefore: endedBefore.size,
+    doneBefore: doneEarlier + endedBefore.size,
     remaining: open.count - endedBefore.size,
     endedBefore,
     ...(differenceText === undefined ? {} : { differenceText }),
@@ -135,9 +175,7 @@ export async function rerunTasks(
   );
   const { count } = await client.ask("rerun", { job, ...selection });
   if (count === 0) return undefined;
-  const { array } = view.recipe;
-  const labels = view.hasEntries ? { entries: await fetchEntries(client, job) } : {};
-  const labelOf = taskLabels({ ...labels, recipe: array === undefined ? {} : { array } });
+  const labelOf = taskLabels(view, view.hasEntries ? await fetchEntries(client, job) : undefined);
   const commandOf = (): string => view.recipe.summary;
   return {
     job,
@@ -168,22 +206,17 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
 }
 
 const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "commandOf"> => ({
-  labelOf: taskLabels(submission),
+  labelOf: taskLabels(submission, submission.entries),
   commandOf: (index) => commandLine(submission, index),
 });
 
-/** The part of a submission that the labels of its tasks depend on. */
-interface LabelSource {
-  readonly entries?: readonly Bytes[];
-  readonly recipe: { readonly array?: readonly Stride[] } | ParsedSubmission["recipe"];
-}
-
-function taskLabels({ entries, recipe }: LabelSource): (index: number) => string {
+function taskLabels(
+  job: { readonly recipe: JobView["recipe"] | ParsedSubmission["recipe"]; readonly numbers?: Strides },
+  entries: readonly Bytes[] | undefined,
+): (index: number) => string {
   return (index) => {
     const entry = entries?.[index];
-    if (entry !== undefined) return entryLabel(entry);
-    const number = "array" in recipe && recipe.array !== undefined ? numberAt(recipe.array, index) : undefined;
-    return String(number ?? index);
+    return entry === undefined ? String(taskNumber(job, index)) : entryLabel(entry);
   };
 }
 
@@ -207,22 +240,31 @@ async function fetchEntries(client: Client, job: number): Promise<Bytes[]> {
   return found;
 }
 
-/** The wanted entries that have not succeeded in the earlier job. An entry that occurs twice must have succeeded twice. */
-function remainingEntries(
-  ended: readonly TaskView[],
-  had: readonly Bytes[],
+/**
+ * Finds the task of each wanted entry. `chosen` are the numbers of those that exist, `remaining` the tasks to run, by number. An entry that
+ * occurs twice must have succeeded twice.
+ */
+function matchEntries(
+  tasks: readonly BatchTask[],
   wanted: readonly Bytes[],
-): readonly Bytes[] {
-  const done = new Map<string, number>();
-  for (const { index, state } of ended) {
-    const entry = had[index];
-    if (state === "succeeded" && entry !== undefined) done.set(entryKey(entry), (done.get(entryKey(entry)) ?? 0) + 1);
+): { readonly chosen: ReadonlySet<number>; readonly remaining: readonly BatchTask[] } {
+  const byEntry = new Map<string, BatchTask[]>();
+  let highest = 0;
+  // The last of a list is taken first: succeeded tasks before others, then the lowest number.
+  for (const task of [...tasks].sort((a, b) => Number(a.succeeded) - Number(b.succeeded) || b.number - a.number)) {
+    highest = Math.max(highest, task.number);
+    const same = byEntry.get(entryKey(task.entry));
+    if (same === undefined) byEntry.set(entryKey(task.entry), [task]);
+    else same.push(task);
   }
-  return wanted.filter((entry) => {
-    const count = done.get(entryKey(entry)) ?? 0;
-    if (count > 0) done.set(entryKey(entry), count - 1);
-    return count === 0;
-  });
+  const chosen = new Set<number>();
+  const remaining: BatchTask[] = [];
+  for (const entry of wanted) {
+    const task = byEntry.get(entryKey(entry))?.pop();
+    if (task !== undefined) chosen.add(task.number);
+    if (task?.succeeded !== true) remaining.push(task ?? { number: ++highest, entry, succeeded: false });
+  }
+  return { chosen, remaining: remaining.sort((a, b) => a.number - b.number) };
 }
 
 const entryKey = (entry: Bytes): string => Buffer.from(entry).toString("latin1");

@@ -90,7 +90,7 @@ export async function runBatch(
   progress.end();
   log?.close();
   const view = await broker.withRetry((client) => client.ask("job", { job }));
-  printFailures(failures, labelOf, view.count);
+  printFailures(failures, labelOf, view.count === 1 && !batch.resumed);
   printSummary(job, view.count, view.counters, Date.now() - started, end === undefined);
   if (end === undefined) return EXIT.interrupted;
   return end === "succeeded" ? EXIT.ok : EXIT.failed;
@@ -164,10 +164,12 @@ function handleInterrupt(
   return { done: done.signal, dispose: () => clearInterval(timer) };
 }
 
-function printFailures(failures: readonly TaskView[], labelOf: (index: number) => string, count: number): void {
-  for (const { index, code, signal, timedOut, error } of failures.slice(0, MAX_LISTED_FAILURES)) {
+function printFailures(failures: readonly TaskView[], labelOf: (index: number) => string, alone: boolean): void {
+  for (const { index, number, code, signal, timedOut, error } of failures.slice(0, MAX_LISTED_FAILURES)) {
     const how = error ?? (timedOut === true ? "time limit" : signal !== undefined ? signal : `exit code ${code}`);
-    process.stderr.write(count === 1 ? `${how}\n` : `task ${index} (${labelOf(index)}): ${how}\n`);
+    const label = labelOf(index);
+    const name = label === String(number) ? label : `${number} (${label})`;
+    process.stderr.write(alone ? `${how}\n` : `task ${name}: ${how}\n`);
   }
   if (failures.length > MAX_LISTED_FAILURES)
     process.stderr.write(`and ${failures.length - MAX_LISTED_FAILURES} more that failed\n`);

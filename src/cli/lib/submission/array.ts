@@ -1,11 +1,11 @@
-/** `--array 1-100:2,500`: numbers, each the entry of one task. */
+/** `--array 1-100:2,500`: numbers, each the number and the entry of one task. */
 import { badInput, type LaboroError } from "../../../base/errors.js";
-import { repeatedNumber, type Stride } from "../../../model/recipe.js";
+import { arrayFault, type Strides } from "../../../model/task-numbers.js";
 
 const PART = /^(\d[\d_]*)(?:-(\d[\d_]*)(?::(\d[\d_]*))?)?$/;
 const LARGEST = 1_000_000_000;
 
-export function parseArray(text: string): readonly Stride[] {
+export function parseArray(text: string): Strides {
   const strides = text.split(",").map((part) => {
     const found = PART.exec(part.trim());
     if (found === null) throw badArray(text, "numbers and ranges as 1-100, 1-100:2 or 7");
@@ -16,8 +16,8 @@ export function parseArray(text: string): readonly Stride[] {
     if (stride.last > LARGEST) throw badArray(part, `numbers up to ${LARGEST}`);
     return stride;
   });
-  const twice = repeatedNumber(strides);
-  if (twice !== undefined) throw badArray(`${twice} twice`, "each number once");
+  const fault = arrayFault(strides);
+  if (fault !== undefined) throw badInput(`--array ${text}: ${fault}, and an array has each number once`);
   return strides;
 }
 

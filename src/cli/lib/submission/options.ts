@@ -5,7 +5,8 @@ import { type Command, InvalidArgumentError } from "commander";
 import { badInput, type LaboroError } from "../../../base/errors.js";
 import type { Submission } from "../../../model/job-input.js";
 import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/placeholders.js";
-import { type Bytes, type Recipe, strideLength } from "../../../model/recipe.js";
+import type { Bytes, Recipe } from "../../../model/recipe.js";
+import { type Strides, strideTotal } from "../../../model/task-numbers.js";
 import { parseDuration } from "../duration.js";
 import { collect, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
@@ -20,9 +21,10 @@ import {
 } from "./entries.js";
 
 /** A submission as the command line makes it: with bytes, not their JSON form. */
-export type ParsedSubmission = Omit<Submission, "recipe" | "entries"> & {
+export type ParsedSubmission = Omit<Submission, "recipe" | "entries" | "numbers"> & {
   readonly recipe: Recipe;
   readonly entries?: readonly Bytes[];
+  readonly numbers?: Strides;
 };
 
 export interface SubmissionOptions {
@@ -169,7 +171,7 @@ export function makeSubmission(
   return {
     recipe: numbered,
     ...(entries === undefined ? {} : { entries }),
-    ...(array === undefined ? {} : { count: array.reduce((sum, stride) => sum + strideLength(stride), 0) }),
+    ...(array === undefined ? {} : { count: strideTotal(array) }),
     ...(needs === undefined ? {} : { needs }),
     ...(asLines && options.name === undefined ? { name: "commands" } : jobName(command, options)),
     ...(options.pool === undefined ? {} : { pool: options.pool }),

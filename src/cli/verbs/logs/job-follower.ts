@@ -106,8 +106,8 @@ class JobFollower {
     return this.#seen.size !== this.#seen.add(name).size;
   }
 
-  #printer({ index }: TaskAttempt): TaskPrinter {
-    return new TaskPrinter(`${this.#job.id}.${index}`, this.#options);
+  #printer({ number }: TaskAttempt): TaskPrinter {
+    return new TaskPrinter(`${this.#job.id}.${number}`, this.#options);
   }
 
   /** Only for a selection of tasks. Those that were cancelled before they ran have no result. */

@@ -10,6 +10,7 @@ const PAGE = 1_000;
 
 export interface TaskAttempt {
   readonly index: number;
+  readonly number: number;
   readonly attempt: number;
   /** How much it wrote; absent while it runs. */
   readonly outputBytes?: number;
@@ -35,7 +36,7 @@ export async function* runningTasks(client: Client, job: number, wanted?: Ranges
   let from: number | undefined = 0;
   while (from !== undefined) {
     const page: OperationOutput<"running"> = await client.ask("running", { job, from });
-    for (const { index, attempt } of page.tasks) if (isWanted(index, wanted)) yield { index, attempt };
+    for (const { index, number, attempt } of page.tasks) if (isWanted(index, wanted)) yield { index, number, attempt };
     from = page.next;
   }
 }

@@ -12,7 +12,7 @@ import type { JobView } from "../../lib/views.js";
 export async function rerunLocally(
   dir: string,
   choose: (client: Client) => Promise<readonly JobView[]>,
-  selection: RerunSelection,
+  selectionOf: (job: JobView) => RerunSelection,
   noneText: (job: number) => string,
 ): Promise<void> {
   const interrupt = onInterrupt();
@@ -25,7 +25,8 @@ export async function rerunLocally(
   try {
     const jobs = await choose(await connectBroker());
     if (jobs.length === 0) printLines("there is nothing to run again");
-    for (const { id } of jobs) {
+    const selections = jobs.map((job) => ({ id: job.id, selection: selectionOf(job) }));
+    for (const { id, selection } of selections) {
       if (interrupt.once.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
       const start = async (client: Client): ReturnType<typeof rerunTasks> => {

@@ -52,6 +52,7 @@ function detailsOf({ recipe, limits, ...job }: JobView): [name: string, value: s
     ["tags", job.tags.join(", ")],
     ["needs", needs.filter((need) => need !== "").join(", ")],
     ["priority", job.priority !== 0 && String(job.priority)],
+    ["resumes", job.resumes !== undefined && `job ${job.resumes}`],
     ["after", job.after.map(({ job: other, any }) => `${any ? "any:" : ""}${other}`).join(", ")],
     ["limits", limitsText(limits)],
     ["reason", job.reason],
@@ -111,8 +112,8 @@ const runningFor = (startedAt: number | undefined, now = Date.now()): string =>
 function runningLines(job: JobView, tasks: readonly RunningTask[], terminal: Terminal): string[] {
   const rows = tasks
     .slice(0, MAX_RUNNING)
-    .map(({ index, attempt, worker, startedAt }) => [
-      `${job.id}.${index}`,
+    .map(({ number, attempt, worker, startedAt }) => [
+      `${job.id}.${number}`,
       worker,
       runningFor(startedAt),
       attempt > 1 ? String(attempt) : "",

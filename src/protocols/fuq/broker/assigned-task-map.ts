@@ -10,12 +10,14 @@
  * What is sent, running or foreign takes a slot at the worker; what is missing does not.
  */
 import type { AttemptRange } from "../../../dispatch/index.js";
-import { type Attempt, JobId } from "../../../model/ids.js";
+import { type Attempt, JobId, type TaskIndex } from "../../../model/ids.js";
 import { ALL_TASKS, type Task, type TaskPair } from "../messages.js";
 
 export type AssignedTaskState = "unsent" | "sent" | "running" | "missing" | "foreign";
 
 export interface AssignedTask extends TaskPair {
+  /** Its place in the job; `task` is its number. -1 if it is foreign. */
+  readonly index: TaskIndex;
   /** Changed by `AssignedTaskMap.setState` only. */
   readonly state: AssignedTaskState;
   /** The fence; a foreign task has none. */
@@ -32,11 +34,10 @@ export interface AssignedTask extends TaskPair {
   settleTimer?: NodeJS.Timeout;
 }
 
-export const taskIndex = ({ task }: TaskPair): number => task - 1;
 export const rangeOf = (held: AssignedTask): AttemptRange => ({
   job: JobId(held.jobId),
-  first: taskIndex(held),
-  last: taskIndex(held),
+  first: held.index,
+  last: held.index,
   attempt: held.attempt,
 });
 
@@ -44,7 +45,7 @@ const keyOf = ({ jobId, task }: TaskPair): string => `${jobId}.${task}`;
 
 export const isInRanges = (held: AssignedTask, tasks: readonly AttemptRange[]): boolean =>
   tasks.some(({ job, first, last, attempt }) => {
-    const index = taskIndex(held);
+    const { index } = held;
     return job === held.jobId && attempt === held.attempt && first <= index && index <= last;
   });
 

@@ -5,11 +5,12 @@
 import { now } from "../../../base/clock.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { type Attempt, JobId } from "../../../model/ids.js";
+import { type Attempt, JobId, type TaskIndex } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
+import { taskNumber } from "../../../model/task-numbers.js";
 import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
-import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf, taskIndex } from "./assigned-task-map.js";
-import { toFuqTask } from "./fuq-task.js";
+import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf } from "./assigned-task-map.js";
+import { indexOfPair, toFuqTask } from "./fuq-task.js";
 import { SlotCapacity } from "./slot-capacity.js";
 import { outcomeOf, startTimeOf } from "./task-outcome.js";
 
@@ -65,9 +66,11 @@ export class AssignedTasks {
     const known = await this.#core.claimedBy(profile.id);
     if (this.#closed) return;
     for (const { job, first, last, attempt } of known) {
-      for (let index = first; index <= last; index++) {
+      const open = this.#core.state.jobs.get(job);
+      for (let index = first; index <= last && open !== undefined; index++) {
         const since = startTimeOf(this.#core, profile.id, job, index);
-        this.#tasks.add({ jobId: job, task: index + 1, attempt, state: "running", since, timedOut: false });
+        const task = taskNumber(open.job, index);
+        this.#tasks.add({ jobId: job, task, index, attempt, state: "running", since, timedOut: false });
       }
     }
     this.#profile = {
@@ -121,7 +124,8 @@ export class AssignedTasks {
       const description = toFuqTask(job, index);
       const held = this.#tasks.add({
         jobId: job.id,
-        task: index + 1,
+        task: taskNumber(job, index),
+        index,
         attempt,
         state: "unsent",
         since: now(),
@@ -190,7 +194,7 @@ export class AssignedTasks {
       this.#tasks.setState(held, "running");
       held.since = now();
       const { job, attempt } = rangeOf(held);
-      this.#core.workerStarted(this.#profile.id, [{ job, index: taskIndex(held), attempt }]);
+      this.#core.workerStarted(this.#profile.id, [{ job, index: held.index, attempt }]);
       this.#watchLimit(held);
     }
     this.publishSlots();
@@ -262,17 +266,18 @@ export class AssignedTasks {
       return known;
     }
     // Nobody has it: it stays where it runs. Somebody has, or it is over: it is to end here.
-    const attempt = this.#reclaim(pair);
+    const index = indexOfPair(this.#core, pair) ?? -1;
+    const attempt = this.#reclaim(pair.jobId, index);
     const state = attempt === undefined ? "foreign" : "running";
-    const held = this.#tasks.add({ ...pair, attempt: attempt ?? 0, state, since: now(), timedOut: false });
+    const held = this.#tasks.add({ ...pair, index, attempt: attempt ?? 0, state, since: now(), timedOut: false });
     if (attempt === undefined) this.#toCancel.add(held);
     else this.#watchLimit(held);
     return held;
   }
 
-  #reclaim({ jobId, task }: TaskPair): Attempt | undefined {
-    if (task < 1 || this.#profile === undefined) return undefined;
-    return this.#core.reclaim(this.#profile.id, JobId(jobId), task - 1);
+  #reclaim(jobId: number, index: TaskIndex): Attempt | undefined {
+    if (index < 0 || this.#profile === undefined) return undefined;
+    return this.#core.reclaim(this.#profile.id, JobId(jobId), index);
   }
 
   /** Waits so long for its UPDATE; then the task is settled without. */

@@ -3,7 +3,7 @@ import type { Core } from "../../../broker/core.js";
 import { claimOf } from "../../../dispatch/state.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
 import type { Hello } from "../messages.js";
-import { taskIndex } from "./assigned-task-map.js";
+import { indexOfPair } from "./fuq-task.js";
 
 export interface Identity {
   readonly id: WorkerId;
@@ -40,9 +40,10 @@ function disconnectedOwnerOf(core: Core, from: string, hello: Hello | undefined)
   if (running.length === 0) return undefined;
   for (const [id, worker] of core.state.workers) {
     if (worker.connected || !id.startsWith(from)) continue;
-    const itsOwn = running.some(
-      ({ task, job }) => claimOf(worker, JobId(job.jobId), taskIndex({ jobId: 0, task })) !== undefined,
-    );
+    const itsOwn = running.some(({ task, job: { jobId } }) => {
+      const index = indexOfPair(core, { jobId, task });
+      return index !== undefined && claimOf(worker, JobId(jobId), index) !== undefined;
+    });
     if (itsOwn) return id;
   }
   return undefined;

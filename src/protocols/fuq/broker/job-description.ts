@@ -4,6 +4,7 @@ import { type JobView, summaryOf } from "../../../broker/operations/job-view.js"
 import { finishedCount, type Job } from "../../../model/job.js";
 import type { Submission } from "../../../model/job-input.js";
 import { PLACEHOLDER, type Recipe } from "../../../model/recipe.js";
+import { taskNumber } from "../../../model/task-numbers.js";
 import { HttpError, type JsonFields } from "./http/json-http.js";
 
 export const STATUSES = ["waiting", "running", "finished", "paused", "cancelled"] as const;
@@ -36,7 +37,7 @@ export function describeJob(
 }
 
 export const describeTask = (job: Job, index: number): TaskDescription => ({
-  task: index + 1,
+  task: taskNumber(job, index),
   ...describeJob(job, "running"),
   ...logLocation(job),
 });

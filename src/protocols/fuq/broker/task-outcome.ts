@@ -6,7 +6,8 @@ import { claimOf } from "../../../dispatch/state.js";
 import type { JobId, WorkerId } from "../../../model/ids.js";
 import type { Update } from "../messages.js";
 import { outcomeFromStatus } from "../outcome.js";
-import { type AssignedTask, rangeOf, taskIndex } from "./assigned-task-map.js";
+import { type AssignedTask, rangeOf } from "./assigned-task-map.js";
+import { indexOfPair } from "./fuq-task.js";
 
 type ReportedStatus = Pick<Update, "success" | "status">;
 
@@ -36,8 +37,8 @@ export function startTimeOf(core: Core, id: WorkerId, job: JobId, index: number)
 
 /** An UPDATE of a worker that has not joined, of a task that is kept for it. Resolves when it is recorded, or nobody's. */
 export async function recordBeforeJoin(core: Core, id: WorkerId, update: Update): Promise<void> {
-  const index = taskIndex(update);
   const known = await core.claimedBy(id);
+  const index = indexOfPair(core, update) ?? -1;
   const mine = known.find(({ job, first, last }) => job === update.jobId && first <= index && index <= last);
   if (mine === undefined) return;
   const { job, attempt } = mine;

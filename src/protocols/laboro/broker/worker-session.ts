@@ -156,10 +156,11 @@ export class WorkerSession implements WorkerPort {
       this.#recipesSent.add(job.id);
       const [oldest] = this.#recipesSent;
       if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
-      const { recipe, requirement, limits } = job;
+      const { recipe, requirement, limits, numbers } = job;
       const { timeLimitMs, outputCap } = limits;
       const taskLimits = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };
-      this.#send({ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits });
+      const base = { job: job.id, recipe, needs: requirement.needs, limits: taskLimits };
+      this.#send({ type: "RECIPE", ...base, ...(numbers === undefined ? {} : { numbers }) });
     }
     const { first, last, attempt } = tasks;
     this.#send({ type: "TASKS", job: job.id, first, last, attempt, ...(entries === undefined ? {} : { entries }) });

@@ -7,7 +7,8 @@ import { type Attempt, type JobId, type TaskIndex, taskKey, WorkerId } from "../
 import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { DEFAULT_GROUP } from "../messages.js";
 import { AssignmentHistory } from "./assignment-history.js";
-import type { Experiments } from "./experiments.js";
+import type { Experiments, SentTask } from "./experiments.js";
+import { assignmentKey, taskName } from "./task-packing.js";
 
 /** A connected runner. */
 export interface ConnectedRunner {
@@ -62,7 +63,10 @@ export class Manager {
       if (host === undefined) continue;
       for (const { job, first, tasks } of claimsOf(worker)) {
         for (let at = 0; at < tasks.length; at++) {
-          if (tasks[at] !== GONE) this.#assignments.add(host, taskKey(job.id, first + at));
+          if (tasks[at] === GONE) continue;
+          // It is not known which of the two it is.
+          this.#assignments.add(host, taskKey(job.id, first + at));
+          this.#assignments.add(host, taskName(job.job, first + at));
         }
       }
     }
@@ -96,12 +100,13 @@ export class Manager {
     for (const runner of this.#runners.values()) runner.answerOpenPeto();
   }
 
-  recordAssignment(host: string, job: JobId, index: TaskIndex): void {
-    this.#assignments.add(host, taskKey(job, index));
+  recordAssignment(host: string, task: SentTask): void {
+    this.#assignments.add(host, assignmentKey(task));
   }
 
-  wasAssigned(host: string, job: JobId, index: TaskIndex): boolean {
-    return this.#assignments.has(host, taskKey(job, index));
+  /** `assignment` as `findTaskByName` returns it. */
+  wasAssigned(host: string, assignment: string): boolean {
+    return this.#assignments.has(host, assignment);
   }
 
   /** A runner of this host that has claimed the task: one whose connection hangs, or one from before a restart. */

@@ -110,7 +110,7 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
   scriptSent(task: SentTask): void {
     task.started = now();
     this.#manager.core.workerStarted(this.id, [task]);
-    this.#manager.recordAssignment(this.host, task.job, task.index);
+    this.#manager.recordAssignment(this.host, task);
     if (task.experiment) this.#manager.experiments?.assigned(this.host, task.name);
   }
 

@@ -14,7 +14,7 @@ import { IncomingResult } from "./incoming-result.js";
 import type { Manager, TaskHolder } from "./manager.js";
 import { RunnerPort } from "./runner-port.js";
 import { type AnnouncedResult, ServerStateMachine } from "./server-state-machine.js";
-import { findTaskByName, markOf } from "./task-packing.js";
+import { findTaskByName, markOf, type NamedTask } from "./task-packing.js";
 
 export interface SessionLimits {
   /** From the connection to JES. */
@@ -148,31 +148,26 @@ export class RunnerSession implements TcpPeer {
       this.#receive(port.id, own, status);
       return;
     }
-    const named = findTaskByName(name, this.#manager.experiments);
-    if (named === undefined || !this.#manager.wasAssigned(port.host, named.job, named.index)) {
+    const { core, experiments } = this.#manager;
+    const { assignment, task } = findTaskByName(name, experiments, (id) => core.state.jobs.get(id)?.job);
+    if (!this.#manager.wasAssigned(port.host, assignment)) {
       this.#drop("LABORO_FORBIDDEN", `a result of ${JSON.stringify(displayName(name))}, which it was never assigned`);
       return;
     }
-    this.#receiveLate(port, name, named, status);
+    this.#receiveLate(port, name, task, status);
   }
 
   /** The task was assigned to it once, over another connection. */
-  #receiveLate(
-    port: RunnerPort,
-    name: string,
-    named: Pick<SentTask, "job" | "index" | "experiment">,
-    status: AnnouncedResult["status"],
-  ): void {
+  #receiveLate(port: RunnerPort, name: string, named: NamedTask["task"], status: AnnouncedResult["status"]): void {
     const { core, secret, context } = this.#manager;
-    const { job, index } = named;
-    const holder: TaskHolder | undefined = this.#manager.findHolder(port.host, job, index, name);
-    const attempt = holder?.attempt ?? core.reclaim(port.id, job, index);
-    if (attempt === undefined) {
+    const holder: TaskHolder | undefined = named && this.#manager.findHolder(port.host, named.job, named.index, name);
+    const attempt = holder?.attempt ?? (named && core.reclaim(port.id, named.job, named.index));
+    if (named === undefined || attempt === undefined) {
       context.log.info({ worker: port.id, task: displayName(name) }, "a late result: the task is done or another's");
       this.#states.accept();
       return;
     }
-    const mark = named.experiment ? {} : { mark: markOf(secret, job, index) };
+    const mark = named.experiment ? {} : { mark: markOf(secret, named.job, named.index) };
     const task: SentTask = { ...named, name, attempt, started: now(), ...mark };
     if (holder === undefined) port.adopt(task);
     this.#receive(holder?.worker ?? port.id, task, status);

@@ -1,10 +1,10 @@
 /** The script that a runner gets for a task, and its name. */
 import { createHmac } from "node:crypto";
 import { badInput } from "../../../base/errors.js";
-import type { Attempt, JobId, TaskIndex } from "../../../model/ids.js";
-import { JobId as toJobId } from "../../../model/ids.js";
+import { type Attempt, JobId, type TaskIndex, taskKey } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import type { Bytes } from "../../../model/recipe.js";
+import { taskIndex, taskNumber } from "../../../model/task-numbers.js";
 import type { Experiments, SentTask } from "./experiments.js";
 import { makeTaskScript } from "./task-script.js";
 
@@ -37,8 +37,9 @@ export function packTask(task: UnsentTask, experiments: Experiments | undefined,
   }
   const mark = markOf(secret, job.id, index);
   const { timeLimitMs } = job.limits;
-  const script = makeTaskScript(recipe, { job: job.id, index, attempt, entry, timeLimitMs }, mark);
-  const sent = { ...base, name: taskName(job.id, index), experiment: false };
+  const number = taskNumber(job, index);
+  const script = makeTaskScript(recipe, { job: job.id, index, number, attempt, entry, timeLimitMs }, mark);
+  const sent = { ...base, name: taskName(job, index), experiment: false };
   return { sent: script.reportsOutcome ? { ...sent, mark } : sent, kind: script.kind, content: script.content };
 }
 
@@ -46,16 +47,33 @@ export function packTask(task: UnsentTask, experiments: Experiments | undefined,
 export const markOf = (secret: string, job: JobId, index: TaskIndex): string =>
   createHmac("sha256", secret).update(`${job}.${index}`).digest("hex").slice(0, 16);
 
-/** How a task that is no experiment is called on the wire. */
-export const taskName = (job: JobId, index: TaskIndex): string => `laboro-${job}.${index}`;
+/** How a task that is no experiment is called on the wire: `laboro-JOB.TASK`, with its number. */
+export const taskName = (job: Job, index: TaskIndex): string => `laboro-${job.id}.${taskNumber(job, index)}`;
+
+/** What the assignment of a task is remembered by: an experiment's name can belong to another job later. */
+export const assignmentKey = ({ job, index, name, experiment }: Omit<SentTask, "attempt" | "started">): string =>
+  experiment ? taskKey(job, index) : name;
+
+export interface NamedTask {
+  readonly assignment: string;
+  /** Absent if its job is not open. */
+  readonly task?: Pick<SentTask, "job" | "index" | "experiment">;
+}
 
 /** The task of this name, whether or not it was ever assigned. */
 export function findTaskByName(
   name: string,
   experiments: Experiments | undefined,
-): { readonly job: JobId; readonly index: TaskIndex; readonly experiment: boolean } | undefined {
-  const found = experiments?.findTask(name);
-  if (found !== undefined) return { ...found, experiment: true };
-  const [, job, index] = /^laboro-(\d{1,15})\.(\d{1,10})$/.exec(name) ?? [];
-  return job === undefined ? undefined : { job: toJobId(Number(job)), index: Number(index), experiment: false };
+  openJob: (id: JobId) => Job | undefined,
+): NamedTask {
+  const experiment = experiments?.findTask(name);
+  if (experiment !== undefined) {
+    const task = { ...experiment, experiment: true };
+    return { assignment: assignmentKey({ ...task, name }), task };
+  }
+  const [, id, number] = /^laboro-(\d{1,15})\.(\d{1,16})$/.exec(name) ?? [];
+  const job = id === undefined ? undefined : openJob(JobId(Number(id)));
+  const index = job === undefined ? undefined : taskIndex(job, Number(number));
+  if (job === undefined || index === undefined) return { assignment: name };
+  return { assignment: name, task: { job: job.id, index, experiment: false } };
 }

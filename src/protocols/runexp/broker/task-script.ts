@@ -20,6 +20,7 @@ import { latin1, quote, SHELL_RESERVED } from "../../../model/shell-words.js";
 export interface TaskParameters {
   readonly job: number;
   readonly index: number;
+  readonly number: number;
   readonly attempt: number;
   readonly entry?: Bytes | undefined;
   readonly timeLimitMs?: number | undefined;
@@ -46,7 +47,7 @@ export function makeTaskScript(recipe: ProcessRecipe, parameters: TaskParameters
     ...variables(recipe, task),
     ...(recipe.kind === "script" ? unpack("script", recipe.content) : []),
     ...(recipe.stdin === undefined ? [] : unpack("stdin", recipe.stdin)),
-    ...(recipe.kind === "command" && recipe.log !== undefined ? teeInto(recipe.log, task.index) : []),
+    ...(recipe.kind === "command" && recipe.log !== undefined ? teeInto(recipe.log, task.number) : []),
     ...runCommand(commandOf(recipe, task), recipe, task.timeLimitMs),
     'if [ "$laboro_status" = 0 ]; then laboro_end "done 0" 0; fi',
     'laboro_end "failed $laboro_status$laboro_late" "$laboro_status"',
@@ -77,7 +78,7 @@ function changeDirectory(dir: Bytes | undefined): string {
 
 function variables(recipe: ProcessRecipe, task: TaskParameters): string[] {
   const all = Object.entries(recipe.env ?? {}).filter(([name]) => !SHELL_RESERVED.test(name));
-  all.push(["LABORO_JOB", String(task.job)], ["LABORO_TASK", String(task.index)]);
+  all.push(["LABORO_JOB", String(task.job)], ["LABORO_TASK", String(task.number)]);
   all.push(["LABORO_ATTEMPT", String(task.attempt)]);
   if (task.entry !== undefined) all.push(["LABORO_ENTRY", task.entry]);
   return all.map(([name, value]) => `export ${name}=${quote(value, `value of ${name}`)}`);
@@ -98,8 +99,8 @@ function unpack(name: string, bytes: Uint8Array): string[] {
 }
 
 /** A new file: `job_3.log`, or `job_3-1.log` where that is there already. */
-function teeInto(pattern: string, index: number): string[] {
-  const path = pattern.replaceAll("{#}", String(index + 1));
+function teeInto(pattern: string, number: number): string[] {
+  const path = pattern.replaceAll("{#}", String(number));
   const dot = path.lastIndexOf(".");
   const [stem, end] = dot > path.lastIndexOf("/") + 1 ? [path.slice(0, dot), path.slice(dot)] : [path, ""];
   return [
@@ -113,8 +114,8 @@ function teeInto(pattern: string, index: number): string[] {
 }
 
 /** The words of the command, as shell text. */
-function commandOf(recipe: ProcessRecipe, { index, entry }: TaskParameters): string {
-  const values = { number: index + 1, entry };
+function commandOf(recipe: ProcessRecipe, { number, entry }: TaskParameters): string {
+  const values = { number, entry };
   refuseSlot(recipe);
   if (recipe.kind === "script") {
     const args = expandWords(recipe.args ?? [], values).map((word) => quote(word));

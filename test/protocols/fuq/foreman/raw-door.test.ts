@@ -51,6 +51,43 @@ describe("a worker on the raw door", () => {
     ]);
   });
 
+  it("gets the tasks of an array by their numbers, and tells of them by these, also after a reconnect", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(2);
+    const base = numbered(3);
+    const array = [{ first: 5, last: 9, step: 2 }];
+    const job = await yard.client.submit({ ...base, recipe: { ...base.recipe, array } as typeof base.recipe });
+    const taken = await worker.take(2, 2);
+    expect(taken.map(({ task }) => task.Task)).toEqual([5, 7]);
+    expect(taken[0]?.task.JobDescription).toMatchObject({ JobId: job.id, NumTasks: 3 });
+    worker.update(20, { JobId: job.id, Task: 5 }, false, "error encountered: exit status 3");
+    await worker.expect(OK);
+    const [last] = await worker.take(1, 1, 1);
+    expect(last?.task.Task).toBe(9);
+    await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 2, last: 2 }] });
+    expect((await worker.expect(CANCEL)).rest).toEqual([{ JobId: job.id, Task: 9 }]);
+    worker.cut();
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    // Task 7 waits by now and stays here; there is no task 2, and 5 has ended: these are to end.
+    const running = [7, 2, 5].map((Task) => ({ ...last?.task, Task })) as Parameters<typeof again.greet>[1];
+    await again.greet(0, running);
+    const cancel = await again.expect(CANCEL);
+    expect((cancel.rest as { Task: number }[]).map(({ Task }) => Task).sort()).toEqual([2, 5]);
+    again.ok(cancel.seq, 0, 3);
+    again.update(cancel.seq + 1, { JobId: job.id, Task: 7 });
+    await again.expect(OK);
+    expect(await job.wait()).toBe("failed");
+    expect(await resultsOf(job)).toMatchObject([
+      { index: 0, number: 5, state: "failed", code: 3 },
+      { index: 1, number: 7, state: "succeeded" },
+    ]);
+  });
+
   it("may answer OK(0) with OK(nproc), or with an empty HELLO", async () => {
     const yard = await openYard();
     const port = await openRaw(yard);

@@ -45,6 +45,33 @@ describe("a worker that asks over HTTP", () => {
     ]);
   });
 
+  it("gets the tasks of an array by their numbers, and so does fuq's client", async () => {
+    const door = await openDoor();
+    const own = await door.own();
+    const array = [{ first: 5, last: 9, step: 2 }];
+    const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: "/tmp", array } as const;
+    const job = await own.submit({ recipe });
+    const worker = door.asker();
+    await worker.hello(door.password);
+    expect(await ask(worker)).toMatchObject([{ task: 5, job_id: job.id }]);
+    expect((await update(worker, job.id, 6)).status).toBe(500);
+    const next = await update(worker, job.id, 5, { success: false, status: "error encountered: exit status 3" });
+    expect(next.json).toMatchObject([{ task: 7 }]);
+    expect((await door.client("job/list", { name: "", status: "" })).json).toMatchObject([
+      { TasksRunning: [7], TasksWithErrors: [5], TasksPending: 1 },
+    ]);
+    expect((await update(worker, job.id, 7)).json).toMatchObject([{ task: 9 }]);
+    await update(worker, job.id, 9, { newjob: null });
+    expect(await job.wait()).toBe("failed");
+    const results = [];
+    for await (const { index, number, state } of job.results()) results.push([index, number, state]);
+    expect(results).toEqual([
+      [0, 5, "failed"],
+      [1, 7, "succeeded"],
+      [2, 9, "succeeded"],
+    ]);
+  });
+
   it("gets no task that it cannot run", async () => {
     const door = await openDoor();
     const own = await door.own();

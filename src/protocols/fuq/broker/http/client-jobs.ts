@@ -74,7 +74,7 @@ async function taskStatus(ask: PerformOperation, job: JobView): Promise<JobTaskS
 }
 
 interface Page {
-  readonly tasks: readonly { readonly index: number }[];
+  readonly tasks: readonly { readonly number: number }[];
   readonly next?: number;
 }
 
@@ -83,7 +83,7 @@ async function numbers(pageFrom: (from: number) => Promise<Page>): Promise<numbe
   let from: number | undefined = 0;
   while (from !== undefined && found.length < MAX_TASKS) {
     const page: Page = await pageFrom(from);
-    found.push(...page.tasks.map(({ index }) => index + 1));
+    found.push(...page.tasks.map(({ number }) => number));
     from = page.next;
   }
   return found;

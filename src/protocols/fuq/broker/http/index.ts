@@ -214,7 +214,7 @@ export class FuqHttp {
 async function update(worker: PollingWorker, given: JsonFields, source: PollSource): Promise<PollAnswer> {
   const reported = {
     job: JobId(given.integer("job_id")),
-    index: given.integer("task") - 1,
+    task: given.integer("task"),
     success: given.flag("success"),
     status: given.text("status"),
   };

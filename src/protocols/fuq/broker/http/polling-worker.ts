@@ -16,7 +16,9 @@ import type { AttemptRange, WorkerProfile } from "../../../../dispatch/index.js"
 import { type JobId, SessionId } from "../../../../model/ids.js";
 import type { Job } from "../../../../model/job.js";
 import { DEFAULT_POOL } from "../../../../model/recipe.js";
+import { taskIndex } from "../../../../model/task-numbers.js";
 import { outcomeFromStatus } from "../../outcome.js";
+import { indexOfPair } from "../fuq-task.js";
 import { describeTask, type TaskDescription } from "../job-description.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
@@ -31,8 +33,8 @@ const KEEP_ALIVE_MS = 30_000;
 
 export interface TaskUpdate {
   readonly job: JobId;
-  /** From 0. */
-  readonly index: number;
+  /** Its number. */
+  readonly task: number;
   readonly success: boolean;
   readonly status: string;
 }
@@ -121,11 +123,12 @@ export class PollingWorker implements WorkerPort {
     this.#core.workerChanged(this.#profile());
   }
 
-  async #findTask({ job, index }: TaskUpdate): Promise<PolledTask | undefined> {
+  async #findTask({ job, task }: TaskUpdate): Promise<PolledTask | undefined> {
+    const found = this.#core.state.jobs.get(job)?.job ?? (await this.#core.store.job(job));
+    const index = found && taskIndex(found, task);
+    if (index === undefined) throw new HttpError(500);
     const known = this.#tasks.get(job, index);
     if (known !== undefined) return known;
-    const found = await this.#core.store.job(job);
-    if (found === undefined || index < 0 || index >= found.count) throw new HttpError(500);
     const attempt = this.#core.reclaim(this.#node.id, job, index);
     return attempt === undefined ? undefined : { job, index, attempt, since: now() };
   }
@@ -200,7 +203,12 @@ export class PollingWorker implements WorkerPort {
   /** An answer could not be sent: it does not have these. */
   answerNotSent(work: PollAnswer): void {
     if (work === "stop") return;
-    this.#returnTasks(work.flatMap(({ job_id, task }) => this.#tasks.get(job_id, task - 1) ?? []));
+    this.#returnTasks(
+      work.flatMap(({ job_id: jobId, task }) => {
+        const index = indexOfPair(this.#core, { jobId, task });
+        return index === undefined ? [] : (this.#tasks.get(jobId, index) ?? []);
+      }),
+    );
     this.#publishSlots();
   }
 
@@ -210,6 +218,7 @@ export class PollingWorker implements WorkerPort {
     let index = first;
     for (const poll of this.#polls) {
       if (index > last) break;
+      const from = index;
       const upTo = Math.min(last, index + poll.maxTasks - 1);
       const work: TaskDescription[] = [];
       for (; index <= upTo; index++) {
@@ -219,7 +228,7 @@ export class PollingWorker implements WorkerPort {
       }
       this.#core.workerStarted(
         this.#node.id,
-        work.map(({ task }) => ({ job: job.id, index: task - 1, attempt })),
+        work.map((_, at) => ({ job: job.id, index: from + at, attempt })),
       );
       poll.answer(work);
     }
