@@ -1,26 +1,37 @@
 /** Results of tasks and jobs as text. */
 
+import { constants } from "node:os";
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
+import { formatDuration } from "./duration.js";
 import { escapeControls } from "./terminal/text.js";
 import type { JobView, TaskView } from "./views.js";
 
-/** "exit code 2", "SIGKILL", "over its time limit": what ended it. */
-export function outcomeText(result: TaskView): string {
+/** "exit code 2", "killed by signal 9 (SIGKILL)", "time limit of 5s": what ended it. */
+export function outcomeText(result: TaskView, timeLimitMs?: number): string {
   const { state, code, signal, timedOut, error } = result;
   const parts: string[] = [];
-  if (timedOut === true) parts.push("over its time limit");
+  if (timedOut === true)
+    parts.push(timeLimitMs === undefined ? "over its time limit" : `time limit of ${formatDuration(timeLimitMs)}`);
   if (error !== undefined) parts.push(escapeControls(error));
-  else if (signal !== undefined) parts.push(signal);
+  // What ended it at its time limit is laboro's own doing.
+  else if (timedOut === true) return parts.join("");
+  else if (signal !== undefined) parts.push(signalText(signal));
   else if (code !== undefined && !(code === 0 && state === "succeeded")) parts.push(`exit code ${code}`);
   return parts.join(", ") || state;
 }
 
+function signalText(name: string): string {
+  const number = (constants.signals as Readonly<Record<string, number>>)[name];
+  return number === undefined ? `killed by ${name}` : `killed by signal ${number} (${name})`;
+}
+
 /** "3.12 failed: exit code 2, after 4.1s on node17" */
-export function taskResultLine(job: number, result: TaskView): string {
+export function taskResultLine({ id, limits }: JobView, result: TaskView): string {
   const { index, state, attempt, started, ended, worker } = result;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
-  return `${job}.${index} ${state}: ${outcomeText(result)}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
+  const outcome = outcomeText(result, limits.timeLimitMs);
+  return `${id}.${index} ${state}: ${outcome}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
 }
 
 /** A line each for the first tasks of a job that failed, and how many more there are. */
@@ -28,7 +39,7 @@ export async function failureLines(client: Client, job: JobView, limit: number):
   const { failed } = job.counters;
   if (failed === 0) return [];
   const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit });
-  const lines = page.tasks.map((result) => taskResultLine(job.id, result));
+  const lines = page.tasks.map((result) => taskResultLine(job, result));
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${moreTasks(more)} failed`] : lines;
 }

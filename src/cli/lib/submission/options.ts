@@ -6,7 +6,7 @@ import type { Submission } from "../../../model/job-input.js";
 import type { Bytes, Recipe } from "../../../model/recipe.js";
 import { strideLength } from "../../../model/recipe.js";
 import { parseDuration } from "../duration.js";
-import { collect, parseWholeNumber } from "../option-parsers.js";
+import { collect, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
 import { columnCount, parseWords, readInput, readJsonItems, readLines, splitColumns } from "./entries.js";
 
@@ -85,7 +85,11 @@ export function addSubmissionOptions(command: Command): Command {
       "--log <path>",
       "write each task's output there too, at the worker, always to a new file; {#} is its number",
     )
-    .option("--output-cap <bytes>", "output kept per task: head and tail", parseWholeNumber);
+    .option(
+      "--output-cap <size>",
+      "output kept per task, head and tail: 500M, or none to keep all (default: 16M)",
+      parseOutputCap,
+    );
 }
 
 function parseSeparator(text: string): RegExp {

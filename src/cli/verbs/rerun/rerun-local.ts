@@ -1,7 +1,7 @@
 /** `laboro rerun` on the data that a run left in this directory: without a broker, the tasks run in this process. */
 import { availableParallelism } from "node:os";
 import type { Client } from "../../../client/client.js";
-import { type RerunSelection, rerunTasks } from "../../lib/batch/resume.js";
+import { type RerunSelection, rerunTasks, type StartedBatch } from "../../lib/batch/resume.js";
 import { runBatch } from "../../lib/batch/run-batch.js";
 import { EXIT } from "../../lib/failures.js";
 import { onInterrupt } from "../../lib/interrupt.js";
@@ -14,12 +14,19 @@ export async function rerunLocally(
   choose: (client: Client) => Promise<readonly JobView[]>,
   selection: RerunSelection,
 ): Promise<void> {
-  const interrupt = onInterrupt();
+  const interrupt = onInterrupt({ watchOutput: true });
   let local: LocalBroker | undefined;
-  const connectBroker = async (): Promise<Client> => {
+  const connectBroker = async (ownJob?: number): Promise<Client> => {
     await local?.close(false);
-    local = await openLocalBroker(dir, availableParallelism());
+    local = await openLocalBroker(dir, availableParallelism(), ({ id }) => id !== ownJob);
     return local.client;
+  };
+  const start = async (client: Client, id: number): Promise<StartedBatch> => {
+    const started = await rerunTasks(client, id, selection);
+    // What is left of a run that was stopped goes on, too.
+    const { held } = await client.ask("job", { job: id });
+    if (held) await client.ask("release", { job: id });
+    return started;
   };
   try {
     const jobs = await choose(await connectBroker());
@@ -27,7 +34,7 @@ export async function rerunLocally(
     for (const { id } of jobs) {
       if (interrupt.once.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
-      const code = await runBatch(connectBroker, (client) => rerunTasks(client, id, selection), options, interrupt);
+      const code = await runBatch(connectBroker, (client) => start(client, id), options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;
     }
   } finally {
