@@ -19,7 +19,7 @@ describe("after a run, in the same directory", () => {
     expect((await run(line, ":::", "good", "bad")).code).toBe(1);
     const again = await laboro("rerun", "last", "--failed");
     expect(again.code).toBe(1);
-    expect(again.stderr).toContain("task 1 (bad): exit code 1");
+    expect(again.stderr).toContain("task 2 (bad): exit code 1");
     await run("touch", "mended");
     expect((await laboro("rerun", "1", "--failed")).code).toBe(0);
     expect(lines("ran")).toEqual(expect.arrayContaining(["good", "bad", "bad", "bad"]));

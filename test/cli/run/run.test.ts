@@ -25,8 +25,8 @@ describe("laboro run", () => {
     const { run } = openPlace();
     const { code, stderr } = await run("exit {}", ":::", "0", "3", "4");
     expect(code).toBe(1);
-    expect(stderr).toContain("task 1 (3): exit code 3\n");
-    expect(stderr).toContain("task 2 (4): exit code 4\n");
+    expect(stderr).toContain("task 2 (3): exit code 3\n");
+    expect(stderr).toContain("task 3 (4): exit code 4\n");
     expect(stderr).toMatch(
       /3 tasks: 1 succeeded, 2 failed in \S+\nto run the failed ones again: laboro rerun 1 --failed\n$/,
     );
@@ -153,7 +153,7 @@ describe("laboro run", () => {
     expect(retried.stdout).toContain("try 2\n");
     const late = await run("--time-limit", "200ms", "--", "sleep", "30");
     expect(late).toMatchObject({ code: 1 });
-    expect(late.stderr).toContain("time limit");
+    expect(late.stderr).toContain("task 1: time limit of 200ms\n");
   });
 
   it("uses a broker that is named, where --jobs bounds what runs at once", async () => {
