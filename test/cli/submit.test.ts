@@ -101,6 +101,26 @@ command = ["touch", "ready"]
     expect(await shop.client.job(2).info()).toMatchObject({ name: "night/sum", count: 3, limits: { retries: 1 } });
   });
 
+  it("takes the cap of the output as a size, in the file of tasks as well, and null in the API", async () => {
+    const shop = await openCliShop();
+    const capOf = async (job: number) => (await shop.client.job(job).info()).limits.outputCap;
+    await shop.laboro(["submit", "--output-cap", "1.5K", "true"]);
+    await shop.laboro(["submit", "--output-cap", "none", "true"]);
+    const file = join(shop.dir, "caps.toml");
+    const task = (name: string, cap: string): string =>
+      `[[task]]\nname = "${name}"\ncommand = "true"\noutputCap = ${cap}\n`;
+    writeFileSync(file, task("a", '"2M"') + task("b", "4096") + task("c", '"none"'));
+    expect((await shop.laboro(["submit", "--file", file])).code).toBe(0);
+    const headers = { authorization: `Bearer ${shop.broker.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ recipe: { kind: "noop" }, outputCap: null });
+    expect((await fetch(`${shop.broker.url}/api/v1/jobs`, { method: "POST", headers, body })).ok).toBe(true);
+    expect(await Promise.all([1, 2, 3, 4, 5, 6].map(capOf))).toEqual([
+      ...[1536, undefined],
+      ...[2 ** 21, 4096, undefined],
+      undefined,
+    ]);
+  });
+
   it("finds what a file of tasks names beside that file", async () => {
     const shop = await openCliShop();
     shop.worker();

@@ -104,7 +104,7 @@ export async function runBatch(
   );
   const end = await broker.withRetry((client) => watcher.waitForEnd(client, stopping.done));
   clearTimeout(explainTimer);
-  if (interrupt.outputLost.aborted) await stopping.stopped;
+  const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
   if (end === undefined) stopLive.abort();
   await live;
@@ -114,9 +114,10 @@ export async function runBatch(
   progress.end();
   log?.close();
   if (interrupt.outputLost.aborted) {
-    process.stderr.write(
-      `laboro: the output is not read to its end: job ${job} is held; the same command goes on with it\n`,
-    );
+    if (isHeld)
+      process.stderr.write(
+        `laboro: the output is not read to its end: job ${job} is held; the same command goes on with it\n`,
+      );
     return interrupt.exitCode;
   }
   if (liveOutput?.ended !== undefined) notices.add(liveOutput.ended, end === undefined ? 0 : liveOutput.missingBytes);
@@ -186,10 +187,10 @@ function handleInterrupt(
   job: number,
   interrupt: Interrupt,
   progress: ProgressBar,
-): { done: AbortSignal; stopped: Promise<void>; dispose(): void } {
+): { done: AbortSignal; stopped: Promise<boolean>; dispose(): void } {
   const done = new AbortController();
   let timer: NodeJS.Timeout | undefined;
-  let stopped: Promise<void> = Promise.resolve();
+  let stopped = Promise.resolve(false);
   const first = (): void => {
     progress.clear();
     process.stderr.write("stopping: what runs may end; Ctrl-C again stops it too\n");
@@ -207,7 +208,10 @@ function handleInterrupt(
   const second = (): void => done.abort();
   const outputLost = (): void => {
     stopped = stopRunningTasks(currentClient(), job)
-      .catch(() => interrupt.stopAtOnce())
+      .catch(() => {
+        interrupt.stopAtOnce();
+        return true;
+      })
       .finally(() => done.abort());
   };
   listen(interrupt.once, first);

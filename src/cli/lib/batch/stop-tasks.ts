@@ -6,9 +6,10 @@ const POLL_MS = 50;
 /** Longer than a worker gives a cancelled task to end. */
 const DEADLINE_MS = 10_000;
 
-/** Rejects if a task has not ended in time, or the broker is gone. */
-export async function stopRunningTasks(client: Client, job: number): Promise<void> {
+/** Returns false if the job has ended. Rejects if a task has not ended in time, or the broker is gone. */
+export async function stopRunningTasks(client: Client, job: number): Promise<boolean> {
   const deadline = Date.now() + DEADLINE_MS;
+  if ((await client.ask("wait", { job, timeoutMs: 0 })).ended) return false;
   await client.ask("hold", { job });
   const cancelled = new Set<number>();
   for (;;) {
@@ -21,7 +22,8 @@ export async function stopRunningTasks(client: Client, job: number): Promise<voi
     if (Date.now() > deadline) throw new LaboroError("LABORO_DEADLINE", `tasks of job ${job} did not stop in time`);
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
-  if (cancelled.size === 0) return;
+  if (cancelled.size === 0) return true;
   const tasks = [...cancelled].map((index) => ({ first: index, last: index }));
   await client.ask("rerun", { job, states: ["cancelled"], tasks });
+  return true;
 }

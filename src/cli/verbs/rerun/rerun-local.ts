@@ -32,7 +32,7 @@ export async function rerunLocally(
     const jobs = await choose(await connectBroker());
     if (jobs.length === 0) printLines("there is nothing to run again");
     for (const { id } of jobs) {
-      if (interrupt.once.aborted) break;
+      if (interrupt.once.aborted || interrupt.outputLost.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
       const code = await runBatch(connectBroker, (client) => start(client, id), options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;

@@ -19,6 +19,7 @@ import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
 import { badInput, LaboroError } from "../../../base/errors.js";
 import { parseDuration } from "../../lib/duration.js";
+import { parseOutputCap } from "../../lib/option-parsers.js";
 import { readInput } from "../../lib/submission/entries.js";
 import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
 import { suggestion } from "../../lib/suggest.js";
@@ -42,6 +43,7 @@ const SHARED_KEYS = [
   "maxFails",
   "maxRunning",
   "timeLimit",
+  "outputCap",
   "slots",
   "resources",
 ];
@@ -104,6 +106,7 @@ function readTask(table: Table, where: string, prefix: string, here: string): Jo
     ...(table.timeLimit === undefined
       ? {}
       : { timeLimit: parseDuration(requireText(table.timeLimit, `${where}: timeLimit`)) }),
+    ...(table.outputCap === undefined ? {} : { outputCap: readOutputCap(table.outputCap, `${where}: outputCap`) }),
   };
   const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
   const after = table.after === undefined ? [] : requireTexts(table.after, `${where}: after`);
@@ -115,6 +118,10 @@ function readTask(table: Table, where: string, prefix: string, here: string): Jo
     ),
   };
 }
+
+/** Bytes, or a size as `--output-cap` takes it. */
+const readOutputCap = (value: unknown, where: string): number =>
+  parseOutputCap(typeof value === "number" ? String(value) : requireText(value, where));
 
 function commandWords(table: Table, where: string): readonly string[] {
   const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);

@@ -14,6 +14,9 @@ import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
 import type { FromClient, ToClient } from "../messages.js";
 
+/** Jobs that one client may follow. */
+const MAX_FOLLOWED = 1_000;
+
 export class ClientSession {
   readonly #core: Core;
   readonly #context: OperationContext;
@@ -89,7 +92,8 @@ export class ClientSession {
   }
 
   #follow(job: JobId): void {
-    if (this.#followed.has(job) || !roleAllows(this.#context.role, "read")) return;
+    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#context.role, "read"))
+      return;
     const send = (chunk: OutputChunk): void => this.#connection.send({ ...chunk, type: "RELAY" });
     this.#followed.set(job, this.#core.relays.follow(job, send));
   }
