@@ -33,7 +33,8 @@ has its number there, in a list its place from 1. A range selects the tasks that
 **The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
 \`~/.local/share/laboro\`). These options may stand before the verb, too.
 
-**Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted. A failure is one line,
+**Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted,
+141 (\`run\`) nobody reads the output any more. A failure is one line,
 \`laboro: MESSAGE (CODE)\`, and one that says what to do; the codes are in [errors.md](errors.md). \`--verbose\` or \`LABORO_VERBOSE=1\` adds where it came from.
 
 On a terminal, tables fit its width and have colours unless \`NO_COLOR\` is set; piped they are never cut. Signs beyond ASCII appear in UTF-8 locales only.

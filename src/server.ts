@@ -19,10 +19,12 @@ import { advertisedHost } from "./broker/listeners/advertised-host.js";
 import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
 import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
 import { MainListener } from "./broker/listeners/main-listener.js";
+import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
 import { type BrokerHost, DEFAULT_PORT, type RunningBroker, type ServerOptions } from "./broker/options.js";
 import { startRetention } from "./broker/retention.js";
 import { DEFAULT_SETTINGS } from "./dispatch/index.js";
+import type { Job } from "./model/job.js";
 import type { Store } from "./model/store.js";
 import { Links } from "./protocols/laboro/broker/links.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
@@ -36,6 +38,11 @@ export async function startBroker(options: ServerOptions): Promise<RunningBroker
     openStore: () => ownStore(options),
     failed: (cause) => options.onFailed?.(cause),
   });
+}
+
+async function holdJobs(core: Core, isWanted: (job: Job) => boolean): Promise<void> {
+  const wanted = [...core.state.jobs.values()].filter(({ job, held }) => !held && isWanted(job));
+  await Promise.all(wanted.map(({ job }) => setHeld(core, job.id, true)));
 }
 
 async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promise<RunningBroker> {
@@ -53,6 +60,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     await store.close();
   };
   try {
+    if (options.holdAtStart !== undefined) await holdJobs(core, options.holdAtStart);
     const shared = brokerHost.group === undefined ? undefined : await import("./broker/group/shared-access.js");
     const token = (await shared?.adminToken(core, dir, options.token)) ?? options.token ?? loadOrCreateAdminToken(dir);
     const tokens = (await shared?.sharedTokens(core, dir, token, log)) ?? loadOrCreateTokens(dir, token);

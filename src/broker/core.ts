@@ -53,6 +53,7 @@ import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
 import { Maintenance } from "./maintenance.js";
 import { OpenJobs } from "./open-jobs.js";
+import { OutputRelays, type ReportTaken } from "./output-relays.js";
 import { type Decide, PendingRequests } from "./pending-requests.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
@@ -80,6 +81,7 @@ export class Core {
   readonly jobs: OpenJobs;
   /** By `taskKey`: output was stored, or the task's attempt has ended. */
   readonly taskUpdates = new Watchers<string, undefined>();
+  readonly relays = new OutputRelays();
   readonly started = now();
   stopping = false;
   readonly counters = new BrokerCounters();
@@ -238,11 +240,20 @@ export class Core {
     this.decide((out) => onRetracted(this.state, out, id, tasks, now()));
   }
 
+  /** Output for the clients that follow the job. `report` is called when they have taken it, or if nobody wants it. */
+  workerRelay(id: WorkerId, chunk: OutputChunk, report: ReportTaken): void {
+    if (this.#isAttemptOf(id, chunk)) this.relays.relay(chunk, report);
+    else report(chunk.offset + chunk.bytes.length);
+  }
+
+  #isAttemptOf(id: WorkerId, { job, index, attempt }: OutputChunk): boolean {
+    const worker = this.state.workers.get(id);
+    return worker !== undefined && claimOf(worker, job, index)?.attempt === attempt;
+  }
+
   /** Bytes of output. Returns false if the task is not this worker's; then the bytes are dropped. */
   workerOutput(id: WorkerId, chunk: OutputChunk, stored: () => void): boolean {
-    const worker = this.state.workers.get(id);
-    const claim = worker === undefined ? undefined : claimOf(worker, chunk.job, chunk.index);
-    if (claim?.attempt !== chunk.attempt) return false;
+    if (!this.#isAttemptOf(id, chunk)) return false;
     this.#commits.write({ op: "output", chunks: [chunk] }, () => {
       stored();
       if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
@@ -363,6 +374,7 @@ export class Core {
     for (const event of events) {
       this.events.add(event);
       this.jobs.onEvent(event);
+      if (event.kind === "job-ended") this.relays.jobEnded(event.job);
     }
   }
 
@@ -375,6 +387,7 @@ export class Core {
     this.history.stop();
     for (const port of this.#ports.values()) port.close("the broker is stopping");
     this.requests.stop();
+    this.relays.stop();
     if (this.#commits.refusing === undefined) await this.#commits.flush();
   }
 

@@ -2,6 +2,7 @@
 import type { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Settings } from "../dispatch/index.js";
+import type { Job } from "../model/job.js";
 import type { Store } from "../model/store.js";
 import type { Role } from "./access/roles.js";
 import type { Core } from "./core.js";
@@ -75,6 +76,8 @@ export interface Broker {
 export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   /** A commit returns before it is on disk: for callers that keep the results elsewhere. Only a crash of the machine loses the last commits. */
   readonly relaxed?: boolean;
+  /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
+  readonly holdAtStart?: (job: Job) => boolean;
   /** The URL of a PostgreSQL database, or how to open a store that others share. */
   readonly store?: string | (() => Store);
 }

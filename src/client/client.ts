@@ -8,7 +8,7 @@ import type { OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
-import { ClientLink } from "./link.js";
+import { ClientLink, type TakeOutput } from "./link.js";
 
 export interface ConnectOptions {
   /** One broker, or the brokers of a group. */
@@ -96,6 +96,11 @@ export class Client {
   ask(operation: string, input: unknown): Promise<unknown>;
   ask(operation: string, input: unknown): Promise<unknown> {
     return this.#link.sendAndWait((id) => ({ type: "OPERATION", id, operation, input }));
+  }
+
+  /** Gets the output of a job submitted with `relay` that is not kept, as it comes. See ClientLink. */
+  follow(job: number, take: TakeOutput): void {
+    this.#link.follow(job, take);
   }
 
   /** True after `close`, or when the broker has refused the client: nothing more is answered. */

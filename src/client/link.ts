@@ -9,14 +9,18 @@
  * so the caller decides whether to repeat them. The link reconnects by itself.
  */
 import { LaboroError } from "../base/errors.js";
+import { JobId } from "../model/ids.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
-import { type FromClient, LINK_VERSION, type ToClient } from "../protocols/laboro/messages.js";
+import { type FromClient, LINK_VERSION, type TaskOutput, type ToClient } from "../protocols/laboro/messages.js";
 
 interface PendingReply {
   readonly message: FromClient;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: LaboroError) => void;
 }
+
+/** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
+export type TakeOutput = (output: TaskOutput) => Promise<void>;
 
 export interface ClientLinkOptions {
   readonly urls: readonly string[];
@@ -34,6 +38,8 @@ export class ClientLink {
   readonly #options: ClientLinkOptions;
   readonly #dial: Dial;
   readonly #pendingReplies = new Map<number, PendingReply>();
+  /** By job: what takes the output that is relayed. */
+  readonly #followed = new Map<JobId, TakeOutput>();
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
   #lastId = 0;
@@ -110,6 +116,13 @@ export class ClientLink {
     return reply.finally(() => signal.removeEventListener("abort", cancel));
   }
 
+  /** `take` gets the output of this job that is not kept, in the order of each task; twice, where it was not yet taken at a cut. */
+  follow(job: number, take: TakeOutput): void {
+    const id = JobId(job);
+    this.#followed.set(id, take);
+    this.#link?.send({ type: "FOLLOW", job: id });
+  }
+
   close(why = new LaboroError("LABORO_BROKER_GONE", "this client was closed")): void {
     if (this.#closed !== undefined) return;
     this.#closed = why;
@@ -140,11 +153,16 @@ export class ClientLink {
       this.#groupUrls = message.urls;
       return;
     }
+    if (message.type === "RELAY") {
+      this.#take(message, link);
+      return;
+    }
     if (message.type === "HELLO_ACK") {
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);
       for (const pending of this.#pendingReplies.values()) link.send(pending.message);
+      for (const job of this.#followed.keys()) link.send({ type: "FOLLOW", job });
       for (const wake of this.#readyWaiters.splice(0)) wake();
       return;
     }
@@ -155,5 +173,12 @@ export class ClientLink {
     else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) pending.resolve(message.body);
     else pending.reject(new LaboroError(message.error, Buffer.from(message.body).toString() || message.error));
+  }
+
+  #take(message: ToClient & { type: "RELAY" }, link: LinkOf<"client">): void {
+    const { job, index, attempt, offset, bytes } = message;
+    const taken = this.#followed.get(job)?.(message) ?? Promise.resolve();
+    const report = (): void => link.send({ type: "TAKEN", job, index, attempt, end: offset + bytes.length });
+    taken.then(report, report);
   }
 }

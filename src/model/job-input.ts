@@ -1,8 +1,8 @@
 /** A submission, as a client writes it, read into a job. Everything has a default but the recipe. */
 import { badInput } from "../base/errors.js";
 import { JobId } from "./ids.js";
-import { fields, integer, positive, text as readText, unexpectedValue } from "./input.js";
-import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits } from "./job.js";
+import { fields, integer, optional, positive, text as readText, unexpectedValue } from "./input.js";
+import { DEFAULT_LIMITS, type Dependency, type Entries, type JobSpec, type Limits, NO_OUTPUT_CAP } from "./job.js";
 import { checkPlaceholders } from "./placeholders.js";
 import { type Bytes, DEFAULT_POOL, type Recipe, type Resources } from "./recipe.js";
 import * as s from "./schema.js";
@@ -99,10 +99,16 @@ export function readLinkRecipe(value: unknown, what: string): Recipe {
 }
 
 const timeLimitMs = s.positive();
-const outputCap = s.integer(0, 2 ** 40);
+/** Null is no cap. */
+const outputCap: s.Optional<number, number | null> = {
+  ...s.optional(s.count()),
+  read: (value, what) => (value === null ? NO_OUTPUT_CAP : (optional(value, what, s.count().read) as number)),
+  json: () => ({ type: ["integer", "null"], minimum: 0, description: "output kept per task, in bytes; null for all" }),
+};
+const relay = s.optional(s.flag());
 
 /** Of a job's limits, those that its workers apply. */
-const taskLimits = s.object({ timeLimitMs: s.optional(timeLimitMs), outputCap });
+const taskLimits = s.object({ timeLimitMs: s.optional(timeLimitMs), outputCap: s.count(), relay });
 
 /** The limits in a message of the link. Members that a newer version has added are ignored. */
 export const readLinkLimits = (value: unknown, what: string): s.ReadType<typeof taskLimits> =>
@@ -139,7 +145,9 @@ export const submission = s.object({
   maxFails: optionalInteger(0, MAX_TASKS),
   maxRunning: optionalInteger(1, MAX_TASKS),
   timeLimitMs: s.optional(timeLimitMs),
-  outputCap: s.optional(outputCap),
+  outputCap,
+  /** Whoever follows the job gets all output, also what is not kept. A task whose output is taken slowly is slowed down. */
+  relay,
   after: s.optional(s.list(after, 1000)),
   held: s.optional(s.flag()),
   /** What makes it the same batch as another. */
@@ -205,12 +213,12 @@ function needsOf(given: Readonly<Record<string, number>>): Resources {
 }
 
 function limitsOf(given: s.ReadType<typeof submission>): Limits {
-  const limits: Record<string, number> = { ...DEFAULT_LIMITS };
+  const limits: { -readonly [Name in keyof Limits]: Limits[Name] } = { ...DEFAULT_LIMITS };
   for (const name of ["retries", "crashLimit", "maxFails", "maxRunning", "timeLimitMs", "outputCap"] as const) {
     const value = given[name];
     if (value !== undefined) limits[name] = value;
   }
-  return limits as unknown as Limits;
+  return given.relay === true ? { ...limits, relay: true } : limits;
 }
 
 function defaultName(recipe: Recipe): string {

@@ -16,7 +16,12 @@ export interface Limits {
   readonly timeLimitMs?: number;
   /** Output kept per attempt, in bytes; head and tail stay, the middle goes. */
   readonly outputCap: number;
+  /** A client shows the output as it comes: workers relay to it what the cap does not keep. */
+  readonly relay?: boolean;
 }
+
+/** The `outputCap` of a job whose output is kept whole. */
+export const NO_OUTPUT_CAP = Number.MAX_SAFE_INTEGER;
 
 export const DEFAULT_LIMITS: Limits = { retries: 0, crashLimit: 5, outputCap: 16 * 1024 * 1024 };
 

@@ -247,6 +247,9 @@ export class Agent {
       case "CREDIT":
         this.#tasks.credit(message.bytes);
         break;
+      case "RELAYED":
+        this.#tasks.relayed(message);
+        break;
       case "RETRACT":
         this.#tasks.retract(message.tasks);
         break;

@@ -1,10 +1,14 @@
 /**
  * Output on its way to the broker. Each attempt that has written anything has an OutputBuffer. The bytes in flight are bounded
  * by the window of WELCOME; CREDIT gives the number of those that are stored, in the order of sending.
+ *
+ * Where the job relays, what lies past the head is also sent as RELAY, with a window of its own for each attempt: RELAYED says what
+ * the clients have taken. While too much of such an attempt is unsent, its pipes are not read.
  */
 import { join } from "node:path";
 import type { OutputStream } from "../model/outcome.js";
-import type { FromWorker, ResumedTask, TaskRef } from "../protocols/laboro/messages.js";
+import type { FromWorker, ResumedTask, TakenOutput, TaskRef } from "../protocols/laboro/messages.js";
+import { RelayBuffer } from "./relay-buffer.js";
 import type { OutputBuffer, OutputBufferSettings } from "./spool/output-buffer.js";
 
 export const attemptKey = ({ job, index, attempt }: TaskRef): string => `${job}.${index}.${attempt}`;
@@ -14,7 +18,23 @@ interface PendingOutput {
   readonly output: OutputBuffer;
   /** Called once all of its output was passed to the link. */
   readonly sent: () => void;
+  readonly relay: Relay | undefined;
 }
+
+interface Relay {
+  readonly buffer: RelayBuffer;
+  readonly source: OutputSource;
+  paused: boolean;
+}
+
+/** The pipes of a task. */
+export interface OutputSource {
+  pause(): void;
+  resume(): void;
+}
+
+/** An attempt that relays is not read while more of its head than this waits to be sent. */
+const MAX_UNSENT_HEAD = 8 * 1024 * 1024;
 
 export class OutputSender {
   readonly #dir: string;
@@ -39,10 +59,19 @@ export class OutputSender {
     return { path, onLost: this.#onLost, ...(cap === undefined ? {} : { cap }) };
   }
 
-  /** `sent` is called once the output has ended and all of it was passed to the link. */
+  /** `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. */
   add(task: TaskRef, output: OutputBuffer, sent: () => void): void {
-    const pending = { task, output, sent };
-    this.#all.set(attemptKey(task), pending);
+    this.#add({ task, output, sent, relay: this.#all.get(attemptKey(task))?.relay });
+  }
+
+  /** With `source`, what the buffer does not send as it comes is relayed, and the source is paused while it is taken slowly. */
+  open(task: TaskRef, output: OutputBuffer, source: OutputSource | undefined): void {
+    const relay = source === undefined ? undefined : { buffer: new RelayBuffer(), source, paused: false };
+    this.#add({ task, output, sent: () => {}, relay });
+  }
+
+  #add(pending: PendingOutput): void {
+    this.#all.set(attemptKey(pending.task), pending);
     this.#ready.add(pending);
   }
 
@@ -53,9 +82,35 @@ export class OutputSender {
   write(task: TaskRef, stream: OutputStream, bytes: Uint8Array): void {
     const pending = this.#all.get(attemptKey(task));
     if (pending === undefined) return;
-    pending.output.write(stream, bytes);
+    const { output, relay } = pending;
+    const offset = output.length;
+    output.write(stream, bytes);
+    if (relay !== undefined) {
+      const kept = Math.max(0, output.headEnd - offset);
+      if (kept < bytes.length) relay.buffer.write(stream, offset + kept, bytes.subarray(kept));
+    }
     this.#ready.add(pending);
+    this.#adjustFlow(pending);
     this.#onReady();
+  }
+
+  /** The clients have taken relayed output. */
+  relayed(taken: TakenOutput): void {
+    const pending = this.#all.get(attemptKey(taken));
+    if (pending?.relay === undefined) return;
+    pending.relay.buffer.markTaken(taken.end);
+    this.#ready.add(pending);
+    this.#adjustFlow(pending);
+    this.#onReady();
+  }
+
+  #adjustFlow({ output, relay }: PendingOutput): void {
+    if (relay === undefined) return;
+    const full = relay.buffer.full || output.unsent > MAX_UNSENT_HEAD;
+    if (full === relay.paused) return;
+    relay.paused = full;
+    if (full) relay.source.pause();
+    else relay.source.resume();
   }
 
   /** The task has ended; its tail may go now. */
@@ -72,6 +127,7 @@ export class OutputSender {
     if (pending === undefined) return;
     this.#all.delete(key);
     this.#ready.delete(pending);
+    if (pending.relay?.paused === true) pending.relay.source.resume();
     pending.output.discard();
   }
 
@@ -84,6 +140,7 @@ export class OutputSender {
       const pending = this.#all.get(attemptKey(task));
       if (pending === undefined) continue;
       pending.output.rewind(task.outputStored);
+      pending.relay?.buffer.rewind();
       this.#ready.add(pending);
     }
     this.pump();
@@ -113,6 +170,10 @@ export class OutputSender {
   pump(): void {
     const send = this.#send;
     if (send === undefined) return;
+    for (const { task, relay } of this.#ready) {
+      for (let chunk = relay?.buffer.next(); chunk !== undefined; chunk = relay?.buffer.next())
+        send({ type: "RELAY", job: task.job, index: task.index, attempt: task.attempt, ...chunk });
+    }
     for (const pending of this.#ready) {
       if (this.#window <= 0) return;
       const { output, task } = pending;
@@ -125,7 +186,8 @@ export class OutputSender {
         send({ type: "OUTPUT", job: task.job, index: task.index, attempt: task.attempt, stream, offset, bytes });
         // Added again at the end of the set, so that the loop reaches it once more.
         this.#ready.add(pending);
-      } else if (output.sentAll) {
+        this.#adjustFlow(pending);
+      } else if (output.sentAll && pending.relay?.buffer.empty !== false) {
         pending.sent();
       }
     }

@@ -23,7 +23,12 @@ export interface RunSink {
 export interface RunHandle {
   /** SIGTERM, and SIGKILL after the grace. `ended` follows when it is gone. */
   stop(graceMs: number): void;
+  /** Stops reading the task's output, so that it blocks when its pipes are full. */
+  pause(): void;
+  resume(): void;
 }
+
+const NO_PROCESS = { pause: () => {}, resume: () => {} };
 
 /** A task past its time limit gets this long to end after SIGTERM. */
 export const LIMIT_GRACE_MS = 5_000;
@@ -63,7 +68,7 @@ export class TaskRunner {
     } catch (cause) {
       // Bad input in the recipe, a file that cannot be written: the task has failed, the worker goes on.
       setImmediate(() => end({ started, ended: this.#now(), error: asLaboroError(cause).message }));
-      return { stop: () => {} };
+      return { ...NO_PROCESS, stop: () => {} };
     }
     const { timeLimitMs } = job.limits;
     if (timeLimitMs !== undefined) {
@@ -94,7 +99,11 @@ export class TaskRunner {
         sink.ended(end);
       },
     });
-    return { stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()) };
+    return {
+      stop: (graceMs) => (graceMs > 0 ? command.terminate(graceMs) : command.kill()),
+      pause: () => command.pause(),
+      resume: () => command.resume(),
+    };
   }
 
   #logFile({ job, index }: PrefetchedTask, { recipe, numbers }: JobRecipe): LogFile | undefined {
@@ -116,7 +125,7 @@ export class TaskRunner {
       if (answer.length > 0) sink.output("stdout", answer);
       sink.ended({ ...times, code: 0 });
     });
-    return { stop: () => call.abort() };
+    return { ...NO_PROCESS, stop: () => call.abort() };
   }
 }
 

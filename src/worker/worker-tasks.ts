@@ -12,6 +12,7 @@ import {
   type HeldTasks,
   type JobRecipe,
   RECIPES_REMEMBERED,
+  type TakenOutput,
   type TaskRef,
   type ToWorker,
   type Welcome,
@@ -168,6 +169,10 @@ export class WorkerTasks {
     this.#outputSender.credit(bytes);
   }
 
+  relayed(taken: TakenOutput): void {
+    this.#outputSender.relayed(taken);
+  }
+
   retract(tasks: readonly AttemptRange[]): void {
     this.#send?.({ type: "RETRACTED", tasks: this.#tracker.removePrefetched(tasks) });
   }
@@ -255,7 +260,7 @@ export class WorkerTasks {
       output: (stream, bytes) => {
         if (this.#outputSender.outputOf(task) === undefined) {
           const settings = this.#outputSender.settingsFor(task, recipe.limits.outputCap);
-          this.#outputSender.add(task, new OutputBuffer(settings), () => {});
+          this.#outputSender.open(task, new OutputBuffer(settings), recipe.limits.relay === true ? run : undefined);
         }
         this.#outputSender.write(task, stream, bytes);
       },

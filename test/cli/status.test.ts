@@ -70,7 +70,7 @@ describe("laboro status", () => {
       4 of 4 tasks done: 2 succeeded, 2 failed
 
       1.2 failed: exit code 3, after TIME on w1
-      1.3 failed: SIGKILL, after TIME on w1"
+      1.3 failed: killed by signal 9 (SIGKILL), after TIME on w1"
     `);
     expect(steady((await shop.laboro(["status", "last"])).stdout, shop)).toMatchInlineSnapshot(`
       "job 2  no-such-program  failed, ended TIME ago

@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { TRUE } from "../support/recipes.js";
 import { openCliShop } from "./support/cli.js";
 
 describe("laboro submit", () => {
@@ -122,6 +123,26 @@ command = ["touch", "ready"]
       code: 2,
       stderr: "laboro: --each-line does not go with --file (LABORO_BAD_INPUT)\n",
     });
+  });
+
+  it("takes the cap of the output as a size, in the file of tasks as well, and null in the API", async () => {
+    const shop = await openCliShop();
+    const capOf = async (job: number) => (await shop.client.job(job).info()).limits.outputCap;
+    await shop.laboro(["submit", "--output-cap", "1.5K", "true"]);
+    await shop.laboro(["submit", "--output-cap", "none", "true"]);
+    const file = join(shop.dir, "caps.toml");
+    const task = (name: string, cap: string): string =>
+      `[[task]]\nname = "${name}"\ncommand = "true"\noutputCap = ${cap}\n`;
+    writeFileSync(file, task("a", '"2M"') + task("b", "4096") + task("c", '"none"'));
+    expect((await shop.laboro(["submit", "--file", file])).code).toBe(0);
+    const headers = { authorization: `Bearer ${shop.broker.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ recipe: TRUE, outputCap: null });
+    expect((await fetch(`${shop.broker.url}/api/v1/jobs`, { method: "POST", headers, body })).ok).toBe(true);
+    expect(await Promise.all([1, 2, 3, 4, 5, 6].map(capOf))).toEqual([
+      ...[1536, undefined],
+      ...[2 ** 21, 4096, undefined],
+      undefined,
+    ]);
   });
 
   it("finds what a file of tasks names beside that file", async () => {

@@ -1,7 +1,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${ is the shell's
 import { describe, expect, it } from "vitest";
 import { checkPlaceholders, expandLine, expandWords, showLine } from "../../src/model/placeholders.js";
-import { type Bytes, repeatedNumber } from "../../src/model/recipe.js";
+import type { Bytes } from "../../src/model/recipe.js";
 
 const text = (bytes: Bytes): string => Buffer.from(bytes).toString();
 const words = (argv: readonly string[], entry?: string): string[] =>
@@ -60,27 +60,5 @@ describe("placeholders", () => {
     expect(check("echo `cat a{2}` {1}", ["a\tb"])).toThrow("{2} at character 12");
     expect(check("echo {}")).toThrow("{} stands for an entry, and the job has no entries");
     expect(check("echo {#} ${1} ${#}; grep 'a{2}'")).not.toThrow();
-  });
-});
-
-describe("an array", () => {
-  it("is a set: a number in it twice is found", () => {
-    const stride = (first: number, last: number, step = 1) => ({ first, last, step });
-    expect(repeatedNumber([stride(1, 9), stride(10, 20), stride(30, 30)])).toBeUndefined();
-    expect(repeatedNumber([stride(5, 5), stride(1, 9)])).toBe(5);
-    expect(repeatedNumber([stride(1, 1e9, 2), stride(2, 1e9, 2)])).toBeUndefined();
-    expect(repeatedNumber([stride(1, 1e9, 31_607), stride(3, 1e9, 31_601)])).toBeTypeOf("number");
-    for (let step = 1; step < 8; step++) {
-      for (let first = 0; first < 20; first++) {
-        const [a, b] = [stride(3, 40, 6), stride(first, 30, step)];
-        const numbers = (s: typeof a): number[] =>
-          Array.from({ length: 41 }, (_, n) => n).filter(
-            (n) => n >= s.first && n <= s.last && (n - s.first) % s.step === 0,
-          );
-        const common = numbers(a).filter((n) => numbers(b).includes(n));
-        const found = repeatedNumber([a, b]);
-        expect(found === undefined ? common.length === 0 : common.includes(found)).toBe(true);
-      }
-    }
   });
 });

@@ -1,7 +1,7 @@
 /** A job in the API. */
 import type { State } from "../../dispatch/index.js";
-import type { Counters, Job } from "../../model/job.js";
-import { finishedCount } from "../../model/job.js";
+import type { Counters, Job, Limits } from "../../model/job.js";
+import { finishedCount, NO_OUTPUT_CAP } from "../../model/job.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { numbersOf } from "../../model/task-numbers.js";
@@ -73,7 +73,8 @@ export const jobView = s.object({
     maxFails: s.optional(s.count()),
     maxRunning: s.optional(s.count()),
     timeLimitMs: s.optional(s.positive()),
-    outputCap: s.count(),
+    outputCap: s.optional(s.described(s.count(), "output kept per task, in bytes; absent if all is kept")),
+    relay: s.optional(s.described(s.flag(), "a client that follows the job gets all output")),
   }),
   after: s.list(s.object({ job: s.count(), any: s.flag() }), 1000),
 });
@@ -114,9 +115,13 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     ...(reason === undefined ? {} : { reason }),
     cancels,
     recipe: viewOfRecipe(job.recipe, content),
-    limits,
+    limits: viewOfLimits(limits),
     after: job.after,
   };
+}
+
+function viewOfLimits({ outputCap, ...limits }: Limits): JobView["limits"] {
+  return outputCap === NO_OUTPUT_CAP ? limits : { ...limits, outputCap };
 }
 
 const later = (stored: Counters, current: Counters | undefined): Counters =>

@@ -147,12 +147,16 @@ const holdOrRelease = (held: boolean) =>
     output: nothing,
     perform: async (core, given) => {
       await requireOpenJob(core, given.job);
-      // Durable first: a write that fails is refused, and nothing has changed.
-      await core.commit({ op: "hold", job: given.job, held });
-      core.decide((out) => onRemoteHold(core.state, out, given.job, held, now()));
+      await setHeld(core, given.job, held);
       return {};
     },
   });
+
+export async function setHeld(core: Core, job: JobId, held: boolean): Promise<void> {
+  // Durable first: a write that fails is refused, and nothing has changed.
+  await core.commit({ op: "hold", job, held });
+  core.decide((out) => onRemoteHold(core.state, out, job, held, now()));
+}
 
 export const hold = holdOrRelease(true);
 export const release = holdOrRelease(false);

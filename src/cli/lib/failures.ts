@@ -2,7 +2,7 @@
 import type { CommanderError } from "commander";
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
 
-export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130 } as const;
+export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130, outputClosed: 141 } as const;
 
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
   LABORO_BAD_TOKEN: "take client.url (for workers join.url) of the broker's data directory again",

@@ -1,30 +1,58 @@
 /**
- * Ctrl-C during a run. Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third time, or once the second has
- * been obeyed, the process ends.
+ * What ends a run early.
+ *
+ *   a signal     SIGINT (Ctrl-C), SIGTERM or SIGHUP. Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third
+ *                time, or once the second has been obeyed, the process ends.
+ *   lost output  nobody reads the output any more (`| head`), or it cannot be written: what runs is stopped at once
  */
+import { EXIT } from "./failures.js";
+import { onOutputError } from "./output-errors.js";
+
 export interface Interrupt {
-  /** Aborted by the first Ctrl-C. */
+  /** Aborted by the first signal. */
   readonly once: AbortSignal;
   readonly twice: AbortSignal;
+  /** Aborted when the output cannot be written. */
+  readonly outputLost: AbortSignal;
+  /** The exit code of a run that was interrupted: as from SIGPIPE if nobody reads its output. */
+  readonly exitCode: number;
+  /** As a second signal does. */
+  stopAtOnce(): void;
   dispose(): void;
 }
 
-export function onInterrupt(): Interrupt {
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** With `watchOutput`, lost output ends the run in order; otherwise it ends the process. */
+export function onInterrupt({ watchOutput = false } = {}): Interrupt {
   const once = new AbortController();
   const twice = new AbortController();
+  const outputLost = new AbortController();
+  let exitCode: number = EXIT.interrupted;
   const signalled = (): void => {
-    if (twice.signal.aborted) process.exit(130);
+    if (twice.signal.aborted) process.exit(exitCode);
     if (once.signal.aborted) twice.abort();
     else once.abort();
   };
-  process.on("SIGINT", signalled);
-  process.on("SIGTERM", signalled);
+  const ignoreErrors = watchOutput ? onOutputError(lost) : () => {};
+  function lost(error: NodeJS.ErrnoException): void {
+    if (outputLost.signal.aborted) return;
+    exitCode = error.code === "EPIPE" ? EXIT.outputClosed : EXIT.failed;
+    if (error.code !== "EPIPE") process.stderr.write(`laboro: cannot write: ${error.message}\n`);
+    outputLost.abort();
+  }
+  for (const signal of SIGNALS) process.on(signal, signalled);
   return {
     once: once.signal,
     twice: twice.signal,
+    outputLost: outputLost.signal,
+    get exitCode() {
+      return exitCode;
+    },
+    stopAtOnce: () => twice.abort(),
     dispose: () => {
-      process.off("SIGINT", signalled);
-      process.off("SIGTERM", signalled);
+      ignoreErrors();
+      for (const signal of SIGNALS) process.off(signal, signalled);
     },
   };
 }

@@ -7,6 +7,7 @@ import { LaboroError } from "../../base/errors.js";
 import type { RunningBroker } from "../../broker/options.js";
 import { type Client, connect } from "../../client/client.js";
 import { findBroker } from "../../client/find-broker.js";
+import type { Job } from "../../model/job.js";
 import { startBroker } from "../../server.js";
 import { startWorker, type Worker } from "../../worker/index.js";
 
@@ -23,11 +24,18 @@ const PAUSE_MS = 100;
 /** A task that is stopped at the end of a run has this long. */
 const GRACE_MS = 2_000;
 
-/** With 0 slots there is no worker: for reading what earlier runs left. */
-export async function openLocalBroker(dir: string, slots: number): Promise<LocalBroker> {
+/**
+ * With 0 slots there is no worker: for reading what earlier runs left. If this process opens the data, the open jobs for which `holdJob`
+ * returns true are held: those of runs that were killed, which only their own command line resumes. Runs that still go on release theirs.
+ */
+export async function openLocalBroker(
+  dir: string,
+  slots: number,
+  holdJob: (job: Job) => boolean = () => false,
+): Promise<LocalBroker> {
   for (let left = TRIES; ; left--) {
     try {
-      return await startLocalBroker(dir, slots);
+      return await startLocalBroker(dir, slots, holdJob);
     } catch (cause) {
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_DATA_IN_USE") throw cause;
       const joined = await joinLocalBroker(dir);
@@ -39,8 +47,8 @@ export async function openLocalBroker(dir: string, slots: number): Promise<Local
   }
 }
 
-async function startLocalBroker(dir: string, slots: number): Promise<LocalBroker> {
-  const broker = await startBroker({ dir, port: 0 });
+async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: Job) => boolean): Promise<LocalBroker> {
+  const broker = await startBroker({ dir, port: 0, holdAtStart });
   const { url, token } = broker;
   const worker =
     slots === 0 ? undefined : startWorker({ broker: url, token, dir: join(dir, "worker"), name: "local", slots });

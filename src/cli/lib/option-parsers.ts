@@ -1,5 +1,7 @@
 /** Parsers of option values, for commander. */
 import { InvalidArgumentError } from "commander";
+import { NO_OUTPUT_CAP } from "../../model/job.js";
+import { parseSize } from "./size.js";
 
 export function parseWholeNumber(text: string): number {
   const value = Number(text.replaceAll("_", ""));
@@ -12,6 +14,9 @@ export function parsePositive(text: string): number {
   if (value > 0) return value;
   throw new InvalidArgumentError("expected 1 or more");
 }
+
+/** A size, or `none` for no limit. */
+export const parseOutputCap = (text: string): number => (text === "none" ? NO_OUTPUT_CAP : parseSize(text));
 
 /** For options that may be repeated. */
 export const collect = (text: string, before: readonly string[]): readonly string[] => [...before, text];

@@ -1,21 +1,31 @@
 /** Results of tasks and jobs as text. */
 
+import { constants } from "node:os";
 import { formatCount, pluralize, shortDuration } from "../../base/format.js";
 import type { Client } from "../../client/client.js";
 import type { Bytes } from "../../model/recipe.js";
 import { entryLabel } from "./batch/output-printer.js";
+import { formatDuration } from "./duration.js";
 import { escapeControls } from "./terminal/text.js";
 import type { JobView, TaskView } from "./views.js";
 
-/** "exit code 2", "SIGKILL", "over its time limit": what ended it. */
-export function outcomeText(result: TaskView): string {
+/** "exit code 2", "killed by signal 9 (SIGKILL)", "time limit of 5s": what ended it. */
+export function outcomeText(result: TaskView, timeLimitMs?: number): string {
   const { state, code, signal, timedOut, error } = result;
   const parts: string[] = [];
-  if (timedOut === true) parts.push("over its time limit");
+  if (timedOut === true)
+    parts.push(timeLimitMs === undefined ? "over its time limit" : `time limit of ${formatDuration(timeLimitMs)}`);
   if (error !== undefined) parts.push(escapeControls(error));
-  else if (signal !== undefined) parts.push(signal);
+  // What ended it at its time limit is laboro's own doing.
+  else if (timedOut === true) return parts.join("");
+  else if (signal !== undefined) parts.push(signalText(signal));
   else if (code !== undefined && !(code === 0 && state === "succeeded")) parts.push(`exit code ${code}`);
   return parts.join(", ") || state;
+}
+
+function signalText(name: string): string {
+  const number = (constants.signals as Readonly<Record<string, number>>)[name];
+  return number === undefined ? `killed by ${name}` : `killed by signal ${number} (${name})`;
 }
 
 /** Characters of an entry in a line. */
@@ -35,10 +45,11 @@ export async function entryOf(client: Client, job: JobView, index: number): Prom
 }
 
 /** "3.12 (data/x.csv) failed: exit code 2, after 4.1s on node17" */
-export function taskResultLine(job: number, result: TaskView, entry: Bytes | undefined): string {
+export function taskResultLine({ id, limits }: JobView, result: TaskView, entry: Bytes | undefined): string {
   const { number, state, attempt, started, ended, worker } = result;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
-  return `${job}.${taskLabel(number, entry)} ${state}: ${outcomeText(result)}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
+  const outcome = outcomeText(result, limits.timeLimitMs);
+  return `${id}.${taskLabel(number, entry)} ${state}: ${outcome}, after ${shortDuration(ended - started)} on ${escapeControls(worker)}${tries}`;
 }
 
 /** A line each for the first tasks of a job that failed, and how many more there are. */
@@ -47,7 +58,7 @@ export async function failureLines(client: Client, job: JobView, limit: number):
   if (failed === 0) return [];
   const page = await client.ask("tasks", { job: job.id, state: ["failed"], limit });
   const lines = await Promise.all(
-    page.tasks.map(async (result) => taskResultLine(job.id, result, await entryOf(client, job, result.index))),
+    page.tasks.map(async (result) => taskResultLine(job, result, await entryOf(client, job, result.index))),
   );
   const more = failed - lines.length;
   return more > 0 ? [...lines, `and ${moreTasks(more)} failed`] : lines;

@@ -1,6 +1,6 @@
 /** `laboro logs`: the output of tasks. */
 import { Command, Option } from "commander";
-import { badInput } from "../../base/errors.js";
+import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
 import type { OutputStream } from "../../model/outcome.js";
 import { countOf, type Ranges } from "../../model/ranges.js";

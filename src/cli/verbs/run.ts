@@ -5,12 +5,13 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { localDataDir } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { commandLine } from "../lib/batch/command-line.js";
-import { startOrResume } from "../lib/batch/resume.js";
-import { runBatch } from "../lib/batch/run-batch.js";
+import { batchKey, startOrResume } from "../lib/batch/resume.js";
+import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
 import { addBrokerOptions, type BrokerChoice, connectToBroker, isBrokerConfigured } from "../lib/broker-connection.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
+import { printNotice } from "../lib/print.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -87,13 +88,14 @@ async function perform(words: readonly string[], options: Options): Promise<void
     tag: options.tagOutput === true,
     ...(options.joblog === undefined ? {} : { joblog: options.joblog }),
   };
-  const interrupt = onInterrupt();
+  const interrupt = onInterrupt({ watchOutput: true });
   let broker: RunBroker | undefined;
   try {
-    broker = await chooseBroker(options);
+    broker = await chooseBroker(options, batchKey(submission));
     // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
-    const start = (client: Client) => startOrResume(client, { ...submission, ...jobs }, options.fresh === true);
+    const start = (client: Client) =>
+      startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true);
     process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
   } finally {
     interrupt.dispose();
@@ -104,25 +106,26 @@ async function perform(words: readonly string[], options: Options): Promise<void
 interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
-  connect(): Promise<Client>;
+  readonly connect: ConnectBroker;
   close(finish: boolean): Promise<void>;
 }
 
 /** The broker that was named or that runs for this user; else a local one. */
-async function chooseBroker(options: Options): Promise<RunBroker> {
+async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
   const named = isBrokerConfigured(options);
   const first = await connectToBroker(options, named ? CONNECT_MS : PROBE_TIMEOUT_MS).catch((cause: unknown) => {
     if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
     return undefined;
   });
-  return first === undefined ? localBroker(options) : remoteBroker(first);
+  return first === undefined ? localBroker(options, key) : remoteBroker(first);
 }
 
 function remoteBroker(first: Client): RunBroker {
   return { isLocal: false, connect: async () => first, close: async () => first.close() };
 }
 
-function localBroker(options: Options): RunBroker {
+/** `key` is the identity of the batch: its job is resumed, others are held. */
+function localBroker(options: Options, key: string): RunBroker {
   const [tag] = options.tag;
   if (tag !== undefined)
     throw badInput(
@@ -134,9 +137,15 @@ function localBroker(options: Options): RunBroker {
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
-    connect: async () => {
+    connect: async (ownJob) => {
       await local?.close(false);
-      local = await openLocalBroker(dir, slots);
+      local = await openLocalBroker(dir, slots, (job) => {
+        if (job.id === ownJob || job.key === key) return false;
+        // After the end of another run's broker, the jobs that are open belong to runs that still go on.
+        if (ownJob === undefined)
+          printNotice(`job ${job.id} (${job.name}) is not finished and is held: its own command line goes on with it`);
+        return true;
+      });
       return local.client;
     },
     close: async (finish) => local?.close(finish),

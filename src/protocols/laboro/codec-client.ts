@@ -1,8 +1,8 @@
 /** What a client and the broker send each other: the order of the fields on the wire, both ways. */
 import { flag, integer } from "../../model/input.js";
 import { DEFAULT_POOL } from "../../model/recipe.js";
-import { amount, body, clipped, count, errorCode, name, text } from "./codec-fields.js";
-import { absent, HEARTBEAT, type MessageCodecs } from "./codec-from-worker.js";
+import { amount, body, clipped, count, errorCode, jobId, name, text } from "./codec-fields.js";
+import { absent, HEARTBEAT, type MessageCodecs, RELAY, readTaken, writeTaken } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT } from "./codec-limits.js";
 import { BROKERS } from "./codec-to-worker.js";
 import type { FromClient, ToClient } from "./messages.js";
@@ -48,11 +48,22 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
       input: row[3],
     }),
   },
+  FOLLOW: {
+    number: 44,
+    write: (m) => [44, m.job],
+    read: (row) => ({ type: "FOLLOW", job: jobId(row[1]) }),
+  },
+  TAKEN: {
+    number: 45,
+    write: (m) => [45, ...writeTaken(m)],
+    read: (row) => ({ type: "TAKEN", ...readTaken(row.slice(1)) }),
+  },
 };
 
 export const TO_CLIENT: MessageCodecs<ToClient> = {
   HEARTBEAT,
   BROKERS,
+  RELAY,
   HELLO_ACK: {
     number: 50,
     write: (m) => [50, m.version, m.broker, m.heartbeatMs],

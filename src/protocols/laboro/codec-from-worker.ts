@@ -19,7 +19,16 @@ import {
   rows,
   text,
 } from "./codec-fields.js";
-import type { AttemptRange, DoneTask, FromWorker, HeldState, HeldTasks, TaskRef } from "./messages.js";
+import type {
+  AttemptRange,
+  DoneTask,
+  FromWorker,
+  HeldState,
+  HeldTasks,
+  TakenOutput,
+  TaskOutput,
+  TaskRef,
+} from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {
@@ -33,6 +42,13 @@ export const HEARTBEAT: MessageCodec<{ readonly type: "HEARTBEAT" }> = {
   number: 0,
   write: () => [0],
   read: () => ({ type: "HEARTBEAT" }),
+};
+
+/** From a worker to the broker, and on to a client. */
+export const RELAY: MessageCodec<{ readonly type: "RELAY" } & TaskOutput> = {
+  number: 10,
+  write: (m) => [10, ...writeOutput(m)],
+  read: (row) => ({ type: "RELAY", ...readOutput(row.slice(1)) }),
 };
 
 export const FROM_WORKER: MessageCodecs<FromWorker> = {
@@ -80,17 +96,10 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
   },
   OUTPUT: {
     number: 4,
-    write: (m) => [4, m.job, m.index, m.attempt, STREAMS.indexOf(m.stream), m.offset, m.bytes],
-    read: (row) => ({
-      type: "OUTPUT",
-      job: jobId(row[1]),
-      index: count(row[2], "index"),
-      attempt: attemptOf(row[3]),
-      stream: enumValue(row[4], "stream", STREAMS),
-      offset: count(row[5], "offset"),
-      bytes: chunk(row[6]),
-    }),
+    write: (m) => [4, ...writeOutput(m)],
+    read: (row) => ({ type: "OUTPUT", ...readOutput(row.slice(1)) }),
   },
+  RELAY,
   RETRACTED: {
     number: 5,
     write: (m) => [5, m.tasks.map(writeRange)],
@@ -155,6 +164,23 @@ function readDone(row: Row): DoneTask {
   if (!absent(row[8])) task.error = text(row[8], "error");
   return task;
 }
+
+function writeOutput({ job, index, attempt, stream, offset, bytes }: TaskOutput): Row {
+  return [job, index, attempt, STREAMS.indexOf(stream), offset, bytes];
+}
+
+function readOutput(row: Row): TaskOutput {
+  return {
+    ...readRef(row),
+    stream: enumValue(row[3], "stream", STREAMS),
+    offset: count(row[4], "offset"),
+    bytes: chunk(row[5]),
+  };
+}
+
+export const writeTaken = ({ job, index, attempt, end }: TakenOutput): Row => [job, index, attempt, end];
+
+export const readTaken = (row: Row): TakenOutput => ({ ...readRef(row), end: count(row[3], "end") });
 
 const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: enumValue(row[4], "state", HELD_STATES) });
 

@@ -16,7 +16,15 @@ import {
   rows,
   textOrBytes,
 } from "./codec-fields.js";
-import { absent, HEARTBEAT, type MessageCodecs, readRange, writeRange } from "./codec-from-worker.js";
+import {
+  absent,
+  HEARTBEAT,
+  type MessageCodecs,
+  readRange,
+  readTaken,
+  writeRange,
+  writeTaken,
+} from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
 import type { Brokers, ResumedTask, ToWorker } from "./messages.js";
 
@@ -118,6 +126,11 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     number: 32,
     write: (m) => [32, m.id],
     read: (row) => ({ type: "CANCEL_CALL", id: count(row[1], "id") }),
+  },
+  RELAYED: {
+    number: 33,
+    write: (m) => [33, ...writeTaken(m)],
+    read: (row) => ({ type: "RELAYED", ...readTaken(row.slice(1)) }),
   },
 };
 

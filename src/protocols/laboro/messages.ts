@@ -47,6 +47,18 @@ export interface ResumedTask extends TaskRef {
   readonly outputStored: number;
 }
 
+/** Everything before the offset `end` of a task's relayed output was taken. */
+export interface TakenOutput extends TaskRef {
+  readonly end: number;
+}
+
+/** A piece of a task's output. `offset` counts both streams together. */
+export interface TaskOutput extends TaskRef {
+  readonly stream: OutputStream;
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
 export interface DoneTask extends TaskRef, Outcome {}
 
 export interface Join {
@@ -71,12 +83,9 @@ export type FromWorker =
   | Join
   | { readonly type: "STARTED"; readonly tasks: readonly TaskRef[] }
   | { readonly type: "DONE"; readonly seq: number; readonly tasks: readonly DoneTask[] }
-  | ({
-      readonly type: "OUTPUT";
-      readonly stream: OutputStream;
-      readonly offset: number;
-      readonly bytes: Uint8Array;
-    } & TaskRef)
+  | ({ readonly type: "OUTPUT" } & TaskOutput)
+  /** Output that is not kept, for the clients that follow the job. */
+  | ({ readonly type: "RELAY" } & TaskOutput)
   /** Given back unstarted: after RETRACT, a refusal, or before an orderly stop. */
   | { readonly type: "RETRACTED"; readonly tasks: readonly AttemptRange[] }
   /** Cancelled before they were started. One that ran comes back as DONE. */
@@ -120,7 +129,7 @@ export interface JobRecipe {
   readonly job: JobId;
   readonly recipe: Recipe;
   readonly needs: Resources;
-  readonly limits: Pick<Limits, "timeLimitMs" | "outputCap">;
+  readonly limits: Pick<Limits, "timeLimitMs" | "outputCap" | "relay">;
   /** As in the job's spec. */
   readonly numbers?: Strides;
 }
@@ -132,6 +141,8 @@ export type ToWorker =
   /** Every DONE up to seq is recorded. */
   | { readonly type: "ACK"; readonly seq: number }
   | { readonly type: "CREDIT"; readonly bytes: number }
+  /** All who follow the job have taken this much of the relayed output. */
+  | ({ readonly type: "RELAYED" } & TakenOutput)
   | { readonly type: "RETRACT"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "CANCEL"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "DRAIN" }
@@ -166,6 +177,9 @@ export type FromClient =
   | { readonly type: "CANCEL_REQUEST"; readonly id: number }
   /** An operation of the broker itself: submit, wait, results… */
   | { readonly type: "OPERATION"; readonly id: number; readonly operation: string; readonly input: unknown }
+  /** From now on, RELAY this job's output that is not kept. */
+  | { readonly type: "FOLLOW"; readonly job: JobId }
+  | ({ readonly type: "TAKEN" } & TakenOutput)
   | { readonly type: "HEARTBEAT" };
 
 export type ToClient =
@@ -174,6 +188,7 @@ export type ToClient =
   | { readonly type: "RESPONSE"; readonly id: number; readonly error?: ErrorCode; readonly body: Uint8Array }
   | { readonly type: "RESULT"; readonly id: number; readonly value: unknown }
   | { readonly type: "ERROR"; readonly id: number; readonly code: ErrorCode; readonly message: string }
+  | ({ readonly type: "RELAY" } & TaskOutput)
   | { readonly type: "HEARTBEAT" };
 
 export type LinkMessage = FromWorker | ToWorker | FromClient | ToClient;

@@ -43,4 +43,7 @@ export interface RunningCommand {
   terminate(graceMs: number): void;
   /** SIGKILL to the process group. */
   kill(): void;
+  /** Stops reading its output, so that it blocks when its pipes are full. What they hold at its end is delivered all the same. */
+  pause(): void;
+  resume(): void;
 }

@@ -60,6 +60,14 @@ export class OutputPipe {
     }
   }
 
+  pause(): void {
+    this.follower?.pause();
+  }
+
+  resume(): void {
+    this.follower?.resume();
+  }
+
   unfollow(): void {
     const follower = this.follower;
     this.follower = undefined;

@@ -10,6 +10,7 @@ const FOLLOW_AFTER_MS = 10;
 export class OutputPipes {
   private readonly pipes: readonly OutputPipe[];
   private timer: NodeJS.Timeout | undefined;
+  private paused = false;
 
   constructor(paths: ShellPipes, deliver: (stream: OutputStream, bytes: Buffer) => void) {
     const stdout = new OutputPipe(paths.stdout, (bytes) => deliver("stdout", bytes));
@@ -35,6 +36,7 @@ export class OutputPipes {
 
   /** A task begins: after a few milliseconds its output is delivered as it comes. */
   begin(): void {
+    this.paused = false;
     this.timer = setTimeout(() => this.follow(() => {}), FOLLOW_AFTER_MS);
   }
 
@@ -43,12 +45,24 @@ export class OutputPipes {
     clearTimeout(this.timer);
     try {
       for (const pipe of this.pipes) pipe.follow(onClear);
+      if (this.paused) this.pause();
     } catch (cause) {
       if (!/^E[MN]FILE$/.test(errnoOf(cause) ?? "")) throw cause;
       // Out of descriptors: poll the pipes until there are some.
       this.timer = setTimeout(() => this.follow(onClear), FOLLOW_AFTER_MS);
-      if (this.drain() === "clear") onClear();
+      if (!this.paused && this.drain() === "clear") onClear();
     }
+  }
+
+  /** Reads nothing until `resume`, other than by `drain`. */
+  pause(): void {
+    this.paused = true;
+    for (const pipe of this.pipes) pipe.pause();
+  }
+
+  resume(): void {
+    this.paused = false;
+    for (const pipe of this.pipes) pipe.resume();
   }
 
   /** Stops following until the next `begin` or `follow`. */

@@ -97,6 +97,12 @@ export class SlotShell {
       kill: () => {
         if (this.task === task) this.kill(task);
       },
+      pause: () => {
+        if (this.task === task) this.output?.pause();
+      },
+      resume: () => {
+        if (this.task === task) this.output?.resume();
+      },
     };
   }
 

@@ -94,6 +94,16 @@ export class OutputBuffer {
     return this.#lost;
   }
 
+  /** Where the part that is sent as it comes ends. */
+  get headEnd(): number {
+    return this.#head;
+  }
+
+  /** How much of the head waits to be sent. */
+  get unsent(): number {
+    return Math.max(0, Math.min(this.#head, this.#end) - this.#cursor);
+  }
+
   /** Whether `next` has returned all that will ever be sent: then the result may follow. */
   get sentAll(): boolean {
     return this.#ended && this.#cursor >= this.#keptEnd;

@@ -23,6 +23,8 @@ export interface Place {
     words: readonly string[],
     terminal?: boolean,
   ): { child: ChildProcess; said: Promise<Said>; output: () => string };
+  /** A line for bash, in which `laboro` is the command, and the exit code is that of the first part of a pipe that failed. */
+  shell(line: string, terminal?: boolean): ReturnType<Place["begin"]>;
   file(name: string): string;
   lines(name: string): readonly string[];
 }
@@ -31,8 +33,8 @@ export function openPlace(): Place {
   const dir = mkdtempSync(join(tmpdir(), "laboro-run-"));
   atEnd(() => rmSync(dir, { recursive: true, force: true }));
   const env = { PATH: process.env.PATH, HOME: dir, LANG: "C.UTF-8", TERM: "xterm", SHELL: "/bin/sh" };
-  const begin: Place["begin"] = (words, terminal = false) => {
-    const all = [process.execPath, LABORO, ...words];
+  const begin: Place["begin"] = (words, terminal = false) => start([process.execPath, LABORO, ...words], terminal);
+  const start = (all: readonly string[], terminal: boolean): ReturnType<Place["begin"]> => {
     const line = all.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
     const [file = "", ...rest] = terminal ? ["script", "-qefc", line, "/dev/null"] : all;
     const child = spawn(file, rest, { cwd: dir, env, stdio: ["pipe", "pipe", "pipe"] });
@@ -63,6 +65,8 @@ export function openPlace(): Place {
     begin,
     run: (...words) => call(["run", ...words]),
     laboro: (...words) => call(words),
+    shell: (line, terminal = false) =>
+      start(["bash", "-c", `set -o pipefail; laboro() { "${process.execPath}" "${LABORO}" "$@"; }; ${line}`], terminal),
     file,
     lines: (name) => (existsSync(file(name)) ? readFileSync(file(name), "utf8").split("\n").slice(0, -1) : []),
   };

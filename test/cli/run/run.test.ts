@@ -153,7 +153,7 @@ describe("laboro run", () => {
     expect(retried.stdout).toContain("try 2\n");
     const late = await run("--time-limit", "200ms", "--", "sleep", "30");
     expect(late).toMatchObject({ code: 1 });
-    expect(late.stderr).toContain("time limit");
+    expect(late.stderr).toContain("task 1: time limit of 200ms\n");
   });
 
   it("uses a broker that is named, where --jobs bounds what runs at once", async () => {

@@ -151,6 +151,7 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
   record({ type: type("STARTED"), tasks: fc.array(record(ref), { maxLength: 30 }) }),
   record({ type: type("DONE"), seq: count, tasks: fc.array(done, { maxLength: 30 }) }),
   record({ type: type("OUTPUT"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
+  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
   record({ type: type("RETRACTED"), tasks: ranges }),
   record({ type: type("CANCELLED"), tasks: ranges }),
   record({ type: type("REPLY"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
@@ -195,7 +196,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
       recipe,
       needs: amounts,
       limits: record(
-        { timeLimitMs: time.filter((ms) => ms > 0), outputCap: fc.maxSafeNat().map((size) => size % 2 ** 40) },
+        { timeLimitMs: time.filter((ms) => ms > 0), outputCap: count, relay: fc.boolean() },
         { requiredKeys: ["outputCap"] },
       ),
       numbers: fc
@@ -213,6 +214,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
   record({ type: type("BROKERS"), urls }),
   record({ type: type("CALL"), id: count, service: name, body: bytes, timeoutMs: time }),
   record({ type: type("CANCEL_CALL"), id: count }),
+  record({ type: type("RELAYED"), ...ref, end: count }),
 );
 
 export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
@@ -229,6 +231,8 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
   }),
   record({ type: type("CANCEL_REQUEST"), id: count }),
   record({ type: type("OPERATION"), id: count, operation: name, input: free }),
+  record({ type: type("FOLLOW"), job: ref.job }),
+  record({ type: type("TAKEN"), ...ref, end: count }),
 );
 
 export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
@@ -237,5 +241,6 @@ export const toClient: fc.Arbitrary<ToClient> = fc.oneof(
   record({ type: type("BROKERS"), urls }),
   record({ type: type("RESPONSE"), id: count, body: bytes, error: code }, { requiredKeys: ["type", "id", "body"] }),
   record({ type: type("RESULT"), id: count, value: free }),
+  record({ type: type("RELAY"), ...ref, stream: fc.constantFrom("stdout", "stderr"), offset: count, bytes }),
   record({ type: type("ERROR"), id: count, code, message: fc.string({ unit: "binary" }) }),
 );

@@ -23,6 +23,8 @@ export class BatchWatcher {
   readonly #handlers: BatchHandlers;
   readonly #reported = new Set<number>();
   #after: number | undefined;
+  /** Somebody holds the job. */
+  held = false;
 
   /** `after`: the last event before the batch began; tasks that ended earlier are not reported. */
   constructor(job: number, after: number, handlers: BatchHandlers) {
@@ -53,6 +55,7 @@ export class BatchWatcher {
     if (page.missed) await this.#reportEnded(client, ALL);
     for (const event of page.events) {
       if (event.counters !== undefined) this.#handlers.onCounters(event.counters);
+      if (event.kind === "job-held" || event.kind === "job-released") this.held = event.kind === "job-held";
       if (event.kind !== "tasks-ended") continue;
       const ranges = [...(event.succeeded ?? []), ...(event.failed ?? []), ...(event.cancelled ?? [])];
       for (const range of event.truncated === true ? [ALL] : ranges) await this.#reportEnded(client, range);

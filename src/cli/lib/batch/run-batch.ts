@@ -3,22 +3,29 @@
  *
  *   started      submitted, or an earlier batch resumed
  *   running      tasks end and their output is printed
- *   interrupted  Ctrl-C: the job is held, running tasks may end; a second Ctrl-C stops them
+ *   interrupted  Ctrl-C: the job is held, running tasks may end; a second Ctrl-C stops them. Output that cannot be written: the job is
+ *                held, its running tasks are stopped and return to the queue
  *   ended        all tasks have ended, or after an interrupt no task runs
  */
 
 import { LaboroError } from "../../../base/errors.js";
 import { shortDuration } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
+import { taskNumber } from "../../../model/task-numbers.js";
 import { EXIT } from "../failures.js";
 import type { Interrupt } from "../interrupt.js";
-import type { TaskView } from "../views.js";
+import { OutputWriter } from "../output-writer.js";
+import { outcomeText, taskLabel } from "../result-text.js";
+import type { JobView, TaskView } from "../views.js";
 import { BatchWatcher } from "./batch-watcher.js";
 import { JobLog } from "./joblog.js";
-import { streamOutput } from "./live-output.js";
+import { LiveOutput } from "./live-output.js";
+import { OutputNotices } from "./output-notices.js";
 import { type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
+import { RelaySpool } from "./relay-spool.js";
 import type { StartedBatch } from "./resume.js";
+import { stopRunningTasks } from "./stop-tasks.js";
 
 export interface BatchOptions extends OutputOptions {
   readonly joblog?: string;
@@ -26,13 +33,13 @@ export interface BatchOptions extends OutputOptions {
   readonly live: boolean;
 }
 
-/** Returns a connected client; called again when that client has lost its broker. */
-export type ConnectBroker = () => Promise<Client>;
+/** Returns a connected client; called again, with the job of this run, when that client has lost its broker. */
+export type ConnectBroker = (job?: number) => Promise<Client>;
 
 /** If nothing runs after this time, the reason is printed. */
 const EXPLAIN_AFTER_MS = 2_000;
 /** How many failures are named at the end. */
-const MAX_LISTED_FAILURES = 10;
+const MAX_LISTED = 10;
 
 /** `start` submits the batch or resumes it, or returns undefined where nothing runs; the tasks that end from then on are printed. */
 export async function runBatch(
@@ -57,17 +64,36 @@ export async function runBatch(
   if (batch.differenceText !== undefined)
     process.stderr.write(`${batch.differenceText}; --fresh starts a new job with the options given now\n`);
   const progress = new ProgressBar(process.stderr, count, batch.endedBefore.size);
-  const printer = new OutputPrinter(options, labelOf, () => progress.clear());
+  const writer = new OutputWriter(interrupt.outputLost);
+  const submitted = await broker.withRetry((client) => client.ask("job", { job }));
+  const nameOf = (index: number): string =>
+    `task ${taskLabel(taskNumber(submitted, index), submitted.hasEntries ? labelOf(index) : undefined)}`;
+  const clear = (): void => progress.clear();
+  const notices = new OutputNotices({ nameOf, outputCap: submitted.limits.outputCap, clear });
+  const relayed = new RelaySpool();
+  const printer = new OutputPrinter(options, {
+    ...{ writer, relayed, labelOf, clear },
+    onPrinted: (task, missingBytes) => notices.add(task, missingBytes, relayed.failure),
+  });
+  const liveOutput = options.live ? new LiveOutput(writer) : undefined;
   const failures: TaskView[] = [];
   const watcher = new BatchWatcher(job, last, {
     onEnded: async (tasks) => {
-      if (!options.live) await printer.add(broker.client, job, tasks);
+      if (liveOutput === undefined) await printer.add(broker.client, job, tasks);
       for (const task of tasks) {
+        liveOutput?.taskEnded(task);
         log?.add(task, batch.commandOf(task.index));
         if (task.state === "failed") failures.push(task);
       }
     },
     onCounters: (counters) => progress.update(counters),
+  });
+  const follow = (client: Client): void => client.follow(job, (output) => (liveOutput ?? relayed).take(output));
+  follow(broker.client);
+  broker.onReconnected(job, async (client) => {
+    follow(client);
+    // The process that opened the data after the end of another run has held the jobs that are not its own.
+    if (!watcher.held && !interrupt.once.aborted && !interrupt.outputLost.aborted) await releaseIfHeld(client, job);
   });
   for (const index of batch.endedBefore) {
     watcher.skip(index);
@@ -75,7 +101,7 @@ export async function runBatch(
   }
   if (!options.live) progress.begin({ succeeded: batch.endedBefore.size, failed: 0, cancelled: 0 });
   const stopLive = new AbortController();
-  const live = options.live ? streamOutput(() => broker.client, job, stopLive.signal) : undefined;
+  const live = liveOutput?.print(() => broker.client, job, stopLive.signal);
   const stopping = handleInterrupt(() => broker.client, job, interrupt, progress);
   const explainTimer = setTimeout(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
@@ -83,27 +109,45 @@ export async function runBatch(
   );
   const end = await broker.withRetry((client) => watcher.waitForEnd(client, stopping.done));
   clearTimeout(explainTimer);
+  const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
   if (end === undefined) stopLive.abort();
   await live;
   await broker.withRetry((client) => printer.finish(client, job));
+  relayed.close();
+  writer.endLine();
   progress.end();
   log?.close();
+  if (interrupt.outputLost.aborted) {
+    if (isHeld)
+      process.stderr.write(
+        `laboro: the output is not read to its end: job ${job} is held; the same command goes on with it\n`,
+      );
+    return interrupt.exitCode;
+  }
+  if (liveOutput?.ended !== undefined) notices.add(liveOutput.ended, end === undefined ? 0 : liveOutput.missingBytes);
   const view = await broker.withRetry((client) => client.ask("job", { job }));
-  printFailures(failures, labelOf, view.count === 1 && !batch.resumed);
+  notices.summarize();
+  printFailures(failures, nameOf, view);
   printSummary(job, view.count, view.counters, Date.now() - started, end === undefined);
-  if (end === undefined) return EXIT.interrupted;
-  return end === "succeeded" ? EXIT.ok : EXIT.failed;
+  if (end === undefined) return interrupt.exitCode;
+  return end === "succeeded" && !notices.incomplete ? EXIT.ok : EXIT.failed;
 }
 
 /** Reconnects when the broker is gone. */
 class ReconnectingClient {
   readonly #connectBroker: ConnectBroker;
+  #batch: { readonly job: number; readonly onReconnected: (client: Client) => Promise<void> } | undefined;
   client: Client;
 
   constructor(connectBroker: ConnectBroker, client: Client) {
     this.#connectBroker = connectBroker;
     this.client = client;
+  }
+
+  /** `act` is called with each new client. */
+  onReconnected(job: number, act: (client: Client) => Promise<void>): void {
+    this.#batch = { job, onReconnected: act };
   }
 
   /** For operations that may be repeated. */
@@ -113,10 +157,17 @@ class ReconnectingClient {
         return await act(this.client);
       } catch (cause) {
         if (!(cause instanceof LaboroError) || !/^LABORO_BROKER_/.test(cause.code)) throw cause;
-        this.client = await this.#connectBroker();
+        this.client = await this.#connectBroker(this.#batch?.job);
+        // If that broker is gone as well, the next operation finds out.
+        await this.#batch?.onReconnected(this.client).catch(() => {});
       }
     }
   }
+}
+
+async function releaseIfHeld(client: Client, job: number): Promise<void> {
+  const { held, state } = await client.ask("job", { job });
+  if (held && state === "held") await client.ask("release", { job });
 }
 
 /** Prints why nothing runs yet, as `laboro explain` does. */
@@ -141,9 +192,10 @@ function handleInterrupt(
   job: number,
   interrupt: Interrupt,
   progress: ProgressBar,
-): { done: AbortSignal; dispose(): void } {
+): { done: AbortSignal; stopped: Promise<boolean>; dispose(): void } {
   const done = new AbortController();
   let timer: NodeJS.Timeout | undefined;
+  let stopped = Promise.resolve(false);
   const first = (): void => {
     progress.clear();
     process.stderr.write("stopping: what runs may end; Ctrl-C again stops it too\n");
@@ -159,20 +211,38 @@ function handleInterrupt(
     }, 100);
   };
   const second = (): void => done.abort();
-  interrupt.once.addEventListener("abort", first, { once: true });
-  interrupt.twice.addEventListener("abort", second, { once: true });
-  return { done: done.signal, dispose: () => clearInterval(timer) };
+  const outputLost = (): void => {
+    stopped = stopRunningTasks(currentClient(), job)
+      .catch(() => {
+        interrupt.stopAtOnce();
+        return true;
+      })
+      .finally(() => done.abort());
+  };
+  listen(interrupt.once, first);
+  listen(interrupt.twice, second);
+  listen(interrupt.outputLost, outputLost);
+  return {
+    done: done.signal,
+    get stopped() {
+      return stopped;
+    },
+    dispose: () => clearInterval(timer),
+  };
 }
 
-function printFailures(failures: readonly TaskView[], labelOf: (index: number) => string, alone: boolean): void {
-  for (const { index, number, code, signal, timedOut, error } of failures.slice(0, MAX_LISTED_FAILURES)) {
-    const how = error ?? (timedOut === true ? "time limit" : signal !== undefined ? signal : `exit code ${code}`);
-    const label = labelOf(index);
-    const name = label === String(number) ? label : `${number} (${label})`;
-    process.stderr.write(alone ? `${how}\n` : `task ${name}: ${how}\n`);
-  }
-  if (failures.length > MAX_LISTED_FAILURES)
-    process.stderr.write(`and ${failures.length - MAX_LISTED_FAILURES} more that failed\n`);
+/** Calls the listener also if the signal was aborted before. */
+function listen(signal: AbortSignal, listener: () => void): void {
+  if (signal.aborted) listener();
+  else signal.addEventListener("abort", listener, { once: true });
+}
+
+type NameTask = (index: number) => string;
+
+function printFailures(failures: readonly TaskView[], nameOf: NameTask, { limits }: JobView): void {
+  for (const task of failures.slice(0, MAX_LISTED))
+    process.stderr.write(`${nameOf(task.index)}: ${outcomeText(task, limits.timeLimitMs)}\n`);
+  if (failures.length > MAX_LISTED) process.stderr.write(`and ${failures.length - MAX_LISTED} more that failed\n`);
 }
 
 function printSummary(

@@ -8,7 +8,7 @@ import { checkPlaceholders, columnOf, placeholderForms } from "../../../model/pl
 import type { Bytes, Recipe } from "../../../model/recipe.js";
 import { type Strides, strideTotal } from "../../../model/task-numbers.js";
 import { parseDuration } from "../duration.js";
-import { collect, parseWholeNumber } from "../option-parsers.js";
+import { collect, parseOutputCap, parseWholeNumber } from "../option-parsers.js";
 import { parseArray } from "./array.js";
 import {
   columnCount,
@@ -111,7 +111,11 @@ export function addSubmissionOptions(command: Command): Command {
       "--log <path>",
       "write each task's output there too, at the worker, always to a new file; {#} is its number",
     )
-    .option("--output-cap <bytes>", "output kept per task: head and tail", parseWholeNumber);
+    .option(
+      "--output-cap <size>",
+      "output kept per task, head and tail: 500M, or none to keep all (default: 16M)",
+      parseOutputCap,
+    );
 }
 
 function parseSeparator(text: string): RegExp {

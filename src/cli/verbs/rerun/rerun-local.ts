@@ -15,26 +15,29 @@ export async function rerunLocally(
   selectionOf: (job: JobView) => RerunSelection,
   noneText: (job: number) => string,
 ): Promise<void> {
-  const interrupt = onInterrupt();
+  const interrupt = onInterrupt({ watchOutput: true });
   let local: LocalBroker | undefined;
-  const connectBroker = async (): Promise<Client> => {
+  const connectBroker = async (ownJob?: number): Promise<Client> => {
     await local?.close(false);
-    local = await openLocalBroker(dir, availableParallelism());
+    local = await openLocalBroker(dir, availableParallelism(), ({ id }) => id !== ownJob);
     return local.client;
+  };
+  const start = async (client: Client, id: number, selection: RerunSelection): ReturnType<typeof rerunTasks> => {
+    const started = await rerunTasks(client, id, selection);
+    if (started === undefined) printLines(noneText(id));
+    // What is left of a run that was stopped goes on, too.
+    const { held } = await client.ask("job", { job: id });
+    if (held) await client.ask("release", { job: id });
+    return started;
   };
   try {
     const jobs = await choose(await connectBroker());
     if (jobs.length === 0) printLines("there is nothing to run again");
     const selections = jobs.map((job) => ({ id: job.id, selection: selectionOf(job) }));
     for (const { id, selection } of selections) {
-      if (interrupt.once.aborted) break;
+      if (interrupt.once.aborted || interrupt.outputLost.aborted) break;
       const options = { keepOrder: false, tag: false, live: false };
-      const start = async (client: Client): ReturnType<typeof rerunTasks> => {
-        const started = await rerunTasks(client, id, selection);
-        if (started === undefined) printLines(noneText(id));
-        return started;
-      };
-      const code = await runBatch(connectBroker, start, options, interrupt);
+      const code = await runBatch(connectBroker, (client) => start(client, id, selection), options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;
     }
   } finally {

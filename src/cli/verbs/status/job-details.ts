@@ -2,6 +2,7 @@
 
 import { ago, formatCount, formatSize, pluralize, shortDuration } from "../../../base/format.js";
 import type { Client } from "../../../client/client.js";
+import { DEFAULT_LIMITS } from "../../../model/job.js";
 import { formatDuration } from "../../lib/duration.js";
 import { countersText, failureLines } from "../../lib/result-text.js";
 import { type Column, table } from "../../lib/terminal/table.js";
@@ -69,7 +70,10 @@ function limitsText(limits: JobView["limits"]): string {
     timeLimitMs !== undefined && `${formatDuration(timeLimitMs)} a task`,
     maxRunning !== undefined && `${formatCount(maxRunning)} at once`,
     maxFails !== undefined && `${pluralize(maxFails, "failure")} at most`,
-    limits.outputCap !== 16 * 1024 * 1024 && `${formatSize(limits.outputCap)} of output a task`,
+    limits.outputCap === undefined && "all output is kept",
+    limits.outputCap !== undefined &&
+      limits.outputCap !== DEFAULT_LIMITS.outputCap &&
+      `${formatSize(limits.outputCap)} of output a task`,
   ]
     .filter((text) => text !== false)
     .join(", ");

@@ -19,6 +19,7 @@ import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
 import { badInput, LaboroError } from "../../../base/errors.js";
 import { parseDuration } from "../../lib/duration.js";
+import { parseOutputCap } from "../../lib/option-parsers.js";
 import { readInput } from "../../lib/submission/entries.js";
 import { makeSubmission, type ParsedSubmission, type SubmissionOptions } from "../../lib/submission/options.js";
 import { suggestion } from "../../lib/suggest.js";
@@ -42,6 +43,7 @@ const SHARED_KEYS = [
   "maxFails",
   "maxRunning",
   "timeLimit",
+  "outputCap",
   "slots",
   "resources",
 ];
@@ -122,6 +124,7 @@ function readTask(
     ...paths(table, ["script", "stdin", "eachLine", "fromJson"], where, here),
     ...readNumbers(table, ["slots", "priority", "retries", "crashLimit", "maxFails", "maxRunning"], where),
     ...(table.timeLimit === undefined ? {} : { timeLimit: readDuration(table.timeLimit, `${where}: timeLimit`) }),
+    ...(table.outputCap === undefined ? {} : { outputCap: readOutputCap(table.outputCap, `${where}: outputCap`) }),
     ...overrides,
   };
   const entries = table.entries === undefined ? [] : [":::", ...requireTexts(table.entries, `${where}: entries`)];
@@ -143,6 +146,10 @@ const assignments = (table: unknown): string[] =>
 /** A number without a unit, quoted or not, is seconds. */
 const readDuration = (value: unknown, what: string): number =>
   parseDuration(typeof value === "number" ? String(value) : requireText(value, what));
+
+/** Bytes, or a size as `--output-cap` takes it. */
+const readOutputCap = (value: unknown, where: string): number =>
+  parseOutputCap(typeof value === "number" ? String(value) : requireText(value, where));
 
 function commandWords(table: Table, where: string): readonly string[] {
   const kinds = ["command", "script", "service"].filter((kind) => table[kind] !== undefined);

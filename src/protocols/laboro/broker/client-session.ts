@@ -9,9 +9,13 @@ import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import { perform, performForPeer } from "../../../broker/operations/index.js";
 import type { BrokerInfo, OperationContext } from "../../../broker/operations/operation.js";
-import type { RequestId } from "../../../model/ids.js";
+import type { JobId, RequestId } from "../../../model/ids.js";
+import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
 import type { FromClient, ToClient } from "../messages.js";
+
+/** Jobs that one client may follow. */
+const MAX_FOLLOWED = 1_000;
 
 export class ClientSession {
   readonly #core: Core;
@@ -20,6 +24,8 @@ export class ClientSession {
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, RequestId>();
   readonly #closed = new AbortController();
+  /** The jobs whose output is relayed to the client. */
+  readonly #followed = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
   readonly #unsubscribe: (() => void) | undefined;
   /** The client is another broker of the group. */
@@ -55,6 +61,8 @@ export class ClientSession {
     this.#unsubscribe?.();
     for (const id of this.#requests.values()) this.#core.requests.cancel(id);
     this.#requests.clear();
+    for (const { end } of this.#followed.values()) end();
+    this.#followed.clear();
   }
 
   #receive(message: FromClient): void {
@@ -71,10 +79,23 @@ export class ClientSession {
       case "OPERATION":
         void this.#perform(message.id, message.operation, message.input);
         return;
+      case "FOLLOW":
+        this.#follow(message.job);
+        return;
+      case "TAKEN":
+        this.#followed.get(message.job)?.taken(message, message.end);
+        return;
       case "HELLO":
       case "HEARTBEAT":
         return;
     }
+  }
+
+  #follow(job: JobId): void {
+    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#context.role, "read"))
+      return;
+    const send = (chunk: OutputChunk): void => this.#connection.send({ ...chunk, type: "RELAY" });
+    this.#followed.set(job, this.#core.relays.follow(job, send));
   }
 
   #request(message: FromClient & { type: "REQUEST" }): void {

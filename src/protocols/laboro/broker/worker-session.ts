@@ -126,6 +126,11 @@ export class WorkerSession implements WorkerPort {
         if (!this.#core.workerOutput(id, message, credit)) credit();
         return;
       }
+      case "RELAY": {
+        const { job, index, attempt } = message;
+        this.#core.workerRelay(id, message, (end) => this.#send({ type: "RELAYED", job, index, attempt, end }));
+        return;
+      }
       case "RETRACTED":
       case "CANCELLED":
         this.#core.workerRetracted(id, message.tasks);
@@ -157,8 +162,12 @@ export class WorkerSession implements WorkerPort {
       const [oldest] = this.#recipesSent;
       if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
       const { recipe, requirement, limits, numbers } = job;
-      const { timeLimitMs, outputCap } = limits;
-      const taskLimits = timeLimitMs === undefined ? { outputCap } : { outputCap, timeLimitMs };
+      const { timeLimitMs, outputCap, relay } = limits;
+      const taskLimits = {
+        outputCap,
+        ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
+        ...(relay === true ? { relay } : {}),
+      };
       const base = { job: job.id, recipe, needs: requirement.needs, limits: taskLimits };
       this.#send({ type: "RECIPE", ...base, ...(numbers === undefined ? {} : { numbers }) });
     }

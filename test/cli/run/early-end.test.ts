@@ -1,0 +1,119 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { openCliShop } from "../support/cli.js";
+import { openPlace, type Place } from "./place.js";
+
+const jobs = async (place: Place): Promise<readonly { state: string; counters: { succeeded: number } }[]> =>
+  JSON.parse((await place.laboro("status", "--all", "--json")).stdout).jobs;
+
+describe("laboro run, whose output nobody reads any more", () => {
+  it("ends as from SIGPIPE, holds its job and stops what runs; the same command goes on with it", async () => {
+    const place = openPlace();
+    const line = "laboro run --array 1-100000 'echo {}; echo {} >>ran' | head -n 2 >/dev/null";
+    const { code, stderr } = await place.shell(line).said;
+    expect(code).toBe(141);
+    expect(stderr).toMatch(
+      /^laboro: the output is not read to its end: job 1 is held; the same command goes on with it\n$/,
+    );
+    const [job] = await jobs(place);
+    expect(job).toMatchObject({ state: "held", counters: { running: 0, failed: 0, cancelled: 0 } });
+    const before = place.lines("ran").length;
+    expect(before).toBeLessThan(50_000);
+    expect((await place.shell(line).said).stderr).toMatch(/^going on with job 1: \d+ of 100000 are done\n/);
+    expect(new Set(place.lines("ran")).size).toBe(place.lines("ran").length);
+  });
+
+  it("leaves no slot taken by a task that writes for ever", async () => {
+    const place = openPlace();
+    const line = "laboro run -- sh -c 'echo $$ >>pids; exec yes' | head -n 2 | wc -l";
+    for (const _ of [1, 2]) expect(await place.shell(line).said).toMatchObject({ code: 141, stdout: "2\n" });
+    expect(place.lines("pids")).toHaveLength(2);
+    expect(place.lines("pids").filter((pid) => isAlive(Number(pid)))).toEqual([]);
+    expect((await place.run("echo", "next")).stdout).toBe("next\n");
+    expect((await jobs(place)).map(({ state }) => state).sort()).toEqual(["held", "succeeded"]);
+  });
+
+  it("stops its tasks at the workers of a broker, too, and gives the slots back", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 2 });
+    const said = await shop.laboro(["run", "--", "yes"], { pipe: "head -n 1" });
+    expect(said).toMatchObject({ code: 141, stdout: "y\n" });
+    expect((await shop.client.job(1).info()).state).toBe("held");
+    expect((await shop.client.ask("running", { job: 1 })).tasks).toEqual([]);
+    expect((await shop.laboro(["run", "echo", "next"])).stdout).toBe("next\n");
+  });
+
+  it("says why it cannot write, and exits 1", async () => {
+    const place = openPlace();
+    const { code, stderr } = await place.shell("laboro run -- yes >/dev/full").said;
+    expect(code).toBe(1);
+    expect(stderr).toContain("cannot write: ENOSPC");
+    expect((await jobs(place))[0]?.state).toBe("held");
+  });
+});
+
+describe("laboro run, ended by SIGHUP", () => {
+  it("lets tasks end and holds the rest", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "-j", "1", "echo {} >>begun; sleep 0.5; echo {} >>done", ":::", "a", "b"]);
+    await until("one runs", () => place.lines("begun").length === 1);
+    first.child.kill("SIGHUP");
+    expect(await first.said).toMatchObject({ code: 130 });
+    expect([place.lines("begun"), place.lines("done")]).toEqual([["a"], ["a"]]);
+    expect((await jobs(place))[0]).toMatchObject({ state: "held", counters: { succeeded: 1 } });
+  });
+});
+
+describe("what a run left open", () => {
+  it("does not go on as part of another run, but with its own command", async () => {
+    const place = openPlace();
+    const words = ["run", "-j", "1", "echo {} >>ran; sleep 0.3", ":::", "a", "b", "c"];
+    const killed = place.begin(words);
+    await until("it runs", () => place.lines("ran").length > 0);
+    killed.child.kill("SIGKILL");
+    await killed.said;
+    const before = place.lines("ran");
+    const other = await place.run("-j", "4", "sleep", "1");
+    expect(other.code).toBe(0);
+    expect(other.stderr).toContain("laboro: job 1 (echo {} >>ran; sleep 0.3) is not finished and is held");
+    expect(place.lines("ran")).toEqual(before);
+    expect((await place.laboro(...words)).stderr).toMatch(/^going on with job 1/);
+    expect(new Set(place.lines("ran"))).toEqual(new Set(["a", "b", "c"]));
+  });
+
+  it("by a run that was killed, does not stop the runs that shared its broker", async () => {
+    const place = openPlace();
+    const owner = place.begin(["run", "-j", "2", "echo {} >>owner; sleep 60", ":::", "x"]);
+    await until("the first runs", () => place.lines("owner").length > 0);
+    const joined = ["c", "d"].map((name) =>
+      place.begin(["run", "-j", "1", `sleep 0.2; echo {} >>${name}`, ":::", "1", "2", "3", "4"]),
+    );
+    await until("the others run", () => place.lines("c").length > 0 && place.lines("d").length > 0);
+    owner.child.kill("SIGKILL");
+    const said = await Promise.all(joined.map((run) => run.said));
+    expect(said.map(({ code }) => code)).toEqual([0, 0]);
+    expect([new Set(place.lines("c")).size, new Set(place.lines("d")).size]).toEqual([4, 4]);
+    expect(place.lines("owner")).toEqual(["x"]);
+    expect((await jobs(place)).map(({ state }) => state).sort()).toEqual(["held", "succeeded", "succeeded"]);
+  });
+});
+
+describe("a task that failed", () => {
+  it("is named with its number, its entry and what ended it", async () => {
+    const place = openPlace();
+    const { stderr } = await place.run("-j", "1", "kill -{} $$; exit 3", ":::", "0", "KILL");
+    expect(stderr).toContain("task 1 (0): exit code 3\ntask 2 (KILL): killed by signal 9 (SIGKILL)\n");
+    expect((await place.run("--array", "7-8", "exit {}")).stderr).toContain(
+      "task 7: exit code 7\ntask 8: exit code 8\n",
+    );
+  });
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
+import { openCliShop } from "../support/cli.js";
+import { openPlace } from "./place.js";
+
+/** 22.9 MB: more than the 16 MiB that are kept of a task. */
+const LARGE = "seq 3000000 >big";
+/** 3.4 MB. */
+const MEDIUM = "seq 500000 >big";
+
+describe("the output of laboro run", () => {
+  it("is all that a task writes, however much is kept of it, and says how much that is", async () => {
+    const place = openPlace();
+    const { code, stdout, stderr } = await place.shell(`${LARGE}; laboro run -k 'cat {}' ::: big | cmp - big`).said;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+    expect(stderr).toContain(
+      "task 1 (big): of its 21.8 MiB of output, 16.0 MiB are kept for laboro logs; --output-cap",
+    );
+    const logs = await place.laboro("logs", "last", "--stream", "stderr");
+    expect(logs.stderr).toContain("were not kept");
+  });
+
+  it("is that of each task in turn, with both streams apart, where several write more than is kept", async () => {
+    const place = openPlace();
+    const line =
+      `${MEDIUM}; laboro run -k -j 3 --output-cap 1M 'cat {} | tee /dev/stderr' ::: big big big >out 2>err; echo $?; ` +
+      "cat big big big | cmp - out; grep -av '^laboro: task \\|^3 tasks' err | cmp - out";
+    expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "0\n" });
+  });
+
+  it("is all there with a cap of none, and later in logs as well; sizes have units", async () => {
+    const place = openPlace();
+    const line = `${MEDIUM}; laboro run --output-cap none 'cat big' | cmp - big && laboro logs last | cmp - big`;
+    const { code, stderr } = await place.shell(line).said;
+    expect(code).toBe(0);
+    expect(stderr).not.toContain("kept");
+    expect((await place.run("--output-cap", "500M", "true")).code).toBe(0);
+    expect(JSON.parse((await place.laboro("status", "last", "--json")).stdout).limits.outputCap).toBe(500 * 2 ** 20);
+    expect((await place.run("--output-cap", "much", "true")).code).toBe(2);
+  });
+
+  it("is that of the last attempt, however much the one before wrote", async () => {
+    const place = openPlace();
+    const line =
+      `${MEDIUM}; laboro run --retries 1 --output-cap 10K 'cat {}; test {} = small || test $LABORO_ATTEMPT = 2' ` +
+      "::: big small >out 2>err; echo $?; (cat big; echo x) | wc -c; wc -c <out";
+    const { stdout } = await place.shell(`echo x >small; ${line}`).said;
+    const [code, expected, printed] = stdout.trim().split("\n");
+    expect(code).toBe("0");
+    expect(printed).toBe(expected);
+  });
+
+  it("comes whole from a worker elsewhere, over a broker that is named", async () => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 2 });
+    const run = (...words: string[]) =>
+      shop.laboro(["run", "--output-cap", "1M", ...words], { pipe: "md5sum", process: true });
+    const one = await run("--", "seq", "1000000");
+    expect(one).toMatchObject({ code: 0, stdout: "8a7095c1c23bfadc311fe6b16d950582  -\n" });
+    const two = await run("-k", "--", "seq", ":::", "1000000", "1000000");
+    expect(two).toMatchObject({ code: 0, stdout: "d3a7d000e73de8c92da44debeb99d5f4  -\n" });
+  });
+
+  it("is byte for byte what the tasks wrote, without a newline added", async () => {
+    const place = openPlace();
+    const line =
+      "head -c 100000 /dev/urandom >whole; split -b 30000 whole part.; printf '' >part.zz; " +
+      "laboro run -k -- cat {} ::: part.* | cmp - whole";
+    expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "" });
+    expect((await place.run("-k", "--tag-output", "printf {}", ":::", "a", "b")).stdout).toBe("a\ta\nb\tb\n");
+  });
+
+  it("on a terminal, is followed by a summary on a line of its own", async () => {
+    const place = openPlace();
+    const one = await place.begin(["run", "--", "printf", "no newline"], true).said;
+    expect(one.stdout).toMatch(/no newline\r\n1 task: 1 succeeded/);
+  });
+
+  it("that is taken slowly slows down its own task, and no other run in the same directory", async () => {
+    const place = openPlace();
+    const steps = "for i in $(seq 60); do head -c 1000000 /dev/zero; echo $i >>steps; done";
+    const slow = place.shell(
+      `laboro run -j 2 --output-cap 2M -- sh -c '${steps}' | (until test -e go; do sleep 0.1; done; wc -c)`,
+    );
+    await until("the task has begun", () => place.lines("steps").length > 0);
+    expect((await place.run("echo", "other")).stdout).toBe("other\n");
+    expect((await place.run("sleep", "1")).code).toBe(0);
+    // The head of 1 MB, windows and pipes: the rest waits for the reader.
+    expect(place.lines("steps").length).toBeLessThan(10);
+    await place.shell("touch go").said;
+    expect(await slow.said).toMatchObject({ code: 0, stdout: "60000000\n" });
+  });
+});
