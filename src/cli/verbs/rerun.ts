@@ -6,7 +6,8 @@ import {
   addBrokerOptions,
   type BrokerChoice,
   connectToBroker,
-  localDataFallback,
+  localDataInstead,
+  localDataOf,
   withBroker,
 } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
@@ -43,9 +44,12 @@ async function run(text: string, options: Options): Promise<void> {
     noneMessage: "to rerun",
   };
   const selection = { states, ...(tasks && { tasks }) };
-  const localDir = await connectToBroker(options, PROBE_TIMEOUT_MS)
-    .then((client) => client.close())
-    .catch((cause: unknown) => localDataFallback(options, cause));
+  const localDir =
+    options.local === true
+      ? localDataOf(options)
+      : await connectToBroker(options, PROBE_TIMEOUT_MS)
+          .then((client) => client.close())
+          .catch((cause: unknown) => localDataInstead(options, cause));
   if (localDir !== undefined) {
     const { rerunLocally } = await import("./rerun/rerun-local.js");
     await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selection);

@@ -1,16 +1,29 @@
 /** `laboro run`: submit, show progress and output, wait. Without a broker it starts one of its own. */
+import { rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { localDataDir } from "../../base/files/local-data.js";
+import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { commandLine } from "../lib/batch/command-line.js";
-import { startOrResume } from "../lib/batch/resume.js";
+import { batchKey, startOrResume } from "../lib/batch/resume.js";
 import { runBatch } from "../lib/batch/run-batch.js";
-import { addBrokerOptions, type BrokerChoice, connectToBroker, isBrokerConfigured } from "../lib/broker-connection.js";
+import {
+  addBrokerOptions,
+  type BrokerChoice,
+  connectToBroker,
+  isConfigured,
+  isUnreachable,
+  localDataInstead,
+  localDataOf,
+  noticeOtherData,
+  resolveBroker,
+} from "../lib/broker-connection.js";
+import { EXIT } from "../lib/failures.js";
 import { onInterrupt } from "../lib/interrupt.js";
-import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
+import { innerDataDir, type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
+import { printNotice } from "../lib/print.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 
 interface Options extends SubmissionOptions, BrokerChoice {
@@ -23,8 +36,6 @@ interface Options extends SubmissionOptions, BrokerChoice {
 }
 
 const CONNECT_MS = 10_000;
-/** Short: it only finds out whether there is a broker that was not named. */
-const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
   const command = new Command("run")
@@ -53,7 +64,10 @@ Examples:
 
 {} entry, {#} number, {.} entry without extension, {/} entry without folders;
 {1} {2} of the columns of an entry, or of several lists: ::: a b ::: 1 2.
-Interrupted, the same command resumes where it stopped.`,
+Interrupted, the same command resumes where it stopped.
+
+Where no broker is configured, run starts one of its own with its data in ./.laboro. There it keeps
+what has ended for 30 days, and at most 1 GiB of it.`,
     )
     .action(perform);
 }
@@ -75,14 +89,14 @@ async function perform(words: readonly string[], options: Options): Promise<void
   const interrupt = onInterrupt();
   let broker: RunBroker | undefined;
   try {
-    broker = await chooseBroker(options);
+    broker = await chooseBroker(options, batchKey(submission));
     // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
     const start = (client: Client) => startOrResume(client, { ...submission, ...jobs }, options.fresh === true);
     process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
   } finally {
     interrupt.dispose();
-    await broker?.close(!interrupt.twice.aborted);
+    await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
   }
 }
 
@@ -90,34 +104,60 @@ interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
   connect(): Promise<Client>;
-  close(finish: boolean): Promise<void>;
+  /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
+  close(finish: boolean, done: boolean): Promise<void>;
 }
 
-/** The broker that was named or that runs for this user; else a local one. */
-async function chooseBroker(options: Options): Promise<RunBroker> {
-  const named = isBrokerConfigured(options);
-  const first = await connectToBroker(options, named ? CONNECT_MS : PROBE_TIMEOUT_MS).catch((cause: unknown) => {
-    if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
-    return undefined;
-  });
-  return first === undefined ? localBroker(options) : remoteBroker(first);
+/**
+ * The broker that is configured; a local one where none is, with --local, and inside a task of a local run. Where the configured one does not
+ * answer, the work is not done on this machine instead: it may be the login node of a cluster.
+ */
+async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
+  const isLocal = options.local === true;
+  const isNamed = options.broker !== undefined || options.data !== undefined;
+  if (isLocal && isNamed) return localBroker(options, { dir: localDataOf(options) });
+  if (isLocal || (!isNamed && (process.env.LABORO_RUN !== undefined || !isConfigured(options)))) {
+    return directoryBroker(options, key);
+  }
+  try {
+    const client = await connectToBroker(options, CONNECT_MS);
+    const { urls, source } = resolveBroker(options);
+    noticeOtherData(options, `the broker at ${urls.join(", ")} (${source})`);
+    return { isLocal: false, connect: async () => client, close: async () => client.close() };
+  } catch (cause) {
+    const dir = localDataInstead(options, cause);
+    if (dir !== undefined) return localBroker(options, { dir });
+    if (!isUnreachable(cause)) throw cause;
+    const remedy = "laboro run --local does the work on this machine, with a broker of its own";
+    throw new LaboroError(cause.code, `${cause.message}; ${remedy}`, { cause });
+  }
 }
 
-function remoteBroker(first: Client): RunBroker {
-  return { isLocal: false, connect: async () => first, close: async () => first.close() };
+/** The local broker of this directory. A run inside a task of another run here has data of its own. */
+function directoryBroker(options: Options, key: string): RunBroker {
+  const { dir, elsewhere } = localData(".");
+  const inner = innerDataDir(dir, key);
+  if (inner !== undefined) return localBroker(options, { dir: inner, temporary: true });
+  if (elsewhere !== undefined && elsewhere.kind !== "network")
+    printNotice(`${elsewhere.reason}; the data of this run is in ${dir}`);
+  return localBroker(options, { dir });
 }
 
-function localBroker(options: Options): RunBroker {
-  const dir = localDataDir(".");
+/** `temporary`: the data is removed once nothing is left to resume. */
+function localBroker(options: Options, data: { readonly dir: string; readonly temporary?: true }): RunBroker {
   const slots = options.jobs ?? availableParallelism();
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
     connect: async () => {
       await local?.close(false);
-      local = await openLocalBroker(dir, slots);
+      local = await openLocalBroker(data.dir, slots);
       return local.client;
     },
-    close: async (finish) => local?.close(finish),
+    close: async (finish, done) => {
+      await local?.close(finish);
+      if (data.temporary === true && done && local?.started !== undefined)
+        rmSync(data.dir, { recursive: true, force: true });
+    },
   };
 }

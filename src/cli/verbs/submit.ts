@@ -2,7 +2,7 @@
 import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
 import { addSubmissionOptions, makeSubmission, type SubmissionOptions } from "../lib/submission/options.js";
 import { readJobFile } from "./submit/job-file.js";
@@ -41,16 +41,20 @@ async function perform(words: readonly string[], options: Options): Promise<void
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {
     const tasks = readJobFile(options.file);
-    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
+    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true), openRunningBroker);
     return;
   }
   makeSubmission(words, { ...options, after: [] });
-  await withBroker(options, async (client) => {
-    const submission = makeSubmission(words, { ...options, after: await resolveLast(client, options.after) });
-    const { id } = await client.submit({ ...submission, ...held });
-    if (options.json === true) printJson({ job: id });
-    else printLines(String(id));
-  });
+  await withBroker(
+    options,
+    async (client) => {
+      const submission = makeSubmission(words, { ...options, after: await resolveLast(client, options.after) });
+      const { id } = await client.submit({ ...submission, ...held });
+      if (options.json === true) printJson({ job: id });
+      else printLines(String(id));
+    },
+    openRunningBroker,
+  );
 }
 
 /** `last` is the newest job. */

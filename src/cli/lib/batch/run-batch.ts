@@ -140,10 +140,14 @@ function handleInterrupt(
 ): { done: AbortSignal; dispose(): void } {
   const done = new AbortController();
   let timer: NodeJS.Timeout | undefined;
+  let holding: Promise<unknown> = Promise.resolve();
   const first = (): void => {
     progress.clear();
-    process.stderr.write("stopping: what runs may end; Ctrl-C again stops it too\n");
-    void currentClient()
+    const isTerminated = interrupt.once.reason === "SIGTERM";
+    process.stderr.write(
+      isTerminated ? "stopping, with what runs\n" : "stopping: what runs may end; Ctrl-C again stops it too\n",
+    );
+    holding = currentClient()
       .ask("hold", { job })
       .catch(() => {});
     // A held job never ends: the run is over when no task of it is at a worker.
@@ -154,9 +158,13 @@ function handleInterrupt(
         .catch(() => done.abort());
     }, 100);
   };
-  const second = (): void => done.abort();
+  // After SIGTERM the first and the second come together.
+  const second = (): void => void holding.then(() => done.abort());
   interrupt.once.addEventListener("abort", first, { once: true });
   interrupt.twice.addEventListener("abort", second, { once: true });
+  // A signal that came before the batch had started.
+  if (interrupt.once.aborted) first();
+  if (interrupt.twice.aborted) second();
   return { done: done.signal, dispose: () => clearInterval(timer) };
 }
 
