@@ -37,7 +37,7 @@ export interface FindBrokerOptions {
 const ACCESS_FILE = "access.json";
 
 export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
-  data ?? (env.LABORO_DATA || join(homedir(), ".local", "share", "laboro"));
+  data ?? (env.LABORO_DATA || join(env.HOME || homedir(), ".local", "share", "laboro"));
 
 /** Whether a broker was named, or has been started for this user: one that should answer. */
 export function isBrokerConfigured(options: FindBrokerOptions = {}): boolean {
