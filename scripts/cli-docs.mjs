@@ -30,8 +30,9 @@ grouped as in \`1_000\`. **Durations** are \`90s\`, \`5m\`, \`1h30m\`, \`01:30:0
 | \`explain\`, \`workers\`, \`services\` | the operation of that name |
 | \`doctor\` | \`{checks: [{state, message, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
 
-**The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
-\`~/.local/share/laboro\`). These options may stand before the verb, too.
+**The broker** is the one that \`--broker\` names, else the one whose \`access.json\` is in the directory \`--data\`, else \`LABORO_BROKER\`, else \`access.json\` in
+\`LABORO_DATA\` or \`~/.local/share/laboro\`. \`--local\` is \`./.laboro\`, the data of \`laboro run\` in this directory, running or not; where no broker is configured,
+verbs use it by themselves. These options may stand before the verb, too. On a terminal a verb says which broker it means where there is a choice.
 
 **Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted. A failure is one line,
 \`laboro: MESSAGE (CODE)\`, and one that says what to do; the codes are in [errors.md](errors.md). \`--verbose\` or \`LABORO_VERBOSE=1\` adds where it came from.

@@ -34,7 +34,7 @@ export interface FindBrokerOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-const ACCESS_FILE = "access.json";
+export const ACCESS_FILE = "access.json";
 
 export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
   data ?? (env.LABORO_DATA || join(env.HOME || homedir(), ".local", "share", "laboro"));

@@ -39,7 +39,12 @@ async function run(options: Options): Promise<void> {
   const dir = isLocal ? localDataOf(options) : dataDirectory({ data: options.data });
   const store = resolveStoreUrl(options.store);
   const database = store === undefined ? [] : await checkPostgres(store);
-  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(isLocal ? [] : await checkBroker(options))];
+  const checks = [
+    ...checkMachine(),
+    ...checkDataDirectory(dir),
+    ...database,
+    ...(isLocal ? [] : await checkBroker(options)),
+  ];
   const terminal = detectTerminal();
   if (options.json === true) printJson({ checks });
   else printLines(...checks.map((check) => lineOf(check, terminal)));

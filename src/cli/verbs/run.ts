@@ -5,6 +5,7 @@ import { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
+import { ACCESS_FILE } from "../../client/find-broker.js";
 import { commandLine } from "../lib/batch/command-line.js";
 import { batchKey, startOrResume } from "../lib/batch/resume.js";
 import { runBatch } from "../lib/batch/run-batch.js";
@@ -129,7 +130,9 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
     if (dir !== undefined) return localBroker(options, { dir });
     if (!isUnreachable(cause)) throw cause;
     const remedy = "laboro run --local does the work on this machine, with a broker of its own";
-    throw new LaboroError(cause.code, `${cause.message}; ${remedy}`, { cause });
+    const { source } = resolveBroker(options);
+    const always = source.endsWith(ACCESS_FILE) ? `; if that broker is gone for good, remove ${source}` : "";
+    throw new LaboroError(cause.code, `${cause.message}; ${remedy}${always}`, { cause });
   }
 }
 
