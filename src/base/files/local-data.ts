@@ -59,7 +59,9 @@ function unusableReason(path: string, facts: FilesystemFacts): LocalData["elsewh
   try {
     const foreign = distrustReason(own);
     if (foreign !== undefined) return { kind: "foreign", reason: `${own} is not used: ${foreign}` };
-    accessSync(existsSync(own) ? own : path, constants.W_OK | constants.X_OK);
+    // A directory that does not exist yet is made by whoever needs it.
+    const existing = [own, path].find((dir) => existsSync(dir));
+    if (existing !== undefined) accessSync(existing, constants.W_OK | constants.X_OK);
     return undefined;
   } catch (cause) {
     return { kind: "read-only", reason: `${path} cannot be written (${errnoOf(cause) ?? String(cause)})` };
