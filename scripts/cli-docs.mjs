@@ -30,8 +30,9 @@ has its number there, in a list its place from 1. A range selects the tasks that
 | \`explain\`, \`workers\`, \`services\` | the operation of that name |
 | \`doctor\` | \`{checks: [{state, message, remedy?}]}\`, state being \`ok\`, \`warn\` or \`FAIL\` |
 
-**The broker** is the one that \`--broker\` names, else \`LABORO_BROKER\`, else the one whose \`access.json\` is in the data directory (\`--data\`, \`LABORO_DATA\`,
-\`~/.local/share/laboro\`). These options may stand before the verb, too.
+**The broker** is the one that \`--broker\` names, else the one whose \`access.json\` is in the directory \`--data\`, else \`LABORO_BROKER\`, else \`access.json\` in
+\`LABORO_DATA\` or \`~/.local/share/laboro\`. \`--local\` is \`./.laboro\`, the data of \`laboro run\` in this directory, running or not; where no broker is configured,
+verbs use it by themselves. These options may stand before the verb, too. On a terminal a verb says which broker it means where there is a choice.
 
 **Exit codes**: 0 all succeeded, 1 some failed, 2 a mistake in the command, 3 the broker cannot be reached, 130 interrupted,
 141 (\`run\`) nobody reads the output any more. A failure is one line,

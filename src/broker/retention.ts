@@ -9,6 +9,8 @@ export interface Retention {
   readonly keepForMs?: number;
   /** The size of the store, in bytes. */
   readonly keepBytes?: number;
+  /** Whatever the size, a job is kept for this time after its end. */
+  readonly keepAtLeastMs?: number;
   readonly everyMs?: number;
 }
 
@@ -44,9 +46,13 @@ async function removeOld(core: Core, { keepForMs }: Retention): Promise<number> 
   return (await removeJobs(core, old)).length;
 }
 
-async function removeOverSize(core: Core, { keepBytes }: Retention): Promise<number> {
+async function removeOverSize(core: Core, { keepBytes, keepAtLeastMs }: Retention): Promise<number> {
   if (keepBytes === undefined || (await core.store.bytesUsed()) <= keepBytes) return 0;
-  const ended = await endedJobs(core, { states: [...ALL_ENDS], keep: 0 });
+  const ended = await endedJobs(core, {
+    ...(keepAtLeastMs === undefined ? {} : { olderThanMs: keepAtLeastMs }),
+    states: [...ALL_ENDS],
+    keep: 0,
+  });
   let removed = 0;
   while (ended.length > 0 && (await core.store.bytesUsed()) > keepBytes) {
     removed += (await removeJobs(core, ended.splice(-AT_ONCE))).length;

@@ -1,17 +1,19 @@
 /**
  * The address of the broker and the token. The first of these that exists:
  *   1. what was given explicitly: a join URL, or `@FILE`, a file that holds one
- *   2. LABORO_BROKER in the environment, in the same two forms
- *   3. `access.json` in the data directory, which a broker on this machine writes
+ *   2. `access.json` in the data directory that was given explicitly; a broker on this machine writes it
+ *   3. LABORO_BROKER in the environment, in the same two forms as 1
+ *   4. `access.json` in the data directory that LABORO_DATA names, or in the default one
  *
  * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several join URLs, of brokers
  * of one group, are separated by commas or spaces.
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { isLoopback } from "../base/addresses.js";
 import { badInput, errnoOf, LaboroError } from "../base/errors.js";
+import { refuseForeignDirectory } from "../base/files/private-directory.js";
 import { normalizeFingerprint } from "../protocols/laboro/dial-tls.js";
 
 export interface BrokerAccess {
@@ -32,15 +34,28 @@ export interface FindBrokerOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
+export const ACCESS_FILE = "access.json";
+
 export const dataDirectory = ({ data, env = process.env }: FindBrokerOptions = {}): string =>
-  data ?? (env.LABORO_DATA || join(homedir(), ".local", "share", "laboro"));
+  data ?? (env.LABORO_DATA || join(env.HOME || homedir(), ".local", "share", "laboro"));
+
+/** Whether a broker was named, or has been started for this user: one that should answer. */
+export function isBrokerConfigured(options: FindBrokerOptions = {}): boolean {
+  const { broker, data, env = process.env } = options;
+  const named = [broker, data, env.LABORO_BROKER, env.LABORO_DATA].some((name) => name !== undefined && name !== "");
+  return named || existsSync(join(dataDirectory(options), ACCESS_FILE));
+}
 
 /** Throws LABORO_BAD_INPUT for an address that cannot be used, LABORO_BROKER_UNREACHABLE if there is none. */
 export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
-  const { broker, env = process.env } = options;
+  const { broker, data, env = process.env } = options;
   if (broker !== undefined && broker !== "") return fromText(broker, "--broker");
-  if (env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") return fromText(env.LABORO_BROKER, "LABORO_BROKER");
-  return fromAccessFile(join(dataDirectory(options), "access.json"));
+  if (data === undefined && env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") {
+    return fromText(env.LABORO_BROKER, "LABORO_BROKER");
+  }
+  const dir = dataDirectory(options);
+  refuseForeignDirectory(dir);
+  return fromAccessFile(join(dir, ACCESS_FILE));
 }
 
 /** Throws LABORO_BAD_INPUT. The message never contains the token: messages end up in logs. */

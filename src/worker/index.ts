@@ -50,6 +50,8 @@ export interface WorkerOptions {
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
   readonly cancelGraceMs?: number;
+  /** Added to the environment of its tasks and programs. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly log?: Log;
   readonly onJoined?: () => void;
   /** The broker refuses this worker. */
@@ -94,7 +96,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), "laboro-worker-"));
   const directory = openWorkerDirectory(dir);
   const { spool, results } = openSpool(directory, log);
-  const env = environmentOfTasks();
+  const env = { ...environmentOfTasks(), ...options.env };
   const programs = openPrograms(options.programs ?? {}, {
     ...{ count, env, log, now },
     dir: join(dir, "requests"),
@@ -205,9 +207,12 @@ function memoryWatch(options: WorkerOptions, log: Log, agent: () => Agent): Memo
   });
 }
 
-/** The worker's own without the tokens: a task that prints its environment would store them in its output. */
+/**
+ * The worker's own without the tokens: a task that prints its environment would store them in its output. LABORO_RUN is about the task that
+ * this worker itself may run in.
+ */
 function environmentOfTasks(): NodeJS.ProcessEnv {
-  const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, ...env } = process.env;
+  const { LABORO_BROKER: _, LABORO_FUQ_TOKEN: __, LABORO_RUN: ___, ...env } = process.env;
   return env;
 }
 

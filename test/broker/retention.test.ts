@@ -33,4 +33,22 @@ describe("what has ended", () => {
     // Twenty go at a time, the newest are the last to go.
     expect((await client.ask("jobs", {})).jobs.map(({ id }) => Number(id))).toEqual([25, 24, 23, 22, 21]);
   });
+
+  it("is kept for the least time, whatever its size", async () => {
+    const { broker, client, worker } = await openShop();
+    worker();
+    await (await client.submit({ recipe: TRUE, count: 3 })).wait();
+    const least = { keepBytes: 0, keepAtLeastMs: 3_600_000, everyMs: 10 };
+    const stop = startRetention(broker.core, least, SILENT);
+    // Sizes are measured in each sweep, and each sweep reads the list of jobs.
+    const { jobs } = broker.core.store;
+    let sweeps = 0;
+    broker.core.store.jobs = (options) => {
+      sweeps++;
+      return jobs.call(broker.core.store, options);
+    };
+    await until("it has looked several times", () => sweeps > 3);
+    stop();
+    expect((await client.ask("jobs", {})).jobs).toHaveLength(1);
+  });
 });

@@ -11,21 +11,25 @@ describe("laboro clean", () => {
     await shop.client.submit({ recipe: TRUE, held: true });
     const ids = async () =>
       JSON.parse((await shop.laboro(["status", "--all", "--json"])).stdout).jobs.map(({ id }: { id: number }) => id);
-    expect((await shop.laboro(["clean", "--older-than", "1h"], { process: true })).stdout).toBe(
+    expect((await shop.laboro(["clean", "--older-than", "1h", "--yes"], { process: true })).stdout).toBe(
       "there is no job to clean\n",
     );
-    expect((await shop.laboro(["clean", "--state", "succeeded", "--keep", "2"])).stdout).toBe("1 job is forgotten\n");
+    expect((await shop.laboro(["clean", "--state", "succeeded", "--keep", "2", "--yes"])).stdout).toBe(
+      "1 job is forgotten\n",
+    );
     expect(await ids()).toEqual([5, 4, 3, 2]);
     expect((await shop.laboro(["clean", "2"])).stdout).toBe("job 2 is forgotten\n");
-    expect((await shop.laboro(["clean"])).stdout).toBe("2 jobs are forgotten\n");
+    expect((await shop.laboro(["clean", "--yes"])).stdout).toBe("2 jobs are forgotten\n");
     expect(await ids()).toEqual([5]);
   });
 
   it("never touches a job that is open", async () => {
     const shop = await openCliShop();
     await shop.client.submit({ recipe: TRUE });
-    const { code, stderr } = await shop.laboro(["clean", "last"]);
+    const { code, stderr } = await shop.laboro(["clean", "last", "--yes"]);
     expect([code, stderr]).toEqual([1, "laboro: job 1 has not ended: cancel it first (LABORO_JOB_OPEN)\n"]);
-    expect((await shop.laboro(["clean", "all"])).stdout).toBe("there is no job to clean: none of them has ended\n");
+    expect((await shop.laboro(["clean", "all", "--yes"])).stdout).toBe(
+      "there is no job to clean: none of them has ended\n",
+    );
   });
 });

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlin
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { localDataDir, lockDirectory } from "../../src/base/files/local-data.js";
+import { localData, lockDirectory } from "../../src/base/files/local-data.js";
 
 let dir: string;
 beforeEach(() => {
@@ -15,7 +15,7 @@ const EXT4 = 0xef53;
 
 describe("the data of a broker of one's own", () => {
   it("lies in the directory", () => {
-    expect(localDataDir(dir, { type: EXT4, mountinfo: "" })).toBe(join(dir, ".laboro"));
+    expect(localData(dir, { type: EXT4, mountinfo: "" })).toEqual({ dir: join(dir, ".laboro") });
     expect(existsSync(join(dir, ".laboro"))).toBe(false);
   });
 
@@ -24,10 +24,11 @@ describe("the data of a broker of one's own", () => {
     const [a, b] = [join(dir, "a", "study 1"), join(dir, "b", "study 1")];
     for (const made of [a, b]) mkdirSync(made, { recursive: true });
     const home = join(dir, "local", `laboro-${userInfo().uid}`);
-    const place = localDataDir(a, options);
+    const { dir: place, elsewhere } = localData(a, options);
+    expect(elsewhere).toMatchObject({ kind: "network", reason: expect.stringContaining("nfs") });
     expect(place).toMatch(new RegExp(`^${home}/study_1-[0-9a-f]{16}$`));
-    expect(localDataDir(a, options)).toBe(place);
-    expect(localDataDir(b, options)).not.toBe(place);
+    expect(localData(a, options).dir).toBe(place);
+    expect(localData(b, options).dir).not.toBe(place);
     expect(statSync(home).mode & 0o777).toBe(0o700);
   });
 
@@ -44,10 +45,10 @@ describe("the data of a broker of one's own", () => {
     const home = join(dir, `laboro-${userInfo().uid}`);
     mkdirSync(home);
     chmodSync(home, 0o777);
-    expect(() => localDataDir(dir, options)).toThrow(/not a folder that is yours alone/);
+    expect(() => localData(dir, options)).toThrow(/others can write to it/);
     rmSync(home, { recursive: true });
     mkdirSync(join(dir, "elsewhere"), { mode: 0o700 });
     symlinkSync(join(dir, "elsewhere"), home);
-    expect(() => localDataDir(dir, options)).toThrow(/not a folder that is yours alone/);
+    expect(() => localData(dir, options)).toThrow(/it is a link/);
   });
 });

@@ -1,15 +1,17 @@
 /**
- * Where a local broker keeps its data for a directory: in `.laboro` there. On a network filesystem a database can be damaged; then in
- * a folder of this user on this machine, named after the directory.
+ * Where a local broker keeps its data for a directory: in `.laboro` there. Where that cannot be used (a network filesystem, where a database
+ * can be damaged; a `.laboro` of another user; a directory that cannot be written), in a folder of this user on this machine, named after
+ * the directory.
  */
 import { createHash } from "node:crypto";
-import { lstatSync } from "node:fs";
+import { accessSync, constants, existsSync, lstatSync } from "node:fs";
 import { userInfo } from "node:os";
-import { basename, join, resolve } from "node:path";
-import { LaboroError } from "../errors.js";
+import { basename, dirname, join, resolve } from "node:path";
+import { errnoOf, LaboroError } from "../errors.js";
 import { makeDirectory } from "./durable.js";
 import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
 import { acquireLock, type Lock } from "./lock.js";
+import { distrustReason, openPrivateDirectory } from "./private-directory.js";
 
 export const LOCAL_DATA = ".laboro";
 /** On a local disk, writable by every user, and kept over a boot. */
@@ -19,12 +21,51 @@ export interface LocalDataOptions extends FilesystemFacts {
   readonly baseDir?: string;
 }
 
-export function localDataDir(directory: string, { baseDir = LOCAL, ...facts }: LocalDataOptions = {}): string {
+export interface LocalData {
+  readonly dir: string;
+  /** Why it is not in the directory itself, if it is not. */
+  readonly elsewhere?: { readonly kind: "network" | "foreign" | "read-only"; readonly reason: string };
+}
+
+export function localData(directory: string, { baseDir = LOCAL, ...facts }: LocalDataOptions = {}): LocalData {
   const path = resolve(directory);
-  if (networkFilesystem(path, facts) === undefined) return join(path, LOCAL_DATA);
+  const elsewhere = unusableReason(path, facts);
+  if (elsewhere === undefined) return { dir: join(path, LOCAL_DATA) };
   const name = basename(path).replace(/[^\w.-]/g, "_");
   const hash = createHash("sha256").update(path).digest("hex").slice(0, 16);
-  return join(userFolder(baseDir), `${name}-${hash}`);
+  return { dir: join(userFolder(baseDir), `${name}-${hash}`), elsewhere };
+}
+
+/**
+ * For a command that writes its results to the directory: it needs `.laboro` there in any case, for its lock and its drafts. Only the database
+ * can be elsewhere.
+ */
+export function localDataForOutputs(directory: string, options?: LocalDataOptions): string {
+  const { dir, elsewhere } = localData(directory, options);
+  if (elsewhere === undefined || elsewhere.kind === "network") return dir;
+  throw new LaboroError("LABORO_DATA_UNUSABLE", elsewhere.reason);
+}
+
+/** Whether data at this path is that of a local broker, which only runs while it is used. */
+export function isLocalData(dir: string): boolean {
+  const path = resolve(dir);
+  return basename(path) === LOCAL_DATA || dirname(path) === userFolderPath(LOCAL);
+}
+
+function unusableReason(path: string, facts: FilesystemFacts): LocalData["elsewhere"] {
+  const network = networkFilesystem(path, facts);
+  if (network !== undefined) return { kind: "network", reason: `${path} is on a network filesystem (${network})` };
+  const own = join(path, LOCAL_DATA);
+  try {
+    const foreign = distrustReason(own);
+    if (foreign !== undefined) return { kind: "foreign", reason: `${own} is not used: ${foreign}` };
+    // A directory that does not exist yet is made by whoever needs it.
+    const existing = [own, path].find((dir) => existsSync(dir));
+    if (existing !== undefined) accessSync(existing, constants.W_OK | constants.X_OK);
+    return undefined;
+  } catch (cause) {
+    return { kind: "read-only", reason: `${path} cannot be written (${errnoOf(cause) ?? String(cause)})` };
+  }
 }
 
 /**
@@ -38,17 +79,17 @@ export function lockDirectory(directory: string, data: string): Lock | undefined
   return acquireLock(join(folder, "lock"), directory);
 }
 
+const userFolderPath = (baseDir: string): string => join(baseDir, `laboro-${userInfo().uid}`);
+
 /** Other users may create folders beside it, so its owner and mode are checked. */
 function userFolder(baseDir: string): string {
-  const { uid } = userInfo();
-  const folder = join(baseDir, `laboro-${uid}`);
-  makeDirectory(folder, 0o700);
-  const found = lstatSync(folder);
-  if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
-    throw new LaboroError(
-      "LABORO_DATA_UNUSABLE",
-      `${folder} is to hold the data of runs on network filesystems, but it is not a folder that is yours alone`,
-    );
+  const folder = userFolderPath(baseDir);
+  try {
+    openPrivateDirectory(folder);
+    if (!lstatSync(folder).isDirectory()) throw new Error("it is a link");
+  } catch (cause) {
+    const text = cause instanceof Error ? cause.message : String(cause);
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `${folder} is to hold the data of this run: ${text}`, { cause });
   }
   return folder;
 }

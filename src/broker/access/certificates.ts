@@ -86,7 +86,7 @@ export class Certificates {
     if (found?.ca.cert === ca.cert && this.#isValid(found)) return found;
     const stored = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
     writePrivate(path, `${JSON.stringify(stored, null, 2)}\n`);
-    writeFileSync(join(this.#dir, "ca.pem"), ca.cert);
+    writeFileSync(join(this.#dir, "ca.pem"), ca.cert, { mode: 0o600 });
     return stored;
   }
 

@@ -1,12 +1,18 @@
-/** Connects a verb to its broker: which one, how long to try, and what Ctrl-C does meanwhile. */
+/**
+ * Connects a verb to its broker: which one, how long to try, and what Ctrl-C does meanwhile. The broker is
+ *   1. with --local, the one of laboro run in this directory: ./.laboro
+ *   2. the one that is configured: by an option, in the environment, or by the access.json of this user
+ *   3. where none is configured, ./.laboro again
+ * A broker of laboro run runs only while a run does. Without one, a temporary broker opens the data that runs have left.
+ */
 import { existsSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import type { Command } from "commander";
-import { LaboroError } from "../../base/errors.js";
-import { LOCAL_DATA, localDataDir } from "../../base/files/local-data.js";
+import { badInput, LaboroError } from "../../base/errors.js";
+import { isLocalData, localData } from "../../base/files/local-data.js";
 import type { OperationInput, OperationName, OperationOutput } from "../../broker/operations/index.js";
 import { type Client, connect } from "../../client/client.js";
-import { type BrokerAccess, findBroker } from "../../client/find-broker.js";
+import { type BrokerAccess, dataDirectory, findBroker, isBrokerConfigured } from "../../client/find-broker.js";
 import { EXIT } from "./failures.js";
 import { printNotice } from "./print.js";
 import { probeBroker } from "./probe.js";
@@ -15,6 +21,7 @@ import { probeBroker } from "./probe.js";
 export interface BrokerChoice {
   readonly broker?: string;
   readonly data?: string;
+  readonly local?: boolean;
   readonly verbose?: boolean;
 }
 
@@ -32,56 +39,133 @@ export function addBrokerOptions(command: Command): Command {
       "--data <dir>",
       "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
     )
+    .option("--local", "use ./.laboro, the data of laboro run in this directory, whatever broker is configured")
     .option("--verbose", "say more when something fails");
 }
 
+export interface BrokerConnection {
+  readonly client: Client;
+  /** For messages: "the broker at http://…", "./.laboro". */
+  readonly place: string;
+  /** It runs in this process, without workers, for what earlier runs have left. */
+  readonly isTemporary: boolean;
+  close(): Promise<void>;
+}
+
 /** Runs `work` with a connected client and closes the client afterwards. */
-export async function withBroker<T>(choice: BrokerChoice, work: (client: Client) => Promise<T>): Promise<T> {
-  const { client, close } = await connectOrOpenLocal(choice);
+export async function withBroker<T>(
+  choice: BrokerChoice,
+  work: (client: Client, place: string) => Promise<T>,
+  open: (choice: BrokerChoice) => Promise<BrokerConnection> = openBroker,
+): Promise<T> {
+  const { client, place, close } = await open(choice);
   const interrupt = (): never => process.exit(EXIT.interrupted);
   process.once("SIGINT", interrupt);
   try {
-    return await work(client);
+    return await work(client, place);
   } finally {
     process.off("SIGINT", interrupt);
     await close();
   }
 }
 
-interface BrokerConnection {
-  readonly client: Client;
-  close(): Promise<void>;
-}
-
-/** Connects to the broker. Without one, opens a temporary broker on the data that a run left in this directory. */
-async function connectOrOpenLocal(choice: BrokerChoice): Promise<BrokerConnection> {
+/** Connects to the broker, or opens a temporary one on the data that runs have left in this directory. */
+export async function openBroker(choice: BrokerChoice): Promise<BrokerConnection> {
+  if (choice.local === true) return openLocalData(localDataOf(choice));
   try {
-    const client = await connectToBroker(choice, CONNECT_MS);
-    return { client, close: async () => client.close() };
+    return await connectRunning(choice);
   } catch (cause) {
-    const dir = localDataFallback(choice, cause);
-    if (dir === undefined) throw cause;
-    if (process.stderr.isTTY)
-      printNotice(`no broker runs; this is what runs in this directory have left in ${shownData(dir)}`);
-    const { openLocalBroker } = await import("./local-broker.js");
-    const local = await openLocalBroker(dir, 0);
-    return { client: local.client, close: () => local.close(false) };
+    const dir = localDataInstead(choice, cause);
+    if (dir === undefined) throw withLocalHint(cause);
+    if (process.stderr.isTTY && choice.data === undefined)
+      printNotice(`no broker runs; this is what runs in this directory have left in ${shownPath(dir)}`);
+    return openLocalData(dir);
   }
 }
 
-/** The data that a run left in this directory, where no broker was named and none answers. */
-export function localDataFallback(choice: BrokerChoice, cause: unknown): string | undefined {
-  if (isBrokerConfigured(choice)) return undefined;
-  const dir = localDataDir(".");
-  if (!existsSync(join(dir, "store.db"))) return undefined;
-  return cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE" ? dir : undefined;
+/** Only a broker that runs: for work that is to be done when this process has ended. */
+export async function openRunningBroker(choice: BrokerChoice): Promise<BrokerConnection> {
+  try {
+    return await connectRunning(choice.local === true ? { data: localDataOf(choice) } : choice);
+  } catch (cause) {
+    if (!isUnreachable(cause)) throw cause;
+    const why = isConfigured(choice) ? cause.message : "no broker is configured, so nobody would do this work";
+    const remedy = "laboro run does it here and now; laboro serve and laboro worker start a broker and a worker";
+    throw new LaboroError(cause.code, `${why}: ${remedy}`, { cause });
+  }
 }
 
-const shownData = (dir: string): string => (dir === resolve(LOCAL_DATA) ? LOCAL_DATA : dir);
+async function connectRunning(choice: BrokerChoice): Promise<BrokerConnection> {
+  const client = await connectToBroker(choice, CONNECT_MS);
+  const { urls, source } = resolveBroker(choice);
+  const place = `the broker at ${urls.join(", ")} (${source})`;
+  noticeOtherData(choice, place);
+  return { client, place, isTemporary: false, close: async () => client.close() };
+}
 
-/** Whether a broker was named explicitly, by an option or in the environment. */
-export const isBrokerConfigured = ({ broker, data }: BrokerChoice): boolean =>
-  [broker, data, process.env.LABORO_BROKER, process.env.LABORO_DATA].some((name) => name !== undefined && name !== "");
+async function openLocalData(dir: string): Promise<BrokerConnection> {
+  if (!hasData(dir)) {
+    throw new LaboroError("LABORO_BROKER_UNREACHABLE", `there is nothing in ${shownPath(dir)}: no laboro run was here`);
+  }
+  const { openLocalBroker } = await import("./local-broker.js");
+  const { client, started, close } = await openLocalBroker(dir, 0);
+  return { client, place: shownPath(dir), isTemporary: started !== undefined, close: () => close(false) };
+}
+
+/** The data directory that --local means; --data may name another one. */
+export function localDataOf({ broker, data }: BrokerChoice): string {
+  if (broker !== undefined) throw badInput("--local and --broker name two brokers");
+  return data === undefined ? localData(".").dir : resolve(data);
+}
+
+/** The data that a run left, where its broker no longer runs: at --data, or in this directory where no broker is configured. */
+export function localDataInstead(choice: BrokerChoice, cause: unknown): string | undefined {
+  if (!isUnreachable(cause) || choice.broker !== undefined) return undefined;
+  const dir = resolve(dataDirectory({ data: choice.data }));
+  const byUrl = choice.data === undefined && (process.env.LABORO_BROKER ?? "") !== "";
+  if (!byUrl && isLocalData(dir) && hasData(dir)) return dir;
+  return isConfigured(choice) ? undefined : localDataHere();
+}
+
+export const isConfigured = ({ broker, data }: BrokerChoice): boolean => isBrokerConfigured({ broker, data });
+
+/** What runs have left in this directory, if anything. */
+export function localDataHere(): string | undefined {
+  try {
+    const { dir } = localData(".");
+    return hasData(dir) ? dir : undefined;
+  } catch (cause) {
+    // There is no place for such data on this machine, so there is none.
+    if (cause instanceof LaboroError) return undefined;
+    throw cause;
+  }
+}
+
+const hasData = (dir: string): boolean => existsSync(join(dir, "store.db"));
+
+/** As a person in this directory would write it. */
+export function shownPath(dir: string): string {
+  const short = relative(".", dir);
+  return short.startsWith("..") || short === "" ? dir : `./${short}`;
+}
+
+/** On a terminal, says which broker this is where ./.laboro could have been meant. */
+export function noticeOtherData({ broker, data }: BrokerChoice, place: string): void {
+  if (!process.stderr.isTTY || broker !== undefined || data !== undefined) return;
+  const dir = localDataHere();
+  if (dir === undefined || dir === resolve(dataDirectory())) return;
+  printNotice(`this is ${place}; --local means ${shownPath(dir)}`);
+}
+
+/** Names the other data where a configured broker does not answer. */
+function withLocalHint(cause: unknown): unknown {
+  const dir = isUnreachable(cause) ? localDataHere() : undefined;
+  if (!isUnreachable(cause) || dir === undefined) return cause;
+  return new LaboroError(cause.code, `${cause.message}; --local means ${shownPath(dir)}`, { cause });
+}
+
+export const isUnreachable = (cause: unknown): cause is LaboroError =>
+  cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE";
 
 /** Waits until the broker answers, up to the deadline: for scripts that have just started one. */
 export async function waitForBroker(choice: BrokerChoice, deadlineMs: number): Promise<void> {

@@ -1,15 +1,16 @@
 /**
  * What ends a run early.
  *
- *   a signal     SIGINT (Ctrl-C), SIGTERM or SIGHUP. Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third
- *                time, or once the second has been obeyed, the process ends.
+ *   a signal     SIGINT (Ctrl-C) or SIGHUP. Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third
+ *                time, or once the second has been obeyed, the process ends. SIGTERM is as both at once: batch systems and service
+ *                managers send one, and SIGKILL soon after
  *   lost output  nobody reads the output any more (`| head`), or it cannot be written: what runs is stopped at once
  */
 import { EXIT } from "./failures.js";
 import { onOutputError } from "./output-errors.js";
 
 export interface Interrupt {
-  /** Aborted by the first signal. */
+  /** Aborted by the first signal; the reason is SIGTERM where it was that. */
   readonly once: AbortSignal;
   readonly twice: AbortSignal;
   /** Aborted when the output cannot be written. */
@@ -21,7 +22,7 @@ export interface Interrupt {
   dispose(): void;
 }
 
-const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const SIGNALS = ["SIGINT", "SIGHUP"] as const;
 
 /** With `watchOutput`, lost output ends the run in order; otherwise it ends the process. */
 export function onInterrupt({ watchOutput = false } = {}): Interrupt {
@@ -34,6 +35,11 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     if (once.signal.aborted) twice.abort();
     else once.abort();
   };
+  const terminated = (): void => {
+    if (twice.signal.aborted) process.exit(130);
+    once.abort("SIGTERM");
+    twice.abort();
+  };
   const ignoreErrors = watchOutput ? onOutputError(lost) : () => {};
   function lost(error: NodeJS.ErrnoException): void {
     if (outputLost.signal.aborted) return;
@@ -42,6 +48,7 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     outputLost.abort();
   }
   for (const signal of SIGNALS) process.on(signal, signalled);
+  process.on("SIGTERM", terminated);
   return {
     once: once.signal,
     twice: twice.signal,
@@ -53,6 +60,7 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     dispose: () => {
       ignoreErrors();
       for (const signal of SIGNALS) process.off(signal, signalled);
+      process.off("SIGTERM", terminated);
     },
   };
 }

@@ -5,7 +5,8 @@ import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./failures
 import { VERBS } from "./verb-list.js";
 
 /** Options that every verb has may stand before it, too. */
-const GLOBAL_OPTIONS = new Set(["--broker", "--data", "--verbose"]);
+const GLOBAL_OPTIONS = new Set(["--broker", "--data", "--local", "--verbose"]);
+const GLOBAL_FLAGS = new Set(["--local", "--verbose"]);
 
 /** Finds the verb, loads it, and reports what it throws with a message and an exit code. */
 export async function runProgram(given: readonly string[]): Promise<void> {
@@ -46,7 +47,7 @@ function withVerb(given: readonly string[]): string[] {
   let at = 0;
   for (let word = given[at]; word !== undefined; word = given[at]) {
     if (!GLOBAL_OPTIONS.has(word.replace(/=.*/s, ""))) break;
-    const length = word === "--verbose" || word.includes("=") ? 1 : 2;
+    const length = GLOBAL_FLAGS.has(word) || word.includes("=") ? 1 : 2;
     leading.push(...given.slice(at, at + length));
     at += length;
   }

@@ -5,7 +5,8 @@ import { pluralize } from "../../base/format.js";
 import type { TaskEnd } from "../../model/outcome.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
-import { parseDuration } from "../lib/duration.js";
+import { confirm, requireTerminal } from "../lib/confirm.js";
+import { formatDuration, parseDuration } from "../lib/duration.js";
 import { ENDED_STATES, stateParser } from "../lib/job-states.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printLines } from "../lib/print.js";
@@ -15,21 +16,24 @@ interface Options extends BrokerChoice {
   readonly olderThan?: number;
   readonly keep?: number;
   readonly state?: readonly TaskEnd[];
+  readonly yes?: boolean;
 }
 
 export function clean(): Command {
   const command = new Command("clean")
     .description(
       "Forget jobs that have ended, with their results and output, and free their disk space. " +
-        "Without a selector all that the options allow; jobs that are open are never touched.",
+        "Without a selector all that the options allow; jobs that are open are never touched. " +
+        "Unless all jobs are named by their numbers, it asks first; where there is no terminal, it needs --yes.",
     )
     .argument("[selector]", "jobs: last, 3, 1-4,7, all")
     .option("--older-than <duration>", "only what ended longer ago than this: 7d, 12h", parseDuration)
     .option("--keep <n>", "but not the newest so many", parseWholeNumber)
     .option("--state <states>", "only those that ended so: succeeded, failed, cancelled", stateParser(ENDED_STATES))
+    .option("--yes", "do not ask")
     .addHelpText(
       "after",
-      "\nExamples:\n  laboro clean --older-than 7d --keep 100\n  laboro clean --state succeeded\n  laboro clean 1-4,7",
+      "\nExamples:\n  laboro clean --older-than 7d --keep 100 --yes\n  laboro clean --state succeeded\n  laboro clean 1-4,7\n  laboro clean all --local",
     )
     .action(run);
   return addBrokerOptions(command);
@@ -42,7 +46,10 @@ async function run(text: string | undefined, options: Options): Promise<void> {
   if (selector !== undefined && limited) {
     throw badInput("clean takes a selector or options, not both");
   }
-  await withBroker(options, async (client) => {
+  const isExplicit = selector?.kind === "some" || options.yes === true;
+  if (!isExplicit) requireTerminal("clean");
+  await withBroker(options, async (client, place) => {
+    if (!isExplicit && !(await confirm(`forget ${whatOf(text, options)} in ${place}?`))) return;
     if (selector !== undefined) {
       await changeJobs(client, selector, {
         states: ENDED_STATES,
@@ -66,4 +73,12 @@ async function run(text: string | undefined, options: Options): Promise<void> {
         : `${pluralize(removed, "job")} ${removed === 1 ? "is" : "are"} forgotten`,
     );
   });
+}
+
+/** What would be forgotten, for the question. */
+function whatOf(selector: string | undefined, { olderThan, keep, state }: Options): string {
+  if (selector === "last") return "the last job";
+  const ended = state === undefined ? "all jobs that have ended" : `all jobs that have ended as ${state.join(" or ")}`;
+  const age = olderThan === undefined ? "" : `, longer ago than ${formatDuration(olderThan)}`;
+  return `${ended}${age}${keep === undefined ? "" : `, but not the newest ${keep}`},`;
 }

@@ -1,7 +1,7 @@
 /** `laboro doctor`: check an installation, one line a check. */
 import { Command } from "commander";
 import { dataDirectory } from "../../client/find-broker.js";
-import { addBrokerOptions, type BrokerChoice } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, localDataOf } from "../lib/broker-connection.js";
 import { EXIT } from "../lib/failures.js";
 import { printJson, printLines } from "../lib/print.js";
 import { resolveStoreUrl } from "../lib/store-url.js";
@@ -35,10 +35,16 @@ export function doctor(): Command {
 }
 
 async function run(options: Options): Promise<void> {
-  const dir = dataDirectory({ data: options.data });
+  const isLocal = options.local === true;
+  const dir = isLocal ? localDataOf(options) : dataDirectory({ data: options.data });
   const store = resolveStoreUrl(options.store);
   const database = store === undefined ? [] : await checkPostgres(store);
-  const checks = [...checkMachine(), ...checkDataDirectory(dir), ...database, ...(await checkBroker(options))];
+  const checks = [
+    ...checkMachine(),
+    ...checkDataDirectory(dir),
+    ...database,
+    ...(isLocal ? [] : await checkBroker(options)),
+  ];
   const terminal = detectTerminal();
   if (options.json === true) printJson({ checks });
   else printLines(...checks.map((check) => lineOf(check, terminal)));

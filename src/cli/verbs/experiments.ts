@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { isLoopback } from "../../base/addresses.js";
 import { badInput } from "../../base/errors.js";
-import { localDataDir } from "../../base/files/local-data.js";
+import { localDataForOutputs } from "../../base/files/local-data.js";
 import { Aftermath } from "../../protocols/runexp/experiments/aftermath.js";
 import {
   displayPath,
@@ -101,7 +101,7 @@ async function run(dir: string, options: Options): Promise<void> {
   printNotice(...notices);
   if (all.length === 0) throw badInput("There are no jobs here.");
   const port = options.port ?? configuredPort(screen);
-  const restored = recoverResults(localDataDir(outputs), toLatin1(outputs));
+  const restored = recoverResults(localDataForOutputs(outputs), toLatin1(outputs));
   if (restored > 0) printNotice(`the machine had stopped: ${restored} results were written again`);
   const aftermath = new Aftermath(toLatin1(outputs));
   const remaining = inOrder(

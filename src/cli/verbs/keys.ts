@@ -3,6 +3,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Argument, Command } from "commander";
 import { badInput } from "../../base/errors.js";
+import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
 import { writePrivate } from "../../base/private-file.js";
 import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
@@ -43,6 +44,7 @@ Examples:
 
 async function run(action: string, name: string | undefined, key: string | undefined, options: Options): Promise<void> {
   const dir = resolve(dataDirectory(options));
+  refuseForeignDirectory(dir);
   if (name !== undefined && !/^[\w.@-]+$/.test(name))
     throw badInput(`a name has letters, digits and . @ - _, not ${name}`);
   if (key !== undefined && action !== "allow") throw badInput(`${action} takes no key`);
@@ -104,7 +106,7 @@ async function makeNew(dir: string, name: string | undefined): Promise<void> {
 }
 
 async function createKeyRing(dir: string): Promise<KeyRing> {
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  openPrivateDirectory(dir);
   const ring: KeyRing = { ...(await newKeyPair()), known: {} };
   writeKeyRing(dir, ring);
   return ring;

@@ -1,15 +1,17 @@
 /** `laboro open`: the dashboard. */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { Command } from "commander";
-import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, openBroker } from "../lib/broker-connection.js";
 import { printLines, printNotice } from "../lib/print.js";
 
 export function open(): Command {
   const command = new Command("open")
     .description(
-      "Print a link to the dashboard that lets one browser in, once; and open it where there is a browser and a terminal.",
+      "Print a link to the dashboard that lets one browser in, once; and open it where there is a browser and a terminal. " +
+        "Where no broker runs and laboro run has left data in this directory, it shows that data until Ctrl-C.",
     )
     .option("--print", "only print it")
     .addHelpText("after", "\nExamples:\n  laboro open\n  laboro open --print")
@@ -18,8 +20,20 @@ export function open(): Command {
 }
 
 async function run(options: BrokerChoice & { readonly print?: boolean }): Promise<void> {
-  const { url } = await withBroker(options, (client) => client.ask("loginLink", {}));
-  printLines(url);
+  const { client, place, isTemporary, close } = await openBroker(options);
+  try {
+    const { url } = await client.ask("loginLink", {});
+    printLines(url);
+    startBrowser(url, options);
+    if (!isTemporary) return;
+    printNotice(`the dashboard shows ${place} until Ctrl-C`);
+    await Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
+  } finally {
+    await close();
+  }
+}
+
+function startBrowser(url: string, options: { readonly print?: boolean }): void {
   const attended = process.stdout.isTTY === true && options.print !== true;
   const browser = attended ? findBrowser(process.env) : undefined;
   if (browser === undefined) return;

@@ -6,7 +6,8 @@ import {
   addBrokerOptions,
   type BrokerChoice,
   connectToBroker,
-  localDataFallback,
+  localDataInstead,
+  localDataOf,
   withBroker,
 } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
@@ -46,9 +47,12 @@ async function run(text: string, options: Options): Promise<void> {
   const selectionOf = (job: JobView) => ({ states, ...(tasks && { tasks: indicesOf(job, tasks) }) });
   const ends = states.map((state) => (state === "cancelled" ? "was cancelled" : `has ${state}`)).join(" or ");
   const noneText = (job: number): string => `job ${job} has no task that ${ends}`;
-  const localDir = await connectToBroker(options, PROBE_TIMEOUT_MS)
-    .then((client) => client.close())
-    .catch((cause: unknown) => localDataFallback(options, cause));
+  const localDir =
+    options.local === true
+      ? localDataOf(options)
+      : await connectToBroker(options, PROBE_TIMEOUT_MS)
+          .then((client) => client.close())
+          .catch((cause: unknown) => localDataInstead(options, cause));
   if (localDir !== undefined) {
     const { rerunLocally } = await import("./rerun/rerun-local.js");
     await rerunLocally(localDir, (client) => selectJobs(client, jobs, { state: change.states }), selectionOf, noneText);

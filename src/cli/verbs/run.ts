@@ -1,15 +1,28 @@
 /** `laboro run`: submit, show progress and output, wait. Without a broker it starts one of its own. */
+import { rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { localDataDir } from "../../base/files/local-data.js";
+import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
+import { ACCESS_FILE } from "../../client/find-broker.js";
 import { commandLine } from "../lib/batch/command-line.js";
 import { batchKey, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
-import { addBrokerOptions, type BrokerChoice, connectToBroker, isBrokerConfigured } from "../lib/broker-connection.js";
+import {
+  addBrokerOptions,
+  type BrokerChoice,
+  connectToBroker,
+  isConfigured,
+  isUnreachable,
+  localDataInstead,
+  localDataOf,
+  noticeOtherData,
+  resolveBroker,
+} from "../lib/broker-connection.js";
+import { EXIT } from "../lib/failures.js";
 import { onInterrupt } from "../lib/interrupt.js";
-import { type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
+import { innerDataDir, type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
 import { printNotice } from "../lib/print.js";
 import {
@@ -30,8 +43,6 @@ interface Options extends SubmissionOptions, BrokerChoice {
 }
 
 const CONNECT_MS = 10_000;
-/** Short: it only finds out whether there is a broker that was not named. */
-const PROBE_TIMEOUT_MS = 1_000;
 
 export function run(): Command {
   const command = new ParallelCommand("run")
@@ -65,7 +76,10 @@ Examples:
 {#} number of the task, {%} slot; {1} {2.} of a column of the entry, or of several
 lists: ::: a b ::: 1 2. Without a list the entries are the lines of standard input,
 without a command each of them is a command line.
-Interrupted, the same command resumes where it stopped.`,
+Interrupted, the same command resumes where it stopped.
+
+Where no broker is configured, run starts one of its own with its data in ./.laboro. There it keeps
+what has ended for 30 days, and at most 1 GiB of it.`,
     )
     .action(perform);
 }
@@ -99,7 +113,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
     process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
   } finally {
     interrupt.dispose();
-    await broker?.close(!interrupt.twice.aborted);
+    await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
   }
 }
 
@@ -107,39 +121,68 @@ interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
   readonly connect: ConnectBroker;
-  close(finish: boolean): Promise<void>;
+  /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
+  close(finish: boolean, done: boolean): Promise<void>;
 }
 
-/** The broker that was named or that runs for this user; else a local one. */
+/**
+ * The broker that is configured; a local one where none is, with --local, and inside a task of a local run. Where the configured one does not
+ * answer, the work is not done on this machine instead: it may be the login node of a cluster.
+ */
 async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
-  const named = isBrokerConfigured(options);
-  const first = await connectToBroker(options, named ? CONNECT_MS : PROBE_TIMEOUT_MS).catch((cause: unknown) => {
-    if (named || !(cause instanceof LaboroError) || cause.code !== "LABORO_BROKER_UNREACHABLE") throw cause;
-    return undefined;
-  });
-  return first === undefined ? localBroker(options, key) : remoteBroker(first);
+  const isLocal = options.local === true;
+  const isNamed = options.broker !== undefined || options.data !== undefined;
+  if (isLocal && isNamed) return localBroker(options, key, { dir: localDataOf(options) });
+  if (isLocal || (!isNamed && (process.env.LABORO_RUN !== undefined || !isConfigured(options)))) {
+    return directoryBroker(options, key);
+  }
+  try {
+    const client = await connectToBroker(options, CONNECT_MS);
+    const { urls, source } = resolveBroker(options);
+    noticeOtherData(options, `the broker at ${urls.join(", ")} (${source})`);
+    return { isLocal: false, connect: async () => client, close: async () => client.close() };
+  } catch (cause) {
+    const dir = localDataInstead(options, cause);
+    if (dir !== undefined) return localBroker(options, key, { dir });
+    if (!isUnreachable(cause)) throw cause;
+    const remedy = "laboro run --local does the work on this machine, with a broker of its own";
+    const { source } = resolveBroker(options);
+    const always = source.endsWith(ACCESS_FILE) ? `; if that broker is gone for good, remove ${source}` : "";
+    throw new LaboroError(cause.code, `${cause.message}; ${remedy}${always}`, { cause });
+  }
 }
 
-function remoteBroker(first: Client): RunBroker {
-  return { isLocal: false, connect: async () => first, close: async () => first.close() };
+/** The local broker of this directory. A run inside a task of another run here has data of its own. */
+function directoryBroker(options: Options, key: string): RunBroker {
+  const { dir, elsewhere } = localData(".");
+  const inner = innerDataDir(dir, key);
+  if (inner !== undefined) return localBroker(options, key, { dir: inner, temporary: true });
+  if (elsewhere !== undefined && elsewhere.kind !== "network")
+    printNotice(`${elsewhere.reason}; the data of this run is in ${dir}`);
+  return localBroker(options, key, { dir });
+}
+
+interface LocalRunData {
+  readonly dir: string;
+  /** The data is removed once nothing is left to resume. */
+  readonly temporary?: true;
 }
 
 /** `key` is the identity of the batch: its job is resumed, others are held. */
-function localBroker(options: Options, key: string): RunBroker {
+function localBroker(options: Options, key: string, data: LocalRunData): RunBroker {
   const [tag] = options.tag;
   if (tag !== undefined)
     throw badInput(
       `--tag ${tag} is for workers with that tag, and without a broker there are none; ` +
         "to put the entry before each line of output: --tag-output",
     );
-  const dir = localDataDir(".");
   const slots = options.jobs ?? availableParallelism();
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
     connect: async (ownJob) => {
       await local?.close(false);
-      local = await openLocalBroker(dir, slots, (job) => {
+      local = await openLocalBroker(data.dir, slots, (job) => {
         if (job.id === ownJob || job.key === key) return false;
         // After the end of another run's broker, the jobs that are open belong to runs that still go on.
         if (ownJob === undefined)
@@ -148,6 +191,10 @@ function localBroker(options: Options, key: string): RunBroker {
       });
       return local.client;
     },
-    close: async (finish) => local?.close(finish),
+    close: async (finish, done) => {
+      await local?.close(finish);
+      if (data.temporary === true && done && local?.started !== undefined)
+        rmSync(data.dir, { recursive: true, force: true });
+    },
   };
 }

@@ -50,7 +50,7 @@ export function status(): Command {
 
 async function run(text: string | undefined, options: Options): Promise<void> {
   const selector = text === undefined ? undefined : parseJobSelector(text);
-  if (options.wait !== undefined) await waitForBroker(options, options.wait);
+  if (options.wait !== undefined && options.local !== true) await waitForBroker(options, options.wait);
   await withBroker(options, async (client) => {
     if (selector === undefined) {
       await showList(client, options);

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import type { Client } from "../../client/client.js";
-import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
+import { addBrokerOptions, type BrokerChoice, openRunningBroker, withBroker } from "../lib/broker-connection.js";
 import { printJson, printLines } from "../lib/print.js";
 import {
   addSubmissionOptions,
@@ -50,9 +50,9 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
   const held = options.hold === true ? { held: true } : {};
   if (options.file !== undefined) {
-    const { file, hold, json, broker, data, verbose, ...submission } = options;
+    const { file, hold, json, broker, data, local, verbose, ...submission } = options;
     const tasks = readJobFile(options.file, overridesOf(submission));
-    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true));
+    await withBroker(options, (client) => submitFile(client, tasks, held, options.json === true), openRunningBroker);
     return;
   }
   const submission = makeSubmission(words, { ...options, after: [] }, true);
@@ -61,12 +61,16 @@ async function perform(words: readonly string[], options: Options): Promise<void
     if (options.json === true) printJson({ job: null });
     return;
   }
-  await withBroker(options, async (client) => {
-    const after = (await resolveLast(client, options.after)).map(parseAfter);
-    const { id } = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
-    if (options.json === true) printJson({ job: id });
-    else printLines(String(id));
-  });
+  await withBroker(
+    options,
+    async (client) => {
+      const after = (await resolveLast(client, options.after)).map(parseAfter);
+      const { id } = await client.submit({ ...submission, ...held, ...(after.length === 0 ? {} : { after }) });
+      if (options.json === true) printJson({ job: id });
+      else printLines(String(id));
+    },
+    openRunningBroker,
+  );
 }
 
 /** `last` is the newest job. */

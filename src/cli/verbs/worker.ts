@@ -3,7 +3,7 @@ import { availableParallelism, hostname } from "node:os";
 import { join, resolve } from "node:path";
 import { Command, Option } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
-import { makeDirectory } from "../../base/files/durable.js";
+import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
 import { type BrokerAccess, dataDirectory, findBroker } from "../../client/find-broker.js";
 import {
   SERVICE_MODES,
@@ -88,9 +88,10 @@ async function run(options: Options): Promise<void> {
   const name = options.name ?? hostname();
   if (!/^[\w.:-]+$/.test(name)) throw badOption("--name", "letters, digits and . : - _", name);
   const dir = options.dir ?? join(dataDirectory(options), "workers", name);
+  if (options.dir === undefined) refuseForeignDirectory(dataDirectory(options));
   if (options.fuq !== undefined || options.fuqRaw !== undefined || options.fuq1 !== undefined) {
     rejectNonFuqOptions(options);
-    makeDirectory(resolve(dir), 0o700);
+    openPrivateDirectory(resolve(dir));
     const { runFuqWorker } = await import("./worker/fuq-worker.js");
     runFuqWorker({ ...options, name, dir });
     return;
@@ -98,7 +99,7 @@ async function run(options: Options): Promise<void> {
   const resources = resourcesOf(options.resource);
   const programs = programsOf(options.service, options.serviceMode);
   const found = await awaitBroker(options);
-  makeDirectory(resolve(dir), 0o700);
+  openPrivateDirectory(resolve(dir));
   const exitWith = (why: string, code: number): void => {
     console.log(`worker ${name} has stopped: ${why}`);
     process.exit(code);
@@ -184,7 +185,9 @@ function refreshBroker(options: Options): BrokerAccess | undefined {
 
 const RETRY_MS = 1_000;
 
-const brokerLocation = ({ join: url, broker = url, data }: Options) => ({ broker, data });
+/** LABORO_BROKER comes before --data, which also says where this worker's directory is. */
+const brokerLocation = ({ join: url, broker = url, data }: Options) =>
+  (process.env.LABORO_BROKER ?? "") === "" ? { broker, data } : { broker };
 
 const isUnreachable = (cause: unknown): cause is LaboroError =>
   cause instanceof LaboroError && cause.code === "LABORO_BROKER_UNREACHABLE";

@@ -1,4 +1,5 @@
 /** Opening the one file of the database for writing. */
+import * as fs from "node:fs";
 import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from "@photostructure/sqlite";
 import { storeFailure } from "./failures.js";
 import { inspectDatabase } from "./inspect.js";
@@ -24,6 +25,7 @@ export function openDatabase(path: string, relaxed = false): Database {
   inspectDatabase(path);
   let db: Database | undefined;
   try {
+    createPrivateFile(path);
     db = new DatabaseSync(path);
     db.exec(settings(relaxed));
     migrate(db);
@@ -32,4 +34,11 @@ export function openDatabase(path: string, relaxed = false): Database {
     db?.close();
     throw storeFailure(cause, path);
   }
+}
+
+/** SQLite would create the database with the mode of the umask. Its log gets the mode of the database. */
+function createPrivateFile(path: string): void {
+  const fd = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
+  fs.fchmodSync(fd, 0o600);
+  fs.closeSync(fd);
 }

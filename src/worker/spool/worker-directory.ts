@@ -4,10 +4,11 @@
  */
 import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { makeDirectory, writeFileAtomically } from "../../base/files/durable.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { acquireLock } from "../../base/files/lock.js";
+import { openPrivateDirectory } from "../../base/files/private-directory.js";
 import { WorkerId } from "../../model/ids.js";
 
 export interface WorkerDirectory {
@@ -26,7 +27,7 @@ export interface WorkerDirectory {
 export function openWorkerDirectory(directory: string): WorkerDirectory {
   const outputDirectory = join(directory, "out");
   try {
-    makeDirectory(directory, 0o700);
+    openPrivateDirectory(resolve(directory));
     const lock = acquireLock(
       join(directory, "lock"),
       `the worker directory ${directory}`,

@@ -1,4 +1,6 @@
+import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, it } from "vitest";
+import { until } from "../../support/wait.js";
 import { openPlace } from "./place.js";
 
 describe("after a run, in the same directory", () => {
@@ -47,6 +49,21 @@ describe("after a run, in the same directory", () => {
     expect(stderr).toMatch(/4 tasks: 1 succeeded, 1 failed, 2 cancelled in \S+\n/);
     expect(stderr).toMatch(/\nto run the failed and cancelled ones again: laboro rerun 1\n$/);
     expect((await laboro("rerun", "1")).stderr).toContain("4 tasks: ");
+  });
+
+  it("what ended more than 30 days ago is forgotten by the next run", async () => {
+    const { run, laboro, file } = openPlace();
+    for (const name of ["old", "recent"]) await run("--name", name, "true");
+    const db = new DatabaseSync(file(".laboro/store.db"));
+    db.exec("UPDATE job SET ended_at = ended_at - CASE id WHEN 1 THEN 31 ELSE 29 END * 86400000");
+    db.close();
+    await until("the old one is forgotten", async () => {
+      await run("--name", "new", "true");
+      const { stdout } = await laboro("status", "--all", "--json");
+      const names = (JSON.parse(stdout) as { jobs: { name: string }[] }).jobs.map(({ name }) => name);
+      expect(names).toContain("recent");
+      return !names.includes("old");
+    });
   });
 
   it("without one, and without a broker, says what to do and exits 3", async () => {

@@ -196,10 +196,14 @@ function handleInterrupt(
   const done = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   let stopped = Promise.resolve(false);
+  let holding: Promise<unknown> = Promise.resolve();
   const first = (): void => {
     progress.clear();
-    process.stderr.write("stopping: what runs may end; Ctrl-C again stops it too\n");
-    void currentClient()
+    const isTerminated = interrupt.once.reason === "SIGTERM";
+    process.stderr.write(
+      isTerminated ? "stopping, with what runs\n" : "stopping: what runs may end; Ctrl-C again stops it too\n",
+    );
+    holding = currentClient()
       .ask("hold", { job })
       .catch(() => {});
     // A held job never ends: the run is over when no task of it is at a worker.
@@ -210,7 +214,8 @@ function handleInterrupt(
         .catch(() => done.abort());
     }, 100);
   };
-  const second = (): void => done.abort();
+  // After SIGTERM the first and the second come together.
+  const second = (): void => void holding.then(() => done.abort());
   const outputLost = (): void => {
     stopped = stopRunningTasks(currentClient(), job)
       .catch(() => {

@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import { LaboroError } from "../../../base/errors.js";
 import { pluralize, shortDuration } from "../../../base/format.js";
 import { packageVersion } from "../../../base/version.js";
-import { type BrokerChoice, connectToBroker, resolveBroker } from "../../lib/broker-connection.js";
+import { type BrokerChoice, connectToBroker, isConfigured, resolveBroker } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
@@ -13,6 +13,8 @@ const TIMEOUT_MS = 5_000;
 const CLOCK_MS = 2_000;
 
 export async function checkBroker(choice: BrokerChoice): Promise<Check[]> {
+  if (!isConfigured(choice))
+    return [ok("no broker is configured: laboro run brings its own; laboro serve starts one for many machines")];
   const file = fileNamed(choice.broker ?? process.env.LABORO_BROKER ?? "");
   return [...(file === undefined ? [] : [checkFile(file)]), ...(await checkLink(choice))];
 }

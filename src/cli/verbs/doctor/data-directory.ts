@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { LaboroError } from "../../../base/errors.js";
 import { networkFilesystem } from "../../../base/files/filesystem.js";
 import { acquireLock } from "../../../base/files/lock.js";
+import { distrustReason } from "../../../base/files/private-directory.js";
 import { formatSize } from "../../../base/format.js";
 import { inspectDatabase } from "../../../store/sqlite/inspect.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
@@ -26,12 +27,17 @@ export function checkDataDirectory(dir: string): Check[] {
       fail(`the data directory ${dir} cannot be read and written`, "give another with --data, or change its owner"),
     ];
   }
-  return [checkMode(dir, stat.mode), ...checkDisk(dir), ...checkSecrets(dir), ...checkDatabase(dir)];
-}
-
-function checkMode(dir: string, mode: number): Check {
-  const what = `the data directory ${dir} has mode ${octal(mode)}`;
-  return (mode & 0o022) === 0 ? ok(what) : warn(what, `others can change it: chmod 700 ${dir}`);
+  const foreign = distrustReason(dir);
+  if (foreign !== undefined)
+    return [
+      fail(`the data directory ${dir} is not used: ${foreign}`, "make it yours alone, or give another with --data"),
+    ];
+  return [
+    ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
+    ...checkDisk(dir),
+    ...checkSecrets(dir),
+    ...checkDatabase(dir),
+  ];
 }
 
 function checkDisk(dir: string): Check[] {

@@ -10,7 +10,7 @@ import { mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { asLaboroError } from "../../../base/errors.js";
-import { LOCAL_DATA, localDataDir, lockDirectory } from "../../../base/files/local-data.js";
+import { LOCAL_DATA, localDataForOutputs, lockDirectory } from "../../../base/files/local-data.js";
 import { type Log, SILENT } from "../../../base/log.js";
 import { PeerErrors } from "../../../base/peer-errors.js";
 import { TracedConnections } from "../../../base/traced-connections.js";
@@ -56,7 +56,7 @@ const GRACE_MS = 10_000;
 
 export async function runExperiments(run: ExperimentsRun): Promise<number> {
   const { outputs, runs, group, aftermath, screen, remaining } = run;
-  const dataDir = localDataDir(outputs);
+  const dataDir = localDataForOutputs(outputs);
   const interrupt = onInterrupt();
   const log = run.verbose ? logger() : warningsOnly();
   const tempFolder = join(outputs, LOCAL_DATA, "drafts");

@@ -1,10 +1,11 @@
 /** `laboro scale0 worker`: programs as services of a Scale0 broker, in the foreground. */
-import { mkdirSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Command, Option } from "commander";
 import { now } from "../../../base/clock.js";
 import { badInput } from "../../../base/errors.js";
+import { openPrivateDirectory } from "../../../base/files/private-directory.js";
 import { dataDirectory } from "../../../client/find-broker.js";
 import { CONFIG_TYPES, configTypeOf } from "../../../protocols/scale0/config-formats.js";
 import { joined } from "../../../protocols/scale0/frames.js";
@@ -93,7 +94,7 @@ async function run(options: Options): Promise<void> {
   const identity = options.name ?? `${hostname()}-${process.pid}`;
   if (!/^[\w.:-]+$/.test(identity)) throw badInput("--name: expected letters, digits and . : - _");
   const dir = options.dir ?? join(dataDirectory(options), "scale0", identity);
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  openPrivateDirectory(resolve(dir));
   const offered = openPrograms(programs, {
     count: slots,
     dir: join(dir, "requests"),

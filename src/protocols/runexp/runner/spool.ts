@@ -5,10 +5,11 @@
  * A line of JSON says whose it is, the text of the result follows.
  */
 import * as fs from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { LaboroError } from "../../../base/errors.js";
 import { syncDirectory, writeFully } from "../../../base/files/durable.js";
 import { acquireLock, type Lock } from "../../../base/files/lock.js";
+import { openPrivateDirectory } from "../../../base/files/private-directory.js";
 import { type Outcome, outcomeInFile } from "./outcome.js";
 
 const MAX_LINE = 65_536;
@@ -39,7 +40,7 @@ export class RunnerSpool {
   static open(path: string): RunnerSpool {
     for (let number = 1; ; number++) {
       const dir = number === 1 ? path : `${path}-${number}`;
-      fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
+      openPrivateDirectory(resolve(dir));
       try {
         return new RunnerSpool(dir, acquireLock(join(dir, "lock"), `the runner directory ${dir}`));
       } catch (cause) {

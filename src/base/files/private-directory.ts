@@ -1,0 +1,89 @@
+/**
+ * Directories that belong to one user alone: the data directory of a broker, of a broker of a group, of a worker. Whoever can write there
+ * can add a token or a job, and whoever can read there has the tokens. So the owner and the mode are checked before anything is read.
+ */
+import * as fs from "node:fs";
+import { dirname, join } from "node:path";
+import { errnoOf, LaboroError } from "../errors.js";
+import { makeDirectory, syncDirectory } from "./durable.js";
+
+const ROOT = 0;
+const OTHERS_WRITE = 0o022;
+const OTHERS = 0o077;
+/** Files that laboro keeps in such a directory. They are tightened with it. */
+const KEPT_FILES =
+  /^(?:store\.db(?:-wal|-shm)?|(?:access|tokens|certificates|curve|group|brokers)\.json|(?:join|client)\.url|ca\.pem|worker-id|results|lock-\w+)$/;
+
+/** Why the directory cannot be trusted; undefined where it can be, or where there is none. */
+export function distrustReason(dir: string): string | undefined {
+  // Only a system with numeric users has owners and modes.
+  const own = process.getuid?.();
+  const link = fs.lstatSync(dir, { throwIfNoEntry: false });
+  if (own === undefined || link === undefined) return undefined;
+  const isForeign = (uid: number): boolean => uid !== own && uid !== ROOT;
+  if (link.isSymbolicLink() && isForeign(link.uid)) return `it is a link of another user (uid ${link.uid})`;
+  const found = fs.statSync(dir, { throwIfNoEntry: false });
+  if (found === undefined || !found.isDirectory()) return undefined;
+  if (found.uid !== own) return `it belongs to another user (uid ${found.uid})`;
+  if ((found.mode & OTHERS_WRITE) !== 0) return `others can write to it (mode ${octal(found.mode)})`;
+  // They were put there while others could write to it.
+  for (const name of fs.readdirSync(dir)) {
+    const uid = fs.lstatSync(join(dir, name), { throwIfNoEntry: false })?.uid ?? own;
+    if (isForeign(uid)) return `it holds ${name}, which belongs to another user (uid ${uid})`;
+  }
+  return undefined;
+}
+
+/** Throws LABORO_DATA_UNUSABLE where the directory exists and cannot be trusted. */
+export function refuseForeignDirectory(dir: string): void {
+  const reason = distrustReason(dir);
+  if (reason === undefined) return;
+  throw new LaboroError(
+    "LABORO_DATA_UNUSABLE",
+    `the directory ${dir} is not used, because ${reason}: look at what is in it and make it yours alone (chmod 700), or give another one`,
+  );
+}
+
+/**
+ * Creates the directory, or checks the existing one and removes the rights of others. What is synced inside a directory is found again only
+ * if its own name was synced, and the names above it that are new.
+ */
+export function openPrivateDirectory(dir: string): void {
+  const topmost = makeDirectory(dir, 0o700);
+  refuseForeignDirectory(dir);
+  if (topmost === undefined) {
+    tighten(dir);
+    return;
+  }
+  for (let made = dir; ; made = dirname(made)) {
+    syncDirectory(dirname(made));
+    if (made === topmost) return;
+  }
+}
+
+function tighten(dir: string): void {
+  const { mode } = fs.statSync(dir);
+  if (process.getuid === undefined || (mode & OTHERS) === 0) return;
+  fs.chmodSync(dir, mode & 0o700);
+  // Some filesystems accept the change and do not make it.
+  const after = fs.statSync(dir).mode;
+  if ((after & OTHERS) !== 0) {
+    throw new LaboroError(
+      "LABORO_DATA_UNUSABLE",
+      `the directory ${dir} is not used, because others can read it (mode ${octal(after)}) and its filesystem does not let this change`,
+    );
+  }
+  for (const name of fs.readdirSync(dir)) if (KEPT_FILES.test(name)) tightenFile(join(dir, name));
+}
+
+function tightenFile(path: string): void {
+  try {
+    const found = fs.lstatSync(path);
+    if (found.isFile() && (found.mode & OTHERS) !== 0) fs.chmodSync(path, found.mode & 0o700);
+  } catch (cause) {
+    // A lock that was released meanwhile.
+    if (errnoOf(cause) !== "ENOENT") throw cause;
+  }
+}
+
+const octal = (mode: number): string => (mode & 0o777).toString(8).padStart(4, "0");
