@@ -23,6 +23,16 @@ describe("a recipe's log file", () => {
     expect((await client.job(job.id).info()).recipe.log).toBe(recipe.log);
   });
 
+  it("is named by the number that a task has in its array", async () => {
+    const { dir, client, worker } = await openShop();
+    worker();
+    const recipe = { ...command("echo {#}", "job_{#}.log", dir), array: [{ first: 5, last: 9, step: 2 }] };
+    expect(await (await client.submit({ recipe })).wait()).toBe("succeeded");
+    const logs = readdirSync(dir).filter((name) => name.endsWith(".log"));
+    expect(logs.sort()).toEqual(["job_5.log", "job_7.log", "job_9.log"]);
+    expect(readFileSync(join(dir, "job_9.log"), "utf8")).toBe("9\n");
+  });
+
   it("is never one that was there before, not even for the second try of a task", async () => {
     const { dir, client, worker } = await openShop({ settings: { retryBackoffMs: 1 } });
     writeFileSync(join(dir, "job_1.log"), "earlier");

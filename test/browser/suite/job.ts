@@ -128,6 +128,24 @@ export function describeJob(browser: () => Browser): void {
     await visitor.leave();
   });
 
+  it("of an array has its tasks by their numbers: in the address, in the map, and where one is not there", async () => {
+    const array = [{ first: 5, last: 9, step: 2 }];
+    const job = await scene.client.submit({ recipe: { ...sh("true"), array }, held: true });
+    const visitor = await Visitor.come(browser(), scene.broker);
+    await visitor.go(`/ui/jobs/${job.id}`);
+    await visitor.page.getByRole("img", { name: /^Task map: tasks/ }).focus();
+    await visitor.press("ArrowRight", "ArrowRight");
+    await visitor.sees("task 7: waiting");
+    await visitor.press("Enter");
+    await visitor.page.getByRole("heading", { name: `Task ${job.id}.7` }).waitFor();
+    expect(visitor.page.url()).toContain(`/ui/jobs/${job.id}/tasks/7`);
+    await visitor.page.getByLabel("Go to task").fill("6");
+    await visitor.page.getByLabel("Go to task").press("Enter");
+    await visitor.sees(`Job ${job.id} has tasks 5, 7, 9, not 6.`);
+    await visitor.leave();
+    await job.cancel();
+  });
+
   it("that is not there is said to be not there", async () => {
     const visitor = await Visitor.come(browser(), scene.broker);
     await visitor.go("/ui/jobs/4711");

@@ -22,7 +22,7 @@ export function describeWorkers(browser: () => Browser): void {
     const visitor = await Visitor.come(browser(), scene.broker);
     await visitor.go("/ui/workers");
     const anna = visitor.page.getByRole("row", { name: /anna/ });
-    await anna.getByText(/^2\.0 /).waitFor();
+    await anna.getByText(/^2\.1 /).waitFor();
     const text = (await anna.textContent()) ?? "";
     expect(text).toContain("laboro127.0.0.1default");
     expect(text).toContain("1/2");
@@ -59,7 +59,7 @@ export function describeWorkers(browser: () => Browser): void {
     await visitor.go("/ui/workers?find=anna");
     await visitor.page.getByRole("row", { name: /anna/ }).click();
     const side = visitor.page.getByRole("complementary", { name: "One worker" });
-    await side.getByRole("link", { name: "2.0" }).waitFor();
+    await side.getByRole("link", { name: "2.1" }).waitFor();
     await side.getByRole("button", { name: "Drain" }).click();
     await visitor.page.getByRole("dialog").getByRole("button", { name: "Drain worker" }).click();
     await side.getByText("draining").waitFor();

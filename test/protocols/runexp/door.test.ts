@@ -47,6 +47,25 @@ describe("a runner at the manager's door", () => {
     expect((await service.info()).ended).toBeUndefined();
   });
 
+  it("gets the tasks of an array by their numbers, and their results are taken by these", async () => {
+    const { client, join } = await openPlace();
+    const recipe = { ...sh("echo $LABORO_TASK"), array: [{ first: 5, last: 7, step: 2 }] };
+    const job = await client.submit({ recipe });
+    const runner = await join("vm");
+    const first = await runner.takes();
+    expect(first.name).toBe(`laboro-${job.id}.5`);
+    await runner.runs(first);
+    const second = await runner.takes();
+    expect(second.name).toBe(`laboro-${job.id}.7`);
+    runner.cut();
+    await until("it is gone", async () => (await client.workers()).every(({ connected }) => !connected));
+    // Its result comes over another connection of the same host.
+    const again = await join("vm");
+    await again.runs(second);
+    expect(await job.wait()).toBe("succeeded");
+    expect([await job.text(0), await job.text(1)]).toEqual(["5\n", "7\n"]);
+  });
+
   it("is in the door's pool, which is the group it is offered", async () => {
     const { client, port } = await openPlace({ pool: "mine" });
     const elsewhere = await client.submit({ recipe: sh("true") });
