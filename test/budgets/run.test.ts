@@ -62,7 +62,7 @@ describe("laboro run 'echo {}' ::: a", () => {
       commits: 3,
       syncs: 30,
       opened: 40,
-      modules: 320,
+      modules: 322,
     });
   });
 
@@ -84,7 +84,7 @@ describe("laboro run --array 1-500 'echo {}'", () => {
       commits: 260,
       syncs: 450,
       opened: 450,
-      modules: 320,
+      modules: 322,
     });
   });
 
