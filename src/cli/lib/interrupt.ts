@@ -1,11 +1,13 @@
 /**
  * What ends a run early.
  *
- *   a signal     SIGINT (Ctrl-C) or SIGHUP. Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third
- *                time, or once the second has been obeyed, the process ends. SIGTERM is as both at once: batch systems and service
- *                managers send one, and SIGKILL soon after
+ *   signal       SIGINT (Ctrl-C). Once: nothing new is started, what runs may end. Twice: what runs is stopped. A third time, or once
+ *                the second has been obeyed, the process ends. SIGTERM is as both at once: batch systems and service managers send
+ *                one, and SIGKILL soon after
+ *   hangup       the terminal was closed: SIGHUP, or EIO when it is written to. Together they count as one Ctrl-C
  *   lost output  nobody reads the output any more (`| head`), or it cannot be written: what runs is stopped at once
  */
+import { isatty } from "node:tty";
 import { EXIT } from "./failures.js";
 import { onOutputError } from "./output-errors.js";
 
@@ -20,9 +22,10 @@ export interface Interrupt {
   /** As a second signal does. */
   stopAtOnce(): void;
   dispose(): void;
+  /** The last call, when everything is closed. Node aborts when it restores a terminal that is gone, so SIGHUP ends the process. */
+  endAfterHangup(): void;
 }
 
-const SIGNALS = ["SIGINT", "SIGHUP"] as const;
 
 /** With `watchOutput`, lost output ends the run in order; otherwise it ends the process. */
 export function onInterrupt({ watchOutput = false } = {}): Interrupt {
@@ -40,15 +43,24 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     once.abort("SIGTERM");
     twice.abort();
   };
+  const onTerminal = [0, 1, 2].some((fd) => isatty(fd));
+  let hungUp = false;
+  const hangUp = (): void => {
+    if (hungUp) return;
+    hungUp = true;
+    signalled();
+  };
   const ignoreErrors = watchOutput ? onOutputError(lost) : () => {};
   function lost(error: NodeJS.ErrnoException): void {
-    if (outputLost.signal.aborted) return;
+    if (error.code === "EIO") hangUp();
+    if (error.code === "EIO" || outputLost.signal.aborted) return;
     exitCode = error.code === "EPIPE" ? EXIT.outputClosed : EXIT.failed;
     if (error.code !== "EPIPE") process.stderr.write(`laboro: cannot write: ${error.message}\n`);
     outputLost.abort();
   }
-  for (const signal of SIGNALS) process.on(signal, signalled);
+  process.on("SIGINT", signalled);
   process.on("SIGTERM", terminated);
+  process.on("SIGHUP", hangUp);
   return {
     once: once.signal,
     twice: twice.signal,
@@ -59,8 +71,12 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     stopAtOnce: () => twice.abort(),
     dispose: () => {
       ignoreErrors();
-      for (const signal of SIGNALS) process.off(signal, signalled);
+      process.off("SIGINT", signalled);
       process.off("SIGTERM", terminated);
+      process.off("SIGHUP", hangUp);
+    },
+    endAfterHangup: () => {
+      if (hungUp && onTerminal) process.kill(process.pid, "SIGHUP");
     },
   };
 }

@@ -114,6 +114,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   } finally {
     interrupt.dispose();
     await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
+    interrupt.endAfterHangup();
   }
 }
 

@@ -64,6 +64,20 @@ describe("laboro run, ended by SIGHUP", () => {
   });
 });
 
+describe("laboro run, whose terminal is closed", () => {
+  it("lets tasks end and holds the rest", async () => {
+    const place = openPlace();
+    const words = ["run", "-j", "1", "echo $PPID {} >>begun; sleep 1; echo {} >>done", ":::", "a", "b"];
+    const terminal = place.begin(words, true);
+    await until("one runs", () => place.lines("begun").length === 1);
+    terminal.child.kill("SIGKILL");
+    await until("it has ended", () => place.lines("done").length === 1);
+    await until("its shells are gone", () => !isAlive(Number(place.lines("begun")[0]?.split(" ")[0])));
+    expect((await jobs(place))[0]).toMatchObject({ state: "held", counters: { succeeded: 1 } });
+    expect(place.lines("begun")).toHaveLength(1);
+  });
+});
+
 describe("what a run left open", () => {
   it("does not go on as part of another run, but with its own command", async () => {
     const place = openPlace();

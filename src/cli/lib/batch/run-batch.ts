@@ -245,7 +245,8 @@ function listen(signal: AbortSignal, listener: () => void): void {
 type NameTask = (index: number) => string;
 
 function printFailures(failures: readonly TaskView[], nameOf: NameTask, { limits }: JobView): void {
-  for (const task of failures.slice(0, MAX_LISTED))
+  const inOrder = [...failures].sort((a, b) => a.index - b.index);
+  for (const task of inOrder.slice(0, MAX_LISTED))
     process.stderr.write(`${nameOf(task.index)}: ${outcomeText(task, limits.timeLimitMs)}\n`);
   if (failures.length > MAX_LISTED) process.stderr.write(`and ${failures.length - MAX_LISTED} more that failed\n`);
 }

@@ -43,5 +43,6 @@ export async function rerunLocally(
   } finally {
     interrupt.dispose();
     await local?.close(!interrupt.twice.aborted);
+    interrupt.endAfterHangup();
   }
 }
