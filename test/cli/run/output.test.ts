@@ -23,7 +23,7 @@ describe("the output of laboro run", () => {
   it("is that of each task in turn, with both streams apart, where several write more than is kept", async () => {
     const place = openPlace();
     const line =
-      `${MEDIUM}; laboro run -k -j 3 --output-cap 1M 'cat {} | tee /dev/stderr' ::: big big big >out 2>err; echo $?; ` +
+      `${MEDIUM}; laboro run -k -j 3 --output-cap 1000000 'cat {} | tee /dev/stderr' ::: big big big >out 2>err; echo $?; ` +
       "cat big big big | cmp - out; grep -av '^laboro: task \\|^3 tasks' err | cmp - out";
     expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "0\n" });
   });
@@ -42,7 +42,7 @@ describe("the output of laboro run", () => {
   it("is that of the last attempt, however much the one before wrote", async () => {
     const place = openPlace();
     const line =
-      `${MEDIUM}; laboro run --retries 1 --output-cap 10K 'cat {}; test {} = small || test $LABORO_ATTEMPT = 2' ` +
+      `${MEDIUM}; laboro run --retries 1 --output-cap 10000 'cat {}; test {} = small || test $LABORO_ATTEMPT = 2' ` +
       "::: big small >out 2>err; echo $?; (cat big; echo x) | wc -c; wc -c <out";
     const { stdout } = await place.shell(`echo x >small; ${line}`).said;
     const [code, expected, printed] = stdout.trim().split("\n");
@@ -54,7 +54,7 @@ describe("the output of laboro run", () => {
     const shop = await openCliShop();
     shop.worker({ slots: 2 });
     const run = (...words: string[]) =>
-      shop.laboro(["run", "--output-cap", "1M", ...words], { pipe: "md5sum", process: true });
+      shop.laboro(["run", "--output-cap", "1000000", ...words], { pipe: "md5sum", process: true });
     const one = await run("--", "seq", "1000000");
     expect(one).toMatchObject({ code: 0, stdout: "8a7095c1c23bfadc311fe6b16d950582  -\n" });
     const two = await run("-k", "--", "seq", ":::", "1000000", "1000000");
@@ -80,7 +80,7 @@ describe("the output of laboro run", () => {
     const place = openPlace();
     const steps = "for i in $(seq 60); do head -c 1000000 /dev/zero; echo $i >>steps; done";
     const slow = place.shell(
-      `laboro run -j 2 --output-cap 2M -- sh -c '${steps}' | (until test -e go; do sleep 0.1; done; wc -c)`,
+      `laboro run -j 2 --output-cap 2000000 -- sh -c '${steps}' | (until test -e go; do sleep 0.1; done; wc -c)`,
     );
     await until("the task has begun", () => place.lines("steps").length > 0);
     expect((await place.run("echo", "other")).stdout).toBe("other\n");
