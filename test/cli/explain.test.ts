@@ -22,16 +22,16 @@ describe("laboro explain", () => {
   it("names the dependency that cancelled a job, the draining worker and the drained broker", async () => {
     const shop = await openCliShop();
     const { client } = shop;
-    const why = async (job: number): Promise<string> => (await shop.laboro(["explain", `${job}.0`])).stdout;
+    const why = async (job: number): Promise<string> => (await shop.laboro(["explain", `${job}.1`])).stdout;
     shop.worker({ name: "w1" });
     const first = await client.submit({ recipe: { kind: "command", argv: ["false"] } });
     const second = await client.submit({ recipe: TRUE, after: [{ job: first.id }] });
     expect(await second.wait()).toBe("cancelled");
-    expect(await why(2)).toBe("task 0 of job 2: it was cancelled before it ran: job 1, which it waits for, failed\n");
+    expect(await why(2)).toBe("task 1 of job 2: it was cancelled before it ran: job 1, which it waits for, failed\n");
     await shop.laboro(["drain", "w1"]);
     await client.submit({ recipe: TRUE });
-    expect(await why(3)).toBe("task 0 of job 3: w1 could take it, but is draining\n");
+    expect(await why(3)).toBe("task 1 of job 3: w1 could take it, but is draining\n");
     await shop.laboro(["drain", "--broker"]);
-    expect(await why(3)).toBe("task 0 of job 3: the broker hands nothing out: it is drained\n");
+    expect(await why(3)).toBe("task 1 of job 3: the broker hands nothing out: it is drained\n");
   });
 });

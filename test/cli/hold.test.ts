@@ -14,7 +14,7 @@ describe("laboro hold", () => {
       ",
       }
     `);
-    expect((await shop.laboro(["explain", "1.0"])).stdout).toBe("task 0 of job 1: its job is held\n");
+    expect((await shop.laboro(["explain", "1.1"])).stdout).toBe("task 1 of job 1: its job is held\n");
   });
 
   it("of all leaves alone what has ended", async () => {

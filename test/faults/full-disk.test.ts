@@ -31,7 +31,7 @@ const skipped = noMount === undefined ? "" : ` (skipped, cannot mount: ${noMount
 /** A broker on a disk of its own; the workers' directories are elsewhere. */
 async function onSmallDisk(site: Site): Promise<Client> {
   fs.mkdirSync(site.data);
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m", "tmpfs", site.data]);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", site.data]);
   site.atEnd(() => void execFileSync("umount", ["-l", site.data]));
   await site.startBroker();
   return site.client();

@@ -72,10 +72,11 @@ describe("a join URL", () => {
 describe("the broker is found", () => {
   const env = { LABORO_BROKER: "http://env@127.0.0.1:2" };
 
-  it("by what was given first, then the environment, then access.json", () => {
+  it("by what was given first, then the environment, then the default access.json", () => {
     const data = access("all", JSON.stringify({ url: "http://127.0.0.1:3", token: "file" }));
     expect(findBroker({ broker: "http://given@127.0.0.1:1", data, env }).token).toBe("given");
-    expect(findBroker({ data, env }).token).toBe("env");
+    expect(findBroker({ data, env }).token).toBe("file");
+    expect(findBroker({ env: { ...env, LABORO_DATA: data } }).token).toBe("env");
     expect(findBroker({ data, env: {} })).toMatchObject({ urls: ["http://127.0.0.1:3"], token: "file" });
     expect(findBroker({ env: { LABORO_DATA: data } }).token).toBe("file");
   });

@@ -117,10 +117,14 @@ async function attemptOf(core: Core, given: AttemptChoice): Promise<{ attempt?: 
 }
 
 /** A task has had the attempts from 1 to the last one. */
-function requireAttempt({ job, index, attempt = 1 }: AttemptChoice, last = Number.POSITIVE_INFINITY): void {
+function requireAttempt(
+  found: Job,
+  { index, attempt = 1 }: AttemptChoice,
+  last = Number.POSITIVE_INFINITY,
+): void {
   if (attempt >= 1 && attempt <= last) return;
   const had = last === Number.POSITIVE_INFINITY ? "" : `: the last is attempt ${last}`;
-  throw new LaboroError("LABORO_NO_SUCH_TASK", `task ${index} of job ${job} has had no attempt ${attempt}${had}`);
+  throw new LaboroError("LABORO_NO_SUCH_TASK", `task ${taskNumber(found, index)} of job ${found.id} has had no attempt ${attempt}${had}`);
 }
 
 /** While a worker moves from one broker to another, no broker has the claim of a running attempt. */

@@ -105,7 +105,7 @@ describe("placeholders of laboro run", () => {
       { first: 1, last: 5, step: 1 },
       { first: 3, last: 3, step: 1 },
     ];
-    await expect(client.submit({ recipe: { ...echo, array } })).rejects.toThrow("3 twice");
+    await expect(client.submit({ recipe: { ...echo, array } })).rejects.toThrow("3 is named twice");
     const response = await fetch(`${broker.url}/api/v1/jobs`, {
       method: "POST",
       headers: { authorization: `Bearer ${broker.token}`, "content-type": "application/json" },
@@ -126,7 +126,7 @@ describe("placeholders of laboro run", () => {
     const { run } = openPlace();
     const { code, stderr } = await run("--array", "1-9:2,4,5", "echo {}");
     expect(code).toBe(2);
-    expect(stderr).toContain("--array: expected each number once, got 5 twice");
+    expect(stderr).toContain("5 is named twice");
   });
 
   it("need a place of their own after a comment", async () => {

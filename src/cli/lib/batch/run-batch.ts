@@ -25,7 +25,6 @@ import { type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import { RelaySpool } from "./relay-spool.js";
 import type { StartedBatch } from "./resume.js";
-import { stopRunningTasks } from "./stop-tasks.js";
 
 export interface BatchOptions extends OutputOptions {
   readonly joblog?: string;
@@ -128,7 +127,7 @@ export async function runBatch(
   if (liveOutput?.ended !== undefined) notices.add(liveOutput.ended, end === undefined ? 0 : liveOutput.missingBytes);
   const view = await broker.withRetry((client) => client.ask("job", { job }));
   notices.summarize();
-  printFailures(failures, nameOf, view);
+  if (failures.length > 0) await printFailures(failures, nameOf, view);
   printSummary(job, view.count, view.counters, Date.now() - started, end === undefined);
   if (end === undefined) return interrupt.exitCode;
   return end === "succeeded" && !notices.incomplete ? EXIT.ok : EXIT.failed;
@@ -217,7 +216,8 @@ function handleInterrupt(
   // After SIGTERM the first and the second come together.
   const second = (): void => void holding.then(() => done.abort());
   const outputLost = (): void => {
-    stopped = stopRunningTasks(currentClient(), job)
+    stopped = import("./stop-tasks.js")
+      .then(({ stopRunningTasks }) => stopRunningTasks(currentClient(), job))
       .catch(() => {
         interrupt.stopAtOnce();
         return true;
@@ -244,7 +244,7 @@ function listen(signal: AbortSignal, listener: () => void): void {
 
 type NameTask = (index: number) => string;
 
-function printFailures(failures: readonly TaskView[], nameOf: NameTask, { limits }: JobView): void {
+async function printFailures(failures: readonly TaskView[], nameOf: NameTask, { limits }: JobView): Promise<void> {
   const inOrder = [...failures].sort((a, b) => a.index - b.index);
   for (const task of inOrder.slice(0, MAX_LISTED))
     process.stderr.write(`${nameOf(task.index)}: ${outcomeText(task, limits.timeLimitMs)}\n`);
