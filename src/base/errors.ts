@@ -15,7 +15,7 @@ export const ERROR_CODES = {
   LABORO_DATA_IN_USE: "another process holds the data directory",
   LABORO_DATA_NEWER: "the data directory was written by a newer laboro",
   LABORO_DATA_NETWORK_FS: "the data directory lies on a network filesystem",
-  LABORO_DATA_UNUSABLE: "the data directory cannot be read or written",
+  LABORO_DATA_UNUSABLE: "the data directory cannot be read or written, or is not its user's alone",
   LABORO_DEADLINE: "no answer came before the deadline",
   LABORO_DISK_FULL: "the disk is full: nothing new is accepted until disk space is free",
   LABORO_FORBIDDEN: "the token's role does not allow this",

@@ -3,8 +3,10 @@
 import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { type JobId, taskKey } from "../../model/ids.js";
+import type { Job } from "../../model/job.js";
 import * as s from "../../model/schema.js";
 import type { OutputPage } from "../../model/store.js";
+import { taskNumber } from "../../model/task-numbers.js";
 import type { Core } from "../core.js";
 import { localClaim, taskLocation } from "../group/task-location.js";
 import { waitForNext } from "../watchers.js";
@@ -49,7 +51,7 @@ export const output = operation({
   input,
   output: page,
   perform: async (core, given, { signal }) => {
-    await requireTask(core, given);
+    const owner = await requireTask(core, given);
     await core.loadJobs([given.job]);
     const deadline = now() + given.waitMs;
     for (;;) {
@@ -62,7 +64,7 @@ export const output = operation({
         stop,
       );
       try {
-        const found = await readPage(core, given);
+        const found = await readPage(core, owner, given);
         if (found.pieces.length > 0 || found.ended || now() >= deadline || signal.aborted) return found;
         await nextUpdate;
       } finally {
@@ -75,8 +77,8 @@ export const output = operation({
 const isAtPeer = (core: Core, { job, index }: { job: JobId; index: number }): boolean =>
   core.peers !== undefined && localClaim(core, job, index) === undefined;
 
-async function readPage(core: Core, given: s.ReadType<typeof input>): Promise<s.ReadType<typeof page>> {
-  const { attempt, ended } = await attemptOf(core, given);
+async function readPage(core: Core, owner: Job, given: s.ReadType<typeof input>): Promise<s.ReadType<typeof page>> {
+  const { attempt, ended } = await attemptOf(core, owner, given);
   const { from, limit, stream } = given;
   const found = await core.store.output(given.job, given.index, {
     from,
@@ -100,16 +102,16 @@ interface AttemptChoice {
 }
 
 /** The attempt to read, and whether it has ended: read before its output, so that no output arrives after the last read. */
-async function attemptOf(core: Core, given: AttemptChoice): Promise<{ attempt?: number; ended: boolean }> {
+async function attemptOf(core: Core, owner: Job, given: AttemptChoice): Promise<{ attempt?: number; ended: boolean }> {
   const { attempt } = given;
   const here = localClaim(core, given.job, given.index);
   const result = here === undefined ? await resultOf(core, given) : undefined;
   if (result !== undefined) {
-    requireAttempt(given, result.attempt);
+    requireAttempt(owner, given, result.attempt);
     return { attempt: attempt ?? result.attempt, ended: true };
   }
   const at = here ?? (await taskLocation(core, given.job, given.index)).claim;
-  requireAttempt(given, at?.attempt);
+  requireAttempt(owner, given, at?.attempt);
   if (at !== undefined) return { attempt: attempt ?? at.attempt, ended: attempt !== undefined && attempt < at.attempt };
   // The task waits, or was cancelled before it ran: the store has the output of the latest attempt that wrote any.
   if (attempt === undefined) return { ended: !core.state.jobs.has(given.job) };
@@ -117,14 +119,13 @@ async function attemptOf(core: Core, given: AttemptChoice): Promise<{ attempt?: 
 }
 
 /** A task has had the attempts from 1 to the last one. */
-function requireAttempt(
-  found: Job,
-  { index, attempt = 1 }: AttemptChoice,
-  last = Number.POSITIVE_INFINITY,
-): void {
+function requireAttempt(owner: Job, { index, attempt = 1 }: AttemptChoice, last = Number.POSITIVE_INFINITY): void {
   if (attempt >= 1 && attempt <= last) return;
   const had = last === Number.POSITIVE_INFINITY ? "" : `: the last is attempt ${last}`;
-  throw new LaboroError("LABORO_NO_SUCH_TASK", `task ${taskNumber(found, index)} of job ${found.id} has had no attempt ${attempt}${had}`);
+  throw new LaboroError(
+    "LABORO_NO_SUCH_TASK",
+    `task ${taskNumber(owner, index)} of job ${owner.id} has had no attempt ${attempt}${had}`,
+  );
 }
 
 /** While a worker moves from one broker to another, no broker has the claim of a running attempt. */

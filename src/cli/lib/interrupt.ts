@@ -26,7 +26,6 @@ export interface Interrupt {
   endAfterHangup(): void;
 }
 
-
 /** With `watchOutput`, lost output ends the run in order; otherwise it ends the process. */
 export function onInterrupt({ watchOutput = false } = {}): Interrupt {
   const once = new AbortController();

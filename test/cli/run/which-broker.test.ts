@@ -40,7 +40,7 @@ describe("with a broker for the user and a ./.laboro", () => {
     expect(await jobsOf(place)).toEqual(["there"]);
     for (const local of [["--local"], ["--data", ".laboro"]]) {
       expect(await jobsOf(place, ...local)).toEqual(["here"]);
-      expect((await place.laboro("logs", "last.1", ...local)).stdout).toBe("out 1\n");
+      expect((await place.laboro("logs", "last.1", ...local)).stdout).toBe("out 0\n");
       expect((await place.laboro("explain", "last.2", ...local)).stdout).toContain("exit code 1");
       expect(await place.laboro("rerun", "last", "--failed", ...local)).toMatchObject({
         code: 1,
