@@ -24,7 +24,7 @@ export const ERROR_CODES = {
   LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
   LABORO_LEASE_LOST: "the other brokers of the group marked this one dead; it has to open the store again",
   LABORO_NO_SUCH_JOB: "no job has this id",
-  LABORO_NO_SUCH_TASK: "the job has no task with this index",
+  LABORO_NO_SUCH_TASK: "the job has no task with this number, or in the API with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
   LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
