@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { BrowserLogin, COOKIE_MS } from "../../src/broker/access/browser-login.js";
-import { apiOf, ask, openDoor, post } from "./kit.js";
+import { apiOf, ask, openListener, post } from "./kit.js";
 
 describe("a browser", () => {
   it("is let in by a link that works once, with the role of who made it", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const api = apiOf(broker);
     const { json } = await api("/login-link", { ...post(), token: broker.tokenOf("read") });
     const { url } = json as { url: string };
@@ -22,7 +22,7 @@ describe("a browser", () => {
   });
 
   it("without a cookie is told how to get in", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const page = await ask(`${broker.url}/`);
     expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
     expect(page.text).toContain("laboro open");
@@ -30,7 +30,7 @@ describe("a browser", () => {
   });
 
   it("is refused where a page from elsewhere makes it ask", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const [set = ""] = (await ask(broker.newLoginLink("admin").url)).headers["set-cookie"] ?? [];
     const cookie = set.split(";", 1)[0] ?? "";
     const host = new URL(broker.url).host;

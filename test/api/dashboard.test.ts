@@ -4,7 +4,7 @@ import { SharedResponses } from "../../src/broker/api/shared-responses.js";
 import { OPERATIONS_BY_NAME } from "../../src/broker/operations/index.js";
 import { API_ROUTES } from "../../web/src/api-routes.js";
 import { until } from "../support/wait.js";
-import { apiOf, ask, openDoor, openShop } from "./kit.js";
+import { apiOf, ask, openListener, openShop } from "./kit.js";
 
 const HTML = { accept: "text/html,application/xhtml+xml" };
 
@@ -15,7 +15,7 @@ async function cookieOf(broker: { newLoginLink(role: "read"): { readonly url: st
 
 describe("the dashboard's files", () => {
   it("are served to a browser that has come in, with a policy that allows nothing from elsewhere and nothing inline", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const cookie = await cookieOf(broker);
     for (const path of ["/", "/ui/", "/ui/jobs/7/tasks/3"]) {
       const page = await ask(`${broker.url}${path}`, { headers: { ...HTML, cookie } });
@@ -40,7 +40,7 @@ describe("the dashboard's files", () => {
   });
 
   it("are none but those of the build, whatever is asked for", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const cookie = await cookieOf(broker);
     for (const path of [
       "/ui/assets/none.js",
@@ -58,7 +58,7 @@ describe("the dashboard's files", () => {
   });
 
   it("are not for who asks for no HTML: that gets the page without a script", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     for (const [path, headers] of [
       ["/", {}],
       ["/plain", HTML],
@@ -71,7 +71,7 @@ describe("the dashboard's files", () => {
   });
 
   it("and all that they ask for are refused to another host's page, and under another host's name", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const cookie = await cookieOf(broker);
     const status = async (path: string, headers: Readonly<Record<string, string>>): Promise<number> =>
       (await ask(`${broker.url}${path}`, { headers: { cookie, ...headers } })).status;
@@ -102,7 +102,7 @@ describe("a look that is shared", () => {
   const shared = { headers: { "laboro-cache": "shared" } };
 
   it("is the same for all for a second, has a tag, and is nothing where nothing has changed", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const api = apiOf(broker);
     const first = await api("/jobs", shared);
     const tag = first.headers.etag ?? "";
@@ -113,7 +113,7 @@ describe("a look that is shared", () => {
   });
 
   it("is refused to who may not look, and its question is read as any other", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const api = apiOf(broker);
     await api("/jobs", shared);
     expect((await api("/jobs", { ...shared, token: broker.tokenOf("worker") })).status).toBe(403);

@@ -12,7 +12,9 @@ import { atEnd } from "../support/at-end.js";
 export { openShop } from "../client/shop.js";
 
 /** A broker without client or worker. */
-export async function openDoor(options: Partial<ServerOptions> = {}): Promise<{ broker: RunningBroker; dir: string }> {
+export async function openListener(
+  options: Partial<ServerOptions> = {},
+): Promise<{ broker: RunningBroker; dir: string }> {
   const dir = mkdtempSync(join(tmpdir(), "laboro-api-"));
   // Before the start: one that is refused leaves its folder, too.
   atEnd(() => rmSync(dir, { recursive: true, force: true }));

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { LaboroError } from "../../src/base/errors.js";
 import { METRICS } from "../../src/broker/api/metrics.js";
 import { Histogram } from "../../src/broker/stats/histogram.js";
-import { ask, openDoor, openShop } from "./kit.js";
+import { ask, openListener, openShop } from "./kit.js";
 
 /** The value of each series, as `name{labels}`. */
 function series(text: string): Map<string, number> {
@@ -49,7 +49,7 @@ describe("/metrics", () => {
   });
 
   it("has a name, a type and a help for every metric, and no series twice", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const { text } = await ask(`${broker.url}/metrics`, { token: broker.token });
     for (const { name, type, help } of METRICS) {
       expect(text).toContain(`# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`);
@@ -59,7 +59,7 @@ describe("/metrics", () => {
   });
 
   it("needs a token that may look", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const status = async (token?: string): Promise<number> => (await ask(`${broker.url}/metrics`, { token })).status;
     expect(await status()).toBe(401);
     expect(await status("guess-guess-guess")).toBe(401);
@@ -70,7 +70,7 @@ describe("/metrics", () => {
   });
 
   it("says that nothing is taken while it is so", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     Object.defineProperty(broker.core, "refusing", { get: () => new LaboroError("LABORO_DISK_FULL", "full") });
     const { text } = await ask(`${broker.url}/metrics`, { token: broker.token });
     expect(series(text).get("laboro_refusing")).toBe(1);

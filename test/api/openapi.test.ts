@@ -3,7 +3,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { HTTP_STATUS } from "../../src/broker/api/errors.js";
 import { OPERATIONS } from "../../src/broker/operations/index.js";
-import { apiOf, openDoor } from "./kit.js";
+import { apiOf, openListener } from "./kit.js";
 
 interface Parameter {
   readonly name: string;
@@ -29,7 +29,7 @@ interface Document {
 }
 
 async function fetched(): Promise<Document> {
-  const { broker } = await openDoor();
+  const { broker } = await openListener();
   return (await apiOf(broker)("/openapi.json")).json as Document;
 }
 

@@ -1,4 +1,4 @@
-/** Every operation, through both doors: the same scenario over HTTP and over the link, and each answer as its schema says. */
+/** Every operation, through both listeners: the same scenario over HTTP and over the link, and each answer as its schema says. */
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, it } from "vitest";
 import { plain } from "../../src/broker/api/json.js";

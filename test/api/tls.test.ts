@@ -9,7 +9,7 @@ import { joinUrl } from "../../src/base/join-url.js";
 import { Certificates } from "../../src/broker/access/certificates.js";
 import { parseJoinUrls } from "../../src/client/find-broker.js";
 import { connect } from "../../src/entries/client.js";
-import { ask, codeOf, openDoor } from "./kit.js";
+import { ask, codeOf, openListener } from "./kit.js";
 
 /** An address of this machine that others could reach, if it has one. */
 const outside = Object.values(networkInterfaces())
@@ -20,7 +20,7 @@ const caOf = (dir: string): string => readFileSync(join(dir, "ca.pem"), "utf8");
 
 describe("one port", () => {
   it("answers HTTP and HTTPS, and makes no certificate before it is needed", async () => {
-    const { broker, dir } = await openDoor();
+    const { broker, dir } = await openListener();
     expect(broker.url).toMatch(/^http:/);
     expect((await ask(`${broker.url}/healthz`)).status).toBe(200);
     expect(existsSync(join(dir, "certificates.json"))).toBe(false);
@@ -38,7 +38,7 @@ describe("one port", () => {
   });
 
   it("takes a link with TLS, held to the CA of its join URL", async () => {
-    const { broker } = await openDoor({ tls: "on" });
+    const { broker } = await openListener({ tls: "on" });
     expect(broker.url).toMatch(/^https:/);
     const { urls, token, caFingerprint } = parseJoinUrls(broker.joinUrl("client"), "the broker");
     expect([urls, caFingerprint]).toEqual([[broker.url], broker.ca]);
@@ -50,7 +50,7 @@ describe("one port", () => {
   });
 
   it("sends away who speaks neither, and who says nothing of TLS that holds", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     const port = Number(new URL(broker.url).port);
     for (const bytes of [
       Buffer.from([0x16, 3, 1, 0xff, 0xff, 9, 9]),
@@ -68,7 +68,7 @@ describe("one port", () => {
   });
 
   it("without TLS answers to names of this machine only", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     for (const host of ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil", "127.0.0.1:80:80"]) {
       const answer = await ask(`${broker.url}/api/v1/status`, { token: broker.token, headers: { host } });
       expect([host, answer.status]).toEqual([host, 421]);
@@ -81,7 +81,7 @@ describe("one port", () => {
 
 describe.skipIf(outside === undefined)("an address that others can reach", () => {
   it("has TLS and a token always, and refuses plain HTTP from elsewhere", async () => {
-    const { broker, dir } = await openDoor({ host: "0.0.0.0", advertise: ["broker.example", outside ?? ""] });
+    const { broker, dir } = await openListener({ host: "0.0.0.0", advertise: ["broker.example", outside ?? ""] });
     expect(broker.url).toMatch(/^https:\/\/broker\.example:/);
     const { port } = new URL(broker.url);
     const plain = await ask(`http://${outside}:${port}/api/v1/status`, { token: broker.token });
@@ -97,13 +97,13 @@ describe.skipIf(outside === undefined)("an address that others can reach", () =>
   });
 
   it("is not opened without TLS", async () => {
-    await expect(openDoor({ host: "0.0.0.0", tls: "off" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
+    await expect(openListener({ host: "0.0.0.0", tls: "off" })).rejects.toMatchObject({ code: "LABORO_BAD_INPUT" });
   });
 });
 
 describe("certificates", () => {
   it("are kept; the broker's own is made anew before it expires or for other names, the CA stays", async () => {
-    const { dir } = await openDoor();
+    const { dir } = await openListener();
     const first = new Certificates(dir, ["a.example"]);
     const ca = await first.fingerprint();
     const shown = await first.serverCertificate();

@@ -16,7 +16,7 @@ afterEach(async () => {
 
 interface Scene {
   readonly loop: CommitLoop;
-  readonly parcel: TaskRange;
+  readonly taskRange: TaskRange;
   /** How many writes each commit had. */
   readonly commits: number[];
   settle(index: number): void;
@@ -30,8 +30,8 @@ async function scene(relaxed: boolean): Promise<Scene> {
   const store = openSqliteStore({ dir, relaxed });
   const broker = await Broker.at(store);
   open.push(() => store.close());
-  const { job, parcel: waiting } = await broker.submitAll(10);
-  const parcel = await broker.claim(waiting, 0, 9);
+  const { job, taskRange: waiting } = await broker.submitAll(10);
+  const taskRange = await broker.claim(waiting, 0, 9);
   const commits: number[] = [];
   const counting: Store = Object.create(store, {
     commitDelayMs: { value: store.commitDelayMs },
@@ -49,12 +49,12 @@ async function scene(relaxed: boolean): Promise<Scene> {
   const loop = new CommitLoop(counting, ports);
   return {
     loop,
-    parcel,
+    taskRange,
     commits,
     settle: (index) => {
       const decisions = new Decisions();
       const results = [result(index)];
-      decisions.writes.push({ op: "settle", job: parcel.job, rangeId: parcel.id, results, empty: index === 9 });
+      decisions.writes.push({ op: "settle", job: taskRange.job, rangeId: taskRange.id, results, empty: index === 9 });
       loop.add(decisions);
     },
     recorded: async () => (await store.results(job.id, { from: 0, limit: 100 })).results.length,

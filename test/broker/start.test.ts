@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { DEFAULT_PORT } from "../../src/broker/options.js";
 import { startBroker } from "../../src/server.js";
-import { ask, openDoor } from "../api/kit.js";
+import { ask, openListener } from "../api/kit.js";
 
 describe("a broker", () => {
   it("moves from its default port where that is taken, and says so", async () => {
@@ -15,7 +15,7 @@ describe("a broker", () => {
     const held = await new Promise((resolve) =>
       holder.once("error", () => resolve(false)).listen(DEFAULT_PORT, "127.0.0.1", () => resolve(true)),
     );
-    const { broker, dir } = await openDoor({ port: undefined as unknown as number });
+    const { broker, dir } = await openListener({ port: undefined as unknown as number });
     expect(broker.portChanged).toBe(true);
     expect(broker.url).not.toContain(`:${DEFAULT_PORT}`);
     expect((JSON.parse(readFileSync(join(dir, "access.json"), "utf8")) as { url: string }).url).toBe(broker.url);
@@ -26,7 +26,7 @@ describe("a broker", () => {
   });
 
   it("keeps its tokens for its owner, over restarts, and takes an access.json of before", async () => {
-    const { broker, dir } = await openDoor();
+    const { broker, dir } = await openListener();
     for (const file of ["access.json", "tokens.json"]) expect(statSync(join(dir, file)).mode & 0o777).toBe(0o600);
     const worker = broker.tokenOf("worker");
     await broker.stop();
@@ -41,7 +41,7 @@ describe("a broker", () => {
   });
 
   it("does not start with tokens that cannot be read, rather than make others", async () => {
-    const { broker, dir } = await openDoor();
+    const { broker, dir } = await openListener();
     await broker.stop();
     for (const damaged of [
       "{",
@@ -55,7 +55,7 @@ describe("a broker", () => {
   });
 
   it("says how it is without a token", async () => {
-    const { broker } = await openDoor();
+    const { broker } = await openListener();
     expect((await ask(`${broker.url}/healthz`)).text).toBe("ok\n");
     expect((await ask(`${broker.url}/readyz`)).text).toBe("ok\n");
   });

@@ -294,7 +294,7 @@ describe("laboro experiments", () => {
       const { site, dir, start, runner, outputs } = study(scripts);
       const port = await freePort();
       const run = start("-p", String(port), "-q", "-a");
-      await until("the door is open", () => reaches(port), LONG);
+      await until("the listener is open", () => reaches(port), LONG);
       const cutter = await proxy(port);
       site.atEnd(() => cutter.close());
       const doomed = runner("doomed", port);
@@ -336,7 +336,7 @@ describe("laboro experiments", () => {
       );
       const port = await freePort();
       const first = start("-p", String(port), "-q", "-a");
-      await until("the door is open", () => reaches(port), LONG);
+      await until("the listener is open", () => reaches(port), LONG);
       const worker = runner("steady", port, "3");
       await until("some have ended", () => (first.said.match(/finished/g) ?? []).length >= 6, LONG);
       first.signal("SIGKILL");

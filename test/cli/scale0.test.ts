@@ -121,7 +121,7 @@ describe("laboro scale0", () => {
     expect((await scale0("request", "upper", "three", "--broker", west.clients)).stdout).toBe("THREE");
   }, 240_000);
 
-  it("comes in with its keys where the door asks for them, and not without", async () => {
+  it("comes in with its keys where the listener asks for them, and not without", async () => {
     const site = newSite();
     const data = site.path("curve");
     await laboro(["keys", "new", "node17", "--data", data], { process: true });

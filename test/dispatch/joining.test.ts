@@ -132,7 +132,7 @@ describe("brokers of one group", () => {
     const broker = new Workbench({}, world);
     broker.submit({ count: 2 });
     broker.cancel(1, 0, 0);
-    expect([...world.parcels.values()].map(({ epoch }) => epoch)).toEqual([undefined]);
+    expect([...world.taskRanges.values()].map(({ epoch }) => epoch)).toEqual([undefined]);
     broker.join("a");
     expect(broker.at("a")).toEqual(["1.1"]);
   });

@@ -165,7 +165,7 @@ describe("a broker that shares its store", () => {
     expect([bench.out(job), bench.waiting(job)]).toEqual([2, 2]);
     bench.act((out) => onRemoteIdle(bench.state, out));
     expect(bench.waiting(job)).toBe(0);
-    const anybodys = [...bench.world.parcels.values()].filter(({ epoch }) => epoch === undefined);
+    const anybodys = [...bench.world.taskRanges.values()].filter(({ epoch }) => epoch === undefined);
     expect(anybodys.length).toBeGreaterThan(0);
     bench.finish("w", 5_000);
     expect(bench.out(job)).toBe(2);

@@ -58,7 +58,7 @@ function jobOf(id: number, count: number): Job {
   };
 }
 
-const parcelOf = (job: Job) => ({
+const taskRangeOf = (job: Job) => ({
   id: TaskRangeId(job.id),
   job: job.id,
   first: 0,
@@ -77,7 +77,7 @@ function looksPerTask(workers: number, jobs: number): number {
   for (let i = 0; i < workers; i++) onWorkerJoined(state, first, looks.profile(`w${i}`), [], 0);
   for (let id = 1; id <= jobs; id++) {
     const job = jobOf(id, 10_000);
-    onJobAdded(state, first, job, parcelOf(job), new Set(), 0);
+    onJobAdded(state, first, job, taskRangeOf(job), new Set(), 0);
   }
   const running = first.sends.flatMap((send) => (send.kind === "tasks" ? [send] : [])).slice(0, 100);
   while (running.length < 100) running.push(...running);

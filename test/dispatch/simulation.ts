@@ -144,9 +144,13 @@ export class Simulation {
 
   submit(broker: SimBroker, request: JobSpec): void {
     this.commit(broker);
-    const parcel = newTaskRangeId(broker.state);
+    const taskRange = newTaskRangeId(broker.state);
     const lease = this.#settings.maxLeaseTasks;
-    const [answer] = this.world.apply([{ op: "submit", job: request, lease, rangeId: parcel }], broker.epoch, this.now);
+    const [answer] = this.world.apply(
+      [{ op: "submit", job: request, lease, rangeId: taskRange }],
+      broker.epoch,
+      this.now,
+    );
     if (answer?.op !== "submit") throw new Error("a submission was not answered");
     this.decide(broker, (out) => onJobAdded(broker.state, out, answer.job, answer.taskRange, new Set(), this.now));
     // The other brokers hear of it; that is a hint only, so it may as well come at once.

@@ -107,7 +107,7 @@ export class Workbench {
       const next = new Decisions();
       const lost = onCommitted(this.state, next, out.writes, answers, this.now);
       if (lost.size > 0 && !this.world.shared)
-        throw new Error(`the store knows nothing of parcels ${[...lost].join(", ")}`);
+        throw new Error(`the store knows nothing of task ranges ${[...lost].join(", ")}`);
       out = next;
     }
     checkInvariants(this.state);
@@ -199,7 +199,7 @@ export class Workbench {
       held,
       ...limits
     } = wish;
-    const parcel = newTaskRangeId(this.state);
+    const taskRange = newTaskRangeId(this.state);
     const request = {
       name: "job",
       recipe: TRUE,
@@ -212,7 +212,7 @@ export class Workbench {
     };
     const lease = this.state.settings.maxLeaseTasks;
     const [answer] = this.world.apply(
-      [{ op: "submit", job: request, lease, rangeId: parcel }],
+      [{ op: "submit", job: request, lease, rangeId: taskRange }],
       this.state.epoch,
       this.now,
     );

@@ -1,4 +1,4 @@
-/** Every door open, a batch under way, and thousands of callers at each port that mean no good. */
+/** Every listener open, a batch under way, and thousands of callers at each port that mean no good. */
 import { connect as connectSocket } from "node:net";
 import { expect, it } from "vitest";
 import { busySite, expectUnharmed } from "../support/intruder.js";
@@ -12,7 +12,7 @@ const TASKS = 600;
 const AT_ONCE = 32;
 /** MiB that a broker may have more after the second wave than after the first. */
 const GROWTH = 40;
-const DOORS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"];
+const LISTENERS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"];
 
 const zmtp = (type: string, ...frames: string[]): Buffer => {
   const greeting = Buffer.alloc(64);
@@ -49,7 +49,7 @@ const update = Buffer.from(
 );
 const scale0 = '{"services":["x"],"slots":1,"config_type":"JSON","heartbeat_interval":1000,"time":1}';
 
-/** What a peer of each door might say, to be spoiled. */
+/** What a peer of each listener might say, to be spoiled. */
 const SEEDS: Readonly<Record<string, readonly Uint8Array[]>> = {
   main: [
     "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -99,9 +99,9 @@ function intrude(port: number, bytes: Uint8Array, patienceMs: number): Promise<v
   });
 }
 
-async function wave(ports: readonly { door: string; port: number }[], count: number, random: SeededRandom) {
-  for (const { door, port } of ports) {
-    const seeds = SEEDS[door] ?? [];
+async function wave(ports: readonly { listener: string; port: number }[], count: number, random: SeededRandom) {
+  for (const { listener, port } of ports) {
+    const seeds = SEEDS[listener] ?? [];
     let left = count;
     const caller = async (): Promise<void> => {
       while (left-- > 0) {
@@ -116,13 +116,13 @@ async function wave(ports: readonly { door: string; port: number }[], count: num
 it("a batch does not notice what comes to the other ports, and the log names each bad peer once", async () => {
   const random = new SeededRandom();
   const site = newSite();
-  const busy = await busySite(site, TASKS, { doors: DOORS });
+  const busy = await busySite(site, TASKS, { listeners: LISTENERS });
   const { broker } = busy;
-  const doors = [...broker.said.matchAll(/^(\S+) listens on (.+)$/gm)].flatMap(([, door = "", urls = ""]) =>
-    urls.split(", ").map((url) => ({ door, port: Number(url.split(":").at(-1)) })),
+  const listeners = [...broker.said.matchAll(/^(\S+) listens on (.+)$/gm)].flatMap(([, listener = "", urls = ""]) =>
+    urls.split(", ").map((url) => ({ listener, port: Number(url.split(":").at(-1)) })),
   );
-  expect(doors).toHaveLength(7);
-  const ports = [{ door: "main", port: Number(new URL(site.url).port) }, ...doors];
+  expect(listeners).toHaveLength(7);
+  const ports = [{ listener: "main", port: Number(new URL(site.url).port) }, ...listeners];
   // What an allocator keeps for the next time it keeps after the first: as many are compared with as many.
   await wave(ports, INPUTS, random);
   const before = memoryOf(broker.pid).now;

@@ -12,7 +12,7 @@ import { describeReopen } from "./suite/reopen.js";
 import { describeRerun } from "./suite/rerun.js";
 import { describeResults } from "./suite/results.js";
 import { describeShared } from "./suite/shared.js";
-import { describeParcels } from "./suite/task-ranges.js";
+import { describeTaskRanges } from "./suite/task-ranges.js";
 
 export type { MakeStore, StoreHarness } from "./suite/kit.js";
 
@@ -31,7 +31,7 @@ export function describeStore(name: string, make: MakeStore, options: { readonly
         await harness.dispose();
       });
       describe("jobs", () => describeJobs(() => broker));
-      describe("parcels", () => describeParcels(() => broker));
+      describe("task ranges", () => describeTaskRanges(() => broker));
       describe("results", () => describeResults(() => broker));
       describe("cancel", () => describeCancel(() => broker));
       describe("output", () => describeOutput(() => broker));

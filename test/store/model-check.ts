@@ -7,20 +7,21 @@ import type { ModelJob, ModelWorld } from "./model-store.js";
 
 export function checkWorld(world: ModelWorld): void {
   const held = new Map<JobId, TaskRange[]>();
-  for (const [id, { parcel }] of world.parcels) {
-    if (!world.jobs.has(parcel.job)) fail(`parcel ${id} is of job ${parcel.job}, which is not there`);
-    if (parcel.id !== id) fail(`parcel ${id} calls itself ${parcel.id}`);
-    if (parcel.first < 0 || parcel.first > parcel.last) fail(`parcel ${id} holds ${parcel.first}-${parcel.last}`);
-    const list = held.get(parcel.job);
-    if (list === undefined) held.set(parcel.job, [parcel]);
-    else list.push(parcel);
+  for (const [id, { taskRange }] of world.taskRanges) {
+    if (!world.jobs.has(taskRange.job)) fail(`task range ${id} is of job ${taskRange.job}, which is not there`);
+    if (taskRange.id !== id) fail(`task range ${id} calls itself ${taskRange.id}`);
+    if (taskRange.first < 0 || taskRange.first > taskRange.last)
+      fail(`task range ${id} holds ${taskRange.first}-${taskRange.last}`);
+    const list = held.get(taskRange.job);
+    if (list === undefined) held.set(taskRange.job, [taskRange]);
+    else list.push(taskRange);
   }
   for (const [id, known] of world.jobs) checkJob(id, known, held.get(id) ?? []);
 }
 
-function checkJob(id: JobId, known: ModelJob, parcels: readonly TaskRange[]): void {
+function checkJob(id: JobId, known: ModelJob, taskRanges: readonly TaskRange[]): void {
   const { job, results } = known;
-  const holders = holdersOf(known, parcels);
+  const holders = holdersOf(known, taskRanges);
   const counted = { succeeded: 0, failed: 0, cancelled: 0 };
   for (const index of results.keys()) {
     if (index >= job.cursor) fail(`task ${id}.${index} lies beyond the cursor, yet has a result`);
@@ -45,15 +46,16 @@ function checkJob(id: JobId, known: ModelJob, parcels: readonly TaskRange[]): vo
 }
 
 /** By task, up to the cursor: beyond it nobody holds any. */
-function holdersOf({ job }: ModelJob, parcels: readonly TaskRange[]): (TaskRange | undefined)[] {
+function holdersOf({ job }: ModelJob, taskRanges: readonly TaskRange[]): (TaskRange | undefined)[] {
   const holders = new Array<TaskRange | undefined>(job.cursor).fill(undefined);
-  for (const parcel of parcels) {
-    if (parcel.last >= job.count) fail(`parcel ${parcel.id} reaches beyond the ${job.count} tasks of job ${job.id}`);
-    if (parcel.last >= job.cursor) fail(`parcel ${parcel.id} reaches beyond the cursor of job ${job.id}`);
-    for (let index = parcel.first; index <= parcel.last; index++) {
+  for (const taskRange of taskRanges) {
+    if (taskRange.last >= job.count)
+      fail(`task range ${taskRange.id} reaches beyond the ${job.count} tasks of job ${job.id}`);
+    if (taskRange.last >= job.cursor) fail(`task range ${taskRange.id} reaches beyond the cursor of job ${job.id}`);
+    for (let index = taskRange.first; index <= taskRange.last; index++) {
       const other = holders[index];
-      if (other !== undefined) fail(`task ${job.id}.${index} is in parcels ${other.id} and ${parcel.id}`);
-      holders[index] = parcel;
+      if (other !== undefined) fail(`task ${job.id}.${index} is in task ranges ${other.id} and ${taskRange.id}`);
+      holders[index] = taskRange;
     }
   }
   return holders;

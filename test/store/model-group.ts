@@ -91,7 +91,7 @@ export class ModelGroup implements Group {
     for (const [epoch, { leaseEnds, dead }] of brokers.rows) {
       if (epoch === this.#epoch || leaseEnds > Date.now()) continue;
       if (!dead) brokers.set(epoch, { dead: true });
-      if (this.#world.reap(epoch, now).some(({ taskRange: parcel }) => parcel.worker !== undefined)) left.push(epoch);
+      if (this.#world.reap(epoch, now).some(({ taskRange }) => taskRange.worker !== undefined)) left.push(epoch);
     }
     return left;
   }
@@ -124,8 +124,8 @@ export class ModelGroup implements Group {
   }
 
   #hasGivenBack(id: JobId): boolean {
-    return [...this.#world.parcels.values()].some(
-      ({ parcel, epoch }) => epoch === undefined && parcel.job === id && parcel.notBefore <= Date.now(),
+    return [...this.#world.taskRanges.values()].some(
+      ({ taskRange, epoch }) => epoch === undefined && taskRange.job === id && taskRange.notBefore <= Date.now(),
     );
   }
 }

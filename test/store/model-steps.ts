@@ -9,12 +9,12 @@ import type { TaskEnd, TaskResult } from "../../src/model/outcome.js";
 import { contains, rangesOf } from "../../src/model/ranges.js";
 import { ONE_SLOT } from "../../src/model/recipe.js";
 import type { TaskRange, Write } from "../../src/model/store.js";
-import type { ModelJob, ModelWorld, OwnedParcel } from "./model-store.js";
-import { newParcel, newParcels, request } from "./suite/kit.js";
+import type { ModelJob, ModelWorld, OwnedTaskRange } from "./model-store.js";
+import { newRangeId, newRangeIds, request } from "./suite/kit.js";
 
 export interface Step {
   readonly kind: (typeof KINDS)[number];
-  /** Chooses a job or parcel. */
+  /** Chooses a job or task range. */
   readonly pick: number;
   readonly size: number;
   readonly flag: boolean;
@@ -67,7 +67,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
   const { id } = job.job;
   switch (kind) {
     case "lease":
-      return { op: "lease", job: id, max: size, rangeId: newParcel() };
+      return { op: "lease", job: id, max: size, rangeId: newRangeId() };
     case "hold":
       return { op: "hold", job: id, held: flag };
     case "cancel": {
@@ -79,17 +79,17 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
     case "adopt":
       return { op: "adopt", worker: WORKERS[pick % WORKERS.length] ?? WorkerId("ann") };
     case "claim":
-      return claim(step, chosen(parcels(world, pick % 10 === 0 ? "any" : "waiting"), pick)?.parcel);
+      return claim(step, chosen(taskRanges(world, pick % 10 === 0 ? "any" : "waiting"), pick)?.taskRange);
     case "release": {
-      const parcel = chosen(parcels(world, flag ? "waiting" : "any"), pick)?.parcel;
-      return parcel === undefined ? undefined : { op: "release", rangeId: parcel.id };
+      const taskRange = chosen(taskRanges(world, flag ? "waiting" : "any"), pick)?.taskRange;
+      return taskRange === undefined ? undefined : { op: "release", rangeId: taskRange.id };
     }
     case "settle":
-      return settle(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
+      return settle(step, world, chosen(taskRanges(world, "claimed"), pick)?.taskRange);
     case "replace":
-      return replace(step, world, chosen(parcels(world, "owned"), pick)?.parcel);
+      return replace(step, world, chosen(taskRanges(world, "owned"), pick)?.taskRange);
     case "output":
-      return output(step, world, chosen(parcels(world, "claimed"), pick)?.parcel);
+      return output(step, world, chosen(taskRanges(world, "claimed"), pick)?.taskRange);
     case "rerun":
       // One with something to run again, where there is one.
       return rerun(step, chosen(begunJobs(world), pick) ?? job);
@@ -97,7 +97,7 @@ export function writeFor(step: Step, world: ModelWorld): Write | undefined {
       // One that has ended, where there is one: most have not.
       return { op: "remove", job: (chosen(endedJobs(world), pick) ?? job).job.id };
     case "stale":
-      return stale(step, newParcel(), job);
+      return stale(step, newRangeId(), job);
     default:
       return undefined;
   }
@@ -115,7 +115,7 @@ function submit({ size, pick, flag }: Step): Write {
     priority: pick,
     ...(pick % 3 === 0 ? { key: `key ${pick % 4}` } : {}),
   });
-  const write = { op: "submit", job, lease: pick % 50, rangeId: newParcel() } as const;
+  const write = { op: "submit", job, lease: pick % 50, rangeId: newRangeId() } as const;
   return flag ? { ...write, entries } : write;
 }
 
@@ -126,7 +126,7 @@ function rerun({ pick, size, flag, state }: Step, { job }: ModelJob): Write {
     { first: size - (pick % 7), last: size + 2 },
   ];
   const names = pick % 4 === 0 ? pick % 3 : 50;
-  const write = { op: "rerun", job: job.id, ends, rangeId: newParcels(50), idCount: names } as const;
+  const write = { op: "rerun", job: job.id, ends, rangeId: newRangeIds(50), idCount: names } as const;
   return flag ? write : { ...write, ranges };
 }
 
@@ -136,58 +136,58 @@ function claim({ size, pick, flag }: Step, from: TaskRange | undefined): Write |
   const most = Math.min(size, last);
   const range = flag ? { first: from.first, last: from.first + most } : { first: from.last - most, last: from.last };
   const worker = WORKERS[pick % WORKERS.length] ?? WorkerId("ann");
-  return { op: "claim", from: from.id, rangeId: newParcel(), ...range, attempt: from.attempt + 1, worker };
+  return { op: "claim", from: from.id, rangeId: newRangeId(), ...range, attempt: from.attempt + 1, worker };
 }
 
-/** Results of some of a parcel's tasks, now and then of tasks that have one already. */
-function settle(step: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
-  if (parcel === undefined) return undefined;
-  const known = jobOf(world, parcel);
-  const indices = tasksOf(parcel).filter((index) => step.flag || (index * 7 + step.pick) % 3 > 0);
+/** Results of some of a task range's tasks, now and then of tasks that have one already. */
+function settle(step: Step, world: ModelWorld, taskRange: TaskRange | undefined): Write | undefined {
+  if (taskRange === undefined) return undefined;
+  const known = jobOf(world, taskRange);
+  const indices = tasksOf(taskRange).filter((index) => step.flag || (index * 7 + step.pick) % 3 > 0);
   const done = indices.filter((index) => !known.results.has(index) || index % 4 === 0);
-  const results = done.map((index) => resultOf(step, world, parcel, index));
-  const empty = tasksOf(parcel).every((index) => known.results.has(index) || done.includes(index));
-  return { op: "settle", job: parcel.job, rangeId: parcel.id, results, empty };
+  const results = done.map((index) => resultOf(step, world, taskRange, index));
+  const empty = tasksOf(taskRange).every((index) => known.results.has(index) || done.includes(index));
+  return { op: "settle", job: taskRange.job, rangeId: taskRange.id, results, empty };
 }
 
 /** What has no result goes back to wait, or stays with the worker; cancelled tasks leave. */
-function replace(step: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
-  if (parcel === undefined) return undefined;
-  const known = jobOf(world, parcel);
-  const open = tasksOf(parcel).filter((index) => !known.results.has(index));
+function replace(step: Step, world: ModelWorld, taskRange: TaskRange | undefined): Write | undefined {
+  if (taskRange === undefined) return undefined;
+  const known = jobOf(world, taskRange);
+  const open = tasksOf(taskRange).filter((index) => !known.results.has(index));
   const leaving = open.filter((index) => contains(known.job.cancels, index));
   const staying = open.filter((index) => !contains(known.job.cancels, index));
-  const { worker, avoid, ...rest } = parcel;
+  const { worker, avoid, ...rest } = taskRange;
   const keep = worker !== undefined && step.flag;
   const pieces = rangesOf(staying).map((range) =>
     keep
-      ? { ...parcel, ...range, id: newParcel() }
+      ? { ...taskRange, ...range, id: newRangeId() }
       : {
           ...rest,
           ...range,
-          id: newParcel(),
+          id: newRangeId(),
           failures: rest.failures + 1,
           notBefore: step.size,
           ...(worker && { avoid: worker }),
         },
   );
   const ended = worker === undefined || keep ? [] : staying.filter((index) => index % 2 === 0);
-  const earlier = ended.map((index) => ({ ...resultOf(step, world, parcel, index), state: "failed" as const }));
+  const earlier = ended.map((index) => ({ ...resultOf(step, world, taskRange, index), state: "failed" as const }));
   return {
     op: "replace",
-    job: parcel.job,
-    rangeId: parcel.id,
+    job: taskRange.job,
+    rangeId: taskRange.id,
     replacements: pieces,
     earlierAttempts: earlier,
     cancelled: leaving.length,
   };
 }
 
-function output({ pick, size, flag }: Step, world: ModelWorld, parcel: TaskRange | undefined): Write | undefined {
-  if (parcel === undefined) return undefined;
-  const { job, attempt } = parcel;
-  const known = jobOf(world, parcel);
-  const index = tasksOf(parcel).find((candidate) => !known.results.has(candidate));
+function output({ pick, size, flag }: Step, world: ModelWorld, taskRange: TaskRange | undefined): Write | undefined {
+  if (taskRange === undefined) return undefined;
+  const { job, attempt } = taskRange;
+  const known = jobOf(world, taskRange);
+  const index = tasksOf(taskRange).find((candidate) => !known.results.has(candidate));
   if (index === undefined) return undefined;
   const end = world.output.end(job, index, attempt);
   // Sent again, following on, or behind a gap.
@@ -196,23 +196,23 @@ function output({ pick, size, flag }: Step, world: ModelWorld, parcel: TaskRange
   return { op: "output", chunks: [{ job, index, attempt, stream: flag ? "stdout" : "stderr", offset, bytes }] };
 }
 
-/** A write for a parcel that is not there. */
-function stale({ size }: Step, parcel: TaskRangeId, { job }: ModelJob): Write {
-  if (size % 3 === 0) return { op: "release", rangeId: parcel };
+/** A write for a task range that is not there. */
+function stale({ size }: Step, taskRange: TaskRangeId, { job }: ModelJob): Write {
+  if (size % 3 === 0) return { op: "release", rangeId: taskRange };
   if (size % 3 === 1)
-    return { op: "replace", job: job.id, rangeId: parcel, replacements: [], earlierAttempts: [], cancelled: 3 };
-  return { op: "settle", job: job.id, rangeId: parcel, results: [], empty: size % 2 === 0 };
+    return { op: "replace", job: job.id, rangeId: taskRange, replacements: [], earlierAttempts: [], cancelled: 3 };
+  return { op: "settle", job: job.id, rangeId: taskRange, results: [], empty: size % 2 === 0 };
 }
 
-function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: TaskRange, index: number): TaskResult {
+function resultOf({ state, pick, size }: Step, world: ModelWorld, taskRange: TaskRange, index: number): TaskResult {
   return {
     index,
-    attempt: parcel.attempt,
+    attempt: taskRange.attempt,
     state,
-    worker: parcel.worker ?? "nobody",
+    worker: taskRange.worker ?? "nobody",
     started: pick,
     ended: pick + size,
-    outputBytes: world.output.end(parcel.job, index, parcel.attempt),
+    outputBytes: world.output.end(taskRange.job, index, taskRange.attempt),
     ...(pick % 2 === 0 ? { code: size } : { signal: "SIGTERM" }),
     ...(pick % 5 === 0 ? { timedOut: pick % 10 === 0 } : {}),
     ...(pick % 7 === 0 ? { error: `reason ${pick}` } : {}),
@@ -221,17 +221,17 @@ function resultOf({ state, pick, size }: Step, world: ModelWorld, parcel: TaskRa
 
 type Place = "waiting" | "claimed" | "owned" | "any";
 
-function parcels(world: ModelWorld, place: Place): OwnedParcel[] {
-  return [...world.parcels.values()].filter(({ parcel, epoch }) => {
-    if (place === "waiting") return parcel.worker === undefined;
-    if (place === "claimed") return parcel.worker !== undefined;
+function taskRanges(world: ModelWorld, place: Place): OwnedTaskRange[] {
+  return [...world.taskRanges.values()].filter(({ taskRange, epoch }) => {
+    if (place === "waiting") return taskRange.worker === undefined;
+    if (place === "claimed") return taskRange.worker !== undefined;
     return place === "any" || epoch !== undefined;
   });
 }
 
-function jobOf(world: ModelWorld, parcel: TaskRange): ModelJob {
-  const known = world.jobs.get(parcel.job);
-  if (known === undefined) throw new Error(`parcel ${parcel.id} is of no job`);
+function jobOf(world: ModelWorld, taskRange: TaskRange): ModelJob {
+  const known = world.jobs.get(taskRange.job);
+  if (known === undefined) throw new Error(`task range ${taskRange.id} is of no job`);
   return known;
 }
 

@@ -51,9 +51,9 @@ export interface ModelJob {
   readonly over: Set<string>;
 }
 
-/** A parcel and the broker that owns it; without one it was given back. */
-export interface OwnedParcel {
-  readonly parcel: TaskRange;
+/** A task range and the broker that owns it; without one it was given back. */
+export interface OwnedTaskRange {
+  readonly taskRange: TaskRange;
   readonly epoch: Epoch | undefined;
 }
 
@@ -63,7 +63,7 @@ type AnswerTo<Name extends Write["op"]> = Extract<WriteResult, { op: Name }>;
 export class ModelWorld {
   readonly shared: boolean;
   readonly jobs = new Map<JobId, ModelJob>();
-  readonly parcels = new Map<TaskRangeId, OwnedParcel>();
+  readonly taskRanges = new Map<TaskRangeId, OwnedTaskRange>();
   readonly output = new ModelOutput();
   readonly keptTexts = new Map<string, KeyValue & { readonly bucket: string }>();
   readonly brokers = new ModelBrokers();
@@ -87,10 +87,10 @@ export class ModelWorld {
 
   /** A broker is dead: what waited there can be leased by others. Gives what its workers still have. */
   reap(epoch: Epoch, now: number): readonly ClaimedRange[] {
-    for (const { parcel, epoch: owner } of [...this.parcels.values()]) {
-      if (owner !== epoch || parcel.worker !== undefined) continue;
-      const known = this.#known(parcel.job);
-      const cancelled = known.job.counters.cancelled + this.#giveUp(parcel);
+    for (const { taskRange, epoch: owner } of [...this.taskRanges.values()]) {
+      if (owner !== epoch || taskRange.worker !== undefined) continue;
+      const known = this.#known(taskRange.job);
+      const cancelled = known.job.counters.cancelled + this.#giveUp(taskRange);
       known.job = { ...known.job, counters: { ...known.job.counters, cancelled } };
       this.#progress(known, now);
     }
@@ -100,13 +100,13 @@ export class ModelWorld {
   /** The grace for a dead broker's workers is over: another broker takes what they had. */
   orphans(epoch: Epoch, newEpoch: Epoch): readonly ClaimedRange[] {
     const taken = this.#owned((owner) => owner === epoch);
-    for (const { taskRange: parcel } of taken) this.parcels.set(parcel.id, { parcel, epoch: newEpoch });
+    for (const { taskRange } of taken) this.taskRanges.set(taskRange.id, { taskRange, epoch: newEpoch });
     return taken;
   }
 
   begin(): RecoveredState {
     const epoch = ++this.#epoch;
-    if (!this.shared) for (const [id, { parcel }] of this.parcels) this.parcels.set(id, { parcel, epoch });
+    if (!this.shared) for (const [id, { taskRange }] of this.taskRanges) this.taskRanges.set(id, { taskRange, epoch });
     const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
     const held = { epoch, jobs, taskRanges: this.#owned((owner) => owner === epoch) };
     return this.shared ? held : { ...held, nextJob: JobId(this.#lastJob + 1) };
@@ -175,20 +175,20 @@ export class ModelWorld {
     return { op: "submit", job, taskRange: this.#fresh(write.rangeId, id, { first: 0, last: cursor - 1 }, epoch) };
   }
 
-  #lease({ job: id, max: most, rangeId: parcel }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
+  #lease({ job: id, max: most, rangeId: taskRange }: Op<"lease">, epoch: Epoch, now: number): AnswerTo<"lease"> {
     const granted: TaskRange[] = [];
     let left = most;
     for (const found of this.#due(id, now)) {
       if (left === 0) break;
       const size = sizeOf(found);
       if (size > left) {
-        const part = { ...found, id: parcel, last: found.first + left - 1 };
-        this.parcels.set(found.id, { parcel: { ...found, first: part.last + 1 }, epoch: undefined });
+        const part = { ...found, id: taskRange, last: found.first + left - 1 };
+        this.taskRanges.set(found.id, { taskRange: { ...found, first: part.last + 1 }, epoch: undefined });
         this.#place(part, epoch);
         granted.push(part);
         left = 0;
       } else {
-        this.parcels.set(found.id, { parcel: found, epoch });
+        this.taskRanges.set(found.id, { taskRange: found, epoch });
         granted.push(found);
         left -= size;
       }
@@ -199,31 +199,35 @@ export class ModelWorld {
     const next = Math.min(count, cursor + left);
     if (next > cursor) {
       known.job = { ...known.job, cursor: next };
-      granted.push(this.#fresh(parcel, id, { first: cursor, last: next - 1 }, epoch));
+      granted.push(this.#fresh(taskRange, id, { first: cursor, last: next - 1 }, epoch));
     }
     return { op: "lease", job: id, taskRanges: granted, mayLease: next < count || this.#due(id, now).length > 0 };
   }
 
   #claim(write: Op<"claim">, epoch: Epoch): AnswerTo<"claim"> {
     const { op, from, rangeId: id, first, last, attempt, worker } = write;
-    const owned = this.parcels.get(from);
-    if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
-    const { parcel } = owned;
-    if (first < parcel.first || last > parcel.last) return { op, lost: true };
-    if (first !== parcel.first && last !== parcel.last) {
-      throw new LaboroError("LABORO_INTERNAL", `a claim out of the middle of parcel ${from}`);
+    const owned = this.taskRanges.get(from);
+    if (owned === undefined || owned.epoch !== epoch || owned.taskRange.worker !== undefined) return { op, lost: true };
+    const { taskRange } = owned;
+    if (first < taskRange.first || last > taskRange.last) return { op, lost: true };
+    if (first !== taskRange.first && last !== taskRange.last) {
+      throw new LaboroError("LABORO_INTERNAL", `a claim out of the middle of task range ${from}`);
     }
-    this.parcels.delete(from);
-    for (const rest of difference(parcel, [{ first, last }])) {
-      this.parcels.set(from, { parcel: { ...parcel, ...rest }, epoch });
+    this.taskRanges.delete(from);
+    for (const rest of difference(taskRange, [{ first, last }])) {
+      this.taskRanges.set(from, { taskRange: { ...taskRange, ...rest }, epoch });
     }
-    this.#place({ ...parcel, id, first, last, attempt, worker }, epoch);
-    const { job, entries } = this.#known(parcel.job);
+    this.#place({ ...taskRange, id, first, last, attempt, worker }, epoch);
+    const { job, entries } = this.#known(taskRange.job);
     return job.hasEntries ? { op, lost: false, entries: entries.slice(first, last + 1) } : { op, lost: false };
   }
 
-  #settle({ op, job, rangeId: parcel, results, empty }: Op<"settle">, epoch: Epoch, now: number): AnswerTo<"settle"> {
-    if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
+  #settle(
+    { op, job, rangeId: taskRange, results, empty }: Op<"settle">,
+    epoch: Epoch,
+    now: number,
+  ): AnswerTo<"settle"> {
+    if (this.taskRanges.get(taskRange)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
     const counters = { ...known.job.counters };
     for (const given of results) {
@@ -232,16 +236,16 @@ export class ModelWorld {
       known.results.set(result.index, result);
       counters[result.state]++;
     }
-    if (empty) this.parcels.delete(parcel);
+    if (empty) this.taskRanges.delete(taskRange);
     known.job = { ...known.job, counters };
     return { op, lost: false, progress: this.#progress(known, now) };
   }
 
   #replace(write: Op<"replace">, epoch: Epoch, now: number): AnswerTo<"replace"> {
-    const { op, job, rangeId: parcel, replacements: pieces, earlierAttempts: earlier, cancelled } = write;
-    if (this.parcels.get(parcel)?.epoch !== epoch) return { op, lost: true };
+    const { op, job, rangeId: taskRange, replacements: pieces, earlierAttempts: earlier, cancelled } = write;
+    if (this.taskRanges.get(taskRange)?.epoch !== epoch) return { op, lost: true };
     const known = this.#known(job);
-    this.parcels.delete(parcel);
+    this.taskRanges.delete(taskRange);
     for (const piece of pieces) this.#place(piece, epoch);
     known.earlier.push(...earlier);
     const { counters } = known.job;
@@ -250,11 +254,11 @@ export class ModelWorld {
   }
 
   #release({ op, rangeId: id }: Op<"release">, epoch: Epoch, now: number): AnswerTo<"release"> {
-    const owned = this.parcels.get(id);
-    if (owned === undefined || owned.epoch !== epoch || owned.parcel.worker !== undefined) return { op, lost: true };
-    const { job } = owned.parcel;
+    const owned = this.taskRanges.get(id);
+    if (owned === undefined || owned.epoch !== epoch || owned.taskRange.worker !== undefined) return { op, lost: true };
+    const { job } = owned.taskRange;
     const known = this.#known(job);
-    const cancelled = this.#giveUp(owned.parcel);
+    const cancelled = this.#giveUp(owned.taskRange);
     if (cancelled === 0) return { op, lost: false };
     const { counters } = known.job;
     known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
@@ -262,9 +266,9 @@ export class ModelWorld {
   }
 
   #adopt({ op, worker }: Op<"adopt">, epoch: Epoch): AnswerTo<"adopt"> {
-    const parcels = this.#owned((owner, parcel) => owner !== epoch && parcel.worker === worker);
-    for (const { taskRange: parcel } of parcels) this.parcels.set(parcel.id, { parcel, epoch });
-    return { op, taskRanges: parcels };
+    const taskRanges = this.#owned((owner, taskRange) => owner !== epoch && taskRange.worker === worker);
+    for (const { taskRange } of taskRanges) this.taskRanges.set(taskRange.id, { taskRange, epoch });
+    return { op, taskRanges: taskRanges };
   }
 
   #keep({ op, bucket, key, value, version: expected }: Op<"put">, now: number): AnswerTo<"put"> {
@@ -299,8 +303,8 @@ export class ModelWorld {
     const { job } = known;
     if (job.ended !== undefined) return { op, progress: this.#progress(known, now) };
     const { count, cursor, counters } = job;
-    const claimed = [...this.parcels.values()].flatMap(({ parcel }) =>
-      unclaimed === true && parcel.job === id && parcel.worker !== undefined ? [parcel] : [],
+    const claimed = [...this.taskRanges.values()].flatMap(({ taskRange }) =>
+      unclaimed === true && taskRange.job === id && taskRange.worker !== undefined ? [taskRange] : [],
     );
     const left = normalize(claimed.map(({ first, last }) => ({ first, last })));
     const added = intersection({ first: 0, last: count - 1 }, normalize(ranges));
@@ -314,14 +318,17 @@ export class ModelWorld {
       cancelled += count - cursor;
       known.job = { ...known.job, cursor: count };
     }
-    for (const { parcel, epoch } of [...this.parcels.values()]) {
-      if (epoch === undefined && parcel.job === id) cancelled += this.#giveUp(parcel);
+    for (const { taskRange, epoch } of [...this.taskRanges.values()]) {
+      if (epoch === undefined && taskRange.job === id) cancelled += this.#giveUp(taskRange);
     }
     known.job = { ...known.job, counters: { ...counters, cancelled: counters.cancelled + cancelled } };
     return { op, progress: this.#progress(known, now) };
   }
 
-  #rerun({ op, job: id, ends, ranges, rangeId: parcel, idCount: names }: Op<"rerun">, epoch: Epoch): AnswerTo<"rerun"> {
+  #rerun(
+    { op, job: id, ends, ranges, rangeId: taskRange, idCount: names }: Op<"rerun">,
+    epoch: Epoch,
+  ): AnswerTo<"rerun"> {
     const known = this.jobs.get(id);
     if (known === undefined) return { op, taskRanges: [], count: 0 };
     const runs: AttemptRun[] = [];
@@ -350,26 +357,26 @@ export class ModelWorld {
     const cancels = known.job.cancels.flatMap((range) => difference(range, normalize(runs)));
     const { ended: _, reason, ...job } = known.job;
     known.job = { ...job, counters, cancels, ...(reason === undefined || cancels.length === 0 ? {} : { reason }) };
-    const parcels = runs.map((run, at) => {
-      const piece = { ...run, id: TaskRangeId(parcel + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
+    const taskRanges = runs.map((run, at) => {
+      const piece = { ...run, id: TaskRangeId(taskRange + at), job: id, failures: 0, crashes: 0, notBefore: 0 };
       this.#place(piece, epoch);
       return piece;
     });
-    return { op, job: known.job, taskRanges: parcels, count: countOf(runs) };
+    return { op, job: known.job, taskRanges: taskRanges, count: countOf(runs) };
   }
 
   #remove({ op, job: id }: Op<"remove">): AnswerTo<"remove"> {
     if (this.jobs.get(id)?.job.ended === undefined) return { op, removed: false };
     this.jobs.delete(id);
     this.output.remove(id);
-    for (const [name, { parcel }] of this.parcels) if (parcel.job === id) this.parcels.delete(name);
+    for (const [name, { taskRange }] of this.taskRanges) if (taskRange.job === id) this.taskRanges.delete(name);
     return { op, removed: true };
   }
 
-  /** How a granted task ended; undefined for one in a parcel, whatever is known of it. */
+  /** How a granted task ended; undefined for one in a task range, whatever is known of it. */
   #endOf({ job, results }: ModelJob, index: TaskIndex): TaskEnd | undefined {
-    for (const { parcel } of this.parcels.values()) {
-      if (parcel.job === job.id && parcel.first <= index && index <= parcel.last) return undefined;
+    for (const { taskRange } of this.taskRanges.values()) {
+      if (taskRange.job === job.id && taskRange.first <= index && index <= taskRange.last) return undefined;
     }
     return results.get(index)?.state ?? "cancelled";
   }
@@ -381,18 +388,18 @@ export class ModelWorld {
     return Math.max(this.output.latest(job.id, index), ...attempts);
   }
 
-  /** A parcel is nobody's; the cancelled tasks at its ends leave it. Gives how many. */
-  #giveUp(parcel: TaskRange): number {
-    const left = difference(parcel, this.#known(parcel.job).job.cancels);
+  /** A task range is nobody's; the cancelled tasks at its ends leave it. Gives how many. */
+  #giveUp(taskRange: TaskRange): number {
+    const left = difference(taskRange, this.#known(taskRange.job).job.cancels);
     const [start] = left;
     const end = left.at(-1);
     if (start === undefined || end === undefined) {
-      this.parcels.delete(parcel.id);
-      return sizeOf(parcel);
+      this.taskRanges.delete(taskRange.id);
+      return sizeOf(taskRange);
     }
-    const kept = { ...parcel, first: start.first, last: end.last };
-    this.parcels.set(parcel.id, { parcel: kept, epoch: undefined });
-    return sizeOf(parcel) - sizeOf(kept);
+    const kept = { ...taskRange, first: start.first, last: end.last };
+    this.taskRanges.set(taskRange.id, { taskRange: kept, epoch: undefined });
+    return sizeOf(taskRange) - sizeOf(kept);
   }
 
   #progress(known: ModelJob, now: number): Progress {
@@ -406,29 +413,30 @@ export class ModelWorld {
   }
 
   #fresh(id: TaskRangeId, job: JobId, range: Range, epoch: Epoch): TaskRange {
-    const parcel = { id, job, ...range, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
-    this.#place(parcel, epoch);
-    return parcel;
+    const taskRange = { id, job, ...range, attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
+    this.#place(taskRange, epoch);
+    return taskRange;
   }
 
-  #place(parcel: TaskRange, epoch: Epoch): void {
-    if (this.parcels.has(parcel.id)) throw new LaboroError("LABORO_INTERNAL", `parcel ${parcel.id} is there already`);
-    this.parcels.set(parcel.id, { parcel, epoch });
+  #place(taskRange: TaskRange, epoch: Epoch): void {
+    if (this.taskRanges.has(taskRange.id))
+      throw new LaboroError("LABORO_INTERNAL", `task range ${taskRange.id} is there already`);
+    this.taskRanges.set(taskRange.id, { taskRange, epoch });
   }
 
-  /** The given-back parcels of a job that may be handed out now, in task order. */
+  /** The given-back task ranges of a job that may be handed out now, in task order. */
   #due(job: JobId, now: number): TaskRange[] {
-    return [...this.parcels.values()]
-      .filter(({ parcel, epoch }) => epoch === undefined && parcel.job === job && parcel.notBefore <= now)
-      .map(({ parcel }) => parcel)
+    return [...this.taskRanges.values()]
+      .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job && taskRange.notBefore <= now)
+      .map(({ taskRange }) => taskRange)
       .sort((a, b) => a.first - b.first);
   }
 
-  #owned(wanted: (epoch: Epoch | undefined, parcel: TaskRange) => boolean): ClaimedRange[] {
-    const found = [...this.parcels.values()].filter(({ parcel, epoch }) => wanted(epoch, parcel));
+  #owned(wanted: (epoch: Epoch | undefined, taskRange: TaskRange) => boolean): ClaimedRange[] {
+    const found = [...this.taskRanges.values()].filter(({ taskRange, epoch }) => wanted(epoch, taskRange));
     return found
-      .sort((a, b) => a.parcel.id - b.parcel.id)
-      .map(({ parcel }) => ({ taskRange: parcel, settled: this.#settledIn(parcel) }));
+      .sort((a, b) => a.taskRange.id - b.taskRange.id)
+      .map(({ taskRange }) => ({ taskRange: taskRange, settled: this.#settledIn(taskRange) }));
   }
 
   #settledIn({ job, first, last }: TaskRange): readonly Range[] {

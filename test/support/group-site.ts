@@ -49,7 +49,7 @@ export class GroupSite {
     return this.#store;
   }
 
-  /** Starts it, or starts it again at its old address, and waits until it has opened its doors. */
+  /** Starts it, or starts it again at its old address, and waits until it has opened its listeners. */
   async broker(name: string, place: BrokerPlace = {}): Promise<Launched> {
     const launched = await this.launchBroker(name, place);
     await launched.says(place.more?.includes("--fallback") === true ? "standing by" : "listening on", DEADLINE_MS);

@@ -19,7 +19,7 @@ export interface BrokerLaunch {
   readonly graceMs?: number;
   readonly openFiles?: number;
   /** `--protocol`, one each. */
-  readonly doors?: readonly string[];
+  readonly listeners?: readonly string[];
   /** Any other option of `serve`. */
   readonly options?: readonly string[];
 }
@@ -81,7 +81,7 @@ export class Site {
     this.#brokerLaunch = options;
     const { heartbeatMs = 500, graceMs = 30_000 } = options;
     const args = [LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
-    for (const door of options.doors ?? []) args.push("--protocol", door);
+    for (const listener of options.listeners ?? []) args.push("--protocol", listener);
     args.push(...(options.options ?? []));
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
     this.#broker = this.launch("the broker", args, options.openFiles);

@@ -67,6 +67,8 @@ export class WriteBatch implements TransactionWork<readonly WriteResult[]> {
       pending.push(session.send(APPEND, [...this.#output, submitted]));
     }
     for (const stage of stagesOf(this.#writes, separately)) {
+      // Claims before it may still have to read the job's entries.
+      if (stage.singles.some(({ write }) => write.op === "remove")) await Promise.all(pending);
       const done = runStage(batch, stage);
       pending.push(done);
       // Only operations whose statements depend on each other have to be awaited; all others are pipelined.

@@ -31,7 +31,7 @@ export function describeConversations(browser: () => Browser): void {
     await scene.close();
   });
 
-  it("are there for a door of another protocol, too", async () => {
+  it("are there for a listener of another protocol, too", async () => {
     const scene = await Scene.open({ listeners: [{ name: "runexp", host: "127.0.0.1", ports: [0] }] });
     const [listener] = scene.broker.listeners;
     const url = new URL(listener?.urls[0] ?? "");
@@ -44,7 +44,7 @@ export function describeConversations(browser: () => Browser): void {
     await until(
       "something was said",
       async () => {
-        // Whatever it is, it is heard; and a door that will not have it says so or ends the conversation.
+        // Whatever it is, it is heard; and a listener that will not have it says so or ends the conversation.
         if (socket.writable) socket.write("nonsense\r\n\r\n");
         return (
           (await visitor.page.locator(".sequence li").count()) > 0 ||

@@ -9,7 +9,7 @@ const jobs = async (place: Place): Promise<readonly { state: string; counters: {
 describe("laboro run, whose output nobody reads any more", () => {
   it("ends as from SIGPIPE, holds its job and stops what runs; the same command goes on with it", async () => {
     const place = openPlace();
-    const line = "laboro run --array 1-100000 'echo {}; echo {} >>ran' | head -n 2 >/dev/null";
+    const line = "laboro run -j 2 --array 1-100000 'echo {}; echo {} >>ran' | head -n 2 >/dev/null";
     const { code, stderr } = await place.shell(line).said;
     expect(code).toBe(141);
     expect(stderr).toMatch(
@@ -20,7 +20,9 @@ describe("laboro run, whose output nobody reads any more", () => {
     const before = place.lines("ran").length;
     expect(before).toBeLessThan(50_000);
     expect((await place.shell(line).said).stderr).toMatch(/^going on with job 1: \d+ of 100000 are done\n/);
-    expect(new Set(place.lines("ran")).size).toBe(place.lines("ran").length);
+    // Only the two tasks that were stopped while they ran may run again.
+    const ran = place.lines("ran");
+    expect(ran.length - new Set(ran).size).toBeLessThanOrEqual(2);
   });
 
   it("leaves no slot taken by a task that writes for ever", async () => {

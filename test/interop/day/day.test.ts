@@ -28,7 +28,7 @@ interface Ports {
   readonly scale0: readonly number[];
 }
 
-/** Workers of every kind, at doors that stay where they are over a restart. */
+/** Workers of every kind, at listeners that stay where they are over a restart. */
 async function staffOf(site: Site, ports: Ports, atEnd: (stop: () => Promise<unknown>) => void) {
   const ours = (name: string, slots: number): Worker => {
     const services = { ...NOTHING, shout: (body: Uint8Array) => Buffer.from(body).toString().toUpperCase() };
@@ -115,8 +115,8 @@ it("20,000 tasks, five kinds of workers, two restarts: every task is accounted f
   const site = newSite();
   const stops: (() => Promise<unknown>)[] = [];
   const [fuq = 0, runexp = 0, roundRobin = 0, ...scale0] = await Promise.all(Array.from({ length: 6 }, freePort));
-  const doors = [`fuq=${fuq}`, `runexp=${runexp}`, `round-robin=${roundRobin}`, `scale0=${scale0.join(",")}`];
-  const broker = { doors, options: ["--standing", "--rr-service", "reverse=rr.reverse"] };
+  const listeners = [`fuq=${fuq}`, `runexp=${runexp}`, `round-robin=${roundRobin}`, `scale0=${scale0.join(",")}`];
+  const broker = { listeners, options: ["--standing", "--rr-service", "reverse=rr.reverse"] };
   await site.startBroker(broker);
   const client = await site.client();
   const { ours, mood } = await staffOf(site, { fuq, runexp, roundRobin, scale0 }, (stop) => stops.push(stop));

@@ -8,7 +8,7 @@ import { gather } from "./crowd.js";
 import { ASKERS, type Asker, askers, between, table, type Work, type Worker, whyNot, workers } from "./definition.js";
 import { hire, SERVICE_OF } from "./staff.js";
 
-const DOORS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
+const LISTENERS = ["fuq=0", "fuq1=0", "runexp=0", "round-robin=0", "scale0=0,0,0"].flatMap(parseListener);
 /** A request reaches the worker that offers its service; a command goes to any that can run it, so this may take a few batches. */
 const ROUNDS = 12;
 
@@ -17,7 +17,7 @@ const cellName = (asker: Asker, work: Work, worker: Worker): string => `${asker}
 describe("every asker with every worker, on one broker", () => {
   it("does what the table says, all at the same time", async () => {
     const services = { reverse: "rr.reverse", ours: "ours", theirs: "theirs" };
-    const shop = await openCliShop({ listeners: DOORS, listenerSettings: { services } });
+    const shop = await openCliShop({ listeners: LISTENERS, listenerSettings: { services } });
     const staff = await hire(shop);
     const crowd = await gather(shop);
     const wanted = new Set(

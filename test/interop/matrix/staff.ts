@@ -1,4 +1,4 @@
-/** One worker of every kind, each at its own door of one broker, and the name by which its results are known. */
+/** One worker of every kind, each at its own listener of one broker, and the name by which its results are known. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { RunningBroker } from "../../../src/broker/options.js";
@@ -29,10 +29,10 @@ export interface Staff {
   stop(): Promise<void>;
 }
 
-export const portOf = (broker: RunningBroker, door: string, at = 0): number =>
+export const portOf = (broker: RunningBroker, listener: string, at = 0): number =>
   Number(
     broker.listeners
-      .find(({ name }) => name === door)
+      .find(({ name }) => name === listener)
       ?.urls[at]?.split(":")
       .at(-1),
   );
@@ -57,7 +57,7 @@ export async function hire(shop: Shop): Promise<Staff> {
     const worker = startFuqWorker({ endpoint: place, slots: 1, node, dir: home, log: SILENT });
     return () => worker.stop();
   };
-  const at = (door: string) => ({ host: "127.0.0.1", port: portOf(broker, door) });
+  const at = (listener: string) => ({ host: "127.0.0.1", port: portOf(broker, listener) });
 
   await enter("laboro", async () => {
     const worker = shop.worker({

@@ -21,7 +21,7 @@ import {
   V,
 } from "./place.js";
 
-/** The door does its work as before: a worker and a client find each other. */
+/** The listener does its work as before: a worker and a client find each other. */
 async function expectAlive(place: Place): Promise<void> {
   const worker = await registered(place, "1");
   const client = await greeted(place.url);
@@ -32,7 +32,7 @@ async function expectAlive(place: Place): Promise<void> {
   expect((await client.next()).slice(0, 5)).toEqual([E, V, RESPONSE, id8(77), E]);
   worker.close();
   await until("the worker is gone", () =>
-    place.door.server.workers().every(({ address }) => address !== worker.identity),
+    place.listener.server.workers().every(({ address }) => address !== worker.identity),
   );
 }
 
@@ -76,7 +76,7 @@ describe("malformed messages", () => {
     }
     await peer.greet();
     expect(worker.got).toEqual([]);
-    expect(place.door.server.workers()[0]?.freeSlots).toBe(1);
+    expect(place.listener.server.workers()[0]?.freeSlots).toBe(1);
   });
 
   it("for nobody are one line in the log", async () => {
@@ -111,7 +111,9 @@ describe("malformed messages", () => {
       await worker.send(client.identity, E, V, RESPONSE, id, E);
       expect(await client.next()).toEqual([E, V, RESPONSE, id, E, worker.identity]);
     }
-    expect(place.door.server.workers()).toEqual([{ address: worker.identity, freeSlots: 5, slots: 5, messages: 3 }]);
+    expect(place.listener.server.workers()).toEqual([
+      { address: worker.identity, freeSlots: 5, slots: 5, messages: 3 },
+    ]);
   });
 
   it("10,000 frames are dropped and the peer goes on", async () => {
@@ -145,7 +147,7 @@ describe("malformed messages", () => {
       "69",
       "",
     ]);
-    await until("it is in the table", () => place.door.server.workers().length === 1);
+    await until("it is in the table", () => place.listener.server.workers().length === 1);
   });
 });
 

@@ -32,7 +32,7 @@ it("loses at most what the killed ones had, and says so to each asker", { timeou
   const place = await openPlace();
   const first = tenWorkers(place.url);
   tenWorkers(place.url);
-  await until("twenty are there", () => place.door.server.workers().length === 20, 60_000);
+  await until("twenty are there", () => place.listener.server.workers().length === 20, 60_000);
   const client = await RoundRobinClient.open({ url: place.url, timeoutMs: 120_000 });
   atEnd(() => client.close());
   let begun = 0;
@@ -53,7 +53,7 @@ it("loses at most what the killed ones had, and says so to each asker", { timeou
   expect(failures.every((code) => code === "LABORO_SERVICE_FAILED")).toBe(true);
   expect(failures.length).toBeLessThanOrEqual(KILLED_SLOTS);
   await until("ten are left, all slots free", () => {
-    const rows = place.door.server.workers();
+    const rows = place.listener.server.workers();
     return rows.length === 10 && rows.every(({ freeSlots: free, slots }) => free === slots);
   });
   const { state } = place.shop.broker.core;

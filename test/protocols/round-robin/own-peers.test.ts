@@ -200,7 +200,7 @@ describe("our client at a server of the frame table", () => {
 
 describe("our three together", () => {
   it("answer pings and streams, many at a time, and lose none", async () => {
-    const { url, door } = await openPlace();
+    const { url, listener } = await openPlace();
     const workers = await Promise.all([1, 2, 3].map(() => openWorker(url)));
     for (const worker of workers) await worker.register();
     const client = await openClient(url);
@@ -209,7 +209,7 @@ describe("our three together", () => {
     expect(streams.map((data, i) => testDataError(data, 1000 * i))).toEqual(streams.map(() => undefined));
     expect(workers.map(({ counts }) => counts.messages).every((count) => count >= 100)).toBe(true);
     await until("every slot is free", () =>
-      door.server.workers().every(({ freeSlots: free, slots }) => free === slots),
+      listener.server.workers().every(({ freeSlots: free, slots }) => free === slots),
     );
   });
 
@@ -225,20 +225,20 @@ describe("our three together", () => {
     await worker.register();
     const client = await openClient(first.url);
     await client.pingTracked();
-    await first.door.close();
+    await first.listener.close();
     await until("the worker misses it", () => lost.length === 1);
     const second = await openPlace({ port });
     await until("it has registered again", () => again === 1);
-    expect(second.door.server.workers().map(({ address }) => address)).toEqual([worker.identity]);
+    expect(second.listener.server.workers().map(({ address }) => address)).toEqual([worker.identity]);
     await client.whenReady();
     expect(await client.pingTracked()).toBe(worker.identity);
     // One that has deregistered does not.
     await worker.deregister();
-    await until("it is out", () => second.door.server.workers().length === 0);
-    await second.door.close();
+    await until("it is out", () => second.listener.server.workers().length === 0);
+    await second.listener.close();
     const third = await openPlace({ port });
     await client.whenReady();
-    expect(third.door.server.workers()).toEqual([]);
+    expect(third.listener.server.workers()).toEqual([]);
   });
 
   it("what was under way when the server went is refused", async () => {
@@ -246,11 +246,11 @@ describe("our three together", () => {
     const client = await openClient(place.url);
     const asked = expect(client.trackexec(Buffer.from("foo"))).rejects.toMatchObject({ code: /LABORO_BROKER_GONE/ });
     await until("it waits", () => place.shop.broker.core.state.requests.size === 1);
-    await place.door.close();
+    await place.listener.close();
     await asked;
   });
 
-  it("speak with CURVE where the door demands it, and strangers stay outside", async () => {
+  it("speak with CURVE where the listener demands it, and strangers stay outside", async () => {
     const server = curveKeyPair();
     const known = curveKeyPair();
     const stranger = curveKeyPair();

@@ -1,4 +1,4 @@
-/** A broker with the round-robin door open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
+/** A broker with the round-robin listener open, and peers written from the frame table with sockets of ZeroMQ, as the originals are. */
 
 import { Context, Router as ZmqRouter } from "zeromq";
 import type { Log } from "../../../src/base/log.js";
@@ -17,7 +17,7 @@ export { atEnd };
 
 export interface Place {
   readonly shop: Shop;
-  readonly door: RoundRobinListener;
+  readonly listener: RoundRobinListener;
   readonly url: string;
   readonly conversations: TracedConnections;
   readonly logged: { readonly level: string; readonly fields: Record<string, unknown>; readonly text: string }[];
@@ -51,13 +51,13 @@ export async function openPlace({
     connections: conversations,
     settings,
   };
-  const door = await openRoundRobinListener(
+  const listener = await openRoundRobinListener(
     context,
     { host: "127.0.0.1", ports: [port] },
     { joinDelayMs: settleMs, ...(patience && { heartbeatLimits: patience }) },
   );
-  atEnd(() => door.close());
-  return { shop, door, url: door.urls[0] ?? "", conversations, logged };
+  atEnd(() => listener.close());
+  return { shop, listener, url: listener.urls[0] ?? "", conversations, logged };
 }
 
 /** A frame in a test: text, or bytes in hexadecimal after `0x`. */
@@ -174,7 +174,7 @@ export async function registered(place: Place, slots?: string, identity?: string
   const worker = await greeted(place.url, identity);
   await worker.register(slots);
   await until("it is in the worker table", () =>
-    place.door.server.workers().some(({ address }) => address === worker.identity),
+    place.listener.server.workers().some(({ address }) => address === worker.identity),
   );
   return worker;
 }

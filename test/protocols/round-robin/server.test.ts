@@ -26,7 +26,7 @@ import {
 } from "./place.js";
 
 const freeOf = (place: Place, worker: LiteralPeer): number | undefined =>
-  place.door.server.workers().find(({ address }) => address === worker.identity)?.freeSlots;
+  place.listener.server.workers().find(({ address }) => address === worker.identity)?.freeSlots;
 
 describe("each row of the frame table", () => {
   it("handshake and heartbeat", async () => {
@@ -43,9 +43,11 @@ describe("each row of the frame table", () => {
     const worker = await greeted(place.url);
     await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, "10", E);
     expect(await worker.next()).toEqual([E, V, RESPONSE, "0x00000000", E]);
-    expect(place.door.server.workers()).toEqual([{ address: worker.identity, freeSlots: 10, slots: 10, messages: 0 }]);
+    expect(place.listener.server.workers()).toEqual([
+      { address: worker.identity, freeSlots: 10, slots: 10, messages: 0 },
+    ]);
     await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
-    await until("it is out of the table", () => place.door.server.workers().length === 0);
+    await until("it is out of the table", () => place.listener.server.workers().length === 0);
     await worker.send(E, V, PING, "0x01", E);
     // Nothing was said to the DEREGISTER.
     expect(await worker.next()).toEqual([E, V, PONG, "0x01", E]);
@@ -269,7 +271,7 @@ describe("the worker table", () => {
     await stranger.send(E, V, EXEC, "WORKER", DEREGISTER, E);
     await stranger.send(E, V, EXEC, "0x01000000", INCREMENT, E);
     await stranger.greet();
-    expect(place.door.server.workers()).toEqual([]);
+    expect(place.listener.server.workers()).toEqual([]);
   });
 
   it("lets a worker that deregisters answer what it has, and gives it nothing more", async () => {
@@ -280,7 +282,7 @@ describe("the worker table", () => {
     await client.send(E, V, TRACKEXEC, id8(2), PING, E);
     await worker.next();
     await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
-    await until("it is out of the table", () => place.door.server.workers().length === 0);
+    await until("it is out of the table", () => place.listener.server.workers().length === 0);
     await worker.send(client.identity, E, V, RESPONSE, id8(1), E);
     expect((await client.next())[3]).toBe(id8(1));
     await until("it is gone", () => place.shop.broker.core.state.workers.size === 0);
@@ -296,10 +298,10 @@ describe("the worker table", () => {
       await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, slots, E);
       expect(await worker.next()).toEqual([E, V, RESPONSE, "0x00000000", FAILURE, E]);
     }
-    expect(place.door.server.workers()).toEqual([]);
+    expect(place.listener.server.workers()).toEqual([]);
     await worker.send(E, V, TRACKEXEC, "0x00000000", REGISTER, "0x313000", E);
     await worker.next();
-    expect(place.door.server.workers()[0]?.slots).toBe(10);
+    expect(place.listener.server.workers()[0]?.slots).toBe(10);
   });
 
   it("waits a moment before the first message, because the worker installs its commands after the answer", async () => {
@@ -325,7 +327,7 @@ describe("a worker that dies", () => {
     worker.close();
     const answer = await client.next();
     expect(answer.slice(0, 6)).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
-    expect(place.door.server.workers()).toEqual([]);
+    expect(place.listener.server.workers()).toEqual([]);
     await until("the EXEC is in the log", () => place.logged.some(({ text }) => text.startsWith("an EXEC was lost")));
   });
 
@@ -333,9 +335,9 @@ describe("a worker that dies", () => {
     const place = await openPlace();
     const worker = await registered(place, "4");
     worker.close();
-    await until("it is set aside", () => place.door.server.workers().length === 0);
+    await until("it is set aside", () => place.listener.server.workers().length === 0);
     const again = await greeted(place.url, worker.identity);
-    await until("it is back", () => place.door.server.workers()[0]?.slots === 4);
+    await until("it is back", () => place.listener.server.workers()[0]?.slots === 4);
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     expect((await again.next())[3]).toBe(id8(1));
@@ -345,12 +347,12 @@ describe("a worker that dies", () => {
     const place = await openPlace();
     const worker = await registered(place, "4");
     worker.close();
-    await until("it is set aside", () => place.door.server.workers().length === 0);
+    await until("it is set aside", () => place.listener.server.workers().length === 0);
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     const again = new LiteralPeer(place.url, worker.identity);
     expect((await again.next())[3]).toBe(id8(1));
-    expect(place.door.server.workers()[0]?.slots).toBe(4);
+    expect(place.listener.server.workers()[0]?.slots).toBe(4);
   });
 
   it("is known to a broker that was started again, unless it has deregistered", async () => {
@@ -358,15 +360,17 @@ describe("a worker that dies", () => {
     const port = Number(new URL(before.url).port);
     const [worker, other] = [await registered(before, "4"), await registered(before, "5")];
     await other.send(E, V, EXEC, "WORKER", DEREGISTER, E);
-    await until("one is left", () => before.door.server.workers().length === 1);
-    await before.door.close();
+    await until("one is left", () => before.listener.server.workers().length === 1);
+    await before.listener.close();
     await before.shop.broker.stop();
     const place = await openPlace({ port, broker: { dir: join(before.shop.dir, "data") } });
     const client = await greeted(place.url);
     await client.send(E, V, TRACKEXEC, id8(1), PING, E);
     // Both sockets connect again by themselves.
     expect((await worker.next())[3]).toBe(id8(1));
-    expect(place.door.server.workers().map(({ address, slots }) => [address, slots])).toEqual([[worker.identity, 4]]);
+    expect(place.listener.server.workers().map(({ address, slots }) => [address, slots])).toEqual([
+      [worker.identity, 4],
+    ]);
     expect(other.got).toEqual([]);
   });
 
@@ -374,19 +378,19 @@ describe("a worker that dies", () => {
     const place = await openPlace();
     const worker = await registered(place);
     await worker.send(E, V, EXEC, "WORKER", DEREGISTER, E);
-    await until("it is out", () => place.door.server.workers().length === 0);
+    await until("it is out", () => place.listener.server.workers().length === 0);
     worker.close();
     // The socket closes when its own thread gets to it, and until then its name is taken.
     await until("its connection is gone", () => [...place.conversations.all()].length === 0);
     await greeted(place.url, worker.identity);
-    expect(place.door.server.workers()).toEqual([]);
+    expect(place.listener.server.workers()).toEqual([]);
   });
 
   it("hears PONG before the messages that wait for it", async () => {
     const place = await openPlace();
     const worker = await registered(place, "4");
     worker.close();
-    await until("it is set aside", () => place.door.server.workers().length === 0);
+    await until("it is set aside", () => place.listener.server.workers().length === 0);
     const client = await greeted(place.url);
     for (let i = 1; i <= 3; i++) await client.send(E, V, TRACKEXEC, id8(i), PING, E);
     // greet() fails if anything else comes first.
@@ -420,12 +424,12 @@ describe("a worker whose heartbeats stop", () => {
     const quiet = await registered(place, "1");
     for (let i = 0; i < 3; i++) await worker.greet();
     await until("it is set aside", () =>
-      place.door.server.workers().every(({ address }) => address !== worker.identity),
+      place.listener.server.workers().every(({ address }) => address !== worker.identity),
     );
     // One that never had heartbeats cannot lose them.
-    expect(place.door.server.workers().map(({ address }) => address)).toEqual([quiet.identity]);
+    expect(place.listener.server.workers().map(({ address }) => address)).toEqual([quiet.identity]);
     await worker.greet();
-    expect(place.door.server.workers().length).toBe(2);
+    expect(place.listener.server.workers().length).toBe(2);
   });
 
   it("is known by its own rhythm once that is known, and by the usual one before", () => {

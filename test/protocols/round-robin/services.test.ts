@@ -142,7 +142,7 @@ describe("round-robin workers and laboro clients", () => {
     await worker.next();
     await place.shop.client.ask("cancel", { job: job.id });
     expect(await job.wait()).toBe("cancelled");
-    await until("its slot is free", () => place.door.server.workers()[0]?.freeSlots === 1);
+    await until("its slot is free", () => place.listener.server.workers()[0]?.freeSlots === 1);
   });
 
   it("tasks of a worker that dies go to the next one", async () => {

@@ -1,4 +1,4 @@
-/** A folder of experiments at the manager's door: every result once, whatever becomes of the runners. */
+/** A folder of experiments at the manager's listener: every result once, whatever becomes of the runners. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -70,10 +70,10 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
   const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
   const context = { core, log, peerErrors: new PeerErrors(log), connections: new TracedConnections(), settings: {} };
   const place0 = { host: "127.0.0.1", ports: [0] };
-  const door = await openManager(context, place0, { experiments: batch, limits: { exchangeTimeoutMs: 2_000 } });
-  open.push(() => door.close());
+  const listener = await openManager(context, place0, { experiments: batch, limits: { exchangeTimeoutMs: 2_000 } });
+  open.push(() => listener.close());
   open.push(() => checkInvariants(core.state));
-  return { shop, batch, port: Number(new URL(door.urls[0] ?? "").port), complaints, lines, aftermath };
+  return { shop, batch, port: Number(new URL(listener.urls[0] ?? "").port), complaints, lines, aftermath };
 }
 
 const resFiles = (): string[] =>

@@ -1,4 +1,4 @@
-/** A broker with the manager's door open, in this process. */
+/** A broker with the manager's listener open, in this process. */
 import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
@@ -9,7 +9,7 @@ import { atEnd } from "../../support/at-end.js";
 import { LiteralRunner } from "./peers.js";
 
 export interface ManagerPlace extends Shop {
-  readonly door: Listener;
+  readonly listener: Listener;
   readonly port: number;
   /** Complaints about peers, by their code. */
   readonly complaints: string[];
@@ -36,15 +36,15 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
   const conversations = new TracedConnections();
   const settings = options.pool === undefined ? {} : { pool: options.pool };
   const context = { core, log, peerErrors: new PeerErrors(log), connections: conversations, settings };
-  const door = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
-  atEnd(() => door.close());
+  const listener = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
+  atEnd(() => listener.close());
   // The heart is sound, whatever the runners did to it.
   atEnd(() => checkInvariants(core.state));
-  const port = Number(new URL(door.urls[0] ?? "").port);
+  const port = Number(new URL(listener.urls[0] ?? "").port);
   const join = async (host: string): Promise<LiteralRunner> => {
     const runner = await LiteralRunner.join(port, host);
     atEnd(() => runner.cut());
     return runner;
   };
-  return { ...shop, door, port, complaints, conversations, join };
+  return { ...shop, listener, port, complaints, conversations, join };
 }

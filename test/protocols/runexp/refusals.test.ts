@@ -7,7 +7,7 @@ import { openPlace } from "./place.js";
 const LIMITS = { handshakeTimeoutMs: 300, exchangeTimeoutMs: 300, maxResultBytes: 1_000 };
 const echo = { kind: "command", argv: ["echo", "x"] } as const;
 
-describe("the manager's door sends away", () => {
+describe("the manager's listener sends away", () => {
   it.each([
     ["a bad hail", "SALUTON; MI b@d", "LABORO_BAD_MESSAGE"],
     ["another protocol", "GET / HTTP/1.1\r\n\r\n", "LABORO_BAD_MESSAGE"],

@@ -7,12 +7,12 @@ import { atEnd, Literal, openScale0, type Scale0Shop } from "./kit.js";
 
 type Pair = ReturnType<typeof curveKeyPair>;
 
-async function openWithKeys(doors: ("scale0" | "round-robin")[] = ["scale0"]) {
+async function openWithKeys(listeners: ("scale0" | "round-robin")[] = ["scale0"]) {
   const broker = curveKeyPair();
   const known = curveKeyPair();
   const warnings: object[] = [];
   const shop = await openScale0({
-    listeners: doors.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
+    listeners: listeners.map((name) => ({ name, host: "127.0.0.1", ports: name === "scale0" ? [0, 0, 0] : [0] })),
     listenerSettings: { curve: { ...broker, known: [known.publicKey] } },
     log: { info: () => {}, error: () => {}, warn: (fields, text) => warnings.push({ ...fields, text }) },
   });
@@ -41,7 +41,7 @@ async function isShutOut(peer: Literal): Promise<boolean> {
   );
 }
 
-describe("a door with CURVE", () => {
+describe("a listener with CURVE", () => {
   it("lets in who has a known key, on all three ports", async () => {
     const { shop, broker, known } = await openWithKeys();
     const worker = withKeys(shop.workers, known, broker.publicKey, 20_000);
@@ -150,7 +150,7 @@ describe("a door with CURVE", () => {
     });
   });
 
-  it("is the round-robin door, too", async () => {
+  it("is the round-robin listener, too", async () => {
     const { shop, broker, known } = await openWithKeys(["scale0", "round-robin"]);
     const url = roundRobinOf(shop);
     const hello = ["", "LMQv100", Buffer.from([1]), Buffer.from("12345678"), ""];

@@ -1,4 +1,4 @@
-/** A broker with a Scale0 door, and peers that are nothing but sockets of the `zeromq` package: what they say is written out here. */
+/** A broker with a Scale0 listener, and peers that are nothing but sockets of the `zeromq` package: what they say is written out here. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -39,12 +39,12 @@ const hears = (what: string, wanted: Hint): Promise<true> =>
   );
 
 it("tells of a job that is added, held, cancelled, given back, ended, run again and removed", async () => {
-  const { job, parcel } = await first.submitAll(2);
+  const { job, taskRange } = await first.submitAll(2);
   await hears("added", { job: job.id });
   const steps: readonly (readonly [string, () => Promise<unknown>])[] = [
     ["held", () => first.write({ op: "hold", job: job.id, held: true })],
     ["cancelled", () => first.write({ op: "cancel", job: job.id, ranges: [{ first: 1, last: 1 }] })],
-    ["given back", () => first.write({ op: "release", rangeId: parcel.id })],
+    ["given back", () => first.write({ op: "release", rangeId: taskRange.id })],
     [
       "ended",
       async () => {
@@ -97,14 +97,14 @@ it("does not tell a broker of what it has changed alone", async () => {
 });
 
 it("shows every open job at a glance, with another mark after each change", async () => {
-  const { job, parcel } = await first.submit({ count: 3 }, 3);
+  const { job, taskRange } = await first.submit({ count: 3 }, 3);
   const group = second.store.group;
-  if (group === undefined || parcel === undefined) throw new Error("it has a group");
+  if (group === undefined || taskRange === undefined) throw new Error("it has a group");
   const [before] = await group.jobSummaries();
   expect(before).toMatchObject({ job: job.id, mayLease: false, counters: { succeeded: 0 } });
-  await first.settle(await first.claim(parcel, 0, 0), [result(0)]);
+  await first.settle(await first.claim(taskRange, 0, 0), [result(0)]);
   expect(await group.jobSummaries()).toEqual([{ ...before, counters: { succeeded: 1, failed: 0, cancelled: 0 } }]);
-  await first.write({ op: "release", rangeId: parcel.id });
+  await first.write({ op: "release", rangeId: taskRange.id });
   const [after] = await group.jobSummaries();
   expect(after).toMatchObject({ job: job.id, mayLease: true });
   expect(after?.changeMark).not.toBe(before?.changeMark);
@@ -113,8 +113,8 @@ it("shows every open job at a glance, with another mark after each change", asyn
 });
 
 it("leaves what waited to others, and says nothing more", async () => {
-  const { job, parcel } = await first.submitAll(4);
-  await first.claim(parcel, 0, 1);
+  const { job, taskRange } = await first.submitAll(4);
+  await first.claim(taskRange, 0, 1);
   await first.store.group?.leave();
   expect((await second.lease(job.id, 9)).taskRanges).toMatchObject([{ first: 2, last: 3 }]);
   const [gone, alive] = (await second.store.group?.members()) ?? [];

@@ -5,7 +5,7 @@ import { LaboroError } from "../../../src/base/errors.js";
 import type { Job } from "../../../src/model/job.js";
 import type { TaskRange, Write, WriteResult } from "../../../src/model/store.js";
 import { sleep, until } from "../../support/wait.js";
-import { ANN, Broker, chunk, NOW, newParcel, request, results } from "../suite/kit.js";
+import { ANN, Broker, chunk, NOW, newRangeId, request, results } from "../suite/kit.js";
 import { type CuttingProxy, cuttingProxy, type Moment } from "./cutting-proxy.js";
 import { serverOfFile } from "./harness.js";
 
@@ -34,18 +34,18 @@ async function insist(broker: Broker, writes: readonly Write[]): Promise<readonl
 }
 
 /** Each batch hands out and records ten tasks with output, and submits a job. Gives how long the slowest took. */
-async function work(broker: Broker, job: Job, parcel: TaskRange, batches: number): Promise<number> {
+async function work(broker: Broker, job: Job, taskRange: TaskRange, batches: number): Promise<number> {
   let slowest = 0;
   for (let batch = 0; batch < batches; batch++) {
-    const [out, first] = [newParcel(), batch * SIZE];
+    const [out, first] = [newRangeId(), batch * SIZE];
     const last = first + SIZE - 1;
     const done = results(first, last, { outputBytes: 4 });
     const begun = performance.now();
     const answers = await insist(broker, [
-      { op: "claim", from: parcel.id, rangeId: out, first, last, attempt: 1, worker: ANN },
+      { op: "claim", from: taskRange.id, rangeId: out, first, last, attempt: 1, worker: ANN },
       { op: "output", chunks: [chunk(job, first, 0, "text")] },
       { op: "settle", job: job.id, rangeId: out, results: done, empty: true },
-      { op: "submit", job: request({ name: `extra ${batch}` }), lease: 1, rangeId: newParcel() },
+      { op: "submit", job: request({ name: `extra ${batch}` }), lease: 1, rangeId: newRangeId() },
     ]);
     slowest = Math.max(slowest, performance.now() - begun);
     expect(answers.map((answer) => ("lost" in answer ? answer.lost : answer.op))).toEqual([
@@ -72,11 +72,11 @@ async function lostAndTwice(broker: Broker, job: Job, batches: number): Promise<
 }
 
 async function trial(name: string, broker: Broker, batches: number, disturb: (over: () => boolean) => Promise<void>) {
-  const { job, parcel } = await broker.submitAll(batches * SIZE);
+  const { job, taskRange } = await broker.submitAll(batches * SIZE);
   let over = false;
   const disturbing = disturb(() => over);
   try {
-    const slowest = await work(broker, job, parcel, batches);
+    const slowest = await work(broker, job, taskRange, batches);
     over = true;
     await disturbing;
     const { lost, twice } = await lostAndTwice(broker, job, batches);
@@ -135,13 +135,13 @@ it("waits where no connection is to be had, and takes the same batch when there 
     GRANT ALL ON ALL SEQUENCES IN SCHEMA laboro TO few`);
   const url = harness.url.replace("//laboro@", "//few@");
   const broker = await Broker.at(harness.open({ url, retryForMs: 300 }));
-  const { parcel } = await broker.submitAll(3);
+  const { taskRange } = await broker.submitAll(3);
   const greedy = postgres(url, { max: 8, onnotice: () => {} });
   const grab = () => Promise.allSettled(Array.from({ length: 8 }, () => greedy`SELECT pg_sleep(0.05)`));
   const claim = {
     op: "claim",
-    from: parcel.id,
-    rangeId: newParcel(),
+    from: taskRange.id,
+    rangeId: newRangeId(),
     first: 0,
     last: 2,
     attempt: 1,
@@ -152,7 +152,7 @@ it("waits where no connection is to be had, and takes the same batch when there 
     await grab();
     await grab();
     // The one that is refused for want of a connection has changed nothing, and neither has any before it.
-    return broker.store.commit([{ op: "hold", job: parcel.job, held: true }], NOW).then(
+    return broker.store.commit([{ op: "hold", job: taskRange.job, held: true }], NOW).then(
       () => undefined,
       (cause: unknown) => cause,
     );
@@ -175,14 +175,14 @@ it.each<[Moment]>([["before it arrives"], ["before it is answered"]])(
   "answers a batch as if nothing had happened whose commit is cut off %s",
   async (moment) => {
     const { proxy, broker } = await behindProxy();
-    const { job, parcel } = await broker.submitAll(10);
-    const out = newParcel();
+    const { job, taskRange } = await broker.submitAll(10);
+    const out = newRangeId();
     proxy.cutAt("COMMIT AND CHAIN", moment);
     const answers = await broker.store.commit(
       [
-        { op: "claim", from: parcel.id, rangeId: out, first: 0, last: 4, attempt: 1, worker: ANN },
+        { op: "claim", from: taskRange.id, rangeId: out, first: 0, last: 4, attempt: 1, worker: ANN },
         { op: "settle", job: job.id, rangeId: out, results: results(0, 4), empty: true },
-        { op: "submit", job: request({ name: "once" }), lease: 1, rangeId: newParcel() },
+        { op: "submit", job: request({ name: "once" }), lease: 1, rangeId: newRangeId() },
       ],
       NOW,
     );
@@ -194,7 +194,7 @@ it.each<[Moment]>([["before it arrives"], ["before it is answered"]])(
     ]);
     expect((await broker.store.jobs({ limit: 9, filter: { name: "once" } })).jobs).toHaveLength(1);
     expect((await broker.job(job)).counters.succeeded).toBe(5);
-    await broker.claim({ ...parcel, first: 5 }, 5, 9);
+    await broker.claim({ ...taskRange, first: 5 }, 5, 9);
     await broker.store.close();
     await proxy.close();
   },
@@ -204,14 +204,14 @@ it.each(["WITH own AS", "WITH found AS"])(
   "changes nothing by what a broken connection leaves behind (%s)",
   async (text) => {
     const { proxy, broker } = await behindProxy();
-    const { job, parcel } = await broker.submitAll(10);
-    const out = await broker.claim(parcel, 0, 4);
+    const { job, taskRange } = await broker.submitAll(10);
+    const out = await broker.claim(taskRange, 0, 4);
     // Statements are prepared when they are first used: so this is the first time.
     proxy.cutAt(text, "before it is answered");
     const [settled, claimed] = await broker.store.commit(
       [
         { op: "settle", job: job.id, rangeId: out.id, results: results(0, 4), empty: true },
-        { op: "claim", from: parcel.id, rangeId: newParcel(), first: 5, last: 9, attempt: 1, worker: ANN },
+        { op: "claim", from: taskRange.id, rangeId: newRangeId(), first: 5, last: 9, attempt: 1, worker: ANN },
       ],
       NOW,
     );
@@ -227,9 +227,9 @@ it.each(["WITH own AS", "WITH found AS"])(
 
 it("gives up a network that says nothing any more, and goes on when it is back", async () => {
   const { proxy, broker } = await behindProxy();
-  const { parcel } = await broker.submitAll(10);
+  const { taskRange } = await broker.submitAll(10);
   proxy.swallow(true);
-  const claim = { op: "claim", from: parcel.id, rangeId: newParcel(), first: 0, last: 4, attempt: 1 } as const;
+  const claim = { op: "claim", from: taskRange.id, rangeId: newRangeId(), first: 0, last: 4, attempt: 1 } as const;
   const writes = [{ ...claim, worker: ANN }];
   await expect(broker.store.group?.heartbeat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });
   await expect(broker.store.commit(writes, NOW)).rejects.toMatchObject({ code: "LABORO_STORE_UNAVAILABLE" });

@@ -20,13 +20,13 @@ afterEach(async () => {
 });
 
 it("has at once what its former life had, and the former life nothing more", async () => {
-  const { job, parcel } = await before.submitAll(4);
-  const out = await before.claim(parcel, 0, 1);
+  const { job, taskRange } = await before.submitAll(4);
+  const out = await before.claim(taskRange, 0, 1);
   await before.settle(out, [result(0)], false);
   const after = await Broker.at(harness.open({ formerEpoch: before.held.epoch, identity: "one" }));
   const history = { job: job.id, failures: 0, crashes: 0, notBefore: 0 };
   expect(after.held.taskRanges).toEqual([
-    { taskRange: { ...history, id: parcel.id, first: 2, last: 3, attempt: 0 }, settled: [] },
+    { taskRange: { ...history, id: taskRange.id, first: 2, last: 3, attempt: 0 }, settled: [] },
     {
       taskRange: { ...history, id: out.id, first: 0, last: 1, attempt: 1, worker: ANN },
       settled: [{ first: 0, last: 0 }],
@@ -38,9 +38,9 @@ it("has at once what its former life had, and the former life nothing more", asy
 });
 
 it("takes nothing of a broker that calls itself something else", async () => {
-  const { parcel } = await before.submitAll(2);
+  const { taskRange } = await before.submitAll(2);
   const other = await Broker.at(harness.open({ formerEpoch: before.held.epoch, identity: "two" }));
   expect(other.held.taskRanges).toEqual([]);
-  await before.claim(parcel, 0, 1);
+  await before.claim(taskRange, 0, 1);
   await other.store.close();
 });

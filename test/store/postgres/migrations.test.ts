@@ -63,7 +63,7 @@ it("opens a schema that is up to date as somebody who may not change it", async 
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA laboro TO plain`);
   try {
     const broker = await Broker.at(openPostgresStore({ url: url.replace("//laboro@", "//plain@") }));
-    expect((await broker.submitAll(2)).parcel).toMatchObject({ first: 0, last: 1 });
+    expect((await broker.submitAll(2)).taskRange).toMatchObject({ first: 0, last: 1 });
     await broker.store.close();
   } finally {
     await sql.unsafe("DROP OWNED BY plain; DROP ROLE plain");

@@ -1,7 +1,7 @@
 /** What PostgreSQL takes less easily than others. */
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { WorkerId } from "../../../src/model/ids.js";
-import { Broker, chunk, newParcel, request, result, results } from "../suite/kit.js";
+import { Broker, chunk, newRangeId, request, result, results } from "../suite/kit.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
 
 const postgresHarness = databaseOfFile();
@@ -22,8 +22,8 @@ afterEach(async () => {
 it("takes texts with NUL, quotes, braces and half of a character, and is not ended by them", async () => {
   const odd = 'a\0b "c" \\d {e,NULL} \ud800 f\'g \u{1f600}';
   const worker = WorkerId(`w${odd}`);
-  const { job, parcel } = await broker.submitAll(2, { name: odd, key: odd });
-  const out = await broker.claim(parcel, 0, 1, worker);
+  const { job, taskRange } = await broker.submitAll(2, { name: odd, key: odd });
+  const out = await broker.claim(taskRange, 0, 1, worker);
   await broker.settle(out, [result(0, { worker, error: odd, signal: "NULL" }), result(1, { worker })]);
   const stored = odd.replace("\0", "\ufffd").replace("\ud800", "\ufffd");
   const { results: found } = await broker.store.results(job.id, { from: 0, limit: 9, filter: { worker } });
@@ -37,15 +37,15 @@ it("takes texts with NUL, quotes, braces and half of a character, and is not end
 it("adopts for a worker whose name has NUL in it", async () => {
   const other = await Broker.at(harness.handle());
   const worker = WorkerId("odd\0name");
-  const { parcel } = await broker.submitAll(2);
-  await broker.claim(parcel, 0, 1, worker);
+  const { taskRange } = await broker.submitAll(2);
+  await broker.claim(taskRange, 0, 1, worker);
   expect((await other.write({ op: "adopt", worker })).taskRanges).toHaveLength(1);
   await other.store.close();
 });
 
 it("keeps times with fractions and exit codes of other systems", async () => {
-  const { job, parcel } = await broker.submitAll(1);
-  const out = await broker.claim(parcel, 0, 0);
+  const { job, taskRange } = await broker.submitAll(1);
+  const out = await broker.claim(taskRange, 0, 0);
   const end = result(0, {
     started: 1_700_000_000_000.125,
     ended: 1_700_000_000_000.75,
@@ -70,13 +70,13 @@ it("takes a batch of very many jobs, claims and results at once", async () => {
     op: "submit" as const,
     job: request({ count: 1 }),
     lease: 1,
-    rangeId: newParcel(),
+    rangeId: newRangeId(),
   }));
   await broker.store.commit(submits, 1);
   const { jobs } = await broker.store.jobs({ limit: count, filter: { states: ["open"] } });
   expect(jobs).toHaveLength(count);
   const first = Math.min(...jobs.map(({ id }) => id));
-  const outs = submits.map(() => newParcel());
+  const outs = submits.map(() => newRangeId());
   const claims = submits.map(({ rangeId }, i) => {
     const claimed = { op: "claim", from: rangeId, rangeId: outs[i] ?? rangeId, first: 0, last: 0 } as const;
     return { ...claimed, attempt: 1, worker: WorkerId("w") };
@@ -94,9 +94,9 @@ it("takes a batch of very many jobs, claims and results at once", async () => {
 
 it("reckons how much room it takes", async () => {
   const before = await broker.store.bytesUsed();
-  const { job, parcel } = await broker.submit({}, 2, ["x".repeat(100_000), "y"]);
-  if (parcel === undefined) throw new Error("no parcel was granted");
-  const out = await broker.claim(parcel, 0, 1);
+  const { job, taskRange } = await broker.submit({}, 2, ["x".repeat(100_000), "y"]);
+  if (taskRange === undefined) throw new Error("no task range was granted");
+  const out = await broker.claim(taskRange, 0, 1);
   await broker.write({ op: "output", chunks: [chunk(job, 0, 0, "z".repeat(200_000))] });
   expect((await broker.store.bytesUsed()) - before).toBeGreaterThan(300_000);
   await broker.settle(out, results(0, 1));

@@ -86,7 +86,7 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["lock jobs for results", lockJobs("KEY SHARE")],
   ["lock jobs for leases", lockJobs("NO KEY UPDATE")],
   ["lock jobs for cancels", lockJobs("UPDATE")],
-  ["lock parcels", LOCK_TASK_RANGES],
+  ["lock task ranges", LOCK_TASK_RANGES],
   ["settle", settleStatement(false)],
   ["settle, with errors", settleStatement(true)],
   ["claim", CLAIM],

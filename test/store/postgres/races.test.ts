@@ -28,9 +28,9 @@ it("ends a job once whose last tasks are recorded by two brokers at once", async
     const { job } = await first.submit({ count: 2 });
     const sides = await Promise.all(
       [first, second].map(async (broker, index) => {
-        const [parcel] = (await broker.lease(job.id, 1)).taskRanges;
-        if (parcel === undefined) throw new Error("each has one task");
-        return { broker, out: await broker.claim(parcel, parcel.first, parcel.last), index };
+        const [taskRange] = (await broker.lease(job.id, 1)).taskRanges;
+        if (taskRange === undefined) throw new Error("each has one task");
+        return { broker, out: await broker.claim(taskRange, taskRange.first, taskRange.last), index };
       }),
     );
     const answers = await Promise.all(sides.map(({ broker, out }) => broker.settle(out, [result(out.first)])));
@@ -45,15 +45,15 @@ it("grants every task to one broker, and all of them, whoever asks and whatever 
   const owned = new Array<number>(count).fill(0);
   const side = async (broker: Broker): Promise<void> => {
     for (let round = 0; ; round++) {
-      const { taskRanges: parcels, mayLease: more } = await broker.lease(job.id, 7);
-      if (parcels.length === 0 && !more) return;
-      for (const parcel of parcels) {
+      const { taskRanges, mayLease: more } = await broker.lease(job.id, 7);
+      if (taskRanges.length === 0 && !more) return;
+      for (const taskRange of taskRanges) {
         if (round % 3 === 1 && round < 20) {
-          await broker.write({ op: "release", rangeId: parcel.id });
+          await broker.write({ op: "release", rangeId: taskRange.id });
           continue;
         }
-        await broker.claim(parcel, parcel.first, parcel.last);
-        for (let index = parcel.first; index <= parcel.last; index++) owned[index] = (owned[index] ?? 0) + 1;
+        await broker.claim(taskRange, taskRange.first, taskRange.last);
+        for (let index = taskRange.first; index <= taskRange.last; index++) owned[index] = (owned[index] ?? 0) + 1;
       }
     }
   };
@@ -64,8 +64,8 @@ it("grants every task to one broker, and all of them, whoever asks and whatever 
 });
 
 it("acknowledges a cancel only after results that did not know of it are recorded", async () => {
-  const { job, parcel } = await first.submitAll(2);
-  const out = await first.claim(parcel, 0, 1);
+  const { job, taskRange } = await first.submitAll(2);
+  const out = await first.claim(taskRange, 0, 1);
   await first.settle(out, [result(0)], false);
   const { sql } = harness;
   // The result is held up in the middle: it has looked at the cancels, and waits for its counters.
@@ -102,14 +102,14 @@ it("acknowledges a cancel only after results that did not know of it are recorde
 
 it("lets a result be recorded by its broker or be found by the one that adopts, never neither and never both", async () => {
   for (let round = 0; round < 30; round++) {
-    const { job, parcel } = await first.submitAll(3);
-    const out = await first.claim(parcel, 0, 2);
+    const { job, taskRange } = await first.submitAll(3);
+    const out = await first.claim(taskRange, 0, 2);
     const [settled, adopted] = await Promise.all([
       first.settle(out, [result(1)], false),
       second.write({ op: "adopt", worker: ANN }),
     ]);
     const [held] = adopted.taskRanges;
-    if (held === undefined) throw new Error("the worker has one parcel");
+    if (held === undefined) throw new Error("the worker has one task range");
     expect(held.settled).toEqual(settled.lost ? [] : [{ first: 1, last: 1 }]);
     const rest = [0, 1, 2].map((index) => result(index));
     const { progress } = await second.settle(held.taskRange, rest);
@@ -131,8 +131,8 @@ it("keeps a text for one of two that expect the same version", async () => {
 it("takes what a dead broker left once, however many find it dead", async () => {
   const { sql } = harness;
   const third = await Broker.at(harness.handle());
-  const { job, parcel } = await third.submitAll(10);
-  await third.claim(parcel, 0, 3);
+  const { job, taskRange } = await third.submitAll(10);
+  await third.claim(taskRange, 0, 3);
   await sql`UPDATE laboro.broker SET lease_ends_at = now() - interval '1 s' WHERE epoch = ${third.held.epoch}`;
   const groups = [first, second].map(({ store }) => store.group);
   await Promise.all(groups.map((group) => group?.reap(NOW)));
@@ -141,7 +141,7 @@ it("takes what a dead broker left once, however many find it dead", async () => 
   expect(taken.flat().map((held) => held?.taskRange)).toMatchObject([{ first: 0, last: 3, worker: ANN }]);
   expect(await groups[0]?.reap(NOW)).toEqual([]);
   const leases = await Promise.all([first.lease(job.id, 100), second.lease(job.id, 100)]);
-  expect(leases.flatMap(({ taskRanges: parcels }) => parcels).reduce((sum, one) => sum + sizeOf(one), 0)).toBe(6);
+  expect(leases.flatMap(({ taskRanges }) => taskRanges).reduce((sum, one) => sum + sizeOf(one), 0)).toBe(6);
   await expect(third.lease(job.id, 1)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
   await expect(third.store.group?.heartbeat("{}", 1_000)).rejects.toMatchObject({ code: "LABORO_LEASE_LOST" });
   await third.store.close();
@@ -164,11 +164,11 @@ it("records what both write to one job, with no turn missed", async () => {
   const { job } = await first.submit({ count: 600 });
   const side = async (broker: Broker): Promise<void> => {
     for (;;) {
-      const { taskRanges: parcels } = await broker.lease(job.id, 20);
-      if (parcels.length === 0) return;
-      for (const parcel of parcels) {
-        const out = await broker.claim(parcel, parcel.first, parcel.last);
-        await broker.settle(out, results(parcel.first, parcel.last));
+      const { taskRanges } = await broker.lease(job.id, 20);
+      if (taskRanges.length === 0) return;
+      for (const taskRange of taskRanges) {
+        const out = await broker.claim(taskRange, taskRange.first, taskRange.last);
+        await broker.settle(out, results(taskRange.first, taskRange.last));
       }
     }
   };

@@ -6,26 +6,26 @@ import { ANN, request } from "../suite/kit.js";
 
 const JOB = JobId(1);
 const P = TaskRangeId;
-const settle = (parcel: number, empty = true): Write => ({
+const settle = (taskRange: number, empty = true): Write => ({
   op: "settle",
   job: JOB,
-  rangeId: P(parcel),
+  rangeId: P(taskRange),
   results: [],
   empty,
 });
-const claim = (from: number, parcel: number, first: number, last = first): Write => ({
+const claim = (from: number, taskRange: number, first: number, last = first): Write => ({
   op: "claim",
   from: P(from),
-  rangeId: P(parcel),
+  rangeId: P(taskRange),
   first,
   last,
   attempt: 1,
   worker: ANN,
 });
-const replace = (parcel: number, ...pieces: number[]): Write => ({
+const replace = (taskRange: number, ...pieces: number[]): Write => ({
   op: "replace",
   job: JOB,
-  rangeId: P(parcel),
+  rangeId: P(taskRange),
   replacements: pieces.map((id) => ({
     id: P(id),
     job: JOB,
@@ -39,9 +39,14 @@ const replace = (parcel: number, ...pieces: number[]): Write => ({
   earlierAttempts: [],
   cancelled: 0,
 });
-const lease = (job: number, parcel: number): Write => ({ op: "lease", job: JobId(job), max: 9, rangeId: P(parcel) });
-const release = (parcel: number): Write => ({ op: "release", rangeId: P(parcel) });
-const submit = (parcel: number): Write => ({ op: "submit", job: request(), lease: 1, rangeId: P(parcel) });
+const lease = (job: number, taskRange: number): Write => ({
+  op: "lease",
+  job: JobId(job),
+  max: 9,
+  rangeId: P(taskRange),
+});
+const release = (taskRange: number): Write => ({ op: "release", rangeId: P(taskRange) });
+const submit = (taskRange: number): Write => ({ op: "submit", job: request(), lease: 1, rangeId: P(taskRange) });
 
 /** The places of the writes, stage by stage, in the order in which they are carried out. */
 const shape = (stages: readonly Stage[]): number[][] =>
@@ -56,11 +61,11 @@ it("takes results, tasks that go back and claims of one batch together", () => {
 
 it.each<[string, Write[]]>([
   ["a claim and the result of its task", [claim(9, 10, 0), settle(10)]],
-  ["a parcel that is emptied, and settled again", [settle(1), settle(1)]],
-  ["a parcel that is replaced, and settled", [replace(1, 2), settle(1)]],
+  ["a task range that is emptied, and settled again", [settle(1), settle(1)]],
+  ["a task range that is replaced, and settled", [replace(1, 2), settle(1)]],
   ["a piece, and what replaces it", [replace(1, 2), replace(2, 3)]],
-  ["a parcel that is claimed from, and replaced", [claim(9, 10, 0), replace(9, 2)]],
-  ["a parcel that is claimed from, and settled", [claim(9, 10, 0), settle(9)]],
+  ["a task range that is claimed from, and replaced", [claim(9, 10, 0), replace(9, 2)]],
+  ["a task range that is claimed from, and settled", [claim(9, 10, 0), settle(9)]],
   ["a claim from what was claimed", [claim(9, 10, 0), claim(10, 11, 0)]],
   ["claims that do not follow on", [claim(9, 10, 0), claim(9, 11, 5)]],
   ["a lease, and a claim that may be from it", [lease(1, 5), claim(5, 6, 0)]],

@@ -6,7 +6,7 @@ import { openSqliteStore } from "../../../dist/store/sqlite/index.js";
 const [dir, size] = [process.argv[2], Number(process.argv[3])];
 const store = openSqliteStore({ dir });
 const { epoch } = await store.open(Date.now());
-let parcels = epoch * 1_000_000;
+let taskRanges = epoch * 1_000_000;
 
 const request = {
   name: "child",
@@ -18,12 +18,12 @@ const request = {
   after: [],
   held: false,
 };
-const submit = { op: "submit", job: request, lease: request.count, rangeId: ++parcels };
-const [{ job, taskRange: parcel }] = await store.commit([submit], Date.now());
+const submit = { op: "submit", job: request, lease: request.count, rangeId: ++taskRanges };
+const [{ job, taskRange }] = await store.commit([submit], Date.now());
 
 async function commitOne(first) {
   const last = first + size - 1;
-  const claimed = ++parcels;
+  const claimed = ++taskRanges;
   const results = [];
   const chunks = [];
   for (let index = first; index <= last; index++) {
@@ -42,7 +42,7 @@ async function commitOne(first) {
   }
   await store.commit(
     [
-      { op: "claim", from: parcel.id, rangeId: claimed, first, last, attempt: 1, worker: "w" },
+      { op: "claim", from: taskRange.id, rangeId: claimed, first, last, attempt: 1, worker: "w" },
       { op: "output", chunks },
       { op: "settle", job: job.id, rangeId: claimed, results, empty: true },
     ],

@@ -16,8 +16,8 @@ beforeEach(async () => {
     0,
     Array.from({ length: 5000 }, (_, i) => `entry ${i} of the list`),
   );
-  const { parcel } = await broker.submitAll(5000);
-  await broker.settle(await broker.claim(parcel, 0, 4999), results(0, 4999));
+  const { taskRange } = await broker.submitAll(5000);
+  await broker.settle(await broker.claim(taskRange, 0, 4999), results(0, 4999));
   await broker.store.close();
 });
 afterEach(() => harness.dispose());

@@ -51,8 +51,8 @@ describe.each([
       const ballast = join(disk.path, "ballast");
       fs.writeFileSync(ballast, Buffer.alloc(5 * 1024 * 1024));
       const broker = await Broker.at(openSqliteStore({ dir }));
-      const { job, parcel } = await broker.submitAll(1_000_000);
-      const out = await broker.claim(parcel, 0, 999_999);
+      const { job, taskRange } = await broker.submitAll(1_000_000);
+      const out = await broker.claim(taskRange, 0, 999_999);
 
       let taken = 0;
       let refusal: unknown;

@@ -52,8 +52,8 @@ it("has every batch it acknowledged, and each batch whole or not at all, however
       const { pieces } = await broker.store.output(job, index, { from: 0, limit: 100 });
       expect(pieces.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual([`output of ${index}`]);
     }
-    const waiting = broker.held.taskRanges.filter(({ taskRange: parcel }) => parcel.job === job);
-    expect(waiting.reduce((sum, { taskRange: parcel }) => sum + sizeOf(parcel), 0)).toBe(1_000_000 - results.length);
+    const waiting = broker.held.taskRanges.filter(({ taskRange }) => taskRange.job === job);
+    expect(waiting.reduce((sum, { taskRange }) => sum + sizeOf(taskRange), 0)).toBe(1_000_000 - results.length);
     checked += next;
     await broker.store.close();
   }

@@ -10,8 +10,8 @@ it("removes the segments of a removed job, also where an earlier broker died bef
   const before = await Broker.at(handle());
   const jobs = [];
   for (const text of ["kept", "removed", "left"]) {
-    const { job, parcel } = await before.submitAll(1);
-    const out = await before.claim(parcel, 0, 0);
+    const { job, taskRange } = await before.submitAll(1);
+    const out = await before.claim(taskRange, 0, 0);
     await before.write({ op: "output", chunks: [chunk(job, 0, 0, text)] });
     await before.settle(out, [result(0, { outputBytes: text.length })]);
     jobs.push(job);

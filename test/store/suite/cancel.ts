@@ -21,21 +21,21 @@ export function describeCancel(broker: () => Broker): void {
   });
 
   it("counts what lies beyond the cursor, and leaves the rest to the broker that has it", async () => {
-    const { job, parcel } = await broker().submit({ count: 10 }, 4);
-    if (parcel === undefined) throw new Error("no parcel was granted");
-    const out = await broker().claim(parcel, 0, 1);
+    const { job, taskRange } = await broker().submit({ count: 10 }, 4);
+    if (taskRange === undefined) throw new Error("no task range was granted");
+    const out = await broker().claim(taskRange, 0, 1);
     const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL });
     expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 6 } });
-    const unrun = await broker().replace(parcel, [], { cancelled: 2 });
+    const unrun = await broker().replace(taskRange, [], { cancelled: 2 });
     expect(unrun.progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 8 } });
     const last = await broker().settle(out, results(0, 1, { state: "cancelled" }));
     expect(last.progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 10 }, ended: "cancelled" });
   });
 
   it("leaves out what workers have, where this is asked for", async () => {
-    const { job, parcel } = await broker().submit({ count: 10 }, 4);
-    if (parcel === undefined) throw new Error("no parcel was granted");
-    const out = await broker().claim(parcel, 0, 1);
+    const { job, taskRange } = await broker().submit({ count: 10 }, 4);
+    if (taskRange === undefined) throw new Error("no task range was granted");
+    const out = await broker().claim(taskRange, 0, 1);
     const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL, unclaimed: true });
     expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 6 } });
     expect((await broker().job(job))?.cancels).toEqual([{ first: 2, last: 9 }]);
@@ -70,13 +70,13 @@ export function describeCancel(broker: () => Broker): void {
   it("still leases cancelled tasks before the job's last stretch, for the broker to drop", async () => {
     const { job } = await broker().submit({ count: 10 }, 0);
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 4 }] });
-    const { taskRanges: parcels } = await broker().lease(job.id, 7);
-    expect(parcels).toMatchObject([{ first: 0, last: 6 }]);
+    const { taskRanges } = await broker().lease(job.id, 7);
+    expect(taskRanges).toMatchObject([{ first: 0, last: 6 }]);
   });
 
   it("records a task as cancelled whose result says something else", async () => {
-    const { job, parcel } = await broker().submitAll(3);
-    const out = await broker().claim(parcel, 0, 2);
+    const { job, taskRange } = await broker().submitAll(3);
+    const out = await broker().claim(taskRange, 0, 2);
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 1, last: 1 }] });
     const { progress } = await broker().settle(out, results(0, 2));
     expect(progress?.counters).toEqual({ succeeded: 2, failed: 0, cancelled: 1 });
@@ -85,9 +85,9 @@ export function describeCancel(broker: () => Broker): void {
   });
 
   it("drops cancelled tasks from the ends of what nobody owns, whichever comes first", async () => {
-    const { job, parcel } = await broker().submitAll(10);
+    const { job, taskRange } = await broker().submitAll(10);
     await broker().write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 1 }] });
-    expect(await broker().write({ op: "release", rangeId: parcel.id })).toEqual({
+    expect(await broker().write({ op: "release", rangeId: taskRange.id })).toEqual({
       op: "release",
       lost: false,
       job: job.id,
@@ -103,16 +103,16 @@ export function describeCancel(broker: () => Broker): void {
   });
 
   it("ends a job whose last tasks nobody owns", async () => {
-    const { job, parcel } = await broker().submitAll(4);
-    await broker().write({ op: "release", rangeId: parcel.id });
+    const { job, taskRange } = await broker().submitAll(4);
+    await broker().write({ op: "release", rangeId: taskRange.id });
     const { progress } = await broker().write({ op: "cancel", job: job.id, ranges: ALL });
     expect(progress).toEqual({ counters: { succeeded: 0, failed: 0, cancelled: 4 }, ended: "cancelled" });
     expect((await broker().lease(job.id, 10)).taskRanges).toEqual([]);
   });
 
   it("changes nothing of a job that has ended", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    await broker().settle(await broker().claim(parcel, 0, 0), [result(0)]);
+    const { job, taskRange } = await broker().submitAll(1);
+    await broker().settle(await broker().claim(taskRange, 0, 0), [result(0)]);
     const before = await broker().job(job);
     const late = { op: "cancel", job: job.id, ranges: ALL, reason: "too late" } as const;
     expect(await broker().write(late)).toEqual({

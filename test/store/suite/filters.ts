@@ -47,8 +47,8 @@ export function describeFilters(broker: () => Broker): void {
     const b = broker();
     await b.submit({ name: "open" });
     for (const state of ["succeeded", "failed"] as const) {
-      const { parcel } = await b.submitAll(1, { name: state });
-      await b.settle(await b.claim(parcel, 0, 0), [result(0, { state })]);
+      const { taskRange } = await b.submitAll(1, { name: state });
+      await b.settle(await b.claim(taskRange, 0, 0), [result(0, { state })]);
     }
     const { job } = await b.submit({ name: "cancelled" });
     await b.write({ op: "cancel", job: job.id, ranges: [{ first: 0, last: 9 }] });
@@ -89,8 +89,8 @@ export function describeFilters(broker: () => Broker): void {
 
   it("finds results by how they ended and by worker, page by page", async () => {
     const b = broker();
-    const { job, parcel } = await b.submitAll(12);
-    const out = await b.claim(parcel, 0, 11);
+    const { job, taskRange } = await b.submitAll(12);
+    const out = await b.claim(taskRange, 0, 11);
     const states = ["succeeded", "failed", "succeeded", "cancelled"] as const;
     await b.settle(
       out,

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
-import { ANN, type Broker, newParcel, none, request, result } from "./kit.js";
+import { ANN, type Broker, newRangeId, none, request, result } from "./kit.js";
 
 export function describeJobs(broker: () => Broker): void {
   it("gives back a job as it was asked for, bytes and all", async () => {
@@ -41,12 +41,12 @@ export function describeJobs(broker: () => Broker): void {
 
   it("grants the first tasks with the submission, and no more than there are", async () => {
     const some = await broker().submit({ count: 10 }, 4);
-    expect(some.parcel).toMatchObject({ job: some.job.id, first: 0, last: 3, attempt: 0, failures: 0, crashes: 0 });
+    expect(some.taskRange).toMatchObject({ job: some.job.id, first: 0, last: 3, attempt: 0, failures: 0, crashes: 0 });
     expect(some.job.cursor).toBe(4);
     const all = await broker().submit({ count: 3 }, 100);
-    expect(all.parcel).toMatchObject({ first: 0, last: 2, notBefore: 0 });
+    expect(all.taskRange).toMatchObject({ first: 0, last: 2, notBefore: 0 });
     const nothing = await broker().submit({ count: 3 }, 0);
-    expect(nothing).not.toHaveProperty("parcel");
+    expect(nothing).not.toHaveProperty("task range");
   });
 
   it("ends a job without tasks at once", async () => {
@@ -108,15 +108,15 @@ export function describeJobs(broker: () => Broker): void {
 
   it("gives the entries of tasks with their claim", async () => {
     const entries = ["a", Uint8Array.of(0, 255), "c", "d"];
-    const { parcel } = await broker().submit({ count: 4 }, 4, entries);
-    if (parcel === undefined) throw new Error("no parcel was granted");
-    const claim = { op: "claim", from: parcel.id, rangeId: newParcel(), attempt: 1, worker: ANN } as const;
+    const { taskRange } = await broker().submit({ count: 4 }, 4, entries);
+    if (taskRange === undefined) throw new Error("no task range was granted");
+    const claim = { op: "claim", from: taskRange.id, rangeId: newRangeId(), attempt: 1, worker: ANN } as const;
     expect(await broker().write({ ...claim, first: 0, last: 1 })).toEqual({
       op: "claim",
       lost: false,
       entries: entries.slice(0, 2),
     });
-    const rest = { ...claim, rangeId: newParcel(), first: 2, last: 3 };
+    const rest = { ...claim, rangeId: newRangeId(), first: 2, last: 3 };
     expect(await broker().write(rest)).toEqual({ op: "claim", lost: false, entries: ["c", "d"] });
   });
 
@@ -129,7 +129,7 @@ export function describeJobs(broker: () => Broker): void {
 
   it("applies a batch in order: what one write made the next can use", async () => {
     const { job } = await broker().submit({ count: 4 }, 0);
-    const [lent, out] = [newParcel(), newParcel()];
+    const [lent, out] = [newRangeId(), newRangeId()];
     const answers = await broker().store.commit(
       [
         { op: "lease", job: job.id, max: 4, rangeId: lent },

@@ -21,14 +21,14 @@ export const ANN = WorkerId("ann");
 export const BOB = WorkerId("bob");
 export const NOW = 1_700_000_000_000;
 
-let parcels = 0;
+let taskRanges = 0;
 /** Never the same twice, as brokers make them from their epoch. */
-export const newParcel = (): TaskRangeId => TaskRangeId(++parcels);
+export const newRangeId = (): TaskRangeId => TaskRangeId(++taskRanges);
 
 /** The first of so many. */
-export const newParcels = (count: number): TaskRangeId => {
-  const first = newParcel();
-  parcels += count - 1;
+export const newRangeIds = (count: number): TaskRangeId => {
+  const first = newRangeId();
+  taskRanges += count - 1;
   return first;
 };
 
@@ -93,8 +93,12 @@ export class Broker {
     return answer as AnswerTo<Name>;
   }
 
-  async submit(over: Partial<JobSpec> = {}, lease = 0, entries?: Entries): Promise<{ job: Job; parcel?: TaskRange }> {
-    const rangeId = newParcel();
+  async submit(
+    over: Partial<JobSpec> = {},
+    lease = 0,
+    entries?: Entries,
+  ): Promise<{ job: Job; taskRange?: TaskRange }> {
+    const rangeId = newRangeId();
     const spec = request(entries === undefined ? over : { count: entries.length, ...over });
     const { job, taskRange } = await this.write({
       op: "submit",
@@ -103,37 +107,42 @@ export class Broker {
       rangeId,
       ...(entries === undefined ? {} : { entries }),
     });
-    return { job, ...(taskRange === undefined ? {} : { parcel: taskRange }) };
+    return { job, ...(taskRange === undefined ? {} : { taskRange: taskRange }) };
   }
 
   /** A job all of whose tasks this broker has. */
-  async submitAll(count: number, over: Partial<JobSpec> = {}): Promise<{ job: Job; parcel: TaskRange }> {
-    const { job, parcel } = await this.submit({ ...over, count }, count);
-    if (parcel === undefined) throw new Error("no parcel was granted");
-    return { job, parcel };
+  async submitAll(count: number, over: Partial<JobSpec> = {}): Promise<{ job: Job; taskRange: TaskRange }> {
+    const { job, taskRange } = await this.submit({ ...over, count }, count);
+    if (taskRange === undefined) throw new Error("no task range was granted");
+    return { job, taskRange };
   }
 
   async lease(job: JobId, most: number, now = NOW): Promise<AnswerTo<"lease">> {
-    return this.write({ op: "lease", job, max: most, rangeId: newParcel() }, now);
+    return this.write({ op: "lease", job, max: most, rangeId: newRangeId() }, now);
   }
 
   /** Hands tasks to a worker; expects them to be there. */
   async claim(from: TaskRange, first: number, last: number, worker = ANN, attempt = 1): Promise<TaskRange> {
-    const id = newParcel();
+    const id = newRangeId();
     const answer = await this.write({ op: "claim", from: from.id, rangeId: id, first, last, attempt, worker });
     expect(answer).toMatchObject({ op: "claim", lost: false });
     return { ...from, id, first, last, attempt, worker };
   }
 
-  async settle(parcel: TaskRange, done: readonly TaskResult[], empty = true, now = NOW): Promise<AnswerTo<"settle">> {
-    return this.write({ op: "settle", job: parcel.job, rangeId: parcel.id, results: done, empty }, now);
+  async settle(
+    taskRange: TaskRange,
+    done: readonly TaskResult[],
+    empty = true,
+    now = NOW,
+  ): Promise<AnswerTo<"settle">> {
+    return this.write({ op: "settle", job: taskRange.job, rangeId: taskRange.id, results: done, empty }, now);
   }
 
-  async replace(parcel: TaskRange, pieces: readonly TaskRange[], over: Partial<Op<"replace">> = {}) {
+  async replace(taskRange: TaskRange, pieces: readonly TaskRange[], over: Partial<Op<"replace">> = {}) {
     return this.write({
       op: "replace",
-      job: parcel.job,
-      rangeId: parcel.id,
+      job: taskRange.job,
+      rangeId: taskRange.id,
       replacements: pieces,
       earlierAttempts: [],
       cancelled: 0,
@@ -143,7 +152,7 @@ export class Broker {
 
   async rerun(job: JobId, ends: readonly TaskEnd[], over: Partial<Op<"rerun">> = {}): Promise<AnswerTo<"rerun">> {
     const names = over.idCount ?? 100;
-    return this.write({ op: "rerun", job, ends, rangeId: newParcels(names), idCount: names, ...over });
+    return this.write({ op: "rerun", job, ends, rangeId: newRangeIds(names), idCount: names, ...over });
   }
 
   async job(job: { readonly id: JobId }): Promise<Job> {
@@ -154,9 +163,9 @@ export class Broker {
 }
 
 /** These tasks, waiting again. */
-export const waiting = (parcel: TaskRange, over: Partial<TaskRange> = {}): TaskRange => {
-  const { worker: _, ...rest } = parcel;
-  return { ...rest, id: newParcel(), ...over };
+export const waiting = (taskRange: TaskRange, over: Partial<TaskRange> = {}): TaskRange => {
+  const { worker: _, ...rest } = taskRange;
+  return { ...rest, id: newRangeId(), ...over };
 };
 
 export const none = { succeeded: 0, failed: 0, cancelled: 0 };

@@ -21,8 +21,8 @@ async function everything(store: Store, job: JobId, index: TaskIndex, limit: num
 
 export function describeOutput(broker: () => Broker): void {
   it("keeps both streams in order, from a running task and from an ended one", async () => {
-    const { job, parcel } = await broker().submitAll(2);
-    const out = await broker().claim(parcel, 0, 1);
+    const { job, taskRange } = await broker().submitAll(2);
+    const out = await broker().claim(taskRange, 0, 1);
     const chunks = [
       chunk(job, 0, 0, "one "),
       chunk(job, 0, 4, "two", { stream: "stderr" }),
@@ -46,8 +46,8 @@ export function describeOutput(broker: () => Broker): void {
   });
 
   it("joins what follows on within a stream, and pages through it", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    await broker().claim(parcel, 0, 0);
+    const { job, taskRange } = await broker().submitAll(1);
+    await broker().claim(taskRange, 0, 0);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "abc"), chunk(job, 0, 3, "def")] });
     const { store } = broker();
     expect(read(await store.output(job.id, 0, ALL))).toEqual(["stdout@0:abcdef"]);
@@ -61,8 +61,8 @@ export function describeOutput(broker: () => Broker): void {
   });
 
   it("shows a gap as a jump, and takes bytes that come again only once", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    await broker().claim(parcel, 0, 0);
+    const { job, taskRange } = await broker().submitAll(1);
+    await broker().claim(taskRange, 0, 0);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "head"), chunk(job, 0, 100, "tail")] });
     await broker().write({ op: "output", chunks: [chunk(job, 0, 100, "tail"), chunk(job, 0, 102, "il!")] });
     const { store } = broker();
@@ -72,8 +72,8 @@ export function describeOutput(broker: () => Broker): void {
   });
 
   it("keeps attempts apart and shows the latest with any", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    const first = await broker().claim(parcel, 0, 0);
+    const { job, taskRange } = await broker().submitAll(1);
+    const first = await broker().claim(taskRange, 0, 0);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "first")] });
     const back = waiting(first, { failures: 1 });
     const failed = result(0, { state: "failed", code: 1, outputBytes: 5 });
@@ -94,8 +94,8 @@ export function describeOutput(broker: () => Broker): void {
   });
 
   it("says where each running attempt's output ends", async () => {
-    const { job, parcel } = await broker().submitAll(3);
-    await broker().claim(parcel, 0, 2);
+    const { job, taskRange } = await broker().submitAll(3);
+    await broker().claim(taskRange, 0, 2);
     await broker().write({ op: "output", chunks: [chunk(job, 0, 0, "abc"), chunk(job, 2, 0, "z")] });
     const tasks = [0, 1, 2].map((index) => ({ job: job.id, index, attempt: 1 }));
     expect(await broker().store.storedOutputBytes(tasks)).toEqual([3, 0, 1]);
@@ -103,8 +103,8 @@ export function describeOutput(broker: () => Broker): void {
   });
 
   it("takes views of a larger buffer for what they show", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    await broker().claim(parcel, 0, 0);
+    const { job, taskRange } = await broker().submitAll(1);
+    await broker().claim(taskRange, 0, 0);
     const frame = Buffer.from("....payload....");
     const bytes = frame.subarray(4, 11);
     const committed = broker().write({ op: "output", chunks: [chunk(job, 0, 0, "", { bytes })] });

@@ -1,16 +1,16 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
 import type { Job } from "../../../src/model/job.js";
-import { Broker, chunk, type MakeStore, NOW, newParcels, result, waiting } from "./kit.js";
+import { ANN, Broker, chunk, type MakeStore, NOW, newRangeIds, result, waiting } from "./kit.js";
 
 const ALL = { from: 0, limit: 999 };
 const FIRST = { first: 0, last: 0 };
 
 /** A job of one that has ended, with something of everything. */
 async function ended(broker: Broker): Promise<Job> {
-  const { job, parcel } = await broker.submit({}, 1, ["entry"]);
-  if (parcel === undefined) throw new Error("no parcel was granted");
-  const first = await broker.claim(parcel, 0, 0);
+  const { job, taskRange } = await broker.submit({}, 1, ["entry"]);
+  if (taskRange === undefined) throw new Error("no task range was granted");
+  const first = await broker.claim(taskRange, 0, 0);
   const back = waiting(first, { failures: 1 });
   await broker.replace(first, [back], { earlierAttempts: [result(0, { state: "failed", code: 1 })] });
   const second = await broker.claim(back, 0, 0, undefined, 2);
@@ -90,8 +90,8 @@ export function describeRemove(make: MakeStore): void {
     const harness = await make();
     try {
       const broker = await Broker.at(harness.handle());
-      const { job, parcel } = await broker.submitAll(2);
-      const out = await broker.claim(parcel, 0, 1);
+      const { job, taskRange } = await broker.submitAll(2);
+      const out = await broker.claim(taskRange, 0, 1);
       const answers = await broker.store.commit(
         [
           { op: "output", chunks: [chunk(job, 0, 0, "text"), chunk(job, 1, 0, "of no end")] },
@@ -104,7 +104,7 @@ export function describeRemove(make: MakeStore): void {
           },
           { op: "remove", job: job.id },
           { op: "cancel", job: job.id, ranges: [FIRST] },
-          { op: "rerun", job: job.id, ends: ["succeeded"], rangeId: newParcels(1), idCount: 1 },
+          { op: "rerun", job: job.id, ends: ["succeeded"], rangeId: newRangeIds(1), idCount: 1 },
         ],
         NOW,
       );
@@ -117,6 +117,31 @@ export function describeRemove(make: MakeStore): void {
       expect((await broker.store.output(job.id, 1, ALL)).pieces).toEqual([]);
       await broker.store.close();
       harness.check?.();
+    } finally {
+      await harness.dispose();
+    }
+  });
+
+  it("gives a claim its entries although its job is removed in the same batch", async () => {
+    const harness = await make();
+    try {
+      const earlier = await Broker.at(harness.handle());
+      const { job } = await earlier.submit({}, 0, ["a", "b"]);
+      await earlier.store.close();
+      const broker = await Broker.at(harness.handle());
+      const [taskRange] = (await broker.lease(job.id, 2)).taskRanges;
+      if (taskRange === undefined) throw new Error("no task range was granted");
+      const range = { from: taskRange.id, rangeId: newRangeIds(1), first: 0, last: 1, attempt: 1, worker: ANN };
+      const answers = await broker.store.commit(
+        [
+          { op: "claim", ...range },
+          { op: "settle", job: job.id, rangeId: range.rangeId, results: [result(0), result(1)], empty: true },
+          { op: "remove", job: job.id },
+        ],
+        NOW,
+      );
+      expect(answers[0]).toEqual({ op: "claim", lost: false, entries: ["a", "b"] });
+      await broker.store.close();
     } finally {
       await harness.dispose();
     }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ANN, BOB, Broker, chunk, type MakeStore, newParcel, request, result, results, waiting } from "./kit.js";
+import { ANN, BOB, Broker, chunk, type MakeStore, newRangeId, request, result, results, waiting } from "./kit.js";
 
 export function describeReopen(make: MakeStore): void {
   it("keeps everything through a close and an open", async () => {
@@ -7,16 +7,16 @@ export function describeReopen(make: MakeStore): void {
     try {
       const before = await Broker.at(harness.handle());
       const ended = await before.submitAll(1);
-      await before.settle(await before.claim(ended.parcel, 0, 0), [result(0)]);
-      const { job, parcel } = await before.submit({}, 6, ["a", "b", "c", "d", "e", "f", "g", "h"]);
-      if (parcel === undefined) throw new Error("no parcel was granted");
-      const out = await before.claim(parcel, 0, 3);
+      await before.settle(await before.claim(ended.taskRange, 0, 0), [result(0)]);
+      const { job, taskRange } = await before.submit({}, 6, ["a", "b", "c", "d", "e", "f", "g", "h"]);
+      if (taskRange === undefined) throw new Error("no task range was granted");
+      const out = await before.claim(taskRange, 0, 3);
       await before.settle(out, [result(1, { outputBytes: 5 })], false);
       const chunks = [chunk(job, 1, 0, "early"), chunk(job, 2, 0, "going")];
       await before.write({ op: "output", chunks });
       const tried = result(0, { state: "failed", code: 4 });
       const back = waiting(out, { first: 0, last: 0, failures: 1, avoid: ANN, notBefore: 77 });
-      const kept = { ...out, id: newParcel(), first: 1, last: 3 };
+      const kept = { ...out, id: newRangeId(), first: 1, last: 3 };
       await before.replace(out, [back, kept], { earlierAttempts: [tried] });
       await before.write({ op: "hold", job: job.id, held: true });
       await before.write({ op: "cancel", job: job.id, ranges: [{ first: 2, last: 2 }], reason: "mine" });
@@ -39,7 +39,7 @@ export function describeReopen(make: MakeStore): void {
       if (!after.store.shared) {
         expect(after.held.taskRanges.map(({ taskRange: found, settled }) => ({ ...found, settled }))).toEqual(
           [
-            { ...parcel, first: 4, settled: [] },
+            { ...taskRange, first: 4, settled: [] },
             { ...back, settled: [] },
             { ...kept, settled: [{ first: 1, last: 1 }] },
           ].sort((a, b) => a.id - b.id),
@@ -72,7 +72,7 @@ export function describeReopen(make: MakeStore): void {
     const harness = await make();
     try {
       const store = harness.handle();
-      const submit = { op: "submit", job: request(), lease: 0, rangeId: newParcel() } as const;
+      const submit = { op: "submit", job: request(), lease: 0, rangeId: newRangeId() } as const;
       await expect(store.commit([submit], 1)).rejects.toThrow();
       await store.open(1);
       await store.commit([submit], 1);
@@ -88,8 +88,8 @@ export function describeReopen(make: MakeStore): void {
     const harness = await make();
     try {
       const broker = await Broker.at(harness.handle());
-      const { parcel } = await broker.submitAll(2);
-      await broker.claim(parcel, 0, 1, BOB);
+      const { taskRange } = await broker.submitAll(2);
+      await broker.claim(taskRange, 0, 1, BOB);
       expect(await broker.write({ op: "adopt", worker: BOB })).toEqual({ op: "adopt", taskRanges: [] });
       await broker.store.close();
       harness.check?.();

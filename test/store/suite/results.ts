@@ -3,8 +3,8 @@ import { BOB, type Broker, NOW, result, results, waiting } from "./kit.js";
 
 export function describeResults(broker: () => Broker): void {
   it("counts results by how they ended, and ends the job with the last", async () => {
-    const { job, parcel } = await broker().submitAll(5);
-    const out = await broker().claim(parcel, 0, 4);
+    const { job, taskRange } = await broker().submitAll(5);
+    const out = await broker().claim(taskRange, 0, 4);
     const mixed = [
       result(0),
       result(1, { state: "failed", code: 3 }),
@@ -24,8 +24,8 @@ export function describeResults(broker: () => Broker): void {
   });
 
   it("gives back every field of a result, and leaves out what was not there", async () => {
-    const { job, parcel } = await broker().submitAll(4);
-    const out = await broker().claim(parcel, 0, 3);
+    const { job, taskRange } = await broker().submitAll(4);
+    const out = await broker().claim(taskRange, 0, 3);
     const { code: _, ...noCode } = result(0);
     const all = [
       { ...noCode, signal: "SIGKILL", timedOut: true, state: "failed" as const, outputBytes: 12 },
@@ -38,8 +38,8 @@ export function describeResults(broker: () => Broker): void {
   });
 
   it("records a task once, however often its result comes", async () => {
-    const { job, parcel } = await broker().submitAll(40);
-    const out = await broker().claim(parcel, 0, 39);
+    const { job, taskRange } = await broker().submitAll(40);
+    const out = await broker().claim(taskRange, 0, 39);
     await broker().settle(out, results(0, 19), false);
     const again = await broker().settle(out, results(0, 29, { state: "failed", code: 9 }), false);
     expect(again.progress?.counters).toEqual({ succeeded: 20, failed: 10, cancelled: 0 });
@@ -53,17 +53,17 @@ export function describeResults(broker: () => Broker): void {
     expect(stored).toEqual([...results(0, 19), ...results(20, 29, { state: "failed", code: 9 }), result(30)]);
   });
 
-  it("answers lost to a result that comes after its parcel was settled", async () => {
-    const { job, parcel } = await broker().submitAll(2);
-    const out = await broker().claim(parcel, 0, 1);
+  it("answers lost to a result that comes after its task range was settled", async () => {
+    const { job, taskRange } = await broker().submitAll(2);
+    const out = await broker().claim(taskRange, 0, 1);
     await broker().settle(out, results(0, 1));
     expect(await broker().settle(out, results(0, 1))).toEqual({ op: "settle", lost: true });
     expect((await broker().job(job)).counters.succeeded).toBe(2);
   });
 
   it("takes thousands of results in one batch", async () => {
-    const { job, parcel } = await broker().submitAll(5000);
-    const out = await broker().claim(parcel, 0, 4999);
+    const { job, taskRange } = await broker().submitAll(5000);
+    const out = await broker().claim(taskRange, 0, 4999);
     const done = results(0, 4999);
     expect((await broker().settle(out, done)).progress).toEqual({
       counters: { succeeded: 5000, failed: 0, cancelled: 0 },
@@ -73,8 +73,8 @@ export function describeResults(broker: () => Broker): void {
   });
 
   it("pages through results in task order, over holes", async () => {
-    const { job, parcel } = await broker().submitAll(20);
-    const out = await broker().claim(parcel, 0, 19);
+    const { job, taskRange } = await broker().submitAll(20);
+    const out = await broker().claim(taskRange, 0, 19);
     await broker().settle(out, [result(11), result(3), result(7), result(19), result(4)], false);
     const { store } = broker();
     const first = await store.results(job.id, { from: 0, limit: 2 });
@@ -86,8 +86,8 @@ export function describeResults(broker: () => Broker): void {
   });
 
   it("counts ends in cells of neighbours, from the first that is asked for", async () => {
-    const { job, parcel } = await broker().submitAll(20);
-    const out = await broker().claim(parcel, 0, 19);
+    const { job, taskRange } = await broker().submitAll(20);
+    const out = await broker().claim(taskRange, 0, 19);
     const ends = [
       ...results(0, 5),
       result(6, { state: "failed", code: 1 }),
@@ -108,8 +108,8 @@ export function describeResults(broker: () => Broker): void {
   });
 
   it("keeps the attempts that were not a task's last apart from its result", async () => {
-    const { job, parcel } = await broker().submitAll(1);
-    const first = await broker().claim(parcel, 0, 0);
+    const { job, taskRange } = await broker().submitAll(1);
+    const first = await broker().claim(taskRange, 0, 0);
     const failed = result(0, { state: "failed", code: 1, error: "first" });
     const back = waiting(first, { failures: 1 });
     await broker().replace(first, [back], { earlierAttempts: [failed] });

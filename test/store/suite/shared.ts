@@ -5,7 +5,7 @@ import {
   Broker,
   type MakeStore,
   NOW,
-  newParcel,
+  newRangeId,
   result,
   results,
   type StoreHarness,
@@ -40,9 +40,7 @@ export function describeShared(make: MakeStore): void {
   it("grants a task to one broker only", async () => {
     const { job } = await first.submit({ count: 100 }, 10);
     const leases = await Promise.all([second.lease(job.id, 30), first.lease(job.id, 30), second.lease(job.id, 30)]);
-    const ranges = leases.flatMap(({ taskRanges: parcels }) =>
-      parcels.map(({ first: from, last }) => [from, last] as const),
-    );
+    const ranges = leases.flatMap(({ taskRanges }) => taskRanges.map(({ first: from, last }) => [from, last] as const));
     expect(ranges.sort(([a], [b]) => a - b)).toEqual([
       [10, 39],
       [40, 69],
@@ -50,13 +48,13 @@ export function describeShared(make: MakeStore): void {
     ]);
   });
 
-  it("does not let one broker touch another's parcels", async () => {
-    const { parcel } = await first.submitAll(4);
-    const out = await first.claim(parcel, 0, 1);
+  it("does not let one broker touch another's task ranges", async () => {
+    const { taskRange } = await first.submitAll(4);
+    const out = await first.claim(taskRange, 0, 1);
     const claim = {
       op: "claim",
-      from: parcel.id,
-      rangeId: newParcel(),
+      from: taskRange.id,
+      rangeId: newRangeId(),
       first: 2,
       last: 3,
       attempt: 1,
@@ -65,22 +63,22 @@ export function describeShared(make: MakeStore): void {
     expect(await second.write(claim)).toEqual({ op: "claim", lost: true });
     expect(await second.settle(out, results(0, 1))).toEqual({ op: "settle", lost: true });
     expect(await second.replace(out, [waiting(out)])).toEqual({ op: "replace", lost: true });
-    expect(await second.write({ op: "release", rangeId: parcel.id })).toEqual({ op: "release", lost: true });
+    expect(await second.write({ op: "release", rangeId: taskRange.id })).toEqual({ op: "release", lost: true });
     expect((await first.settle(out, results(0, 1))).lost).toBe(false);
   });
 
   it("leases to one broker what another gave back", async () => {
-    const { job, parcel } = await first.submitAll(4);
-    await first.write({ op: "release", rangeId: parcel.id });
-    expect((await second.lease(job.id, 10)).taskRanges).toEqual([parcel]);
+    const { job, taskRange } = await first.submitAll(4);
+    await first.write({ op: "release", rangeId: taskRange.id });
+    expect((await second.lease(job.id, 10)).taskRanges).toEqual([taskRange]);
     expect((await first.lease(job.id, 10)).taskRanges).toEqual([]);
-    await second.claim(parcel, 0, 3);
+    await second.claim(taskRange, 0, 3);
   });
 
-  it("adopts a worker's parcels with what is settled in them, after which the former owner's writes miss", async () => {
-    const { job, parcel } = await first.submitAll(6);
-    const anns = await first.claim(parcel, 0, 3, ANN);
-    const bobs = await first.claim(parcel, 4, 5, BOB);
+  it("adopts a worker's task ranges with what is settled in them, after which the former owner's writes miss", async () => {
+    const { job, taskRange } = await first.submitAll(6);
+    const anns = await first.claim(taskRange, 0, 3, ANN);
+    const bobs = await first.claim(taskRange, 4, 5, BOB);
     await first.settle(anns, [result(0), result(2)], false);
     expect(await second.write({ op: "adopt", worker: ANN })).toEqual({
       op: "adopt",

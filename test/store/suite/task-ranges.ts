@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { TaskRangeId } from "../../../src/model/ids.js";
-import { ANN, BOB, type Broker, NOW, newParcel, result, results, waiting } from "./kit.js";
+import { ANN, BOB, type Broker, NOW, newRangeId, result, results, waiting } from "./kit.js";
 
-export function describeParcels(broker: () => Broker): void {
+export function describeTaskRanges(broker: () => Broker): void {
   it("leases from the cursor until the job is used up", async () => {
     const { job } = await broker().submit({ count: 10 }, 2);
     const first = await broker().lease(job.id, 5);
@@ -15,15 +15,15 @@ export function describeParcels(broker: () => Broker): void {
     expect((await broker().job(job)).cursor).toBe(10);
   });
 
-  it("leases given-back parcels that are due before the cursor, in task order", async () => {
-    const { job, parcel } = await broker().submit({ count: 10 }, 6);
-    if (parcel === undefined) throw new Error("no parcel was granted");
+  it("leases given-back task ranges that are due before the cursor, in task order", async () => {
+    const { job, taskRange } = await broker().submit({ count: 10 }, 6);
+    if (taskRange === undefined) throw new Error("no task range was granted");
     const [later, due, soon] = [
-      waiting(parcel, { first: 0, last: 1, notBefore: NOW + 1000 }),
-      waiting(parcel, { first: 2, last: 3, attempt: 2, failures: 1, avoid: BOB }),
-      waiting(parcel, { first: 4, last: 5, crashes: 1, notBefore: NOW }),
+      waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 1000 }),
+      waiting(taskRange, { first: 2, last: 3, attempt: 2, failures: 1, avoid: BOB }),
+      waiting(taskRange, { first: 4, last: 5, crashes: 1, notBefore: NOW }),
     ] as const;
-    await broker().replace(parcel, [soon, due, later]);
+    await broker().replace(taskRange, [soon, due, later]);
     for (const { id } of [soon, later, due]) {
       expect(await broker().write({ op: "release", rangeId: id })).toEqual({ op: "release", lost: false });
     }
@@ -35,25 +35,25 @@ export function describeParcels(broker: () => Broker): void {
     expect((await broker().lease(job.id, 100, NOW + 1000)).taskRanges).toEqual([later]);
   });
 
-  it("splits a given-back parcel that is larger than the lease", async () => {
-    const { job, parcel } = await broker().submitAll(10);
-    await broker().write({ op: "release", rangeId: parcel.id });
-    const lent = newParcel();
+  it("splits a given-back task range that is larger than the lease", async () => {
+    const { job, taskRange } = await broker().submitAll(10);
+    await broker().write({ op: "release", rangeId: taskRange.id });
+    const lent = newRangeId();
     const part = await broker().write({ op: "lease", job: job.id, max: 4, rangeId: lent });
-    expect(part.taskRanges).toEqual([{ ...parcel, id: lent, last: 3 }]);
+    expect(part.taskRanges).toEqual([{ ...taskRange, id: lent, last: 3 }]);
     expect(part.mayLease).toBe(true);
-    expect((await broker().lease(job.id, 100)).taskRanges).toEqual([{ ...parcel, first: 4 }]);
+    expect((await broker().lease(job.id, 100)).taskRanges).toEqual([{ ...taskRange, first: 4 }]);
   });
 
-  it("claims from either end of a parcel and all of the rest", async () => {
-    const { parcel } = await broker().submitAll(10);
-    await broker().claim(parcel, 0, 2);
-    await broker().claim(parcel, 8, 9, BOB);
-    await broker().claim(parcel, 3, 7);
+  it("claims from either end of a task range and all of the rest", async () => {
+    const { taskRange } = await broker().submitAll(10);
+    await broker().claim(taskRange, 0, 2);
+    await broker().claim(taskRange, 8, 9, BOB);
+    await broker().claim(taskRange, 3, 7);
     const gone = {
       op: "claim",
-      from: parcel.id,
-      rangeId: newParcel(),
+      from: taskRange.id,
+      rangeId: newRangeId(),
       first: 3,
       last: 3,
       attempt: 1,
@@ -63,21 +63,21 @@ export function describeParcels(broker: () => Broker): void {
   });
 
   it("refuses a claim of tasks that another claim has, or that are with a worker", async () => {
-    const { parcel } = await broker().submitAll(10);
-    const out = await broker().claim(parcel, 0, 4);
+    const { taskRange } = await broker().submitAll(10);
+    const out = await broker().claim(taskRange, 0, 4);
     const claim = { op: "claim", attempt: 1, worker: BOB } as const;
-    const again = { ...claim, from: parcel.id, rangeId: newParcel(), first: 4, last: 6 };
+    const again = { ...claim, from: taskRange.id, rangeId: newRangeId(), first: 4, last: 6 };
     expect(await broker().write(again)).toEqual({ op: "claim", lost: true });
-    const fromWorker = { ...claim, from: out.id, rangeId: newParcel(), first: 0, last: 1 };
+    const fromWorker = { ...claim, from: out.id, rangeId: newRangeId(), first: 0, last: 1 };
     expect(await broker().write(fromWorker)).toEqual({ op: "claim", lost: true });
   });
 
-  it("answers lost for a parcel that is not there, and changes nothing", async () => {
-    const { job, parcel } = await broker().submitAll(3);
-    const nowhere = { ...parcel, id: TaskRangeId(99_999_999) };
+  it("answers lost for a task range that is not there, and changes nothing", async () => {
+    const { job, taskRange } = await broker().submitAll(3);
+    const nowhere = { ...taskRange, id: TaskRangeId(99_999_999) };
     expect(await broker().settle(nowhere, results(0, 2))).toEqual({ op: "settle", lost: true });
     expect(await broker().settle(nowhere, results(0, 2), false)).toEqual({ op: "settle", lost: true });
-    const pieces = [waiting(parcel)];
+    const pieces = [waiting(taskRange)];
     expect(await broker().replace(nowhere, pieces, { earlierAttempts: [result(0)], cancelled: 3 })).toEqual({
       op: "replace",
       lost: true,
@@ -86,23 +86,23 @@ export function describeParcels(broker: () => Broker): void {
     expect((await broker().store.results(job.id, { from: 0, limit: 10 })).results).toEqual([]);
     expect(await broker().store.earlierAttempts(job.id, 0)).toEqual([]);
     expect((await broker().job(job)).counters).toEqual({ succeeded: 0, failed: 0, cancelled: 0 });
-    await broker().claim(parcel, 0, 2);
+    await broker().claim(taskRange, 0, 2);
   });
 
   it("does not give back what a worker has", async () => {
-    const { parcel } = await broker().submitAll(3);
-    const out = await broker().claim(parcel, 0, 2);
+    const { taskRange } = await broker().submitAll(3);
+    const out = await broker().claim(taskRange, 0, 2);
     expect(await broker().write({ op: "release", rangeId: out.id })).toEqual({ op: "release", lost: true });
   });
 
   it("no longer owns what it gave back", async () => {
-    const { parcel } = await broker().submitAll(3);
-    await broker().write({ op: "release", rangeId: parcel.id });
-    expect(await broker().write({ op: "release", rangeId: parcel.id })).toEqual({ op: "release", lost: true });
+    const { taskRange } = await broker().submitAll(3);
+    await broker().write({ op: "release", rangeId: taskRange.id });
+    expect(await broker().write({ op: "release", rangeId: taskRange.id })).toEqual({ op: "release", lost: true });
     const claim = {
       op: "claim",
-      from: parcel.id,
-      rangeId: newParcel(),
+      from: taskRange.id,
+      rangeId: newRangeId(),
       first: 0,
       last: 2,
       attempt: 1,
@@ -111,9 +111,9 @@ export function describeParcels(broker: () => Broker): void {
     expect(await broker().write(claim)).toEqual({ op: "claim", lost: true });
   });
 
-  it("puts pieces in the place of a parcel, also under its own id", async () => {
-    const { job, parcel } = await broker().submitAll(6);
-    const out = await broker().claim(parcel, 0, 5);
+  it("puts pieces in the place of a task range, also under its own id", async () => {
+    const { job, taskRange } = await broker().submitAll(6);
+    const out = await broker().claim(taskRange, 0, 5);
     await broker().settle(out, results(0, 1), false);
     const back = waiting(out, { first: 4, last: 5, failures: 1, avoid: ANN });
     const answer = await broker().replace(out, [{ ...out, first: 2, last: 3 }, back]);

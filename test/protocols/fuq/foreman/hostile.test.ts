@@ -1,4 +1,4 @@
-/** Callers that mean no good, at the raw doors of a broker that is at work: they are left with a reason, and the work goes on. */
+/** Callers that mean no good, at the raw listeners of a broker that is at work: they are left with a reason, and the work goes on. */
 import { connect } from "node:net";
 import { expect, it } from "vitest";
 import { encodeMessage } from "../../../../src/protocols/fuq/codec.js";
@@ -7,7 +7,7 @@ import { until } from "../../../support/wait.js";
 import { atEnd, numbered, openRaw, openV1, openYard, rawWorker } from "./kit.js";
 import { JOB, OK, pairOf, type TaskOf } from "./literal-worker.js";
 
-/** Resolves when the door has closed the connection, or when it was let alone for a while. */
+/** Resolves when the listener has closed the connection, or when it was let alone for a while. */
 function intrude(port: number, chunks: readonly Buffer[]): Promise<"closed" | "left open"> {
   const socket = connect(port, "127.0.0.1");
   atEnd(() => socket.destroy());

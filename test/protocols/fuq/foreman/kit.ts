@@ -1,4 +1,4 @@
-/** A real broker with doors for fuq's workers on loopback, and literal workers that come to them. */
+/** A real broker with listeners for fuq's workers on loopback, and literal workers that come to them. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { WebSocketServer } from "ws";
@@ -38,19 +38,19 @@ export async function openYard(options: Parameters<typeof openShop>[0] = {}): Pr
 }
 
 const ANYWHERE = { host: "127.0.0.1", ports: [0] };
-const portOf = (door: Listener): number => Number(new URL(door.urls[0] ?? "").port);
+const portOf = (listener: Listener): number => Number(new URL(listener.urls[0] ?? "").port);
 
-/** The raw door of version 2. */
+/** The raw listener of version 2. */
 export async function openRaw(yard: Yard, options: FuqLinkOptions = {}): Promise<number> {
-  const door = await openFuqListenerWith(options, yard.context, ANYWHERE);
-  atEnd(() => door.close());
-  return portOf(door);
+  const listener = await openFuqListenerWith(options, yard.context, ANYWHERE);
+  atEnd(() => listener.close());
+  return portOf(listener);
 }
 
 export async function openV1(yard: Yard): Promise<number> {
-  const door = await openFuq1Listener(yard.context, ANYWHERE);
-  atEnd(() => door.close());
-  return portOf(door);
+  const listener = await openFuq1Listener(yard.context, ANYWHERE);
+  atEnd(() => listener.close());
+  return portOf(listener);
 }
 
 export const nodeNamed = (uniqueName: string): FuqNode => ({

@@ -1,7 +1,7 @@
 import { connect as connectTls } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { openDoor } from "./kit.js";
+import { openListener } from "./kit.js";
 
 const hello = (auth: string, more: object = {}): object => ({
   auth,
@@ -14,8 +14,8 @@ const hello = (auth: string, more: object = {}): object => ({
 
 describe("/hello", () => {
   it("gives a name, a session and a cookie, as the original writes them", async () => {
-    const door = await openDoor();
-    const answer = await door.asker().post("/hello", hello(door.password));
+    const listener = await openListener();
+    const answer = await listener.asker().post("/hello", hello(listener.password));
     expect(answer.status).toBe(200);
     expect(answer.text).toMatch(/^\{"Name":"vm:21677:1","Session":"[\w+/]{22}","Cookie":"[\w+/]{22}"\}\n$/);
     const { Cookie } = answer.json as { Cookie: string };
@@ -28,16 +28,16 @@ describe("/hello", () => {
   });
 
   it("never gives one name twice, and takes a name that a worker brings", async () => {
-    const door = await openDoor();
-    const names = await Promise.all(Array.from({ length: 5 }, () => door.asker().hello(door.password)));
+    const listener = await openListener();
+    const names = await Promise.all(Array.from({ length: 5 }, () => listener.asker().hello(listener.password)));
     expect([...names].sort()).toEqual([1, 2, 3, 4, 5].map((number) => `vm:27311:${number}`));
-    expect(await door.asker().hello(door.password, 1, { unique_name: "mine" })).toBe("mine");
-    expect(await door.asker().hello(door.password, 1, { unique_name: "mine" })).toBe("vm:27311:6");
+    expect(await listener.asker().hello(listener.password, 1, { unique_name: "mine" })).toBe("mine");
+    expect(await listener.asker().hello(listener.password, 1, { unique_name: "mine" })).toBe("vm:27311:6");
   });
 
   it("refuses in the words of the original", async () => {
-    const door = await openDoor();
-    const asker = door.asker();
+    const listener = await openListener();
+    const asker = listener.asker();
     const said = async (method: string, path: string, body?: string) => {
       const { status, text } = await asker.ask(method, path, body);
       return [status, text];
@@ -52,17 +52,17 @@ describe("/hello", () => {
   });
 
   it("takes no token that may not work, and no client whose token may not ask", async () => {
-    const door = await openDoor();
-    expect((await door.asker().post("/hello", hello(door.broker.tokenOf("client") ?? ""))).status).toBe(403);
-    const auth = { password: door.broker.tokenOf("worker"), client: "x" };
-    expect((await door.asker().post("/client/job/list", { auth, msg: {} })).status).toBe(403);
+    const listener = await openListener();
+    expect((await listener.asker().post("/hello", hello(listener.broker.tokenOf("client") ?? ""))).status).toBe(403);
+    const auth = { password: listener.broker.tokenOf("worker"), client: "x" };
+    expect((await listener.asker().post("/client/job/list", { auth, msg: {} })).status).toBe(403);
   });
 
   it("is answered with TLS, by the broker's own CA, and speaks HTTP/1.1 only", async () => {
-    const door = await openDoor({ tls: "on" });
-    const asker = door.asker("https");
-    expect(await asker.hello(door.password)).toBe("vm:27311:1");
-    const port = Number(new URL(door.broker.url).port);
+    const listener = await openListener({ tls: "on" });
+    const asker = listener.asker("https");
+    expect(await asker.hello(listener.password)).toBe("vm:27311:1");
+    const port = Number(new URL(listener.broker.url).port);
     const protocol = await new Promise((resolve, reject) => {
       const socket = connectTls({
         port,
@@ -82,8 +82,8 @@ describe("/hello", () => {
 
 describe("a cookie", () => {
   it("is asked for by /node/persistent and by the questions of workers: 401 without, 403 where it is not known", async () => {
-    const door = await openDoor();
-    const asker = door.asker();
+    const listener = await openListener();
+    const asker = listener.asker();
     expect(await asker.ask("GET", "/node/persistent")).toMatchObject({ status: 401, text: "missing session cookie\n" });
     expect(await asker.post("/job/request", { nproc: 1 })).toMatchObject({ status: 401 });
     asker.cookie = "A".repeat(22);
@@ -91,18 +91,18 @@ describe("a cookie", () => {
     expect(await asker.post("/job/update", {})).toMatchObject({ status: 403 });
     asker.cookie = "A".repeat(129);
     expect(await asker.post("/job/request", { nproc: 1 })).toMatchObject({ status: 401 });
-    await asker.hello(door.password);
+    await asker.hello(listener.password);
     expect(await asker.ask("GET", "/node/persistent")).toMatchObject({ status: 400, text: "400 bad request\n" });
   });
 
   it("is asked for by a WebSocket, too", async () => {
-    const door = await openDoor();
-    const asker = door.asker();
-    await asker.hello(door.password);
+    const listener = await openListener();
+    const asker = listener.asker();
+    await asker.hello(listener.password);
     const opened = (cookie?: string): Promise<string> =>
       new Promise((resolve) => {
         const headers = cookie === undefined ? {} : { cookie: `other=1; fuq_foreman_auth=${cookie}` };
-        const socket = new WebSocket(`${door.broker.url.replace("http", "ws")}/node/persistent`, { headers });
+        const socket = new WebSocket(`${listener.broker.url.replace("http", "ws")}/node/persistent`, { headers });
         socket.on("error", () => {});
         socket.on("unexpected-response", (request, response) => {
           resolve(String(response.statusCode));
@@ -119,11 +119,11 @@ describe("a cookie", () => {
   });
 
   it("is renewed by /node/reauth, for the worker that has it and the password", async () => {
-    const door = await openDoor();
-    const asker = door.asker();
-    const Name = await asker.hello(door.password);
+    const listener = await openListener();
+    const asker = listener.asker();
+    const Name = await asker.hello(listener.password);
     const { cookie = "" } = asker;
-    const reauth = (with_: object, auth = door.password) =>
+    const reauth = (with_: object, auth = listener.password) =>
       asker.post("/node/reauth", {
         cookie,
         msg: { auth, node: "vm", pid: 27311, unique_name: Name, nproc: 1, ...with_ },
@@ -138,20 +138,20 @@ describe("a cookie", () => {
   });
 
   it("outlives the broker, and its name with it; one that is over is not known", async () => {
-    const door = await openDoor();
-    const [first, second] = [door.asker(), door.asker()];
-    const session = ((await first.post("/hello", hello(door.password))).json as { Session: string }).Session;
-    await first.hello(door.password);
-    const name = await second.hello(door.password);
-    await door.restart();
+    const listener = await openListener();
+    const [first, second] = [listener.asker(), listener.asker()];
+    const session = ((await first.post("/hello", hello(listener.password))).json as { Session: string }).Session;
+    await first.hello(listener.password);
+    const name = await second.hello(listener.password);
+    await listener.restart();
     expect((await first.ask("GET", "/node/persistent")).status).toBe(400);
-    const next = await door.asker().post("/hello", hello(door.password, { pid: 27311 }));
+    const next = await listener.asker().post("/hello", hello(listener.password, { pid: 27311 }));
     expect(next.json).toMatchObject({ Name: "vm:27311:3", Session: session });
-    const { core } = door.broker;
+    const { core } = listener.broker;
     const [kept] = (await core.store.keyValues("fuq-cookie")).filter(({ key }) => key === name);
     expect(kept?.value).not.toContain(second.cookie);
     await core.put("fuq-cookie", name, JSON.stringify({ ...JSON.parse(kept?.value ?? ""), expires: 1 }));
-    await door.restart();
+    await listener.restart();
     expect((await second.ask("GET", "/node/persistent")).status).toBe(403);
     expect((await first.ask("GET", "/node/persistent")).status).toBe(400);
   });

@@ -1,4 +1,4 @@
-/** A broker's main door, asked over real sockets as fuq's programs ask it: their JSON, written here by hand. */
+/** A broker's main listener, asked over real sockets as fuq's programs ask it: their JSON, written here by hand. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingHttpHeaders, Agent as PlainAgent, request as plainRequest } from "node:http";
 import { Agent as SecureAgent, request as secureRequest } from "node:https";
@@ -97,7 +97,7 @@ export class Asker {
   }
 }
 
-export class Door {
+export class Listener {
   readonly dir = mkdtempSync(join(tmpdir(), "laboro-fuq-"));
   readonly #options: Partial<ServerOptions>;
   #broker: RunningBroker | undefined;
@@ -172,8 +172,8 @@ export class Door {
   }
 }
 
-export async function openDoor(options: Partial<ServerOptions> = {}): Promise<Door> {
-  const door = new Door(options);
-  await door.start();
-  return door;
+export async function openListener(options: Partial<ServerOptions> = {}): Promise<Listener> {
+  const listener = new Listener(options);
+  await listener.start();
+  return listener;
 }

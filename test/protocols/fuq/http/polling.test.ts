@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
-import { type Asker, type Door, openDoor } from "./kit.js";
+import { type Asker, type Listener, openListener } from "./kit.js";
 
 interface Given {
   readonly task: number;
@@ -17,20 +17,20 @@ const update = (worker: Asker, job_id: number, task: number, more: object = {}) 
 const STOP =
   '[{"task":-1,"job_id":0,"name":"::stop::","num_tasks":0,"working_dir":"","logging_dir":"","command":"","status":"waiting"}]\n';
 
-const workersOf = async (door: Door) => (await door.own()).workers();
+const workersOf = async (listener: Listener) => (await listener.own()).workers();
 
 describe("a worker that asks over HTTP", () => {
   it("waits for its task, and gets the next with its update", async () => {
-    const door = await openDoor();
-    const worker = door.asker();
-    const name = await worker.hello(door.password);
+    const listener = await openListener();
+    const worker = listener.asker();
+    const name = await worker.hello(listener.password);
     const asked = worker.post("/job/request", '{"nproc":1}');
-    await until("it is here", async () => (await workersOf(door))[0]?.free.slots === 1);
-    expect(await workersOf(door)).toMatchObject([{ name, protocol: "fuq (polling)", total: { slots: 1 } }]);
-    await door.job("poll", 2, "/bin/true");
-    const description = `"job_id":1,"name":"poll","num_tasks":2,"working_dir":"${door.dir}","logging_dir":"${door.dir}","command":"/bin/true","status":"running"`;
+    await until("it is here", async () => (await workersOf(listener))[0]?.free.slots === 1);
+    expect(await workersOf(listener)).toMatchObject([{ name, protocol: "fuq (polling)", total: { slots: 1 } }]);
+    await listener.job("poll", 2, "/bin/true");
+    const description = `"job_id":1,"name":"poll","num_tasks":2,"working_dir":"${listener.dir}","logging_dir":"${listener.dir}","command":"/bin/true","status":"running"`;
     expect((await asked).text).toBe(`[{"task":1,${description}}]\n`);
-    const own = await door.own();
+    const own = await listener.own();
     expect((await own.job(1).info()).counters).toMatchObject({ running: 1, waiting: 1 });
     const second = await update(worker, 1, 1, { success: false, status: "error encountered: exit status 3" });
     expect(second.text).toBe(`[{"task":2,${description}}]\n`);
@@ -46,18 +46,18 @@ describe("a worker that asks over HTTP", () => {
   });
 
   it("gets the tasks of an array by their numbers, and so does fuq's client", async () => {
-    const door = await openDoor();
-    const own = await door.own();
+    const listener = await openListener();
+    const own = await listener.own();
     const array = [{ first: 5, last: 9, step: 2 }];
     const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: "/tmp", array } as const;
     const job = await own.submit({ recipe });
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     expect(await ask(worker)).toMatchObject([{ task: 5, job_id: job.id }]);
     expect((await update(worker, job.id, 6)).status).toBe(500);
     const next = await update(worker, job.id, 5, { success: false, status: "error encountered: exit status 3" });
     expect(next.json).toMatchObject([{ task: 7 }]);
-    expect((await door.client("job/list", { name: "", status: "" })).json).toMatchObject([
+    expect((await listener.client("job/list", { name: "", status: "" })).json).toMatchObject([
       { TasksRunning: [7], TasksWithErrors: [5], TasksPending: 1 },
     ]);
     expect((await update(worker, job.id, 7)).json).toMatchObject([{ task: 9 }]);
@@ -73,26 +73,26 @@ describe("a worker that asks over HTTP", () => {
   });
 
   it("gets no task that it cannot run", async () => {
-    const door = await openDoor();
-    const own = await door.own();
+    const listener = await openListener();
+    const own = await listener.own();
     await own.submit({ recipe: { kind: "command", argv: ["echo", "a b"] } });
     await own.submit({ recipe: { kind: "script", content: Buffer.from("echo a\n"), type: ".sh" } });
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     const asked = ask(worker);
-    await door.job("fit", 1, "/bin/true");
+    await listener.job("fit", 1, "/bin/true");
     expect(await asked).toMatchObject([{ job_id: 3, name: "fit" }]);
     for (const id of [1, 2]) expect((await own.job(id).info()).state).toBe("waiting");
   });
 
   it("gets what laboro's own client submits, under a name that can be part of a log's", async () => {
-    const door = await openDoor();
-    const own = await door.own();
+    const listener = await openListener();
+    const own = await listener.own();
     const recipe = { kind: "command", argv: ["/bin/true", "{#}"], placeholders: true, dir: "/tmp" } as const;
     await own.submit({ recipe });
     await own.submit({ recipe: { ...recipe, log: "logs/mine_{#}.log" }, name: "another" });
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     expect((await worker.post("/job/request", { nproc: 1 })).json).toEqual([
       {
         task: 1,
@@ -106,69 +106,72 @@ describe("a worker that asks over HTTP", () => {
       },
     ]);
     expect((await update(worker, 1, 1)).json).toMatchObject([{ name: "mine", logging_dir: "/tmp/logs" }]);
-    const listed = (await door.client("job/list", {})).json;
+    const listed = (await listener.client("job/list", {})).json;
     expect(listed).toMatchObject([{ Description: { name: "another", logging_dir: "/tmp/logs" } }]);
   });
 
   it("asks as often as it has processors, and each question gets one task", async () => {
-    const door = await openDoor();
-    await door.job("four", 4, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password, 3);
+    const listener = await openListener();
+    await listener.job("four", 4, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password, 3);
     const first = (await Promise.all([ask(worker), ask(worker), ask(worker)])).flat();
     expect(first.map(({ task }) => task).sort()).toEqual([1, 2, 3]);
     expect((await update(worker, 1, 2)).json).toMatchObject([{ task: 4 }]);
     for (const task of [1, 3, 4]) await update(worker, 1, task, { newjob: null });
-    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+    expect(await (await listener.own()).job(1).wait()).toBe("succeeded");
   });
 
   it("may ask for several tasks at once", async () => {
-    const door = await openDoor();
-    await door.job("many", 5, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password, 4);
+    const listener = await openListener();
+    await listener.job("many", 5, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password, 4);
     const got = await ask(worker, 100);
     expect(got.length).toBeGreaterThan(0);
     expect(got.length).toBeLessThanOrEqual(4);
   });
 
   it("is stopped with ::stop::, whenever it asks", async () => {
-    const door = await openDoor();
-    const worker = door.asker();
-    const name = await worker.hello(door.password);
+    const listener = await openListener();
+    const worker = listener.asker();
+    const name = await worker.hello(listener.password);
     const asked = worker.post("/job/request", { nproc: 1 });
-    await until("it is here", async () => (await workersOf(door)).length === 1);
-    expect((await door.client("nodes/shutdown", { uniq_names: [name, "nobody"] })).text).toBe("{}\n");
+    await until("it is here", async () => (await workersOf(listener)).length === 1);
+    expect((await listener.client("nodes/shutdown", { uniq_names: [name, "nobody"] })).text).toBe("{}\n");
     expect((await asked).text).toBe(STOP);
     // The original takes it for a task, tells how it went, and asks once more.
     const odd = await update(worker, 0, -1, { success: false, status: "error encountered: exec: no command" });
     expect([odd.status, odd.text]).toEqual([500, "500 internal error\n"]);
-    await door.job("never", 1, "/bin/true");
+    await listener.job("never", 1, "/bin/true");
     worker.vanish();
     expect((await worker.post("/job/request", { nproc: 1 })).text).toBe(STOP);
     worker.vanish();
-    await until("it is gone", async () => (await workersOf(door)).length === 0);
+    await until("it is gone", async () => (await workersOf(listener)).length === 0);
   });
 
   it("is not told to stop in the answer to its update, where the original would run that as a task", async () => {
-    const door = await openDoor();
-    const worker = door.asker();
-    const name = await worker.hello(door.password);
-    await door.job("two", 2, "/bin/true");
+    const listener = await openListener();
+    const worker = listener.asker();
+    const name = await worker.hello(listener.password);
+    await listener.job("two", 2, "/bin/true");
     await ask(worker);
-    await door.client("job/state", { job_ids: [1], Action: "hold" });
+    await listener.client("job/state", { job_ids: [1], Action: "hold" });
     const told = update(worker, 1, 1);
-    await until("its result is here", async () => (await (await door.own()).job(1).info()).counters.succeeded === 1);
-    await door.client("nodes/shutdown", { uniq_names: [name] });
+    await until(
+      "its result is here",
+      async () => (await (await listener.own()).job(1).info()).counters.succeeded === 1,
+    );
+    await listener.client("nodes/shutdown", { uniq_names: [name] });
     expect((await told).text).toBe("[]\n");
     expect((await worker.post("/job/request", { nproc: 1 })).text).toBe(STOP);
   });
 
   it("may put what it asks in an envelope with its cookie, and tell of its end at /job/status, as older ones do", async () => {
-    const door = await openDoor();
-    await door.job("two", 2, "/bin/true");
-    const [greeter, worker] = [door.asker(), door.asker()];
-    await greeter.hello(door.password);
+    const listener = await openListener();
+    await listener.job("two", 2, "/bin/true");
+    const [greeter, worker] = [listener.asker(), listener.asker()];
+    await greeter.hello(listener.password);
     const { cookie } = greeter;
     const asked = await worker.post("/job/request", { cookie, msg: { nproc: 1 } });
     expect(asked.json).toMatchObject([{ task: 1 }]);
@@ -184,7 +187,7 @@ describe("a worker that asks over HTTP", () => {
       cookie,
       msg: { ...told, task: 2, success: true, status: "done", newjob: null },
     });
-    const own = await door.own();
+    const own = await listener.own();
     expect(await own.job(1).wait()).toBe("failed");
     expect((await own.job(1).info()).counters).toMatchObject({ succeeded: 1, failed: 1 });
     const statusOf = async (body: object) => (await worker.post("/job/request", body)).status;
@@ -193,85 +196,85 @@ describe("a worker that asks over HTTP", () => {
   });
 
   it("lets its task go to another when it asks again without having told of it", async () => {
-    const door = await openDoor();
-    await door.job("one", 1, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const listener = await openListener();
+    await listener.job("one", 1, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     expect(await ask(worker)).toMatchObject([{ task: 1 }]);
     expect(await ask(worker)).toMatchObject([{ task: 1 }]);
-    const own = await door.own();
+    const own = await listener.own();
     await update(worker, 1, 1, { newjob: null });
     expect(await own.job(1).wait()).toBe("succeeded");
   });
 
   it("loses nothing when it goes away while it asks", async () => {
-    const door = await openDoor();
-    const [first, second] = [door.asker(), door.asker()];
-    await first.hello(door.password);
-    await second.hello(door.password);
+    const listener = await openListener();
+    const [first, second] = [listener.asker(), listener.asker()];
+    await first.hello(listener.password);
+    await second.hello(listener.password);
     const gone = new AbortController();
     const asked = first.post("/job/request", { nproc: 1 }, gone.signal).catch(() => "gone");
-    await until("it is here", async () => (await workersOf(door)).length === 1);
+    await until("it is here", async () => (await workersOf(listener)).length === 1);
     gone.abort();
     expect(await asked).toBe("gone");
-    await door.job("one", 1, "/bin/true");
+    await listener.job("one", 1, "/bin/true");
     expect(await ask(second)).toMatchObject([{ task: 1 }]);
   });
 
   it("is known again after a restart of the broker, and so is its task", async () => {
-    const door = await openDoor();
-    await door.job("two", 2, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const listener = await openListener();
+    await listener.job("two", 2, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     expect(await ask(worker)).toMatchObject([{ task: 1 }]);
-    await door.restart();
+    await listener.restart();
     expect((await update(worker, 1, 1)).json).toMatchObject([{ task: 2 }]);
-    await door.restart();
-    const other = door.asker();
-    await other.hello(door.password);
+    await listener.restart();
+    const other = listener.asker();
+    await other.hello(listener.password);
     const waiting = ask(other);
     await update(worker, 1, 2, { newjob: null });
-    const own = await door.own();
+    const own = await listener.own();
     expect(await own.job(1).wait()).toBe("succeeded");
     for await (const { attempt } of own.job(1).results()) expect(attempt).toBe(1);
-    await door.job("next", 1, "/bin/true");
+    await listener.job("next", 1, "/bin/true");
     expect(await waiting).toMatchObject([{ job_id: 2 }]);
   });
 
   it("is away when its connections are gone, and its task is kept for it", async () => {
-    const door = await openDoor();
-    await door.job("one", 1, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const listener = await openListener();
+    await listener.job("one", 1, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     await ask(worker);
     worker.vanish();
-    await until("it is away", async () => (await workersOf(door))[0]?.connected === false);
+    await until("it is away", async () => (await workersOf(listener))[0]?.connected === false);
     await update(worker, 1, 1, { newjob: null });
-    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+    expect(await (await listener.own()).job(1).wait()).toBe("succeeded");
   });
 
   it("tells in vain of a task that is another's", async () => {
-    const door = await openDoor();
-    await door.job("one", 1, "/bin/true");
-    const [first, second] = [door.asker(), door.asker()];
-    await first.hello(door.password);
-    await second.hello(door.password);
+    const listener = await openListener();
+    await listener.job("one", 1, "/bin/true");
+    const [first, second] = [listener.asker(), listener.asker()];
+    await first.hello(listener.password);
+    await second.hello(listener.password);
     await ask(first);
     const failed = { success: false, status: "error encountered: exit status 9", newjob: null };
     const foreign = await update(second, 1, 1, failed);
     expect([foreign.status, foreign.text]).toEqual([200, "[]\n"]);
     await update(first, 1, 1, { newjob: null });
-    expect(await (await door.own()).job(1).wait()).toBe("succeeded");
+    expect(await (await listener.own()).job(1).wait()).toBe("succeeded");
   });
 
   it("tells of a task that was taken from it and that nobody else has, and that counts", async () => {
-    const door = await openDoor();
-    await door.job("one", 1, "/bin/true");
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const listener = await openListener();
+    await listener.job("one", 1, "/bin/true");
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     await ask(worker);
-    await door.client("job/state", { job_ids: [1], Action: "hold" });
-    const own = await door.own();
+    await listener.client("job/state", { job_ids: [1], Action: "hold" });
+    const own = await listener.own();
     const gone = new AbortController();
     const asked = worker.post("/job/request", { nproc: 1 }, gone.signal).catch(() => "gone");
     await until("the task waits", async () => (await own.job(1).info()).counters.waiting === 1);
@@ -282,9 +285,9 @@ describe("a worker that asks over HTTP", () => {
   });
 
   it("tells nonsense, and is refused", async () => {
-    const door = await openDoor();
-    const worker = door.asker();
-    await worker.hello(door.password);
+    const listener = await openListener();
+    const worker = listener.asker();
+    await worker.hello(listener.password);
     const statusOf = async (body: unknown) => (await worker.post("/job/update", body)).status;
     expect(await statusOf("nonsense")).toBe(400);
     expect(await statusOf({ job_id: 1, task: "1" })).toBe(400);
@@ -295,11 +298,11 @@ describe("a worker that asks over HTTP", () => {
 
 describe("fuq's list of workers", () => {
   it("is null while there is none, has those that are connected, or all whose cookie is good", async () => {
-    const door = await openDoor();
-    const list = async (msg: object) => (await door.client("nodes/list", msg)).text;
+    const listener = await openListener();
+    const list = async (msg: object) => (await listener.client("nodes/list", msg)).text;
     expect(await list({ cookie_list: false, job_list: false })).toBe("null\n");
-    const worker = door.asker();
-    await worker.hello(door.password, 2, { tags: ["big"] });
+    const worker = listener.asker();
+    await worker.hello(listener.password, 2, { tags: ["big"] });
     expect(await list({ cookie_list: false })).toBe("null\n");
     const known = JSON.parse(await list({ cookie_list: true })) as object[];
     const entry = {
@@ -312,12 +315,12 @@ describe("fuq's list of workers", () => {
     };
     expect(known).toEqual([entry]);
     const asked = ask(worker);
-    await until("it is here", async () => (await workersOf(door)).length === 1);
-    door.ownWorker();
+    await until("it is here", async () => (await workersOf(listener)).length === 1);
+    listener.ownWorker();
     expect(JSON.parse(await list({}))).toEqual([entry]);
-    expect((await door.client("shutdown")).text).toBe("{}\n");
+    expect((await listener.client("shutdown")).text).toBe("{}\n");
     expect(await asked).toMatchObject([{ name: "::stop::" }]);
-    const answer = await door.client("job/list", {});
+    const answer = await listener.client("job/list", {});
     expect(answer.status).toBe(200);
   });
 });

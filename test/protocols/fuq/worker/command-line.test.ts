@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { LABORO } from "../../../support/launched.js";
 import { sites } from "../../../support/site.js";
 import { until } from "../../../support/wait.js";
-import { type Door, openDoor } from "../http/kit.js";
+import { type Listener, openListener } from "../http/kit.js";
 import { Yard } from "./kit.js";
 
 const newSite = sites();
@@ -15,53 +15,53 @@ function launch(...options: string[]) {
 }
 
 /** As `--fuq @FILE` takes it. */
-function urlFile(yard: Yard, door: Door): string {
+function urlFile(yard: Yard, listener: Listener): string {
   const file = yard.path("foreman");
-  writeFileSync(file, `${door.broker.joinUrl("fuq")}\n`, { mode: 0o600 });
+  writeFileSync(file, `${listener.broker.joinUrl("fuq")}\n`, { mode: 0o600 });
   return `@${file}`;
 }
 
 describe("laboro worker --fuq", () => {
   it("joins by a file, with TLS and a fingerprint, and ends what runs before it leaves", async () => {
     const yard = new Yard();
-    const door = await openDoor({ tls: "on" });
-    const asker = door.asker("https");
-    const worker = launch("--fuq", urlFile(yard, door));
+    const listener = await openListener({ tls: "on" });
+    const asker = listener.asker("https");
+    const worker = launch("--fuq", urlFile(yard, listener));
     await worker.says("joined the foreman", 60_000);
     const command = yard.script(
       "job.sh",
       `touch ${yard.path("begun")}; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
     );
     const msg = { name: "one", num_tasks: 1, working_dir: yard.dir, logging_dir: yard.dir, command };
-    await door.client("job/new", msg, asker);
+    await listener.client("job/new", msg, asker);
     await until("it runs", () => existsSync(yard.path("begun")), 30_000);
     worker.signal("SIGTERM");
     writeFileSync(yard.path("go"), "");
     await worker.ended();
     expect([worker.exitCode, worker.said]).toEqual([0, expect.stringContaining("w has stopped: SIGTERM came")]);
-    expect(worker.said).not.toContain(door.password);
-    const listed = await door.client("job/list", { status: "finished" }, asker);
+    expect(worker.said).not.toContain(listener.password);
+    const listed = await listener.client("job/list", { status: "finished" }, asker);
     expect(listed.json).toMatchObject([{ TasksFinished: 1 }]);
   }, 120_000);
 
   it("takes the password from a file that the environment names, and the CA from another", async () => {
     const yard = new Yard();
-    const door = await openDoor({ tls: "on" });
-    writeFileSync(yard.path("password"), `${door.password}\n`, { mode: 0o600 });
+    const listener = await openListener({ tls: "on" });
+    writeFileSync(yard.path("password"), `${listener.password}\n`, { mode: 0o600 });
     const site = newSite();
     process.env.LABORO_FUQ_TOKEN = `@${yard.path("password")}`;
-    const ca = join(door.dir, "data", "ca.pem");
+    const ca = join(listener.dir, "data", "ca.pem");
     // It is written when somebody first speaks TLS.
-    await door.asker("https").ask("GET", "/healthz");
+    await listener.asker("https").ask("GET", "/healthz");
     const worker = site.launch("worker", [
       ...[LABORO, "worker", "--dir", site.path("w"), "--slots", "1"],
-      ...["--fuq", door.broker.url, "--fuq-ca", ca, "--fuq-poll"],
+      ...["--fuq", listener.broker.url, "--fuq-ca", ca, "--fuq-poll"],
     ]);
     delete process.env.LABORO_FUQ_TOKEN;
     await worker.says("joined the foreman", 60_000);
     const command = yard.script("job.sh", "env");
     const msg = { name: "env", num_tasks: 1, working_dir: yard.dir, logging_dir: yard.dir, command };
-    await door.client("job/new", msg, door.asker("https"));
+    await listener.client("job/new", msg, listener.asker("https"));
     const log = yard.path("env_1.log");
     await until("it is logged", () => existsSync(log) && readFileSync(log, "utf8").includes("PATH="), 30_000);
     expect(readFileSync(log, "utf8")).not.toContain("LABORO_FUQ_TOKEN");
@@ -69,12 +69,12 @@ describe("laboro worker --fuq", () => {
 
   it("says what is wrong, and ends with code 3 or 2", async () => {
     const yard = new Yard();
-    const door = await openDoor({ tls: "on" });
-    const { host } = new URL(door.broker.url);
+    const listener = await openListener({ tls: "on" });
+    const { host } = new URL(listener.broker.url);
     const cases: [string[], number, RegExp][] = [
-      [["--fuq", `https://wrong@${host}#${door.broker.ca}`], 3, /does not know this password/],
-      [["--fuq", `https://${door.password}@${host}`], 3, /certificate .* does not hold/],
-      [["--fuq", `https://${door.password}@${host}#${"0".repeat(64)}`], 3, /expected a CA with fingerprint/],
+      [["--fuq", `https://wrong@${host}#${listener.broker.ca}`], 3, /does not know this password/],
+      [["--fuq", `https://${listener.password}@${host}`], 3, /certificate .* does not hold/],
+      [["--fuq", `https://${listener.password}@${host}#${"0".repeat(64)}`], 3, /expected a CA with fingerprint/],
       [["--fuq", "https://secret@127.0.0.1:1", "--no-wait"], 3, /cannot be reached/],
       [["--fuq-raw", "127.0.0.1:1", "--no-wait"], 3, /cannot be reached/],
       [["--fuq", "http://secret@example.org"], 2, /in the clear/],
@@ -87,7 +87,7 @@ describe("laboro worker --fuq", () => {
       await worker.ended();
       const [options, code, said] = cases[at] ?? [];
       expect([options, worker.exitCode, worker.said]).toEqual([options, code, expect.stringMatching(said ?? "")]);
-      expect(worker.said).not.toContain(door.password);
+      expect(worker.said).not.toContain(listener.password);
     }
     expect(existsSync(yard.dir)).toBe(true);
   }, 120_000);

@@ -4,14 +4,14 @@ import type { ListenerRequest } from "../../../../src/broker/listeners/listener-
 import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
 import { freePort } from "../../../support/site.js";
 import { until } from "../../../support/wait.js";
-import { type Door, openDoor } from "../http/kit.js";
+import { type Listener, openListener } from "../http/kit.js";
 import { cuttableLine, type Started, Yard } from "./kit.js";
 
 const WAYS = ["websocket", "polling", "raw", "v1"] as const;
 type By = (typeof WAYS)[number];
 
 /** The same ones after a restart. */
-async function doors(): Promise<ListenerRequest[]> {
+async function listeners(): Promise<ListenerRequest[]> {
   const [fuq, fuq1] = [await freePort(), await freePort()];
   return [
     { name: "fuq", host: "127.0.0.1", ports: [fuq] },
@@ -20,20 +20,23 @@ async function doors(): Promise<ListenerRequest[]> {
 }
 
 /** The port at which the foreman is spoken to in this way. */
-function portOf({ broker }: Door, by: By): number {
+function portOf({ broker }: Listener, by: By): number {
   const name = by === "raw" ? "fuq" : by === "v1" ? "fuq1" : undefined;
   const url = name === undefined ? broker.url : broker.listeners.find((listener) => listener.name === name)?.urls[0];
   return Number(new URL(url ?? "").port);
 }
 
-function placeAt(door: Door, by: By, port = portOf(door, by)): ForemanEndpoint {
+function placeAt(listener: Listener, by: By, port = portOf(listener, by)): ForemanEndpoint {
   if (by === "raw" || by === "v1") return { by, address: { host: "127.0.0.1", port } };
-  return { by, foreman: { url: new URL(`http://127.0.0.1:${port}/`), password: door.password } };
+  return { by, foreman: { url: new URL(`http://127.0.0.1:${port}/`), password: listener.password } };
 }
 
-async function resultsOf(door: Door, job: number): Promise<{ index: number; attempt: number; state: string }[]> {
+async function resultsOf(
+  listener: Listener,
+  job: number,
+): Promise<{ index: number; attempt: number; state: string }[]> {
   const results = [];
-  for await (const result of (await door.own()).job(job).results()) results.push(result);
+  for await (const result of (await listener.own()).job(job).results()) results.push(result);
   return results;
 }
 
@@ -42,14 +45,14 @@ const joined = (worker: Started) => until("it has joined", () => worker.joined, 
 describe.each(WAYS)("our worker and our foreman by %s", (by) => {
   it("do a job: every task once, with its log", async () => {
     const yard = new Yard();
-    const door = await openDoor({ listeners: await doors() });
+    const listener = await openListener({ listeners: await listeners() });
     const command = yard.script("job.sh", 'echo "task $1"; [ "$1" != 3 ] || exit 4');
-    const worker = yard.worker(placeAt(door, by), { slots: 3 });
+    const worker = yard.worker(placeAt(listener, by), { slots: 3 });
     await joined(worker);
-    await door.job("many", 12, command, { working_dir: yard.dir, logging_dir: yard.dir });
-    const own = await door.own();
+    await listener.job("many", 12, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    const own = await listener.own();
     expect(await own.job(1).wait()).toBe("failed");
-    const results = await resultsOf(door, 1);
+    const results = await resultsOf(listener, 1);
     expect(results).toHaveLength(12);
     expect(results.filter(({ state }) => state === "failed")).toMatchObject([{ index: 2, code: 4 }]);
     expect(results.every(({ attempt }) => attempt === 1)).toBe(true);
@@ -62,13 +65,13 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
 
   it("lose nothing when the connection is cut again and again", async () => {
     const yard = new Yard();
-    const door = await openDoor({ listeners: await doors(), settings: { graceMs: 300 } });
-    const line = await cuttableLine(portOf(door, by));
-    const worker = yard.worker(placeAt(door, by, line.port), { slots: 4 });
+    const listener = await openListener({ listeners: await listeners(), settings: { graceMs: 300 } });
+    const line = await cuttableLine(portOf(listener, by));
+    const worker = yard.worker(placeAt(listener, by, line.port), { slots: 4 });
     await joined(worker);
     const command = yard.script("job.sh", 'echo "run $1" >> runs; sleep 0.02');
-    await door.job("cut", 30, command, { working_dir: yard.dir, logging_dir: yard.dir });
-    const own = await door.own();
+    await listener.job("cut", 30, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    const own = await listener.own();
     for (let cuts = 0; cuts < 3; cuts++) {
       const before = (await own.job(1).info()).counters.succeeded;
       await until(
@@ -79,7 +82,7 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
       line.cut();
     }
     expect(await own.job(1).wait()).toBe("succeeded");
-    expect(await resultsOf(door, 1)).toHaveLength(30);
+    expect(await resultsOf(listener, 1)).toHaveLength(30);
     await worker.stop();
   }, 120_000);
 
@@ -87,24 +90,24 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
     "go on after a restart of the broker, and what ran meanwhile is not run again",
     async () => {
       const yard = new Yard();
-      const door = await openDoor({ listeners: await doors() });
-      const worker = yard.worker(placeAt(door, by), { slots: 2 });
+      const listener = await openListener({ listeners: await listeners() });
+      const worker = yard.worker(placeAt(listener, by), { slots: 2 });
       await joined(worker);
       const command = yard.script(
         "job.sh",
         `echo "run $1" >> runs; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
       );
-      await door.job("two", 2, command, { working_dir: yard.dir, logging_dir: yard.dir });
+      await listener.job("two", 2, command, { working_dir: yard.dir, logging_dir: yard.dir });
       await until(
         "both run",
         () => existsSync(yard.path("runs")) && readFileSync(yard.path("runs"), "utf8").length >= 12,
         30_000,
       );
-      await door.restart();
+      await listener.restart();
       writeFileSync(yard.path("go"), "");
-      const own = await door.own();
+      const own = await listener.own();
       expect(await own.job(1).wait()).toBe("succeeded");
-      expect((await resultsOf(door, 1)).map(({ attempt }) => attempt)).toEqual([1, 1]);
+      expect((await resultsOf(listener, 1)).map(({ attempt }) => attempt)).toEqual([1, 1]);
       expect(readFileSync(yard.path("runs"), "utf8").split("\n").sort()).toEqual(["", "run 1", "run 2"]);
       expect(readdirSync(yard.dir).filter((name) => name.endsWith(".log"))).toHaveLength(2);
     },
@@ -113,23 +116,23 @@ describe.each(WAYS)("our worker and our foreman by %s", (by) => {
 
   it("part when the client asks for it: what runs ends first", async () => {
     const yard = new Yard();
-    const door = await openDoor({ listeners: await doors() });
-    const worker = yard.worker(placeAt(door, by), { slots: 2 });
+    const listener = await openListener({ listeners: await listeners() });
+    const worker = yard.worker(placeAt(listener, by), { slots: 2 });
     await joined(worker);
     const command = yard.script(
       "job.sh",
       `touch ${yard.path("begun")}; while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`,
     );
-    await door.job("one", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    await listener.job("one", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
     await until("it runs", () => existsSync(yard.path("begun")), 30_000);
-    const nodes = (await door.client("nodes/list", {})).json as { unique_name: string; nproc: number }[];
+    const nodes = (await listener.client("nodes/list", {})).json as { unique_name: string; nproc: number }[];
     const hasName = by === "websocket" || by === "polling";
     expect(nodes).toMatchObject([hasName ? { node: "vm", pid: process.pid, nproc: 2 } : { pid: 0, nproc: 2 }]);
-    await door.client("nodes/shutdown", { uniq_names: nodes.map(({ unique_name }) => unique_name) });
-    await door.job("never", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
+    await listener.client("nodes/shutdown", { uniq_names: nodes.map(({ unique_name }) => unique_name) });
+    await listener.job("never", 1, command, { working_dir: yard.dir, logging_dir: yard.dir });
     writeFileSync(yard.path("go"), "");
     await until("the worker has ended", () => worker.outcome === "stopped", 30_000);
-    const own = await door.own();
+    const own = await listener.own();
     expect(await own.job(1).wait()).toBe("succeeded");
     expect((await own.job(2).info()).state).toBe("waiting");
   }, 60_000);

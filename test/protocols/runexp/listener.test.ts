@@ -1,4 +1,4 @@
-/** The manager's door, spoken to literally. */
+/** The manager's listener, spoken to literally. */
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
@@ -6,7 +6,7 @@ import { openPlace } from "./place.js";
 
 const sh = (line: string) => ({ kind: "command", argv: ["sh", "-c", line] }) as const;
 
-describe("a runner at the manager's door", () => {
+describe("a runner at the manager's listener", () => {
   it("runs a command: its output is the task's, its exit status decides", async () => {
     const { client, join, conversations } = await openPlace();
     const job = await client.submit({
@@ -66,7 +66,7 @@ describe("a runner at the manager's door", () => {
     expect([await job.text(0), await job.text(1)]).toEqual(["5\n", "7\n"]);
   });
 
-  it("is in the door's pool, which is the group it is offered", async () => {
+  it("is in the listener's pool, which is the group it is offered", async () => {
     const { client, port } = await openPlace({ pool: "mine" });
     const elsewhere = await client.submit({ recipe: sh("true") });
     const job = await client.submit({ recipe: sh("true"), pool: "mine" });
@@ -168,8 +168,8 @@ describe("a runner at the manager's door", () => {
     }
   });
 
-  it("hears FINO at its open PETO when it is drained, and when the door closes", async () => {
-    const { client, join, door } = await openPlace();
+  it("hears FINO at its open PETO when it is drained, and when the listener closes", async () => {
+    const { client, join, listener } = await openPlace();
     const runner = await join("vm");
     runner.say("PETO");
     await until("it has asked", async () => (await client.workers())[0]?.total?.slots === 1);
@@ -180,7 +180,7 @@ describe("a runner at the manager's door", () => {
     await until("it has asked", async () =>
       (await client.workers()).some(({ name, total }) => name === "other" && total?.slots === 1),
     );
-    const closing = door.close();
+    const closing = listener.close();
     await other.hears("FINO");
     await closing;
   });

@@ -6,7 +6,7 @@ import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, STOP, UPDATE } from "./literal-worker.js";
 
-describe("a worker on the raw door", () => {
+describe("a worker on the raw listener", () => {
   it("hears OK(0), says HELLO, gets one task a JOB, and every OK has the true numbers", async () => {
     const yard = await openYard();
     const worker = await rawWorker(await openRaw(yard));
