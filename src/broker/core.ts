@@ -251,14 +251,16 @@ export class Core {
     return worker !== undefined && claimOf(worker, job, index)?.attempt === attempt;
   }
 
-  /** Bytes of output. Returns false if the task is not this worker's; then the bytes are dropped. */
-  workerOutput(id: WorkerId, chunk: OutputChunk, stored: () => void): boolean {
-    if (!this.#isAttemptOf(id, chunk)) return false;
+  /** Bytes of output. `handled` is called when they are stored, or dropped if the task is not this worker's; in the order of the calls. */
+  workerOutput(id: WorkerId, chunk: OutputChunk, handled: () => void): void {
+    if (!this.#isAttemptOf(id, chunk)) {
+      this.decide(() => {}, handled);
+      return;
+    }
     this.#commits.write({ op: "output", chunks: [chunk] }, () => {
-      stored();
+      handled();
       if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
     });
-    return true;
   }
 
   workerReplied(

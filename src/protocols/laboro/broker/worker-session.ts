@@ -120,12 +120,9 @@ export class WorkerSession implements WorkerPort {
       case "DONE":
         this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
         return;
-      case "OUTPUT": {
-        const credit = (): void => this.#send({ type: "CREDIT", bytes: message.bytes.length });
-        // Credit is given for dropped bytes too: they are no longer under way.
-        if (!this.#core.workerOutput(id, message, credit)) credit();
+      case "OUTPUT":
+        this.#core.workerOutput(id, message, () => this.#send({ type: "CREDIT", bytes: message.bytes.length }));
         return;
-      }
       case "RELAY": {
         const { job, index, attempt } = message;
         this.#core.workerRelay(id, message, (end) => this.#send({ type: "RELAYED", job, index, attempt, end }));
