@@ -4,7 +4,7 @@ import { SeededRandom } from "../support/random.js";
 import { sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
-const TASKS = 2_000;
+const TASKS = 1_500;
 const KILLS = 5;
 const newSite = sites();
 
