@@ -279,14 +279,14 @@ export class Core {
     this.decide((out) => onDrain(this.state, out, id));
   }
 
-  /** The session behind `port` has ended; `orderly` if the worker announced that it stops. */
-  workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean): void {
+  /** The session behind `port` has ended; `orderly` if the worker announced that it stops, `closed` if its side closed the connection. */
+  workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean, closed = false): void {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
     if (this.stopping) return;
     if (!orderly) this.counters.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
-      orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
+      orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now(), closed),
     );
     const missing = this.state.workers.get(id);
     if (missing === undefined) return;

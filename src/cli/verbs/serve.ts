@@ -61,7 +61,7 @@ export function serve(): Command {
     )
     .option(
       "--grace <duration>",
-      "how long a worker may be disconnected before its tasks go to others (default: 30s)",
+      "how long the tasks of a silent worker are kept for it (default: 30s; 2s if it closed its connection)",
       parseMilliseconds,
     )
     .option(

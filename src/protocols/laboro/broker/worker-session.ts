@@ -104,11 +104,12 @@ export class WorkerSession implements WorkerPort {
     for (const message of batch) this.#receive(message);
   }
 
-  onClose(_reason: CloseReason): void {
+  /** A connection that this side gave up may be half open: the worker may not know yet that it has to come back. */
+  onClose(reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#core.workerDisconnected(this.#profile.id, this, orderly);
+    this.#core.workerDisconnected(this.#profile.id, this, orderly, reason.by !== "us");
   }
 
   #receive(message: FromWorker): void {
