@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, lostOutputs, RunLog, resultsOf } from "../support/batch.js";
+import { LABORO } from "../support/launched.js";
 import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
@@ -179,9 +180,19 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     const refused = await site.launchBroker();
     await refused.ended();
     expect(refused.exitCode).not.toBe(0);
+    expect(refused.said).toContain(
+      `the disk of ${site.data} is full, so the broker does not start: free some space there`,
+    );
     expect(refused.said).toContain("LABORO_DISK_FULL");
+    // What is true of a broker that runs.
+    expect(refused.said).not.toContain("by itself");
     fs.rmSync(ballast);
     await site.startBroker();
+    const full = fill(site.data);
+    const worker = site.launch("a worker", [LABORO, "worker", "--data", site.data, "--dir", join(site.data, "worker")]);
+    await worker.ended();
+    expect(worker.said).toContain(`the disk of ${join(site.data, "worker")} is full, so the worker does not start`);
+    fs.rmSync(full);
     await site.startWorker("one");
     expect(await job.wait()).toBe("succeeded");
     const { lost } = await account(client, job.id, 10);
