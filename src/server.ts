@@ -2,6 +2,7 @@
 import { statfs } from "node:fs/promises";
 import { inUrl, isLoopback } from "./base/addresses.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
+import { startFailure } from "./base/files/durable.js";
 import { joinUrl } from "./base/join-url.js";
 import { type Log, SILENT } from "./base/log.js";
 import { PeerErrors } from "./base/peer-errors.js";
@@ -34,9 +35,9 @@ const OUTPUT_WINDOW = 1024 * 1024;
 
 export async function startBroker(options: ServerOptions): Promise<RunningBroker> {
   if (options.store !== undefined) return (await import("./broker/group/reopen.js")).startInGroup(options, openBroker);
-  return openBroker(options, {
-    openStore: () => ownStore(options),
-    failed: (cause) => options.onFailed?.(cause),
+  const host: BrokerHost = { openStore: () => ownStore(options), failed: (cause) => options.onFailed?.(cause) };
+  return openBroker(options, host).catch((cause: unknown) => {
+    throw startFailure(cause, "the broker", options.dir);
   });
 }
 
@@ -124,11 +125,14 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     );
     const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
-    writeAccess(dir, access);
-    await group?.start().catch(async (cause: unknown) => {
-      await Promise.all([mainListener, ...listeners].map((one) => one.close()));
+    const closeListeners = () => Promise.all([mainListener, ...listeners].map((one) => one.close()));
+    try {
+      writeAccess(dir, access);
+      await group?.start();
+    } catch (cause) {
+      await closeListeners();
       throw cause;
-    });
+    }
     return {
       ...access,
       core,
@@ -141,7 +145,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         stopRetention?.();
         await core.stop();
         await group?.leave();
-        await Promise.all([mainListener, ...listeners].map((one) => one.close()));
+        await closeListeners();
         await store.close();
       },
     };

@@ -251,14 +251,16 @@ export class Core {
     return worker !== undefined && claimOf(worker, job, index)?.attempt === attempt;
   }
 
-  /** Bytes of output. Returns false if the task is not this worker's; then the bytes are dropped. */
-  workerOutput(id: WorkerId, chunk: OutputChunk, stored: () => void): boolean {
-    if (!this.#isAttemptOf(id, chunk)) return false;
+  /** Bytes of output. `handled` is called when they are stored, or dropped if the task is not this worker's; in the order of the calls. */
+  workerOutput(id: WorkerId, chunk: OutputChunk, handled: () => void): void {
+    if (!this.#isAttemptOf(id, chunk)) {
+      this.decide(() => {}, handled);
+      return;
+    }
     this.#commits.write({ op: "output", chunks: [chunk] }, () => {
-      stored();
+      handled();
       if (this.taskUpdates.size > 0) this.taskUpdates.notify(taskKey(chunk.job, chunk.index), undefined);
     });
-    return true;
   }
 
   workerReplied(
@@ -277,14 +279,14 @@ export class Core {
     this.decide((out) => onDrain(this.state, out, id));
   }
 
-  /** The session behind `port` has ended; `orderly` if the worker announced that it stops. */
-  workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean): void {
+  /** The session behind `port` has ended; `orderly` if the worker announced that it stops, `closed` if its side closed the connection. */
+  workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean, closed = false): void {
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
     if (this.stopping) return;
     if (!orderly) this.counters.workerLost(id, this.state.workers.get(id)?.profile.name ?? id, now());
     this.decide((out) =>
-      orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now()),
+      orderly ? onWorkerLeft(this.state, out, id, now()) : onWorkerAway(this.state, out, id, now(), closed),
     );
     const missing = this.state.workers.get(id);
     if (missing === undefined) return;

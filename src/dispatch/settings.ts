@@ -2,6 +2,8 @@
 export interface Settings {
   /** How long a worker that can resume may be away before its tasks go to others. */
   readonly graceMs: number;
+  /** The same after its own side closed the connection: its process has ended, or it comes back at once. */
+  readonly closedGraceMs: number;
   /** Requests that may wait for one service. */
   readonly maxWaitingRequests: number;
   /** Tasks granted to this broker at a time. */
@@ -21,6 +23,7 @@ export interface Settings {
 
 export const DEFAULT_SETTINGS: Settings = {
   graceMs: 30_000,
+  closedGraceMs: 2_000,
   maxWaitingRequests: 10_000,
   maxLeaseTasks: 16_384,
   prefetchMs: 50,

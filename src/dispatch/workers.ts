@@ -1,7 +1,8 @@
 /**
  * The states of a worker:
  *   connected   takes work; from joining until its connection ends
- *   away        its connection is gone; if its protocol can resume, its tasks are kept for the grace period
+ *   away        its connection is gone. If its protocol can resume, its tasks are kept: for a moment if the worker's side closed the
+ *               connection, for the grace period if it went silent or the broker has just started
  *   gone        forgotten; its tasks wait for others
  * A worker that joins lists the tasks that it holds. Tasks assigned to it that are missing from its list return to the queue.
  */
@@ -78,15 +79,14 @@ function recomputeFree(state: State, worker: WorkerState): void {
   for (const claim of [...worker.prefetchedClaims]) placePrefetched(state, claim);
 }
 
-/** The connection is gone. */
-export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: number): void {
+/** The connection is gone. `closed`: the worker's side closed or reset it. */
+export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: number, closed = false): void {
   const worker = state.workers.get(id);
   if (worker?.connected !== true) return;
   if (!worker.profile.resumable) {
     removeWorker(state, out, worker, true, now);
     return;
   }
-  // A drain is remembered for as long as its tasks would be.
   if (worker.assigned === 0 && !worker.draining) {
     removeWorker(state, out, worker, true, now);
     return;
@@ -94,7 +94,7 @@ export function onWorkerAway(state: State, out: Decisions, id: WorkerId, now: nu
   worker.connected = false;
   leaveSignatures(state, worker);
   loseRequests(state, out, worker);
-  beginGrace(state, worker, now);
+  beginGrace(state, worker, now, closed && worker.assigned > 0);
   placeWork(state, out, now);
   rebalanceLeases(state, out);
 }
@@ -105,9 +105,17 @@ export function onWorkerLeft(state: State, out: Decisions, id: WorkerId, now: nu
   if (worker !== undefined) removeWorker(state, out, worker, false, now);
 }
 
-/** The grace period is over. */
+/** The grace period is over. A drain is remembered for another one: the operator meant the machine, not the process. */
 export function onGraceExpired(state: State, out: Decisions, worker: WorkerState, now: number): void {
-  if (!worker.connected) removeWorker(state, out, worker, true, now);
+  if (worker.connected) return;
+  if (!worker.draining || worker.assigned === 0) {
+    removeWorker(state, out, worker, true, now);
+    return;
+  }
+  loseClaims(state, out, worker, true, now);
+  beginGrace(state, worker, now);
+  placeWork(state, out, now);
+  rebalanceLeases(state, out);
 }
 
 function removeWorker(state: State, out: Decisions, worker: WorkerState, crashed: boolean, now: number): void {
@@ -216,8 +224,10 @@ function addWorker(state: State, profile: WorkerProfile): WorkerState {
   return worker;
 }
 
-function beginGrace(state: State, worker: WorkerState, now: number): void {
-  worker.grace = { at: now + (worker.profile.graceMs ?? state.settings.graceMs), kind: "grace", worker };
+function beginGrace(state: State, worker: WorkerState, now: number, closed = false): void {
+  const { graceMs, closedGraceMs } = state.settings;
+  const usual = worker.profile.graceMs ?? graceMs;
+  worker.grace = { at: now + (closed ? Math.min(usual, closedGraceMs) : usual), kind: "grace", worker };
   state.timers.upsert(worker.grace);
 }
 

@@ -5,6 +5,7 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { now } from "../base/clock.js";
 import type { LaboroError } from "../base/errors.js";
+import { startFailure } from "../base/files/durable.js";
 import { type Log, SILENT } from "../base/log.js";
 import { SessionId, type WorkerId } from "../model/ids.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
@@ -90,6 +91,14 @@ const CANCEL_GRACE_MS = 5_000;
 const DELIVERY_TIMEOUT_MS = 5_000;
 
 export function startWorker(options: WorkerOptions): Worker {
+  try {
+    return openWorker(options);
+  } catch (cause) {
+    throw startFailure(cause, "the worker", options.dir ?? tmpdir());
+  }
+}
+
+function openWorker(options: WorkerOptions): Worker {
   const { log = SILENT, cancelGraceMs = CANCEL_GRACE_MS, slots: count = 1 } = options;
   // Throws for contradictory options before anything is opened.
   const capacity = new Capacity({ ...options.resources, slots: count }, process.env);

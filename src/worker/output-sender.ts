@@ -17,7 +17,7 @@ interface PendingOutput {
   readonly task: TaskRef;
   readonly output: OutputBuffer;
   /** Called once all of its output was passed to the link. */
-  readonly sent: () => void;
+  sent: () => void;
   readonly relay: Relay | undefined;
 }
 
@@ -59,19 +59,23 @@ export class OutputSender {
     return { path, onLost: this.#onLost, ...(cap === undefined ? {} : { cap }) };
   }
 
-  /** `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. */
-  add(task: TaskRef, output: OutputBuffer, sent: () => void): void {
-    this.#add({ task, output, sent, relay: this.#all.get(attemptKey(task))?.relay });
+  /**
+   * `sent` is called once the output has ended, all of it was passed to the link, and what is relayed was taken. Returns false if
+   * there is no output.
+   */
+  whenSent(task: TaskRef, sent: () => void): boolean {
+    const pending = this.#all.get(attemptKey(task));
+    if (pending === undefined) return false;
+    pending.sent = sent;
+    this.#ready.add(pending);
+    return true;
   }
 
   /** With `source`, what the buffer does not send as it comes is relayed, and the source is paused while it is taken slowly. */
   open(task: TaskRef, output: OutputBuffer, source: OutputSource | undefined): void {
     const relay = source === undefined ? undefined : { buffer: new RelayBuffer(), source, paused: false };
-    this.#add({ task, output, sent: () => {}, relay });
-  }
-
-  #add(pending: PendingOutput): void {
-    this.#all.set(attemptKey(pending.task), pending);
+    const pending = { task, output, sent: () => {}, relay };
+    this.#all.set(attemptKey(task), pending);
     this.#ready.add(pending);
   }
 
@@ -111,14 +115,6 @@ export class OutputSender {
     relay.paused = full;
     if (full) relay.source.pause();
     else relay.source.resume();
-  }
-
-  /** The task has ended; its tail may go now. */
-  ended(task: TaskRef): void {
-    const pending = this.#all.get(attemptKey(task));
-    if (pending === undefined) return;
-    this.#ready.add(pending);
-    this.#onReady();
   }
 
   discard(task: TaskRef): void {

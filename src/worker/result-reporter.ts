@@ -37,8 +37,7 @@ export class ResultReporter {
     const output = this.#outputSender.outputOf(task);
     const done: DoneTask = { ...end, ...task, outputBytes: output?.end() ?? 0 };
     void this.#spool(done, output);
-    if (output === undefined) this.#tracker.finish(done);
-    else this.#deliverThenFinish(done, output);
+    this.deliver(done);
   }
 
   /** A result that an earlier process of this worker could not deliver. */
@@ -52,21 +51,23 @@ export class ResultReporter {
     const { done, packed } = entry;
     this.#tracker.resume(done);
     const output = this.#spooledOutput(done, packed);
-    if (output === undefined) this.#tracker.finish(done);
-    else this.#deliverThenFinish(done, output);
+    if (output !== undefined) this.#outputSender.open(done, output, undefined);
+    this.deliver(done);
+  }
+
+  /** Sends the result again or for the first time: DONE follows when all output of the task was passed to the link. */
+  deliver(done: DoneTask): void {
+    const finish = (): void => {
+      if (this.#tracker.finish(done)) this.#onReady();
+    };
+    if (this.#outputSender.whenSent(done, finish)) this.#onReady();
+    else finish();
   }
 
   /** The result is acknowledged, or was dropped. */
   acknowledge(task: TaskRef): void {
     this.#deps.spool.acknowledge(attemptKey(task));
     this.#outputSender.discard(task);
-  }
-
-  #deliverThenFinish(done: DoneTask, output: OutputBuffer): void {
-    this.#outputSender.add(done, output, () => {
-      if (this.#tracker.finish(done)) this.#onReady();
-    });
-    this.#onReady();
   }
 
   async #spool(done: DoneTask, output: OutputBuffer | undefined): Promise<void> {

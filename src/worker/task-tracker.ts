@@ -1,10 +1,11 @@
 /**
- * The states of a worker's tasks; running them is the subject of worker-tasks.ts. A task moves only forward:
+ * The states of a worker's tasks; running them is the subject of worker-tasks.ts. On one connection a task moves only forward:
  *   prefetched   received, not started
- *   running      started
+ *   running      started, or ended with output to be sent
  *   finished     ended, its DONE not yet acknowledged
- * JOIN announces the tasks of all three states; WELCOME may drop any of them. DONEs are numbered, kept and sent again after a
- * reconnect until an ACK covers them, so a result is delivered however often the link is cut.
+ * JOIN announces the tasks of all three states; WELCOME may drop any of them. DONEs are numbered. After a reconnect the results that no
+ * ACK covers are running again until their output is sent, so a result is delivered however often the link is cut, and never before its
+ * output.
  */
 import { type JobId, taskKey } from "../model/ids.js";
 import { contains, difference, normalize, type Ranges, rangesOf } from "../model/ranges.js";
@@ -106,7 +107,7 @@ export class TaskTracker {
     return taken;
   }
 
-  /** A task that ended in an earlier process of this worker, whose output is still to be delivered. */
+  /** A task that ended earlier, in this process of the worker or the one before; its output is still to be delivered. */
   resume({ job, index, attempt }: TaskRef): void {
     this.#running.set(taskKey(job, index), { job, index, attempt });
   }
@@ -135,9 +136,13 @@ export class TaskTracker {
     return this.#unacknowledged.splice(0, count < 0 ? this.#unacknowledged.length : count);
   }
 
-  /** The batches to send again on a new connection. */
-  unacknowledged(): readonly DoneBatch[] {
-    return this.#unacknowledged;
+  /** A new connection: returns the results that are not acknowledged. Their tasks are running again, until `finish`. */
+  reopen(): readonly DoneTask[] {
+    const tasks = [...this.#allFinished()];
+    this.#unacknowledged = [];
+    this.#finished = [];
+    for (const task of tasks) this.resume(task);
+    return tasks;
   }
 
   held(): HeldTasks[] {

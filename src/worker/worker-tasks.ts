@@ -125,14 +125,14 @@ export class WorkerTasks {
 
   // Messages of the broker
 
-  /** WELCOME was received: dropped tasks are stopped, results that the broker does not have are sent again. */
+  /** WELCOME was received: dropped tasks are stopped. Results without an ACK are sent again, each after its output. */
   resume(welcome: Welcome, send: Send): void {
     this.#send = send;
     for (const task of this.#tracker.drop(welcome.drop)) this.#drop(task);
     for (const { job, first, last, attempt } of welcome.drop) {
       for (let index = first; index <= last; index++) this.#delivered({ job, index, attempt });
     }
-    for (const batch of this.#tracker.unacknowledged()) send({ type: "DONE", ...batch });
+    for (const done of this.#tracker.reopen()) this.#resultReporter.deliver(done);
     this.#outputSender.resume(welcome.keep, welcome.window, send);
     if (this.#closing) this.returnPrefetched();
   }

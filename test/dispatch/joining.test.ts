@@ -39,6 +39,82 @@ describe("a worker that comes back", () => {
     expect(broker.job(1).ended?.state).toBe("succeeded");
   });
 
+  it("is waited for a moment if its side closed the connection, and for the grace if it went silent", () => {
+    for (const [closed, waits] of [
+      [true, 2_000],
+      [false, 30_000],
+    ] as const) {
+      const broker = new Workbench();
+      broker.join("a", { slots: 2 });
+      broker.submit({ count: 2 });
+      broker.start("a", "1.0", "1.1");
+      broker.join("b", { slots: 2 });
+      broker.away("a", closed);
+      broker.pass(waits - 1);
+      expect(broker.at("b")).toEqual([]);
+      broker.pass(1);
+      expect(broker.at("b")).toEqual(["1.0", "1.1"]);
+    }
+  });
+
+  it("keeps its task if it is back within the moment, however often it was cut", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.submit();
+    broker.start("a", "1.0");
+    broker.join("b");
+    for (let cut = 0; cut < 5; cut++) {
+      broker.away("a", true);
+      broker.pass(1_999);
+      expect(broker.join("a", {}, [holding(1, 0, 0, "running")]).keep).toHaveLength(1);
+    }
+    broker.finish("a");
+    expect(broker.result("1.0")).toMatchObject({ state: "succeeded", worker: "a", attempt: 1 });
+  });
+
+  it("is not waited for if its protocol cannot resume", () => {
+    const broker = new Workbench();
+    broker.join("a", { resumable: false });
+    broker.submit();
+    broker.start("a", "1.0");
+    broker.join("b");
+    broker.away("a");
+    expect(broker.at("b")).toEqual(["1.0"]);
+  });
+
+  it("with the same directory in a new process releases at once what it does not have", () => {
+    const broker = new Workbench();
+    broker.join("a", { slots: 2 });
+    broker.submit({ count: 2 });
+    broker.start("a", "1.0", "1.1");
+    broker.away("a", true);
+    broker.pass(500);
+    broker.join("a", { slots: 2, session: SessionId("new") }, [holding(1, 0, 0, "finished")]);
+    expect(broker.attempt("a", "1.0")).toBe(1);
+    expect(broker.attempt("a", "1.1")).toBe(2);
+  });
+
+  it("is still drained after its tasks went to others, for the grace period", () => {
+    for (const [later, drained] of [
+      [29_999, true],
+      [30_000, false],
+    ] as const) {
+      const broker = new Workbench();
+      broker.join("a");
+      broker.submit();
+      broker.start("a", "1.0");
+      broker.drain("a");
+      broker.join("b");
+      broker.away("a", true);
+      broker.pass(2_000);
+      expect(broker.at("b")).toEqual(["1.0"]);
+      broker.pass(later);
+      broker.submit();
+      broker.join("a");
+      expect(broker.at("a").includes("2.0")).toBe(!drained);
+    }
+  });
+
   it("after its grace has nothing any more, and its late results count for nothing", () => {
     const broker = new Workbench();
     broker.join("a");

@@ -57,7 +57,8 @@ export class MixedHistory {
       case "drain":
         if (known === undefined) return;
         if (step.kind !== "drain") this.#loseCalls(name);
-        broker[step.kind](name);
+        if (step.kind === "away") broker.away(name, step.at % 2 === 0);
+        else broker[step.kind](name);
         return;
       case "finish": {
         if (known?.connected !== true) return;

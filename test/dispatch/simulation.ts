@@ -300,7 +300,9 @@ export class Simulation {
       for (const { job, first, last, attempt } of message.drop) {
         for (let index = first; index <= last; index++) worker.spool.delete(`${taskKey(job, index)}.${attempt}`);
       }
-      for (const batch of ledger.unacknowledged()) link.toBroker.push({ type: "DONE", ...batch });
+      for (const done of ledger.reopen()) ledger.finish(done);
+      const batch = ledger.nextBatch();
+      if (batch !== undefined) link.toBroker.push({ type: "DONE", ...batch });
     } else if (message.type === "TASKS") {
       ledger.receive(message);
     } else if (message.type === "ACK") {

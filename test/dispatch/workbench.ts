@@ -151,8 +151,8 @@ export class Workbench {
     if (answer?.op === "adopt") for (const held of answer.taskRanges) restoreClaim(this.state, held, this.now);
   }
 
-  away(name: string): void {
-    this.step((out) => onWorkerAway(this.state, out, WorkerId(name), this.now));
+  away(name: string, closed = false): void {
+    this.step((out) => onWorkerAway(this.state, out, WorkerId(name), this.now, closed));
   }
 
   leave(name: string): void {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { account, RunLog } from "../support/batch.js";
+import { account, lostOutputs, RunLog } from "../support/batch.js";
 import { type Direction, proxyTo } from "../support/proxy.js";
 import { sites } from "../support/site.js";
 import { until } from "../support/wait.js";
@@ -21,7 +21,7 @@ describe.each(HOLES)("a link that passes nothing %s", (name, directions) => {
     const client = await site.client();
     const log = new RunLog(site.path("runs"));
     const count = 300;
-    const job = await client.submit({ recipe: log.recipe("echo done"), count });
+    const job = await client.submit({ recipe: log.speakingRecipe(), count });
     await until("some tasks have run", () => log.count > 30);
 
     proxy.swallow(directions);
@@ -38,10 +38,12 @@ describe.each(HOLES)("a link that passes nothing %s", (name, directions) => {
     expect(await job.wait()).toBe("succeeded");
 
     const { lost, unrun, runTwice } = await account(client, job.id, count, log);
+    const outputsLost = await lostOutputs(client, job.id, count);
     console.log(
-      `nothing passes ${name}: noticed after ${noticed} ms, lost: ${lost.length}, run twice: ${runTwice.length}`,
+      `nothing passes ${name}: noticed after ${noticed} ms, lost: ${lost.length}, run twice: ${runTwice.length}, ` +
+        `outputs lost: ${outputsLost.length}`,
     );
-    expect({ lost, unrun, runTwice }).toEqual({ lost: [], unrun: [], runTwice: [] });
+    expect({ lost, unrun, runTwice, outputsLost }).toEqual({ lost: [], unrun: [], runTwice: [], outputsLost: [] });
   }, 40_000);
 });
 

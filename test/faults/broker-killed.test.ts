@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { account, RunLog } from "../support/batch.js";
+import { account, lostOutputs, RunLog } from "../support/batch.js";
 import { SeededRandom } from "../support/random.js";
 import { sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
-const TASKS = 2_000;
+const TASKS = 1_500;
 const KILLS = 5;
 const newSite = sites();
 
@@ -16,7 +16,7 @@ it("loses no task and runs none again when the broker is killed at random moment
   await site.startWorker("two", { slots: 2 });
   const client = await site.client();
   const log = new RunLog(site.path("runs"));
-  const job = await client.submit({ recipe: log.recipe(), count: TASKS });
+  const job = await client.submit({ recipe: log.speakingRecipe(), count: TASKS });
 
   for (const moment of random.spread(KILLS, TASKS)) {
     await until(`${moment} tasks have run`, () => log.count >= moment);
@@ -28,9 +28,11 @@ it("loses no task and runs none again when the broker is killed at random moment
   expect(await job.wait()).toBe("succeeded");
 
   const { results, lost, unrun, runTwice } = await account(client, job.id, TASKS, log);
+  const outputsLost = await lostOutputs(client, job.id, TASKS);
   console.log(
-    `broker killed ${KILLS} times in ${TASKS} tasks (seed ${random.seed}): lost: ${lost.length}, run twice: ${runTwice.length}`,
+    `broker killed ${KILLS} times in ${TASKS} tasks (seed ${random.seed}): lost: ${lost.length}, ` +
+      `run twice: ${runTwice.length}, outputs lost: ${outputsLost.length}`,
   );
   expect(results).toHaveLength(TASKS);
-  expect({ lost, unrun, runTwice }).toEqual({ lost: [], unrun: [], runTwice: [] });
+  expect({ lost, unrun, runTwice, outputsLost }).toEqual({ lost: [], unrun: [], runTwice: [], outputsLost: [] });
 }, 60_000);

@@ -1,10 +1,11 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../src/model/ids.js";
-import { encodeFrame } from "../../src/protocols/laboro/codec.js";
-import type { FromWorker } from "../../src/protocols/laboro/messages.js";
-import { busySite, expectUnharmed, join, sendFrames } from "../support/intruder.js";
+import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
+import type { FromWorker, ToWorker } from "../../src/protocols/laboro/messages.js";
+import { busySite, expectUnharmed, join, openLink, sendFrames } from "../support/intruder.js";
 import { TRUE } from "../support/recipes.js";
 import { sites } from "../support/site.js";
+import { until } from "../support/wait.js";
 
 const TASKS = 400;
 const newSite = sites();
@@ -28,6 +29,28 @@ it("takes no report of a task from a worker that does not hold it, and no second
   expect(await sendFrames(site, [encodeFrame([join()]), encodeFrame([join()])], 2_000)).toMatch(/second JOIN/);
   await expectUnharmed(`${3 * TASKS} reports of another worker's tasks`, busy, TASKS);
 }, 60_000);
+
+it("gives credit for output in the order of sending, also for output that it drops", async () => {
+  const site = newSite();
+  await site.startBroker();
+  const client = await site.client();
+  const { id } = await client.submit({ recipe: TRUE, pool: "mine" });
+  const link = await openLink(site);
+  const heard: ToWorker[] = [];
+  link.on("message", (bytes: Buffer) => heard.push(...decodeFrame(bytes, "brokerToWorker")));
+  link.send(encodeFrame([join({ pool: "mine" })]));
+  await until("the task was assigned", () => heard.some(({ type }) => type === "TASKS"));
+  const output = (attempt: number, text: string): FromWorker => {
+    const task = { job: JobId(id), index: 0, attempt };
+    return { type: "OUTPUT", ...task, stream: "stdout", offset: 0, bytes: Buffer.from(text) };
+  };
+  // The second is of an attempt that the worker does not have: the worker must not take its credit for the first.
+  link.send(encodeFrame([output(1, "stored"), output(2, "dropped")]));
+  const credits = (): number[] => heard.flatMap((message) => (message.type === "CREDIT" ? [message.bytes] : []));
+  await until("both are credited", () => credits().length === 2);
+  expect(credits()).toEqual(["stored".length, "dropped".length]);
+  link.terminate();
+});
 
 it("is not stopped by a worker that claims to hold more tasks than there can be", async () => {
   const busy = await busySite(newSite(), 300);

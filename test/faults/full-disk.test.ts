@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
-import { account, RunLog, resultsOf } from "../support/batch.js";
+import { account, lostOutputs, RunLog, resultsOf } from "../support/batch.js";
+import { LABORO } from "../support/launched.js";
 import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
@@ -66,53 +67,67 @@ async function hopeful(client: Client): Promise<void> {
 }
 
 describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, () => {
-  it("refuses submissions with a code, keeps running work's results, and goes on by itself when there is room", async () => {
-    const site = newSite();
-    const client = await onSmallDisk(site);
-    await site.startWorker("one", { slots: 4 });
-    const log = new RunLog(site.path("runs"));
-    const go = site.path("go");
-    const running = await client.submit({
-      recipe: log.recipe(`while [ ! -e '${go}' ]; do sleep 0.02; done; echo out`),
-      count: 4,
-    });
-    const behind = await client.submit({ recipe: log.recipe(), count: 200, priority: -1 });
-    await until("four run", () => log.count === 4);
+  it.each([
+    ["goes on by itself", false],
+    ["goes on after a kill -9", true],
+  ])(
+    "refuses submissions with a code, keeps running work's results, and %s when there is room",
+    async (_how, killed) => {
+      const site = newSite();
+      const client = await onSmallDisk(site);
+      await site.startWorker("one", { slots: 4 });
+      const log = new RunLog(site.path("runs"));
+      const go = site.path("go");
+      const running = await client.submit({
+        recipe: log.speakingRecipe(`while [ ! -e '${go}' ]; do sleep 0.02; done`),
+        count: 4,
+      });
+      const behind = await client.submit({ recipe: log.speakingRecipe(), count: 200, priority: -1 });
+      await until("four run", () => log.count === 4);
 
-    const { ballast, taken, code } = await fillUp(site, client);
-    expect(code).toBe("LABORO_DISK_FULL");
-    await site.broker.says("LABORO_DISK_FULL");
+      const { ballast, taken, code } = await fillUp(site, client);
+      expect(code).toBe("LABORO_DISK_FULL");
+      await site.broker.says("LABORO_DISK_FULL");
 
-    // The tasks end while nothing can be recorded: their worker keeps the results.
-    fs.writeFileSync(go, "");
-    const spool = site.path("one/results");
-    const keys = Array.from({ length: 4 }, (_, i) => `${running.id}.${i}.1`);
-    await until("the worker has spooled them", () => {
-      const text = fs.readFileSync(spool, "latin1");
-      return keys.every((key) => text.includes(key));
-    });
-    const heard = async (): Promise<boolean> => (await running.info()).counters.running === 0;
-    await until("the broker has heard that they ended", heard);
-    expect(await resultsOf(running)).toEqual([]);
-    expect(site.broker.over).toBe(false);
+      // The tasks end while nothing can be recorded: their worker keeps the results.
+      fs.writeFileSync(go, "");
+      const spool = site.path("one/results");
+      const keys = Array.from({ length: 4 }, (_, i) => `${running.id}.${i}.1`);
+      await until("the worker has spooled them", () => {
+        const text = fs.readFileSync(spool, "latin1");
+        return keys.every((key) => text.includes(key));
+      });
+      const heard = async (): Promise<boolean> => (await running.info()).counters.running === 0;
+      await until("the broker has heard that they ended", heard);
+      expect(await resultsOf(running)).toEqual([]);
+      expect(site.broker.over).toBe(false);
 
-    fs.rmSync(ballast);
-    expect(await running.wait()).toBe("succeeded");
-    expect(await behind.wait()).toBe("succeeded");
-    for (const id of taken) {
-      expect(await client.job(id).info()).toMatchObject({ count: ENTRIES, counters: { waiting: ENTRIES } });
-    }
-    const first = await account(client, running.id, 4, log);
-    const second = await account(client, behind.id, 200);
-    const runs = log.runs().length;
-    console.log(
-      `disk full under a batch: lost: ${first.lost.length + second.lost.length}, run twice: ${runs - 204}, submissions taken before: ${taken.length}`,
-    );
-    expect([...first.lost, ...second.lost]).toEqual([]);
-    expect(runs).toBe(204);
-    expect(await running.text(3)).toBe("out\n");
-    expect(await codeOf(client.submit({ recipe: TRUE }))).toBeUndefined();
-  }, 60_000);
+      if (killed) await site.broker.end("SIGKILL");
+      fs.rmSync(ballast);
+      if (killed) await site.startBroker();
+      expect(await running.wait()).toBe("succeeded");
+      expect(await behind.wait()).toBe("succeeded");
+      for (const id of taken) {
+        expect(await client.job(id).info()).toMatchObject({ count: ENTRIES, counters: { waiting: ENTRIES } });
+      }
+      const first = await account(client, running.id, 4, log);
+      const second = await account(client, behind.id, 200);
+      const runs = log.runs().length;
+      const outputsLost = [
+        ...(await lostOutputs(client, running.id, 4)),
+        ...(await lostOutputs(client, behind.id, 200)),
+      ];
+      console.log(
+        `disk full under a batch${killed ? ", broker killed" : ""}: lost: ${first.lost.length + second.lost.length}, ` +
+          `run twice: ${runs - 204}, outputs lost: ${outputsLost.length}, submissions taken before: ${taken.length}`,
+      );
+      expect([...first.lost, ...second.lost]).toEqual([]);
+      expect(runs).toBe(204);
+      expect(outputsLost).toEqual([]);
+      expect(await codeOf(client.submit({ recipe: TRUE }))).toBeUndefined();
+    },
+    60_000,
+  );
 
   it("refuses a hold and a cancel with the same code, each time it is asked", async () => {
     const site = newSite();
@@ -165,9 +180,19 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
     const refused = await site.launchBroker();
     await refused.ended();
     expect(refused.exitCode).not.toBe(0);
+    expect(refused.said).toContain(
+      `the disk of ${site.data} is full, so the broker does not start: free some space there`,
+    );
     expect(refused.said).toContain("LABORO_DISK_FULL");
+    // What is true of a broker that runs.
+    expect(refused.said).not.toContain("by itself");
     fs.rmSync(ballast);
     await site.startBroker();
+    const full = fill(site.data);
+    const worker = site.launch("a worker", [LABORO, "worker", "--data", site.data, "--dir", join(site.data, "worker")]);
+    await worker.ended();
+    expect(worker.said).toContain(`the disk of ${join(site.data, "worker")} is full, so the worker does not start`);
+    fs.rmSync(full);
     await site.startWorker("one");
     expect(await job.wait()).toBe("succeeded");
     const { lost } = await account(client, job.id, 10);

@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 import type { JobHandle } from "../../src/entries/client.js";
-import { account, RunLog, resultsOf } from "../support/batch.js";
+import { account, lostOutputs, RunLog, resultsOf } from "../support/batch.js";
 import { SeededRandom } from "../support/random.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
 
-const TASKS = 2_000;
+const TASKS = 1_200;
 const SLOTS = 4;
 const KILLS = 5;
 /** Ends that are neither spooled nor recorded yet: those of the last moments, as a sync takes some milliseconds. */
@@ -20,7 +20,7 @@ async function batchThroughKills(what: string, kill: (site: Site) => Promise<voi
   await site.startWorker("one", { slots: SLOTS });
   const client = await site.client();
   const log = new RunLog(site.path("runs"));
-  const job = await client.submit({ recipe: log.recipe(), count: TASKS });
+  const job = await client.submit({ recipe: log.speakingRecipe(), count: TASKS });
 
   const before: { readonly recorded: ReadonlySet<number>; readonly runs: number }[] = [];
   for (const moment of random.spread(KILLS, TASKS)) {
@@ -34,13 +34,15 @@ async function batchThroughKills(what: string, kill: (site: Site) => Promise<voi
   const { results, lost, unrun, runTwice } = await account(client, job.id, TASKS, log);
   const runs = log.runs();
   const runAgain = before.flatMap((kill) => runs.slice(kill.runs).filter(([task]) => kill.recorded.has(task)));
+  const outputsLost = await lostOutputs(client, job.id, TASKS);
   const most = KILLS * (SLOTS + UNACKNOWLEDGED);
   console.log(
     `${what} killed ${KILLS} times in ${TASKS} tasks (seed ${random.seed}): lost: ${lost.length}, ` +
-      `run twice: ${runTwice.length} (at most ${most}), recorded and run again: ${runAgain.length}`,
+      `run twice: ${runTwice.length} (at most ${most}), recorded and run again: ${runAgain.length}, ` +
+      `outputs lost: ${outputsLost.length}`,
   );
   expect(results).toHaveLength(TASKS);
-  expect({ lost, unrun, runAgain }).toEqual({ lost: [], unrun: [], runAgain: [] });
+  expect({ lost, unrun, runAgain, outputsLost }).toEqual({ lost: [], unrun: [], runAgain: [], outputsLost: [] });
   expect(runTwice.length).toBeLessThanOrEqual(most);
 }
 

@@ -24,6 +24,11 @@ export class RunLog {
     return lines.map((line) => line.split(" ").map(Number) as [number, number]);
   }
 
+  /** As `recipe`; each task also writes its own text to standard output. */
+  speakingRecipe(rest = ""): Submission["recipe"] {
+    return this.recipe(`echo "output of $((LABORO_TASK - 1))"${rest === "" ? "" : `; ${rest}`}`);
+  }
+
   get count(): number {
     let lines = 0;
     for (const byte of fs.readFileSync(this.path)) if (byte === 10) lines++;
@@ -46,6 +51,24 @@ export async function resultsOf(job: JobHandle): Promise<TaskResult[]> {
     for await (const result of job.results()) results.push(result);
     return results;
   });
+}
+
+/** The text that a task of `speakingRecipe` writes. */
+const spokenText = (index: number): string => `output of ${index}\n`;
+
+/** Outputs read at one time. */
+const READERS = 32;
+
+/** Tasks of `speakingRecipe` whose stored output is not exactly what they wrote. */
+export async function lostOutputs(client: Client, job: number, count: number): Promise<number[]> {
+  const lost: number[] = [];
+  let next = 0;
+  const read = async (): Promise<void> => {
+    for (let index = next++; index < count; index = next++)
+      if ((await again(() => client.job(job).text(index))) !== spokenText(index)) lost.push(index);
+  };
+  await Promise.all(Array.from({ length: READERS }, read));
+  return lost.sort((a, b) => a - b);
 }
 
 export async function account(client: Client, job: number, count: number, log?: RunLog): Promise<Account> {

@@ -1,7 +1,7 @@
 /** A batch that a group of brokers works on while something goes wrong, and what came of it. */
 import { expect } from "vitest";
 import type { Client } from "../../src/entries/client.js";
-import { account, RunLog } from "./batch.js";
+import { account, lostOutputs, RunLog } from "./batch.js";
 import { DEADLINE_MS, type GroupSite } from "./group-site.js";
 import { sleep, until } from "./wait.js";
 
@@ -30,7 +30,7 @@ export async function batchUnder(
   fault: (log: RunLog) => Promise<void>,
 ): Promise<void> {
   const log = new RunLog(group.site.path(`runs-${what.replaceAll(/\W+/g, "-")}`));
-  const job = await client.submit({ recipe: log.recipe("sleep 0.03"), count: tasks });
+  const job = await client.submit({ recipe: log.speakingRecipe("sleep 0.03"), count: tasks });
   await until("a quarter has run", () => log.count >= tasks / 4, DEADLINE_MS);
   const pauses = new Pauses(log);
   let longest = 0;
@@ -44,11 +44,13 @@ export async function batchUnder(
     longest = await pauses.end();
   }
   const { results, lost, unrun, runTwice } = await account(client, job.id, tasks, log);
+  const outputsLost = await lostOutputs(client, job.id, tasks);
   console.log(
-    `${what}: ${tasks} tasks, lost: ${lost.length}, run twice: ${runTwice.length}, longest pause: ${(longest / 1000).toFixed(1)} s`,
+    `${what}: ${tasks} tasks, lost: ${lost.length}, run twice: ${runTwice.length}, outputs lost: ${outputsLost.length}, ` +
+      `longest pause: ${(longest / 1000).toFixed(1)} s`,
   );
   expect(results).toHaveLength(tasks);
-  expect({ lost, unrun }).toEqual({ lost: [], unrun: [] });
+  expect({ lost, unrun, outputsLost }).toEqual({ lost: [], unrun: [], outputsLost: [] });
   if (!mayRunTwice) expect(runTwice).toEqual([]);
 }
 

@@ -13,6 +13,8 @@ export interface Proxy {
   readonly accepted: number;
   swallow(directions: readonly Direction[]): void;
   heal(): void;
+  /** Closes all connections, at both ends. */
+  cut(): void;
   close(): Promise<void>;
 }
 
@@ -51,6 +53,13 @@ export async function proxyTo(port: number): Promise<Proxy> {
     apply(pair);
   });
 
+  const cut = (): void => {
+    for (const { near, far } of pairs) {
+      near.destroy();
+      far.destroy();
+    }
+  };
+
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -69,13 +78,11 @@ export async function proxyTo(port: number): Promise<Proxy> {
         if (pair.far.destroyed) pair.near.destroy();
       }
     },
+    cut,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        for (const { near, far } of pairs) {
-          near.destroy();
-          far.destroy();
-        }
+        cut();
       }),
   };
 }

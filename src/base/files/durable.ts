@@ -15,6 +15,14 @@ export function writeFailure(cause: unknown, doing: string): LaboroError {
   return new LaboroError(full ? "LABORO_DISK_FULL" : "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
 }
 
+/** Where a start fails because a disk is full: says which directory, and what to do. Any other cause is returned unchanged. */
+export function startFailure(cause: unknown, what: string, dir: string): unknown {
+  const failure = writeFailure(cause, "cannot write");
+  if (failure.code !== "LABORO_DISK_FULL") return cause;
+  const text = `the disk of ${dir} is full, so ${what} does not start: free some space there and start laboro again`;
+  return new LaboroError(failure.code, `${text} (${failure.message})`, { cause });
+}
+
 /** Writes all of the bytes at the position; a short write goes on until the system says why it stopped. */
 export function writeFully(fd: number, bytes: Uint8Array, position: number): void {
   let done = 0;

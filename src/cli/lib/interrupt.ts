@@ -22,7 +22,7 @@ export interface Interrupt {
   /** As a second signal does. */
   stopAtOnce(): void;
   dispose(): void;
-  /** The last call, when everything is closed. Node aborts when it restores a terminal that is gone, so SIGHUP ends the process. */
+  /** The last call, when everything is closed. */
   endAfterHangup(): void;
 }
 
@@ -42,7 +42,7 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
     once.abort("SIGTERM");
     twice.abort();
   };
-  const onTerminal = [0, 1, 2].some((fd) => isatty(fd));
+  const terminal = onTerminal();
   let hungUp = false;
   const hangUp = (): void => {
     if (hungUp) return;
@@ -75,7 +75,15 @@ export function onInterrupt({ watchOutput = false } = {}): Interrupt {
       process.off("SIGHUP", hangUp);
     },
     endAfterHangup: () => {
-      if (hungUp && onTerminal) process.kill(process.pid, "SIGHUP");
+      if (hungUp && terminal) endByHangup();
     },
   };
+}
+
+export const onTerminal = (): boolean => [0, 1, 2].some((fd) => isatty(fd));
+
+/** Node aborts when it restores a terminal that is gone, so SIGHUP ends the process. */
+export function endByHangup(): void {
+  process.removeAllListeners("SIGHUP");
+  process.kill(process.pid, "SIGHUP");
 }

@@ -1,6 +1,8 @@
 /** What long-running verbs share: a log and signals. */
 import { pino } from "pino";
 import type { Log } from "../../base/log.js";
+import { endByHangup, onTerminal } from "./interrupt.js";
+import { endProcess, onOutputError } from "./output-errors.js";
 
 /** On standard error: plain lines on a terminal, JSON lines otherwise. */
 export const logger = (): Log =>
@@ -9,14 +11,28 @@ export const logger = (): Log =>
 const line = (_fields: object, text: string): void => void process.stderr.write(`laboro: ${text}\n`);
 const lines: Log = { info: line, warn: line, error: line };
 
-/** Call `stop` on the first SIGINT or SIGTERM; a second one ends the process at once. */
+/**
+ * Calls `stop` on the first SIGINT, SIGTERM or SIGHUP; a second SIGINT or SIGTERM ends the process at once. A closed terminal is as SIGHUP;
+ * it causes several signals and errors, which count as one.
+ */
 export function onStopSignal(stop: (signal: NodeJS.Signals) => void): void {
   let stopping = false;
+  const first = (signal: NodeJS.Signals): void => {
+    stopping = true;
+    stop(signal);
+  };
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
       if (stopping) process.exit(signal === "SIGINT" ? 130 : 143);
-      stopping = true;
-      stop(signal);
+      first(signal);
     });
   }
+  const hangUp = (): void => {
+    if (stopping) return;
+    onOutputError(() => {});
+    if (onTerminal()) process.once("exit", endByHangup);
+    first("SIGHUP");
+  };
+  process.on("SIGHUP", hangUp);
+  onOutputError((error) => (error.code === "EIO" ? hangUp() : endProcess(error)));
 }

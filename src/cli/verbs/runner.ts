@@ -90,11 +90,11 @@ async function perform(threads: number, options: Options): Promise<void> {
   };
   let signals = 0;
   let current = startRunner(runnerOptions);
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
       signals++;
       if (signal === "SIGINT" && signals === 1) printNotice("stopping: what runs may end; Ctrl-C again stops at once");
-      current.stop(signal === "SIGTERM" || signals > 1);
+      current.stop(signal !== "SIGINT" || signals > 1);
     });
   }
   let end = await current.ended;

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../base/errors.js";
+import { startFailure } from "../../base/files/durable.js";
 import { writePrivate } from "../../base/private-file.js";
 import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
 import { dataDirectory } from "../../client/find-broker.js";
@@ -61,7 +62,7 @@ export function serve(): Command {
     )
     .option(
       "--grace <duration>",
-      "how long a worker may be disconnected before its tasks go to others (default: 30s)",
+      "how long the tasks of a silent worker are kept for it (default: 30s; 2s if it closed its connection)",
       parseMilliseconds,
     )
     .option(
@@ -121,7 +122,13 @@ async function run(options: Options): Promise<void> {
   });
   started = broker;
   onStopSignal(() => void broker.stop().then(() => process.exit(0)));
-  if (options.fallback !== true) announce(broker, dir);
+  if (options.fallback === true) return;
+  try {
+    announce(broker, dir);
+  } catch (cause) {
+    await broker.stop();
+    throw startFailure(cause, "the broker", dir);
+  }
 }
 
 function announce(broker: RunningBroker, dir: string): void {

@@ -144,7 +144,7 @@ async function run(options: Options): Promise<void> {
     },
     onStopped: (why) => exitWith(reasonText(why, options), 0),
   });
-  // Ctrl-C lets tasks end. SIGTERM, sent when the machine shuts down, stops them and returns them to the broker.
+  // Ctrl-C lets tasks end. SIGTERM (the machine shuts down) and SIGHUP (the terminal is closed) stop and return them.
   onStopSignal((signal) => {
     void started.stop({ finish: signal === "SIGINT" }).then(() => exitWith(`${signal} came`, 0));
   });

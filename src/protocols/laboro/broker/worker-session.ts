@@ -104,11 +104,12 @@ export class WorkerSession implements WorkerPort {
     for (const message of batch) this.#receive(message);
   }
 
-  onClose(_reason: CloseReason): void {
+  /** A connection that this side gave up may be half open: the worker may not know yet that it has to come back. */
+  onClose(reason: CloseReason): void {
     const orderly = this.#state === "leaving";
     this.#state = "closed";
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
-    this.#core.workerDisconnected(this.#profile.id, this, orderly);
+    this.#core.workerDisconnected(this.#profile.id, this, orderly, reason.by !== "us");
   }
 
   #receive(message: FromWorker): void {
@@ -120,12 +121,9 @@ export class WorkerSession implements WorkerPort {
       case "DONE":
         this.#core.workerDone(id, message.tasks, () => this.#send({ type: "ACK", seq: message.seq }));
         return;
-      case "OUTPUT": {
-        const credit = (): void => this.#send({ type: "CREDIT", bytes: message.bytes.length });
-        // Credit is given for dropped bytes too: they are no longer under way.
-        if (!this.#core.workerOutput(id, message, credit)) credit();
+      case "OUTPUT":
+        this.#core.workerOutput(id, message, () => this.#send({ type: "CREDIT", bytes: message.bytes.length }));
         return;
-      }
       case "RELAY": {
         const { job, index, attempt } = message;
         this.#core.workerRelay(id, message, (end) => this.#send({ type: "RELAYED", job, index, attempt, end }));

@@ -95,9 +95,7 @@ export class IncomingResult {
     this.#stored += bytes.length;
     this.#bytesQueued(bytes.length);
     const chunk = { job, index, attempt, stream: "stdout" as const, offset, bytes };
-    const taken = this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
-    // The task is no longer this worker's; its result will be dropped too.
-    if (!taken) this.#bytesWritten(bytes.length);
+    this.#core.workerOutput(this.worker, chunk, () => this.#bytesWritten(bytes.length));
   }
 
   #bytesQueued(bytes: number): void {
