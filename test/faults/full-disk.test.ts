@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
+import { batchUnder, FULL, TEST_MS } from "../support/fault-batch.js";
 import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { sleep, until } from "../support/wait.js";
@@ -28,11 +29,15 @@ const noMount = ((): string | undefined => {
 })();
 const skipped = noMount === undefined ? "" : ` (skipped, cannot mount: ${noMount})`;
 
+function mountSmallDisk(site: Site, dir: string): void {
+  fs.mkdirSync(dir);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", dir]);
+  site.atEnd(() => void execFileSync("umount", ["-l", dir]));
+}
+
 /** A broker on a disk of its own; the workers' directories are elsewhere. */
 async function onSmallDisk(site: Site): Promise<Client> {
-  fs.mkdirSync(site.data);
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", site.data]);
-  site.atEnd(() => void execFileSync("umount", ["-l", site.data]));
+  mountSmallDisk(site, site.data);
   await site.startBroker();
   return site.client();
 }
@@ -64,6 +69,52 @@ async function hopeful(client: Client): Promise<void> {
     return kinds.lastIndexOf("broker-resumed") > kinds.lastIndexOf("broker-halted");
   });
 }
+
+const ROUNDS = FULL ? 5 : 1;
+const TASKS = FULL ? 500 : 100;
+
+describe.skipIf(noMount !== undefined)(`a disk that is full for a while under a batch${skipped}`, () => {
+  it(
+    "of the broker, which is then killed: nothing is lost",
+    async () => {
+      const site = newSite();
+      const client = await onSmallDisk(site);
+      await site.startWorker("one", { slots: 2 });
+      const said = (): string => site.broker.said.slice(-3_000);
+      const batch = { fault: "disk of the broker full, then kill -9", tasks: TASKS, client, dir: site.dir, said };
+      await batchUnder(batch, async () => {
+        for (let round = 0; round < ROUNDS; round++) {
+          const ballast = fill(site.data);
+          await sleep(500);
+          fs.rmSync(ballast);
+          await site.broker.end("SIGKILL");
+          await site.startBroker();
+        }
+      });
+    },
+    TEST_MS,
+  );
+
+  it(
+    "of a worker: nothing is lost",
+    async () => {
+      const site = newSite();
+      await site.startBroker();
+      mountSmallDisk(site, site.path("one"));
+      const worker = await site.startWorker("one", { slots: 2 });
+      const said = (): string => worker.said.slice(-3_000);
+      const client = await site.client();
+      await batchUnder({ fault: "disk of the worker full", tasks: TASKS, client, dir: site.dir, said }, async () => {
+        const ballast = fill(site.path("one"));
+        await site.broker.end("SIGKILL");
+        await sleep(1_000);
+        await site.startBroker();
+        fs.rmSync(ballast);
+      });
+    },
+    TEST_MS,
+  );
+});
 
 describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, () => {
   it("refuses submissions with a code, keeps running work's results, and goes on by itself when there is room", async () => {
