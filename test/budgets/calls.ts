@@ -6,7 +6,10 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { LABORO } from "../support/launched.js";
+import { LABORO, REPOSITORY } from "../support/launched.js";
+
+/** The modules that the bundle is made of: in them a function is found by its file. */
+const UNBUNDLED = join(REPOSITORY, "dist", "cli", "main.js");
 
 /** A file of `dist/` or a module of Node, and a function in it. */
 export type Counted = readonly [file: string, name: string];
@@ -32,11 +35,11 @@ interface Script {
   }[];
 }
 
-/** Runs `laboro` in an empty folder. */
+/** Runs `laboro` in an empty folder, from its modules. */
 export function countedRun(args: readonly string[]): CountedRun {
   return inFolder((dir) => {
     const coverage = join(dir, "coverage");
-    const run = laboro(args, dir, { NODE_V8_COVERAGE: coverage });
+    const run = laboro(UNBUNDLED, args, dir, { NODE_V8_COVERAGE: coverage });
     const scripts = readdirSync(coverage).flatMap((name) => {
       const { result } = JSON.parse(readFileSync(join(coverage, name), "utf8")) as { result: readonly Script[] };
       return result;
@@ -67,7 +70,7 @@ export function tracedRun(
 ): Run & { readonly lines: readonly string[] } {
   return inFolder((dir) => {
     const trace = join(dir, "trace");
-    const run = laboro(args, dir, {}, [
+    const run = laboro(LABORO, args, dir, {}, [
       STRACE,
       "-f",
       "-q",
@@ -82,12 +85,13 @@ export function tracedRun(
 }
 
 function laboro(
+  program: string,
   args: readonly string[],
   dir: string,
   env: Readonly<Record<string, string>>,
   before: readonly string[] = [],
 ): Run {
-  const [command = "", ...rest] = [...before, process.execPath, LABORO, ...args];
+  const [command = "", ...rest] = [...before, process.execPath, program, ...args];
   const { status, stdout, stderr } = spawnSync(command, rest, {
     cwd: dir,
     env: { PATH: process.env.PATH, HOME: dir, TMPDIR: dir, LC_ALL: "C", ...env },

@@ -135,7 +135,7 @@ describe("the package that npm publishes", () => {
       .filter((path) => /^src\/.*\.ts$/.test(path))
       .map((path) => path.slice("src/".length, -".ts".length));
     const wanted = sources.flatMap((path) => ["js", "js.map", "d.ts", "d.ts.map"].map((end) => `dist/${path}.${end}`));
-    const compiled = files.filter((path) => /^dist\/(?!web\/).*\.\w+$/.test(path));
+    const compiled = files.filter((path) => /^dist\/(?!web\/|bundle\/).*\.\w+$/.test(path));
     expect(wanted.filter((path) => !all.has(path))).toEqual([]);
     expect(compiled.filter((path) => !wanted.includes(path))).toEqual([]);
   });
@@ -143,15 +143,18 @@ describe("the package that npm publishes", () => {
   it("imports no package that it does not depend on", () => {
     const known = new Set([...DEPENDENCIES, ...builtinModules]);
     const imported = files
-      .filter((path) => /^dist\/(?!web\/).*\.js$/.test(path))
+      .filter((path) => /^dist\/(?!web\/|bundle\/).*\.js$/.test(path))
       .flatMap((path) => Array.from(read(unpacked, path).matchAll(IMPORTS), ([, name = ""]) => name));
     expect(imported.length).toBeGreaterThan(100);
     expect([...new Set(imported)].filter((name) => !known.has(name.replace(/^node:/, "")))).toEqual([]);
   });
 
-  it("ships the licences of the packages that are bundled into the dashboard", () => {
-    const notices = read(unpacked, "dist", "web", "THIRD-PARTY-NOTICES.md");
-    expect(notices).toContain(read(REPOSITORY, "node_modules", "uplot", "LICENSE").trim());
+  it.each([
+    ["dashboard", "web", "uplot"],
+    ["command line", "bundle", "commander"],
+  ])("ships the licences of the packages that are bundled into the %s", (_what, folder, name) => {
+    const notices = read(unpacked, "dist", folder, "THIRD-PARTY-NOTICES.md");
+    expect(notices).toContain(read(REPOSITORY, "node_modules", name, "LICENSE").trim());
   });
 
   it("ships the documents and the examples", () => {

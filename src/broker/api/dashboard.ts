@@ -6,6 +6,7 @@ import * as fs from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
+import { packageRoot } from "../../base/version.js";
 
 export const UI_PATH = "/ui/";
 const ASSETS = `${UI_PATH}assets/`;
@@ -46,9 +47,6 @@ interface DashboardFile {
 
 type Files = ReadonlyMap<string, DashboardFile>;
 
-/** For the compiled API, and for the sources. */
-const FOLDERS = [new URL("../../web/", import.meta.url), new URL("../../../dist/web/", import.meta.url)];
-
 let cachedFiles: Promise<Files> | undefined;
 
 /** By their path; none if the dashboard was not built. */
@@ -61,15 +59,13 @@ function files(): Promise<Files> {
 }
 
 async function readFiles(): Promise<Files> {
-  for (const folder of FOLDERS) {
-    const found = new Map<string, DashboardFile>();
-    for (const path of await listed(folder)) {
-      const type = TYPES[extname(path)];
-      if (type !== undefined) found.set(path, { bytes: await fs.readFile(new URL(path, folder)), type });
-    }
-    if (found.has("index.html")) return found;
+  const folder = new URL("dist/web/", packageRoot());
+  const found = new Map<string, DashboardFile>();
+  for (const path of await listed(folder)) {
+    const type = TYPES[extname(path)];
+    if (type !== undefined) found.set(path, { bytes: await fs.readFile(new URL(path, folder)), type });
   }
-  return new Map();
+  return found;
 }
 
 async function listed(folder: URL): Promise<string[]> {

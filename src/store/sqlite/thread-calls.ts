@@ -5,6 +5,7 @@
 import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
+import { packageRoot } from "../../base/version.js";
 import type { CallName, Calls, ThreadData, ThreadReply } from "./messages.js";
 
 interface PendingCall {
@@ -66,5 +67,5 @@ export class ThreadCalls {
 /** Node runs no TypeScript in a thread: from the sources, as in tests, the compiled thread is used. */
 function threadFile(): URL {
   const beside = new URL("./thread.js", import.meta.url);
-  return fs.existsSync(beside) ? beside : new URL("../../../dist/store/sqlite/thread.js", import.meta.url);
+  return fs.existsSync(beside) ? beside : new URL("dist/store/sqlite/thread.js", packageRoot());
 }
