@@ -1,5 +1,6 @@
 /** One broker on SQLite with two workers: processes killed and frozen, links cut, clocks set, too little memory and too few descriptors. */
 import * as fs from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { batchUnder, type FaultBatch, FULL, TEST_MS } from "../support/fault-batch.js";
@@ -130,6 +131,15 @@ fault("link cut at random bytes", { far: true }, ({ proxy }) =>
 
 const SMALL_HEAP = { NODE_OPTIONS: "--max-old-space-size=48" };
 fault("broker with a heap of 48 MiB", { broker: () => ({ env: SMALL_HEAP }) }, async () => {});
+
+fault("no descriptors left at the broker", { broker: () => ({ openFiles: 200 }) }, async ({ site }) => {
+  const { port, hostname } = new URL(site.url);
+  const idle = Array.from({ length: 300 }, () => connect(Number(port), hostname).on("error", () => {}));
+  await sleep(1_000);
+  for (const socket of idle) socket.destroy();
+});
+
+fault("worker with 64 descriptors", { worker: { openFiles: 64 } }, async () => {});
 
 const clockOf = (site: Site): string => site.path("clock");
 const CLOCK = join(REPOSITORY, "test/support/shifted-clock.mjs");

@@ -29,8 +29,8 @@ export interface FaultRow {
   readonly outputsLost: number;
   readonly recordedTwice: number;
   readonly startedTwice: number;
-  /** The longest time in which no task was started. */
-  readonly pauseMs: number;
+  /** The longest time in which no task was started, where that was measured. */
+  readonly pauseMs?: number;
   /** What laboro says about a loss that the damage itself explains. */
   readonly note?: string;
 }
@@ -96,8 +96,8 @@ async function recordedIn(job: JobHandle): Promise<ReadonlySet<number>> {
 /** Prints the row, and keeps it for the table of `npm run test:faults`. */
 export function report(row: FaultRow): void {
   const { fault, pauseMs, note, ...counts } = row;
-  const seconds = (pauseMs / 1000).toFixed(1);
-  console.log(`${fault}: ${JSON.stringify(counts)}, ${seconds} s${note === undefined ? "" : `; ${note}`}`);
+  const pause = pauseMs === undefined ? "" : `, ${(pauseMs / 1000).toFixed(1)} s`;
+  console.log(`${fault}: ${JSON.stringify(counts)}${pause}${note === undefined ? "" : `; ${note}`}`);
   if (!FULL) return;
   const dir = join(REPOSITORY, "test", "output");
   fs.mkdirSync(dir, { recursive: true });
