@@ -5,7 +5,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const POSTGRES = "test/store/postgres/**/*.test.ts";
 
 /** Files of a minute or so. Begun last, as their size would have it, they would be waited for when all others have ended. */
-const LONG = /\/test\/(browser\/dashboard|interop\/day|faults\/worker-killed|cli\/experiments|cli\/scale0)\./;
+const LONG = /\/test\/(browser\/dashboard|interop\/day|cli\/experiments|cli\/scale0)\./;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startWorker } from "../../src/entries/worker.js";
 import { account, RunLog, resultsOf } from "../support/batch.js";
+import { report } from "../support/fault-batch.js";
 import { CALL_NOTHING, NOTHING, TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
 import { until } from "../support/wait.js";
@@ -47,7 +48,15 @@ describe("a damaged database", () => {
     fs.writeFileSync(database, whole);
     await site.startBroker();
     const { lost } = await account(client, done.id, 3_000);
-    console.log(`database with ${what}, put back: lost: ${lost.length}`);
+    report({
+      fault: `database with ${what}`,
+      submissionsLost: 0,
+      resultsLost: lost.length,
+      outputsLost: 0,
+      recordedTwice: 0,
+      startedTwice: 0,
+      note: "refused; the file put back from a copy",
+    });
     expect(lost).toEqual([]);
     await client.job(held.id).release();
     expect(await client.job(held.id).wait()).toBe("succeeded");
@@ -107,9 +116,15 @@ describe("a damaged output segment", () => {
     const results = await resultsOf(job);
     const texts = await Promise.all(Array.from({ length: TASKS }, (_, i) => job.text(i)));
     const damagedOutputs = texts.filter((text, i) => text !== outputOf(i)).length;
-    console.log(
-      `output segment with ${what}: lost: ${TASKS + 1 - results.length}, run twice: ${results.filter(({ attempt }) => attempt > 1).length}, outputs damaged: ${damagedOutputs}`,
-    );
+    report({
+      fault: `output segment with ${what}`,
+      submissionsLost: 0,
+      resultsLost: TASKS + 1 - results.length,
+      outputsLost: damagedOutputs,
+      recordedTwice: 0,
+      startedTwice: results.filter(({ attempt }) => attempt > 1).length,
+      note: "the log names the lost bytes",
+    });
     expect(results).toHaveLength(TASKS + 1);
     expect(results.every(({ attempt, state }) => attempt === 1 && state === "succeeded")).toBe(true);
     expect(damagedOutputs).toBe(1);
@@ -148,7 +163,15 @@ describe("a damaged spool of results", () => {
     expect(next.said).toContain("the spool of results is damaged");
     expect(await job.wait()).toBe("succeeded");
     const { lost, runTwice } = await account(client, job.id, TASKS, log);
-    console.log(`spool of results with ${what}: lost: ${lost.length}, run twice: ${runTwice.length}`);
+    report({
+      fault: `spool of a worker with ${what}`,
+      submissionsLost: 0,
+      resultsLost: lost.length,
+      outputsLost: 0,
+      recordedTwice: 0,
+      startedTwice: runTwice.length,
+      note: "the log says so; the task runs again",
+    });
     expect(lost).toEqual([]);
     expect(runTwice).toHaveLength(1);
   });

@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type Client, LaboroError } from "../../src/entries/client.js";
 import { fill } from "../files/scratch.js";
 import { account, lostOutputs, RunLog, resultsOf } from "../support/batch.js";
+import { batchUnder, FULL, report, TEST_MS } from "../support/fault-batch.js";
 import { LABORO } from "../support/launched.js";
 import { TRUE } from "../support/recipes.js";
 import { type Site, sites } from "../support/site.js";
@@ -29,11 +30,15 @@ const noMount = ((): string | undefined => {
 })();
 const skipped = noMount === undefined ? "" : ` (skipped, cannot mount: ${noMount})`;
 
+function mountSmallDisk(site: Site, dir: string): void {
+  fs.mkdirSync(dir);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", dir]);
+  site.atEnd(() => void execFileSync("umount", ["-l", dir]));
+}
+
 /** A broker on a disk of its own; the workers' directories are elsewhere. */
 async function onSmallDisk(site: Site): Promise<Client> {
-  fs.mkdirSync(site.data);
-  execFileSync("mount", ["-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", site.data]);
-  site.atEnd(() => void execFileSync("umount", ["-l", site.data]));
+  mountSmallDisk(site, site.data);
   await site.startBroker();
   return site.client();
 }
@@ -65,6 +70,28 @@ async function hopeful(client: Client): Promise<void> {
     return kinds.lastIndexOf("broker-resumed") > kinds.lastIndexOf("broker-halted");
   });
 }
+
+describe.skipIf(noMount !== undefined)(`a worker whose disk is full${skipped}`, () => {
+  it(
+    "loses nothing, also where its broker is killed meanwhile",
+    async () => {
+      const site = newSite();
+      await site.startBroker();
+      mountSmallDisk(site, site.path("one"));
+      const worker = await site.startWorker("one", { slots: 2 });
+      const said = (): string => worker.said.slice(-3_000);
+      const batch = { fault: "disk of the worker full, then kill -9 of the broker", tasks: FULL ? 500 : 100, said };
+      await batchUnder({ ...batch, client: await site.client(), dir: site.dir }, async () => {
+        const ballast = fill(site.path("one"));
+        await site.broker.end("SIGKILL");
+        await sleep(1_000);
+        await site.startBroker();
+        fs.rmSync(ballast);
+      });
+    },
+    TEST_MS,
+  );
+});
 
 describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, () => {
   it.each([
@@ -117,10 +144,14 @@ describe.skipIf(noMount !== undefined)(`a broker whose disk is full${skipped}`, 
         ...(await lostOutputs(client, running.id, 4)),
         ...(await lostOutputs(client, behind.id, 200)),
       ];
-      console.log(
-        `disk full under a batch${killed ? ", broker killed" : ""}: lost: ${first.lost.length + second.lost.length}, ` +
-          `run twice: ${runs - 204}, outputs lost: ${outputsLost.length}, submissions taken before: ${taken.length}`,
-      );
+      report({
+        fault: killed ? "disk of the broker full, then kill -9" : "disk of the broker full",
+        submissionsLost: 0,
+        resultsLost: first.lost.length + second.lost.length,
+        outputsLost: outputsLost.length,
+        recordedTwice: 0,
+        startedTwice: runs - 204,
+      });
       expect([...first.lost, ...second.lost]).toEqual([]);
       expect(runs).toBe(204);
       expect(outputsLost).toEqual([]);

@@ -2,7 +2,7 @@
 import postgres, { type Sql } from "postgres";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Client } from "../../src/entries/client.js";
-import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
+import { batchUnder, FULL, TEST_MS } from "../support/fault-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";
 import { type Proxy as Network, proxyTo } from "../support/proxy.js";
@@ -40,7 +40,7 @@ for (const how of ["orderly", "crash"] as const) {
   it(
     `PostgreSQL restarted (${how}): nothing is lost, and work goes on when it is back`,
     async () => {
-      await batchUnder(group, { what: `PostgreSQL restarted, ${how}`, tasks: TASKS, client }, async () => {
+      await batchUnder(group.batch(`PostgreSQL restarted, ${how}`, TASKS, client), async () => {
         for (let round = 0; round < (FULL ? 5 : 1); round++) {
           await server.halt(how);
           await sleep(500);
@@ -56,7 +56,7 @@ for (const how of ["orderly", "crash"] as const) {
 it(
   "a stream of pg_terminate_backend: nothing is lost or run again",
   async () => {
-    await batchUnder(group, { what: "connections terminated", tasks: TASKS, client }, async (log) => {
+    await batchUnder(group.batch("connections terminated", TASKS, client), async (log) => {
       await server.admin(async (sql) => {
         for (let round = 0; log.count < TASKS * 0.8 && round < (FULL ? 200 : 30); round++) {
           await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laboro'`;
@@ -71,7 +71,7 @@ it(
 it(
   "no connection is left: who has one goes on, who has lost his waits, and work goes on when there are some",
   async () => {
-    await batchUnder(group, { what: "connections used up", tasks: TASKS, client }, async () => {
+    await batchUnder(group.batch("connections used up", TASKS, client), async () => {
       await server.admin(async (admin) => {
         const hoard = await connectionsLeft();
         await admin`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laboro'`;
@@ -97,7 +97,7 @@ it(
       await over;
     });
     try {
-      await batchUnder(group, { what: "a transaction left open", tasks: TASKS, client }, async () => {});
+      await batchUnder(group.batch("a transaction left open", TASKS, client), async () => {});
     } finally {
       end();
       await open;
@@ -111,7 +111,7 @@ it(
   "a broker cut off from the database: it stops in time, keeps its workers, and resumes",
   async () => {
     const there = await group.client("b");
-    await batchUnder(group, { what: "a broker cut off", tasks: TASKS, client: await group.client("a") }, async () => {
+    await batchUnder(group.batch("a broker cut off", TASKS, await group.client("a")), async () => {
       proxy.swallow(["up", "down"]);
       await group.brokerNamed("b").says("no heartbeat has reached the store", DEADLINE_MS);
       proxy.heal();

@@ -1,7 +1,7 @@
 /** The database's machine is lost: a standby takes its place at its address; or a backup is all that is left. */
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { batchUnder, FULL, TEST_MS } from "../support/group-batch.js";
+import { batchUnder, FULL, TEST_MS } from "../support/fault-batch.js";
 import { DEADLINE_MS, GroupSite } from "../support/group-site.js";
 import { type PostgresServer, startPostgres } from "../support/postgres.js";
 import { copyOf } from "../support/postgres-copy.js";
@@ -81,7 +81,7 @@ describe.runIf(FULL)("a group whose database is lost", () => {
         await Promise.all([group.worker("one", "a"), group.worker("two", "b")]);
         const client = await group.client("a", "b");
         await group.workersAre(client, 2);
-        await batchUnder(group, { what: "a standby promoted", tasks: 500, client }, async () => {
+        await batchUnder(group.batch("a standby promoted", 500, client), async () => {
           await server.halt("crash");
           await standby.promote();
           address.moveTo(standby.port);

@@ -2,6 +2,7 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Client, connect } from "../../src/entries/client.js";
+import type { FaultBatch } from "./fault-batch.js";
 import { LABORO, type Launched } from "./launched.js";
 import type { PostgresServer } from "./postgres.js";
 import { freePort, type Site } from "./site.js";
@@ -72,6 +73,11 @@ export class GroupSite {
     const broker = this.#brokers.get(name);
     if (broker === undefined) throw new Error(`no broker ${name} was started`);
     return broker;
+  }
+
+  /** For `batchUnder`. */
+  batch(fault: string, tasks: number, client: Client): FaultBatch {
+    return { fault, tasks, client, dir: this.site.dir, said: () => this.said() };
   }
 
   /** The last words of all brokers, for when something has gone wrong. */

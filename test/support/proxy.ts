@@ -15,18 +15,34 @@ export interface Proxy {
   heal(): void;
   /** Closes all connections, at both ends. */
   cut(): void;
+  /** All bytes from now on arrive later by this time, in order. */
+  delay(ms: number): void;
+  /** Each connection passes so many bytes more, and is then cut, wherever in a message that is. */
+  cutAfter(bytes: number): void;
   close(): Promise<void>;
 }
 
 interface Pair {
   readonly near: Socket;
   readonly far: Socket;
+  bytesLeft: number;
 }
 
 export async function proxyTo(port: number): Promise<Proxy> {
   const pairs = new Set<Pair>();
   const swallowed = new Set<Direction>();
   let accepted = 0;
+  let delayMs = 0;
+
+  const pass = (pair: Pair, to: Socket, bytes: Buffer): void => {
+    const passed = bytes.subarray(0, pair.bytesLeft);
+    pair.bytesLeft -= passed.length;
+    if (delayMs > 0) setTimeout(() => to.write(passed), delayMs);
+    else to.write(passed);
+    if (pair.bytesLeft > 0) return;
+    pair.near.destroy();
+    pair.far.destroy();
+  };
 
   const apply = ({ near, far }: Pair): void => {
     for (const [direction, from] of [
@@ -41,10 +57,20 @@ export async function proxyTo(port: number): Promise<Proxy> {
   const server = createServer({ allowHalfOpen: true }, (near) => {
     accepted++;
     const far = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-    const pair = { near, far };
+    const pair = { near, far, bytesLeft: Number.POSITIVE_INFINITY };
     pairs.add(pair);
-    join(near, far, () => swallowed.has("up"));
-    join(far, near, () => swallowed.has("down"));
+    join(
+      near,
+      far,
+      (bytes) => pass(pair, far, bytes),
+      () => swallowed.has("up"),
+    );
+    join(
+      far,
+      near,
+      (bytes) => pass(pair, near, bytes),
+      () => swallowed.has("down"),
+    );
     const forget = (): void => {
       if (near.destroyed && far.destroyed) pairs.delete(pair);
     };
@@ -79,6 +105,12 @@ export async function proxyTo(port: number): Promise<Proxy> {
       }
     },
     cut,
+    delay: (ms) => {
+      delayMs = ms;
+    },
+    cutAfter: (bytes) => {
+      for (const pair of pairs) pair.bytesLeft = bytes;
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -87,10 +119,10 @@ export async function proxyTo(port: number): Promise<Proxy> {
   };
 }
 
-function join(from: Socket, to: Socket, holed: () => boolean): void {
+function join(from: Socket, to: Socket, pass: (bytes: Buffer) => void, holed: () => boolean): void {
   from.setNoDelay(true);
   from.on("error", () => {});
-  from.on("data", (bytes) => to.write(bytes));
+  from.on("data", pass);
   from.on("end", () => to.end());
   from.on("close", () => {
     if (!holed()) to.destroy();

@@ -10,9 +10,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import { type Client, connect, LaboroError } from "../../src/entries/client.js";
-import { LABORO, Launched } from "./launched.js";
+import { LABORO, Launched, type LaunchOptions } from "./launched.js";
 import { type ProcessRow, processesWith } from "./process-table.js";
 import { until } from "./wait.js";
+
+type LaunchLimits = Partial<LaunchOptions>;
 
 export interface BrokerLaunch {
   readonly heartbeatMs?: number;
@@ -22,6 +24,7 @@ export interface BrokerLaunch {
   readonly listeners?: readonly string[];
   /** Any other option of `serve`. */
   readonly options?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
 }
 
 export interface WorkerLaunch {
@@ -30,6 +33,7 @@ export interface WorkerLaunch {
   readonly openFiles?: number;
   /** Where it finds the broker, if not where the broker is. */
   readonly url?: string;
+  readonly env?: NodeJS.ProcessEnv;
 }
 
 export class Site {
@@ -84,7 +88,7 @@ export class Site {
     for (const listener of options.listeners ?? []) args.push("--protocol", listener);
     args.push(...(options.options ?? []));
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
-    this.#broker = this.launch("the broker", args, options.openFiles);
+    this.#broker = this.launch("the broker", args, options);
     return this.#broker;
   }
 
@@ -100,7 +104,7 @@ export class Site {
     const data = url === undefined ? this.data : this.#accessTo(name, url);
     const args = [LABORO, "worker", "--data", data, "--dir", this.path(name), "--name", name, "--slots", String(slots)];
     if (pool !== undefined) args.push("--pool", pool);
-    const worker = this.launch(`worker ${name}`, args, options.openFiles);
+    const worker = this.launch(`worker ${name}`, args, options);
     this.#workers.set(name, worker);
     return worker;
   }
@@ -119,10 +123,10 @@ export class Site {
   }
 
   /** Any node program, with arguments. */
-  launch(name: string, args: readonly string[], openFiles?: number): Launched {
+  launch(name: string, args: readonly string[], options: LaunchLimits = {}): Launched {
     const [key = "", value] = this.#mark.split("=");
-    const env = { ...process.env, [key]: value, TMPDIR: this.tmp };
-    const launched = new Launched(name, args, openFiles === undefined ? { env } : { env, openFiles });
+    const env = { ...process.env, ...options.env, [key]: value, TMPDIR: this.tmp };
+    const launched = new Launched(name, args, { ...options, env });
     this.#launched.push(launched);
     return launched;
   }
