@@ -17,7 +17,7 @@ describe("laboro run, killed and started again", () => {
   it("shows each output over all of its starts", async () => {
     const place = openPlace();
     const random = new SeededRandom();
-    const entries = Array.from({ length: 60 }, (_, i) => `e${i}`);
+    const entries = Array.from({ length: 40 }, (_, i) => `e${i}`);
     const words = ["run", "--jobs", "3", "sleep 0.02; echo shown {}", ":::", ...entries];
     const lines: string[] = [];
     const KILLS = 5;
@@ -41,7 +41,7 @@ describe("laboro run, killed and started again", () => {
     expect(again).toBeLessThanOrEqual(KILLS);
     // Nothing is left of the record, and the batch is finished.
     expect((await place.laboro(...words)).stderr).not.toContain("going on");
-  });
+  }, 120_000);
 
   it.each([
     ["while a task still runs", "go"],

@@ -134,11 +134,9 @@ export async function runBatch(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
     EXPLAIN_AFTER_MS,
   );
-  const end = await broker.withRetry(async (client) =>
-    submitted.ended === undefined
-      ? watcher.waitForEnd(client, stopping.done)
-      : (await client.ask("wait", { job, timeoutMs: 0 })).state,
-  );
+  // No event follows the end of a job.
+  const stop = submitted.ended === undefined ? stopping.done : AbortSignal.abort();
+  const end = await broker.withRetry((client) => watcher.waitForEnd(client, stop));
   clearTimeout(explainTimer);
   const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
