@@ -5,10 +5,11 @@ import type { Command } from "commander";
 import { badInput, LaboroError } from "../../base/errors.js";
 import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
-import { ACCESS_FILE } from "../../client/find-broker.js";
+import { ACCESS_FILE, dataDirectory } from "../../client/find-broker.js";
 import { commandLine } from "../lib/batch/command-line.js";
 import { batchKey, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
+import { unfinishedJob } from "../lib/batch/shown-tasks.js";
 import {
   addBrokerOptions,
   type BrokerChoice,
@@ -108,9 +109,11 @@ async function perform(words: readonly string[], options: Options): Promise<void
     broker = await chooseBroker(options, batchKey(submission));
     // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
+    const { dir } = broker;
+    const unfinished = unfinishedJob(dir, batchKey(submission));
     const start = (client: Client) =>
-      startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true);
-    process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
+      startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true, unfinished);
+    process.exitCode = await runBatch(broker.connect, start, { ...settings, dir }, interrupt);
   } finally {
     interrupt.dispose();
     await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
@@ -121,6 +124,8 @@ async function perform(words: readonly string[], options: Options): Promise<void
 interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
+  /** Where it is recorded what was printed. */
+  readonly dir: string;
   readonly connect: ConnectBroker;
   /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
   close(finish: boolean, done: boolean): Promise<void>;
@@ -141,7 +146,8 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
     const client = await connectToBroker(options, CONNECT_MS);
     const { urls, source } = resolveBroker(options);
     noticeOtherData(options, `the broker at ${urls.join(", ")} (${source})`);
-    return { isLocal: false, connect: async () => client, close: async () => client.close() };
+    const dir = dataDirectory({ data: options.data });
+    return { isLocal: false, dir, connect: async () => client, close: async () => client.close() };
   } catch (cause) {
     const dir = localDataInstead(options, cause);
     if (dir !== undefined) return localBroker(options, key, { dir });
@@ -181,6 +187,7 @@ function localBroker(options: Options, key: string, data: LocalRunData): RunBrok
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
+    dir: data.dir,
     connect: async (ownJob) => {
       await local?.close(false);
       local = await openLocalBroker(data.dir, slots, (job) => {

@@ -1,10 +1,108 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { describe, expect, it } from "vitest";
+import { LABORO } from "../../support/launched.js";
+import { SeededRandom } from "../../support/random.js";
 import { until } from "../../support/wait.js";
+import { openCliShop } from "../support/cli.js";
 import { openPlace } from "./place.js";
 
 /** Each task leaves a line when it begins and one when it is done. */
 const LINE = 'echo "{}" >> begun; sleep 0.2; echo "{}" >> done; echo "shown {}"';
 const ENTRIES = Array.from({ length: 12 }, (_, i) => `e${i}`);
+
+describe("laboro run, killed and started again", () => {
+  it("shows each output over all of its starts", async () => {
+    const place = openPlace();
+    const random = new SeededRandom();
+    const entries = Array.from({ length: 40 }, (_, i) => `e${i}`);
+    const words = ["run", "--jobs", "3", "sleep 0.1; echo shown {}", ":::", ...entries];
+    const lines: string[] = [];
+    const KILLS = 5;
+    for (let start = 0; start <= KILLS; start++) {
+      const run = place.begin(words);
+      const wanted = start === KILLS ? Number.POSITIVE_INFINITY : 1 + Math.floor(random.next() * 5);
+      const over = (): boolean => run.child.exitCode !== null;
+      await until("some are shown", () => over() || run.output().split("shown").length > wanted, 60_000);
+      if (!over()) run.child.kill("SIGKILL");
+      const { code, stdout } = await run.said;
+      lines.push(...stdout.split("\n").slice(0, -1));
+      // On a slow machine all may have ended before the last kill.
+      if (code === 0) break;
+    }
+    const missing = entries.filter((entry) => !lines.includes(`shown ${entry}`));
+    const again = lines.length - new Set(lines).size;
+    console.log(
+      `run killed ${KILLS} times (seed ${random.seed}): outputs lost: ${missing.length}, shown again: ${again}`,
+    );
+    expect(missing).toEqual([]);
+    // Killed after an output was written, and before that was recorded.
+    expect(again).toBeLessThanOrEqual(KILLS);
+    // Nothing is left of the record, and the batch is finished.
+    expect((await place.laboro(...words)).stderr).not.toContain("going on");
+  }, 120_000);
+
+  it.each([
+    ["while a task still runs", "go"],
+    ["after all have ended", ""],
+  ])("shows what ended when nobody could read its output, %s, and runs nothing again", async (_when, waiting) => {
+    const shop = await openCliShop();
+    shop.worker({ slots: 3 });
+    const log = join(shop.dir, "ran");
+    const go = join(shop.dir, "go");
+    const last = waiting === "" ? "" : `[ {} != c ] || while [ ! -e ${go} ]; do sleep 0.02; done; `;
+    // More than a pipe holds.
+    const LINES = 200_000;
+    const command = `echo {} >>${log}; ${last}yes {} | head -n ${LINES}`;
+    const words = ["run", command, ":::", "a", "b", "c"];
+    const env = { PATH: process.env.PATH, LABORO_DATA: shop.data, HOME: shop.dir };
+    const first = spawn(process.execPath, [LABORO, ...words], { env, stdio: ["ignore", "pipe", "ignore"] });
+    const ended = waiting === "" ? 3 : 2;
+    await until("tasks have ended", async () => {
+      const [job] = (await shop.client.ask("jobs", {})).jobs;
+      return job?.counters.succeeded === ended;
+    });
+    first.kill("SIGKILL");
+    await once(first, "exit");
+    const before = await text(first.stdout);
+    let shown: () => string = () => "";
+    const second = shop.laboro(words, {
+      started: (_child, output) => {
+        shown = output;
+      },
+    });
+    await until("it shows what ended before", () => shown() !== "");
+    writeFileSync(go, "");
+    const { code, stdout, stderr } = await second;
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`going on with job 1: ${ended} of 3 are done`)]);
+    // One that is in the pipe whole was shown; all others come now.
+    const countIn = (shownText: string, entry: string): number =>
+      shownText.split("\n").filter((line) => line === entry).length;
+    for (const entry of ["a", "b", "c"])
+      expect(countIn(stdout, entry), entry).toBe(countIn(before, entry) === LINES ? 0 : LINES);
+    expect(before.length).toBeLessThan(3 * 2 * LINES);
+    expect(readFileSync(log, "utf8").split("\n").sort()).toEqual(["", "a", "b", "c"]);
+  });
+
+  it("shows what was not shown of a batch that goes on with other entries", async () => {
+    const place = openPlace();
+    const line = "echo shown {}; echo {} >>done; [ {} != c ] || sleep 60";
+    const first = place.begin(["run", "--jobs", "3", "--keep-order", line, ":::", "c", "a", "b"]);
+    await until("two have ended", () => place.lines("done").length === 3);
+    await until("they are recorded", async () => {
+      const { jobs } = JSON.parse((await place.laboro("status", "--all", "--json")).stdout);
+      return jobs[0].counters.succeeded === 2;
+    });
+    first.child.kill("SIGKILL");
+    // They come after c, which has not ended.
+    expect((await first.said).stdout).toBe("");
+    const { stdout } = await place.laboro("run", "--jobs", "3", "--keep-order", line, ":::", "a", "b", "d");
+    expect(stdout.split("\n").sort()).toEqual(["", "shown a", "shown b", "shown d"]);
+  });
+});
 
 describe("laboro run, interrupted", () => {
   it("goes on after kill -9 with the same command, and runs nothing again that was done", async () => {

@@ -2,6 +2,9 @@
  * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished, it is
  * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and one that did not keeps its
  * number. With other entries than before, a new job runs what remains; new entries get the numbers after the last.
+ *
+ * A batch is finished when its job has ended and all of its output was printed (shown-tasks.ts). Output of tasks that ended in an earlier
+ * run, and was not printed by it, is printed first.
  */
 import { createHash } from "node:crypto";
 import { LaboroError } from "../../../base/errors.js";
@@ -15,6 +18,7 @@ import type { ParsedSubmission } from "../submission/options.js";
 import type { JobView, OperationOutput, TaskView } from "../views.js";
 import { commandLine } from "./command-line.js";
 import { entryLabel } from "./output-printer.js";
+import type { UnfinishedJob } from "./shown-tasks.js";
 
 export interface StartedBatch {
   readonly job: number;
@@ -32,6 +36,16 @@ export interface StartedBatch {
   readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
   readonly endedBefore: ReadonlySet<number>;
+  /** The jobs of the batch with the tasks that ended in earlier runs: this one if it was resumed, and those that it resumes. */
+  readonly earlier: readonly EarlierJob[];
+  /** For a job that was finished: tasks that ended and do not run again. */
+  readonly shownBefore?: readonly TaskView[];
+}
+
+export interface EarlierJob {
+  readonly job: JobView;
+  readonly ended: readonly TaskView[];
+  readonly labelOf: (index: number) => string;
 }
 
 /** Bytes in a recipe enter the hash as bytes, so that a changed script is another batch. */
@@ -42,21 +56,36 @@ export function batchKey(submission: ParsedSubmission): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }
 
+/** `unfinished`: the job of this batch whose output was not printed to its end; it may have ended. */
 export async function startOrResume(
   client: Client,
   submission: ParsedSubmission,
   fresh: boolean,
+  unfinished?: UnfinishedJob,
 ): Promise<StartedBatch> {
   const keyed = { ...submission, key: batchKey(submission) };
   const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
   const [open] = jobs;
-  if (open === undefined) return submitNew(client, keyed);
-  if (!fresh) return resume(client, open, keyed);
-  await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
+  if (!fresh) {
+    const found = open ?? (unfinished === undefined ? undefined : await endedJob(client, unfinished));
+    return found === undefined ? submitNew(client, keyed) : resume(client, found, keyed);
+  }
+  if (open !== undefined) await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
   return submitNew(client, keyed);
 }
 
-async function submitNew(client: Client, submission: ParsedSubmission, doneBefore = 0): Promise<StartedBatch> {
+/** A job that was cancelled is not gone on with. */
+async function endedJob(client: Client, { id, created }: UnfinishedJob): Promise<JobView | undefined> {
+  const job = await getJob(client, id).catch(ignoreRemoved);
+  return job?.state === "cancelled" || job?.created !== created ? undefined : job;
+}
+
+async function submitNew(
+  client: Client,
+  submission: ParsedSubmission,
+  doneBefore = 0,
+  earlier: readonly EarlierJob[] = [],
+): Promise<StartedBatch> {
   const { id } = await client.submit(submission);
   const count = submission.entries?.length ?? submission.count ?? 1;
   return {
@@ -67,6 +96,7 @@ async function submitNew(client: Client, submission: ParsedSubmission, doneBefor
     doneBefore,
     remaining: count,
     endedBefore: new Set(),
+    earlier,
   };
 }
 
@@ -75,21 +105,24 @@ async function resume(client: Client, open: JobView, submission: ParsedSubmissio
   const ended = await allEndedTasks(client, open.id);
   if (wanted === undefined) {
     // Numbers are part of the recipe, so the count is the same.
-    return attach(client, open, submission, ended);
+    return attach(client, open, submission, [{ job: open, ended, labelOf: taskLabels(submission, undefined) }]);
   }
   const had = await fetchEntries(client, open.id);
   const current = { ...submission, entries: had, ...(open.numbers && { numbers: open.numbers }) };
   const tasks = jobTasks(open, had, ended);
-  const { chosen, remaining } = matchEntries([...tasks, ...(await earlierTasks(client, open))], wanted);
+  const before = await earlierTasks(client, open);
+  const earlier = [{ job: open, ended, labelOf: taskLabels(open, had) }, ...before.jobs] as const;
+  const { chosen, remaining } = matchEntries([...tasks, ...before.tasks], wanted);
   const own = new Set(tasks.map(({ number }) => number));
   const covered = remaining.every(({ number }) => own.has(number)) && tasks.every(({ number }) => chosen.has(number));
-  if (covered) return attach(client, open, current, ended, wanted.length - tasks.length);
-  await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
+  if (covered) return attach(client, open, current, earlier, wanted.length - tasks.length);
+  if (open.ended === undefined)
+    await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
   const doneBefore = wanted.length - remaining.length;
   if (remaining.length > 0) {
     const entries = remaining.map(({ entry }) => entry);
     const numbers = rangesOf(remaining.map(({ number }) => number)).map((range) => ({ ...range, step: 1 }));
-    return submitNew(client, { ...submission, entries, numbers, resumes: open.id }, doneBefore);
+    return submitNew(client, { ...submission, entries, numbers, resumes: open.id }, doneBefore, earlier);
   }
   const endedBefore = new Set(ended.map(({ index }) => index));
   return {
@@ -100,6 +133,7 @@ async function resume(client: Client, open: JobView, submission: ParsedSubmissio
     doneBefore,
     remaining: 0,
     endedBefore,
+    earlier,
   };
 }
 
@@ -114,18 +148,20 @@ function jobTasks(job: JobView, entries: readonly Bytes[], ended: readonly TaskV
   return entries.map((entry, index) => ({ number: taskNumber(job, index), entry, succeeded: succeeded.has(index) }));
 }
 
-/** The tasks of the jobs that this one resumes, as far as they are not its own. */
-async function earlierTasks(client: Client, open: JobView): Promise<BatchTask[]> {
+/** The jobs that this one resumes, and their tasks as far as they are not its own. */
+async function earlierTasks(client: Client, open: JobView): Promise<{ tasks: BatchTask[]; jobs: EarlierJob[] }> {
   const found = new Map<number, BatchTask>();
+  const jobs: EarlierJob[] = [];
   for (let id = open.resumes; id !== undefined; ) {
     const job: JobView | undefined = await getJob(client, id).catch(ignoreRemoved);
     if (job === undefined) break;
-    for (const task of jobTasks(job, await fetchEntries(client, id), await allEndedTasks(client, id)))
-      if (!found.has(task.number)) found.set(task.number, task);
+    const [entries, ended] = [await fetchEntries(client, id), await allEndedTasks(client, id)];
+    jobs.push({ job, ended, labelOf: taskLabels(job, entries) });
+    for (const task of jobTasks(job, entries, ended)) if (!found.has(task.number)) found.set(task.number, task);
     id = job.resumes;
   }
   for (let index = 0; index < open.count; index++) found.delete(taskNumber(open, index));
-  return [...found.values()];
+  return { tasks: [...found.values()], jobs };
 }
 
 function ignoreRemoved(cause: unknown): undefined {
@@ -136,11 +172,11 @@ async function attach(
   client: Client,
   open: JobView,
   submission: ParsedSubmission,
-  done: readonly TaskView[],
+  earlier: readonly [EarlierJob, ...EarlierJob[]],
   doneEarlier = 0,
 ): Promise<StartedBatch> {
-  if (open.held) await client.ask("release", { job: open.id });
-  const endedBefore = new Set(done.map(({ index }) => index));
+  if (open.held && open.ended === undefined) await client.ask("release", { job: open.id });
+  const endedBefore = new Set(earlier[0].ended.map(({ index }) => index));
   const differenceText = differences(open, submission);
   return {
     job: open.id,
@@ -150,6 +186,7 @@ async function attach(
     doneBefore: doneEarlier + endedBefore.size,
     remaining: open.count - endedBefore.size,
     endedBefore,
+    earlier,
     ...(differenceText === undefined ? {} : { differenceText }),
   };
 }
@@ -170,9 +207,8 @@ export async function rerunTasks(
   const runsAgain = ({ state, index }: TaskView): boolean =>
     selection.states.includes(state) && (selection.tasks === undefined || contains(selection.tasks, index));
   // Read before the rerun: some tasks may have ended again when it returns.
-  const endedBefore = new Set(
-    (await allEndedTasks(client, job)).filter((task) => !runsAgain(task)).map(({ index }) => index),
-  );
+  const shownBefore = (await allEndedTasks(client, job)).filter((task) => !runsAgain(task));
+  const endedBefore = new Set(shownBefore.map(({ index }) => index));
   const { count } = await client.ask("rerun", { job, ...selection });
   if (count === 0) return undefined;
   const labelOf = taskLabels(view, view.hasEntries ? await fetchEntries(client, job) : undefined);
@@ -186,6 +222,8 @@ export async function rerunTasks(
     doneBefore: endedBefore.size,
     remaining: view.count - endedBefore.size,
     endedBefore,
+    earlier: [],
+    shownBefore,
   };
 }
 

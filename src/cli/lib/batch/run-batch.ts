@@ -25,8 +25,11 @@ import { type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import { RelaySpool } from "./relay-spool.js";
 import type { StartedBatch } from "./resume.js";
+import { keepOnly, ShownTasks } from "./shown-tasks.js";
 
 export interface BatchOptions extends OutputOptions {
+  /** Where it is recorded what was printed. */
+  readonly dir: string;
   readonly joblog?: string;
   /** A single task: its output is shown as it comes. */
   readonly live: boolean;
@@ -70,9 +73,34 @@ export async function runBatch(
   const clear = (): void => progress.clear();
   const notices = new OutputNotices({ nameOf, outputCap: submitted.limits.outputCap, clear });
   const relayed = new RelaySpool();
+  const onPrinted = (record: ShownTasks | undefined, task: TaskView, missingBytes: number): void => {
+    if (!writer.stopped) record?.add(task);
+    notices.add(task, missingBytes, relayed.failure);
+  };
+  // The output of a single task is printed as it comes: from its beginning, at each start.
+  const shown = options.live ? undefined : new ShownTasks(options.dir, submitted, batch.shownBefore);
+  const earlier = batch.earlier.filter((one) => one.job.id !== job || shown !== undefined);
+  keepOnly(options.dir, [submitted, ...earlier.map((one) => one.job)]);
+  const records = earlier.map(
+    (one) => (one.job.id === job ? shown : undefined) ?? new ShownTasks(options.dir, one.job),
+  );
+  for (const [i, { job: from, ended, labelOf: earlierLabel }] of earlier.entries()) {
+    const left = new Set(records[i]?.unshown(ended));
+    const printEarlier = new OutputPrinter(
+      { ...options, keepOrder: false },
+      {
+        ...{ writer, relayed, labelOf: earlierLabel, clear },
+        onPrinted: (task, missingBytes) => {
+          left.delete(task);
+          onPrinted(records[i], task, missingBytes);
+        },
+      },
+    );
+    await broker.withRetry((client) => printEarlier.add(client, from.id, [...left]));
+  }
   const printer = new OutputPrinter(options, {
     ...{ writer, relayed, labelOf, clear },
-    onPrinted: (task, missingBytes) => notices.add(task, missingBytes, relayed.failure),
+    onPrinted: (task, missingBytes) => onPrinted(shown, task, missingBytes),
   });
   const liveOutput = options.live ? new LiveOutput(writer) : undefined;
   const failures: TaskView[] = [];
@@ -106,7 +134,9 @@ export async function runBatch(
     () => void explainWaiting(broker.client, batch, progress).catch(() => {}),
     EXPLAIN_AFTER_MS,
   );
-  const end = await broker.withRetry((client) => watcher.waitForEnd(client, stopping.done));
+  // No event follows the end of a job.
+  const stop = submitted.ended === undefined ? stopping.done : AbortSignal.abort();
+  const end = await broker.withRetry((client) => watcher.waitForEnd(client, stop));
   clearTimeout(explainTimer);
   const isHeld = interrupt.outputLost.aborted && (await stopping.stopped);
   stopping.dispose();
@@ -117,6 +147,10 @@ export async function runBatch(
   writer.endLine();
   progress.end();
   log?.close();
+  for (const record of new Set([shown, ...records])) {
+    if (end === undefined || interrupt.outputLost.aborted) record?.close();
+    else record?.remove();
+  }
   if (interrupt.outputLost.aborted) {
     if (isHeld)
       process.stderr.write(

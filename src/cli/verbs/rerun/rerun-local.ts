@@ -36,7 +36,7 @@ export async function rerunLocally(
     const selections = jobs.map((job) => ({ id: job.id, selection: selectionOf(job) }));
     for (const { id, selection } of selections) {
       if (interrupt.once.aborted || interrupt.outputLost.aborted) break;
-      const options = { keepOrder: false, tag: false, live: false };
+      const options = { keepOrder: false, tag: false, live: false, dir };
       const code = await runBatch(connectBroker, (client) => start(client, id, selection), options, interrupt);
       if (code !== EXIT.ok) process.exitCode = code;
     }
