@@ -43,6 +43,11 @@ export class OpenJobs {
     return id;
   }
 
+  /** The highest number given, if this broker assigns them. */
+  get lastNumber(): number | undefined {
+    return this.#nextJob === undefined ? undefined : this.#nextJob - 1;
+  }
+
   /** The store refused a job that dispatch knows already. */
   submitRefused(job: JobId): void {
     this.#counters.delete(job);

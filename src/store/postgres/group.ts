@@ -39,6 +39,8 @@ FROM laboro.job j, LATERAL (
   FROM laboro.job_counters WHERE job = j.id) AS t
 WHERE j.ended_at IS NULL ORDER BY j.id`;
 
+export const LAST_JOB = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS id FROM laboro.job_number";
+
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
 UPDATE laboro.broker SET dead = true
@@ -115,6 +117,11 @@ export class PostgresGroup implements Group {
         return claimedRangesFrom(await session.send<ClaimedRow>(HELD_OF, [numberArray(taken.map(({ id }) => id))]));
       }),
     );
+  }
+
+  async lastJob(): Promise<JobId> {
+    const [row] = await this.#connections.read<{ id: JobId }>(LAST_JOB);
+    return row?.id ?? (0 as JobId);
   }
 
   async jobSummaries(): Promise<readonly JobSummary[]> {

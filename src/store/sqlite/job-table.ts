@@ -54,6 +54,13 @@ export class JobTable {
     return JobId((row?.seq ?? 0) + 1);
   }
 
+  /** No job gets this number or a lower one from now on. */
+  skipTo(last: number): void {
+    if (last < this.next()) return;
+    this.#db.exec("DELETE FROM sqlite_sequence WHERE name = 'job'");
+    this.#db.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ?)").run(last);
+  }
+
   /** Newest first. */
   page(before: JobId | undefined, limit: number, filter: JobFilter = {}): JobRow[] {
     const conditions = conditionsOf(filter);
