@@ -35,6 +35,9 @@ export interface TaskRange extends Range {
   readonly worker?: WorkerId;
 }
 
+/** No retry waits longer. A released range whose time is further away counts as due: a clock was set back. */
+export const MAX_BACKOFF_MS = 60_000;
+
 export type Epoch = number;
 
 export interface OutputChunk {

@@ -20,21 +20,22 @@ import {
   sizeOf,
   union,
 } from "../../src/model/ranges.js";
-import type {
-  ClaimedRange,
-  EndCounts,
-  Epoch,
-  Group,
-  JobPage,
-  KeyValue,
-  OutputPage,
-  Progress,
-  RecoveredState,
-  ResultPage,
-  Store,
-  TaskRange,
-  Write,
-  WriteResult,
+import {
+  type ClaimedRange,
+  type EndCounts,
+  type Epoch,
+  type Group,
+  type JobPage,
+  type KeyValue,
+  MAX_BACKOFF_MS,
+  type OutputPage,
+  type Progress,
+  type RecoveredState,
+  type ResultPage,
+  type Store,
+  type TaskRange,
+  type Write,
+  type WriteResult,
 } from "../../src/model/store.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";
@@ -427,8 +428,9 @@ export class ModelWorld {
   /** The given-back task ranges of a job that may be handed out now, in task order. */
   #due(job: JobId, now: number): TaskRange[] {
     return [...this.taskRanges.values()]
-      .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job && taskRange.notBefore <= now)
+      .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job)
       .map(({ taskRange }) => taskRange)
+      .filter(({ notBefore }) => notBefore <= now || notBefore > now + MAX_BACKOFF_MS)
       .sort((a, b) => a.first - b.first);
   }
 

@@ -13,7 +13,7 @@ import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import type { Connections, Session } from "./connections.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { type ReleasedRange, releaseStatement } from "./operations/release.js";
-import { OWN_EPOCH } from "./statements.js";
+import { dueAt, OWN_EPOCH } from "./statements.js";
 import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "./task-range-rows.js";
 
 /** $1 epoch, $2 info, $3 milliseconds. */
@@ -33,7 +33,7 @@ export const JOB_SUMMARIES = `
 SELECT j.id AS job, j.changed_xid::text AS "changeMark", t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
     SELECT 1 FROM laboro.task_range p
-    WHERE p.job = j.id AND p.epoch IS NULL AND p.not_before <= extract(epoch FROM clock_timestamp()) * 1000) AS "mayLease"
+    WHERE p.job = j.id AND p.epoch IS NULL AND ${dueAt("p.not_before", "extract(epoch FROM clock_timestamp()) * 1000")}) AS "mayLease"
 FROM laboro.job j, LATERAL (
   SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed, coalesce(sum(cancelled), 0)::int AS cancelled
   FROM laboro.job_counters WHERE job = j.id) AS t

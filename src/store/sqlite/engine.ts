@@ -3,6 +3,7 @@
  */
 import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
+import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { setAsideUnknownOutput } from "../output/output-owner.js";
 import { OutputSegments } from "../output/output-segments.js";
@@ -93,7 +94,12 @@ export class Engine {
     this.#epoch = epoch;
     for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.openJobs();
-    for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
+    const rangesOf = new Map<JobId, TaskRangeRow[]>(jobs.map(({ id }) => [id, []]));
+    for (const row of rows) rangesOf.get(row.job)?.push(row);
+    for (const { id, cursor } of jobs) {
+      for (const line of this.output.recover(id)) log(line);
+      this.output.voidUnknown(id, cursor, rangesOf.get(id) ?? []);
+    }
     const taskRanges = rows.sort((a, b) => a.id - b.id).map(held);
     return { identity: this.#identity, epoch, nextJob: this.jobs.next(), jobs, taskRanges };
   }
