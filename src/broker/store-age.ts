@@ -25,11 +25,11 @@ export class StoreAge {
     }
     const { jobs, state, store } = this.#core;
     const found = state.jobs.get(remembered.job)?.job;
-    const replaced = found !== undefined && found.acceptedBy !== remembered.acceptedBy;
-    // In a group epochs do not follow each other: a worker may come from a broker that started later.
-    const laterEpoch = !store.shared && remembered.epoch > state.epoch;
-    const older = replaced || laterEpoch || remembered.job > (jobs.lastNumber ?? (await store.group?.lastJob()) ?? 0);
-    if (!older) return false;
+    const lastJob = async () => (jobs.nextJob === undefined ? store.group?.lastJob() : jobs.nextJob - 1);
+    const known =
+      found === undefined ? remembered.job <= ((await lastJob()) ?? 0) : found.acceptedBy === remembered.acceptedBy;
+    // In a group a worker may come from a broker that started later.
+    if (known && (store.shared || remembered.epoch <= state.epoch)) return false;
     const text = `the store is older than what worker ${worker} remembers (job ${remembered.job}): it was restored from a copy. Jobs and results after the copy are lost`;
     this.#log.warn({ worker, job: remembered.job }, text);
     this.older ??= { text, since: now() };

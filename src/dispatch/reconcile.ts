@@ -11,7 +11,7 @@ export interface ReportedTasks extends Range {
   readonly attempt: Attempt;
   readonly state: "prefetched" | "running" | "finished";
   /** As in the job's spec, where the worker knows it: the number alone may be that of a job of another store. */
-  readonly acceptedBy?: string;
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface Reconciled {

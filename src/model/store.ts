@@ -217,7 +217,7 @@ export interface RememberedStore {
   readonly epoch: Epoch;
   /** The highest job of which it had tasks; 0 for none. */
   readonly job: JobId;
-  readonly acceptedBy?: string;
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface ResultPage {

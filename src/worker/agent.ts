@@ -84,6 +84,7 @@ export class Agent {
     this.#idle?.check();
     this.#brokers = new KnownBrokers(deps.directory.brokersPath, options.urls, options);
     this.#store = new KnownStore(deps.directory.storePath, deps.log);
+    for (const spooledTasks of this.#tasks.held()) this.#store.addJob(spooledTasks);
     this.#dial = dial<"worker">({
       from: "worker",
       urls: this.#brokers.initialUrls,
@@ -166,7 +167,6 @@ export class Agent {
   #join(link: Link): void {
     const { name, session, pool, reserveRequests } = this.#options;
     const { directory, services, capacity, lifetime } = this.#deps;
-    const store = this.#store.remembered;
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
@@ -180,7 +180,7 @@ export class Agent {
       reserveRequests,
       held: this.#tasks.held(),
       ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.remainingMs }),
-      ...(store === undefined ? {} : { store }),
+      store: this.#store.remembered,
     });
   }
 

@@ -88,7 +88,7 @@ export class TaskTracker {
       const index = range.first++;
       if (range.first > range.last) this.#prefetched.splice(at, 1);
       this.#prefetchedCount--;
-      const task = { job: range.job, index, attempt: range.attempt, ...accepted(range.acceptedBy) };
+      const task = { job: range.job, index, attempt: range.attempt, acceptedBy: range.acceptedBy };
       this.#running.set(taskKey(task.job, index), task);
       const entry = range.entries?.[index - range.base];
       return entry === undefined ? task : { ...task, entry };
@@ -110,7 +110,7 @@ export class TaskTracker {
 
   /** A task that ended in an earlier process of this worker, whose output is still to be delivered. */
   resume({ job, index, attempt, acceptedBy }: TaskRef): void {
-    this.#running.set(taskKey(job, index), { job, index, attempt, ...accepted(acceptedBy) });
+    this.#running.set(taskKey(job, index), { job, index, attempt, acceptedBy });
   }
 
   /** False if the task was dropped meanwhile: its result is not needed. */
@@ -145,15 +145,15 @@ export class TaskTracker {
   held(): HeldTasks[] {
     const held: HeldTasks[] = [];
     for (const { job, first, last, attempt, acceptedBy } of this.#prefetched)
-      held.push({ job, first, last, attempt, state: "prefetched", ...accepted(acceptedBy) });
+      held.push({ job, first, last, attempt, state: "prefetched", acceptedBy });
     for (const { job, index, attempt, acceptedBy } of this.#running.values()) {
-      held.push({ job, first: index, last: index, attempt, state: "running", ...accepted(acceptedBy) });
+      held.push({ job, first: index, last: index, attempt, state: "running", acceptedBy });
     }
-    const finished = new Map<string, { job: JobId; attempt: number; acceptedBy?: string; indices: number[] }>();
+    const finished = new Map<string, Pick<TaskRef, "job" | "attempt" | "acceptedBy"> & { indices: number[] }>();
     for (const { job, index, attempt, acceptedBy } of this.#allFinished()) {
       const key = `${job} ${attempt} ${acceptedBy}`;
       const group = finished.get(key);
-      if (group === undefined) finished.set(key, { job, attempt, indices: [index], ...accepted(acceptedBy) });
+      if (group === undefined) finished.set(key, { job, attempt, indices: [index], acceptedBy });
       else group.indices.push(index);
     }
     for (const { indices, ...tasks } of finished.values()) {
@@ -232,6 +232,3 @@ export class TaskTracker {
     return this.#running.get(taskKey(task.job, task.index))?.attempt === task.attempt;
   }
 }
-
-const accepted = (acceptedBy: string | undefined): { readonly acceptedBy?: string } =>
-  acceptedBy === undefined ? {} : { acceptedBy };

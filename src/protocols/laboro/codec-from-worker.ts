@@ -67,7 +67,10 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       m.pool,
       m.services,
       m.reserveRequests,
-      m.held.map(writeHeld),
+      m.held.map(({ state, acceptedBy, ...range }) => {
+        const row = [...writeRange(range), HELD_STATES.indexOf(state)];
+        return acceptedBy === undefined ? row : [...row, acceptedBy];
+      }),
       ...(m.lifetimeMs === undefined && m.store === undefined ? [] : [m.lifetimeMs ?? null]),
       ...(m.store === undefined ? [] : [m.store]),
     ],
@@ -184,11 +187,6 @@ function readOutput(row: Row): TaskOutput {
 export const writeTaken = ({ job, index, attempt, end }: TakenOutput): Row => [job, index, attempt, end];
 
 export const readTaken = (row: Row): TakenOutput => ({ ...readRef(row), end: count(row[3], "end") });
-
-function writeHeld(held: HeldTasks): Row {
-  const row = [held.job, held.first, held.last, held.attempt, HELD_STATES.indexOf(held.state)];
-  return held.acceptedBy === undefined ? row : [...row, held.acceptedBy];
-}
 
 const readHeld = (row: Row): HeldTasks => ({
   ...readRange(row),

@@ -31,7 +31,7 @@ export interface HeldTasks extends Range {
   readonly attempt: Attempt;
   readonly state: HeldState;
   /** As in the job's `RECIPE`. */
-  readonly acceptedBy?: string;
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface AttemptRange extends Range {
@@ -44,7 +44,7 @@ export interface TaskRef {
   readonly index: TaskIndex;
   readonly attempt: Attempt;
   /** As in the job's `RECIPE`. Kept by the worker; on the link only in `held`. */
-  readonly acceptedBy?: string;
+  readonly acceptedBy?: string | undefined;
 }
 
 /** The broker's store. `older`: the worker remembers more of it than there is, so it was restored from a copy. */
@@ -89,7 +89,7 @@ export interface Join {
   readonly held: readonly HeldTasks[];
   /** How long the worker will still run; unlimited if absent. */
   readonly lifetimeMs?: number;
-  readonly store?: RememberedStore;
+  readonly store?: RememberedStore | undefined;
 }
 
 export type FromWorker =
@@ -146,7 +146,7 @@ export interface JobRecipe {
   readonly limits: Pick<Limits, "timeLimitMs" | "outputCap" | "relay">;
   /** As in the job's spec. */
   readonly numbers?: Strides;
-  readonly acceptedBy?: string;
+  readonly acceptedBy?: string | undefined;
 }
 
 export type ToWorker =

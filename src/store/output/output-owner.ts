@@ -5,52 +5,25 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { errnoOf } from "../../base/errors.js";
-import { syncDirectory, writeFileAtomically } from "../../base/files/durable.js";
+import { syncDirectory } from "../../base/files/durable.js";
 
-export interface UnknownOutput {
-  readonly message: string;
-  /** The highest job number among it. */
-  readonly lastJob: number;
-}
-
-export function setAsideUnknownOutput(directory: string, identity: string, nextJob: number): UnknownOutput | undefined {
+/** Returns a message for the operator and the highest job number among the unknown output, if there is any. */
+export function setAsideUnknownOutput(directory: string, identity: string, nextJob: number) {
   fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
   const ownerFile = join(directory, "store");
-  const own = readOwner(ownerFile) === identity;
+  // A crash may have cost this file its content: then only the numbers count.
+  const owner = fs.existsSync(ownerFile) ? fs.readFileSync(ownerFile, "utf8") : "";
+  const foreign = owner !== "" && owner !== identity;
   const jobs = fs.readdirSync(directory).filter((name) => /^\d+$/.test(name));
-  const unknown = jobs.map(Number).filter((job) => !own || job >= nextJob);
-  const aside = unknown.length > 0 ? newDirectory(`${directory}-of-another-store`) : undefined;
+  const unknown = jobs.map(Number).filter((job) => foreign || job >= nextJob);
+  const aside = unknown.length > 0 ? fs.mkdtempSync(`${directory}-of-another-store-`) : undefined;
   if (aside !== undefined) {
     for (const job of unknown) fs.renameSync(join(directory, String(job)), join(aside, String(job)));
     for (const changed of [aside, directory, dirname(directory)]) syncDirectory(changed);
   }
-  if (!own) writeFileAtomically(ownerFile, identity);
+  if (owner !== identity) fs.writeFileSync(ownerFile, identity, { mode: 0o600 });
   if (aside === undefined) return undefined;
   const lastJob = unknown.reduce((most, job) => Math.max(most, job));
-  const count = unknown.length === 1 ? "one job" : `${unknown.length} jobs`;
-  const message = `the store does not know the output of ${count}, up to job ${lastJob}: it was moved to ${aside}. New jobs are numbered from ${Math.max(nextJob, lastJob + 1)} on`;
-  return { message, lastJob };
-}
-
-function readOwner(path: string): string | undefined {
-  try {
-    return fs.readFileSync(path, "utf8");
-  } catch (cause) {
-    if (errnoOf(cause) === "ENOENT") return undefined;
-    throw cause;
-  }
-}
-
-/** This directory, or with a number where there is one already. */
-function newDirectory(path: string): string {
-  for (let number = 1; ; number++) {
-    const tried = number === 1 ? path : `${path}-${number}`;
-    try {
-      fs.mkdirSync(tried, { mode: 0o700 });
-      return tried;
-    } catch (cause) {
-      if (errnoOf(cause) !== "EEXIST") throw cause;
-    }
-  }
+  const what = `the store does not know the output of ${unknown.length} jobs, the last is job ${lastJob}`;
+  return { lastJob, message: `${what}: it was moved to ${aside}. New jobs get higher numbers` };
 }

@@ -56,9 +56,9 @@ export class JobTable {
 
   /** No job gets this number or a lower one from now on. */
   skipTo(last: number): void {
-    if (last < this.next()) return;
-    this.#db.exec("DELETE FROM sqlite_sequence WHERE name = 'job'");
-    this.#db.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ?)").run(last);
+    const seq = Math.max(last, this.next() - 1);
+    const insert = `INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ${seq})`;
+    this.#db.exec(`BEGIN; DELETE FROM sqlite_sequence WHERE name = 'job'; ${insert}; COMMIT`);
   }
 
   /** Newest first. */

@@ -20,6 +20,29 @@ it("each new store has another identity", async () => {
   await Promise.all([one, other].map(({ dispose }) => dispose()));
 });
 
+it("that of another store: its jobs are not given the output of jobs with the same numbers", async () => {
+  const [one, other] = [await sqliteHarness(), await sqliteHarness()];
+  atEnd(() => Promise.all([one.dispose(), other.dispose()]));
+  for (const [{ handle }, text] of [
+    [one, "of the one"],
+    [other, "of the other"],
+  ] as const) {
+    const broker = await Broker.at(handle());
+    const { job, taskRange } = await broker.submitAll(1);
+    const out = await broker.claim(taskRange, 0, 0);
+    await broker.write({ op: "output", chunks: [chunk(job, 0, 0, text)] });
+    await broker.settle(out, [result(0, { outputBytes: text.length })]);
+    await broker.store.close();
+  }
+  fs.copyFileSync(other.database, one.database);
+  const broker = await Broker.at(one.handle());
+  const [job] = broker.held.jobs.length === 0 ? (await broker.store.jobs({ limit: 1 })).jobs : [];
+  if (job === undefined) throw new Error("the job has not ended");
+  expect(await textOf(broker, job, 0)).toBe("");
+  expect(broker.held.nextJob).toBe(2);
+  await broker.store.close();
+});
+
 it("an older copy of it: output of attempts that it does not know is not taken for that of later ones", async () => {
   const { dir, database, handle, dispose } = await sqliteHarness();
   atEnd(dispose);

@@ -48,8 +48,8 @@ export class WorkerSession implements WorkerPort {
   }
 
   async #join(join: Join): Promise<void> {
-    const older = join.store !== undefined && (await this.#core.storeAge.check(this.#profile.name, join.store));
     const { keep, drop } = await this.#core.workerJoins(this.#profile, join.held, this);
+    const older = join.store !== undefined && (await this.#core.storeAge.check(this.#profile.name, join.store));
     if (this.#state !== "joining") return;
     const config = this.#config();
     this.#connection.send({
@@ -171,9 +171,8 @@ export class WorkerSession implements WorkerPort {
         ...(relay === true ? { relay } : {}),
       };
       this.#send({
-        ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits },
+        ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits, acceptedBy },
         ...(numbers === undefined ? {} : { numbers }),
-        ...(acceptedBy === undefined ? {} : { acceptedBy }),
       });
     }
     const { first, last, attempt } = tasks;
