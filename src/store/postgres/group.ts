@@ -39,7 +39,7 @@ FROM laboro.job j, LATERAL (
   FROM laboro.job_counters WHERE job = j.id) AS t
 WHERE j.ended_at IS NULL ORDER BY j.id`;
 
-export const LAST_JOB = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS id FROM laboro.job_number";
+export const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0) AS id";
 
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
