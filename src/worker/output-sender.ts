@@ -113,14 +113,6 @@ export class OutputSender {
     else relay.source.resume();
   }
 
-  /** The task has ended; its tail may go now. */
-  ended(task: TaskRef): void {
-    const pending = this.#all.get(attemptKey(task));
-    if (pending === undefined) return;
-    this.#ready.add(pending);
-    this.#onReady();
-  }
-
   discard(task: TaskRef): void {
     const key = attemptKey(task);
     const pending = this.#all.get(key);
