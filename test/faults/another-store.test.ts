@@ -18,13 +18,13 @@ beforeAll(async () => {
 }, TEST_MS);
 afterAll(() => server.remove());
 
-/** A script with its own standard input. Task 2 writes before it waits for the gate; task 3 writes on until SIGKILL. */
-function oldJob(site: Site) {
+/** A script with its own standard input. Task 2 writes before it waits for the gate; task 3 writes on until it is killed. */
+function oldJob(site: Site, onTerm: "ignore" | "end") {
   const script = `
 cat; echo old script $LABORO_TASK
 if [ $LABORO_TASK = 2 ]; then touch ${site.path("at-gate")}; while [ ! -e ${site.path("gate")} ]; do sleep 0.02; done; fi
 if [ $LABORO_TASK = 3 ]; then
-  trap '' TERM; echo $$ > ${site.path("pid")}
+  ${onTerm === "ignore" ? "trap '' TERM; " : ""}echo $$ > ${site.path("pid")}
   n=0; while :; do n=$((n + 1)); echo old $n; echo $n > ${site.path("beat.new")}; mv ${site.path("beat.new")} ${site.path("beat")}; sleep 0.02; done
 fi`;
   return { recipe: { kind: "script", type: ".sh", content: script, stdin: "old input\n" }, count: 3 } as const;
@@ -42,13 +42,18 @@ fi`;
 }
 
 /** The worker has the script, an ended task, one whose result is spooled, and one that runs; its broker is gone. */
-async function leaveWorkBehind(site: Site, client: Client, broker: () => Launched): Promise<number> {
-  const old = await client.submit(oldJob(site));
+async function leaveWorkBehind(
+  site: Site,
+  client: Client,
+  broker: Launched,
+  onTerm: "ignore" | "end" = "end",
+): Promise<number> {
+  const old = await client.submit(oldJob(site, onTerm));
   await until("one task has ended, and two run", async () => {
     const { counters } = await old.info();
     return counters.succeeded === 1 && fs.existsSync(site.path("at-gate")) && fs.existsSync(site.path("beat"));
   });
-  await broker().end("SIGKILL");
+  await broker.end("SIGKILL");
   fs.writeFileSync(site.path("gate"), "");
   await until("the result is spooled", () => fs.statSync(site.path("one/results")).size > 0);
   return old.id;
@@ -78,7 +83,7 @@ it(
     const site = newSite();
     await site.startBroker();
     const worker = await site.startWorker("one", { slots: 3 });
-    const id = await leaveWorkBehind(site, await site.client(), () => site.broker);
+    const id = await leaveWorkBehind(site, await site.client(), site.broker, "ignore");
     const access = fs.readFileSync(join(site.data, "access.json"));
     fs.rmSync(site.data, { recursive: true });
     fs.mkdirSync(site.data, { mode: 0o700 });
@@ -102,7 +107,7 @@ it(
     await site.broker.end("SIGTERM");
     fs.cpSync(site.data, site.path("copy"), { recursive: true });
     await site.startBroker();
-    await leaveWorkBehind(site, await site.client(), () => site.broker);
+    await leaveWorkBehind(site, await site.client(), site.broker);
     await first.end("SIGKILL");
     fs.rmSync(site.data, { recursive: true });
     fs.renameSync(site.path("copy"), site.data);
@@ -124,7 +129,7 @@ it(
     const group = await GroupSite.open(site, server);
     await group.broker("a");
     const worker = await group.worker("one", "a", 3);
-    await leaveWorkBehind(site, await group.client("a"), () => group.brokerNamed("a"));
+    await leaveWorkBehind(site, await group.client("a"), group.brokerNamed("a"));
     const name = new URL(group.store).pathname.slice(1);
     await server.admin(async (sql) => {
       await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
