@@ -3,6 +3,7 @@
  * back through their port. A session never sees the store, dispatch, or another session.
  */
 
+import { randomBytes } from "node:crypto";
 import { now } from "../base/clock.js";
 import { type ErrorCode, LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
@@ -58,6 +59,7 @@ import { type Decide, PendingRequests } from "./pending-requests.js";
 import type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
 import { BrokerCounters } from "./stats/counters.js";
 import { History } from "./stats/history.js";
+import { StoreAge } from "./store-age.js";
 import { Watchers } from "./watchers.js";
 
 export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
@@ -88,6 +90,9 @@ export class Core {
   /** The config pushed to workers. */
   readonly config: WorkerConfig;
   readonly maintenance = new Maintenance();
+  readonly storeAge: StoreAge;
+  /** With its number, this identifies a job beyond this store. */
+  readonly processId = randomBytes(9).toString("base64url");
   /** The brokers that share the store, where there are others. */
   group: BrokerGroup | undefined;
   membership: Membership | undefined;
@@ -106,8 +111,9 @@ export class Core {
   readonly #halts = new Map<HaltReason, LaboroError | undefined>();
   #takingOver: Promise<void> = Promise.resolve();
 
-  private constructor(store: Store, state: State, log: Log, failed: (cause: LaboroError) => void) {
+  private constructor(store: Store, identity: string, state: State, log: Log, failed: (cause: LaboroError) => void) {
     this.store = store;
+    this.storeAge = new StoreAge(this, identity, log);
     this.state = state;
     this.#log = log;
     this.config = new WorkerConfig(this, log);
@@ -146,7 +152,7 @@ export class Core {
 
   static async open(store: Store, settings: Settings, log: Log, failed: (cause: LaboroError) => void): Promise<Core> {
     const held = await store.open(now());
-    const core = new Core(store, createState(settings, held.epoch, store.shared), log, failed);
+    const core = new Core(store, held.identity, createState(settings, held.epoch, store.shared), log, failed);
     const ends = await storedDependencyEnds(store, held.jobs);
     for (const { key, value } of await store.keyValues(STANDING_BUCKET))
       core.state.standings.set(key, JSON.parse(value));

@@ -16,7 +16,8 @@ export class OpenJobs {
   readonly #decide: Decide;
   /** From the last commit or read. */
   readonly #counters = new Map<JobId, Counters>();
-  #nextJob: JobId | undefined;
+  /** The number of the next job, if this broker assigns them. */
+  nextJob: JobId | undefined;
   readonly #locks = new Map<JobId, Promise<void>>();
   readonly #revisions = new Map<JobId, number>();
   #changeCount = 0;
@@ -33,13 +34,13 @@ export class OpenJobs {
 
   load({ jobs, nextJob }: RecoveredState): void {
     for (const { id, counters } of jobs) this.#counters.set(id, counters);
-    this.#nextJob = nextJob;
+    this.nextJob = nextJob;
   }
 
   /** A number for a new job, if this broker assigns them. */
   nextNumber(): JobId | undefined {
-    const id = this.#nextJob;
-    if (id !== undefined) this.#nextJob = JobId(id + 1);
+    const id = this.nextJob;
+    if (id !== undefined) this.nextJob = JobId(id + 1);
     return id;
   }
 

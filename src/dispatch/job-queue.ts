@@ -4,6 +4,7 @@ import type { TaskRange } from "../model/store.js";
 import type { Decisions } from "./decisions.js";
 import { raiseToShareLevel } from "./fair-share.js";
 import { leaseForFreeSlots, leaseWhenLow, stuckJobs, updateNeedsLease } from "./leasing.js";
+import { backoffMs } from "./settings.js";
 import { updateActive } from "./signature.js";
 import { type JobState, newTaskRangeId, type State, type WaitingRange, type WorkerState } from "./state.js";
 
@@ -71,7 +72,10 @@ function waitingOf(taskRange: TaskRange): Omit<WaitingRange, "rangeId"> {
   return { first, last, attempt, failures, crashes, notBefore, ...(avoid === undefined ? {} : { avoid }) };
 }
 
-function enqueue(state: State, job: JobState, waiting: WaitingRange, now: number): void {
+function enqueue(state: State, job: JobState, taskRange: WaitingRange, now: number): void {
+  // The stored time is by a clock that may have been set back since, or by that of another broker.
+  const longest = now + backoffMs(state.settings, taskRange.failures);
+  const waiting = taskRange.notBefore > longest ? { ...taskRange, notBefore: longest } : taskRange;
   if (waiting.notBefore > now) {
     job.inBackoff.add(waiting);
     state.timers.upsert({ at: waiting.notBefore, kind: "retry", job, waiting });

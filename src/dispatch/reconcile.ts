@@ -10,6 +10,8 @@ export interface ReportedTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: "prefetched" | "running" | "finished";
+  /** As in the job's spec, where the worker knows it: the number alone may be that of a job of another store. */
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface Reconciled {
@@ -31,10 +33,11 @@ export function reconcile(
   const keep: { job: JobId; index: number; attempt: Attempt }[] = [];
   const drop: AttemptRange[] = [];
   const has = new Map<Claim, Set<number>>();
-  for (const { job, first, last, attempt, state: what } of reported) {
+  for (const { job, first, last, attempt, acceptedBy, state: what } of reported) {
     const known: number[] = [];
     for (const claim of claimsWithin(worker, job, { first, last })) {
       if (claim.attempt !== attempt) continue;
+      if (acceptedBy !== undefined && acceptedBy !== claim.job.job.acceptedBy) continue;
       const listed = has.get(claim) ?? new Set<number>();
       has.set(claim, listed);
       for (let index = Math.max(first, claim.first); index <= Math.min(last, claim.last); index++) {

@@ -9,6 +9,7 @@ import { refund } from "./fair-share.js";
 import { reindexJob } from "./job-queue.js";
 import { fillWorker, placeWork, useFreeSlots } from "./placement.js";
 import { measureRate, updateMeanDuration } from "./prefetch.js";
+import { backoffMs } from "./settings.js";
 import { reindexWorker } from "./signature.js";
 import { countResults } from "./standing.js";
 import {
@@ -109,10 +110,9 @@ function classify(state: State, claim: Claim, one: Done, claimResults: ClaimResu
   if (one.timedOut !== undefined) result.timedOut = one.timedOut;
   if (one.error !== undefined) result.error = one.error;
   if (!good && !cancelled && !job.failedTooOften && claim.failures < job.job.limits.retries) {
-    const { retryBackoffMs, maxRetryBackoffMs } = state.settings;
-    const wait = Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** claim.failures);
     const failures = claim.failures + 1;
-    claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore: now + wait });
+    const notBefore = now + backoffMs(state.settings, failures);
+    claimResults.returned.push({ index: one.index, failures, crashes: claim.crashes, notBefore });
     claimResults.earlierAttempts.push(result);
     // Marked at once, so that the same end reported twice counts once.
     setTaskState(claim, one.index, GONE);

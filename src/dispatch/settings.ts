@@ -1,3 +1,5 @@
+import { MAX_BACKOFF_MS } from "../model/store.js";
+
 /** Numbers that an operator or a test may change. Times are milliseconds. */
 export interface Settings {
   /** How long a worker that can resume may be away before its tasks go to others. */
@@ -30,6 +32,10 @@ export const DEFAULT_SETTINGS: Settings = {
   maxPrefetch: 8_192,
   maxPrefetchTaskMs: 1_000,
   retryBackoffMs: 1_000,
-  maxRetryBackoffMs: 60_000,
+  maxRetryBackoffMs: MAX_BACKOFF_MS,
   standing: false,
 };
+
+/** How long a task waits that has failed so often. */
+export const backoffMs = ({ retryBackoffMs, maxRetryBackoffMs }: Settings, failures: number): number =>
+  Math.min(maxRetryBackoffMs, retryBackoffMs * 2 ** (failures - 1));

@@ -49,6 +49,8 @@ export interface JobSpec {
   readonly key?: string;
   /** The job of the same batch whose remaining tasks this one runs. */
   readonly resumes?: JobId;
+  /** A random id of the broker process that accepted it. Another store may give the job's number again, but not with this id. */
+  readonly acceptedBy?: string;
 }
 
 /** One entry a task, in task order: a line of the input file, a body for a service. */

@@ -35,6 +35,9 @@ export interface TaskRange extends Range {
   readonly worker?: WorkerId;
 }
 
+/** No retry waits longer. A released range whose time is further away counts as due: a clock was set back. */
+export const MAX_BACKOFF_MS = 60_000;
+
 export type Epoch = number;
 
 export interface OutputChunk {
@@ -195,6 +198,8 @@ export interface ClaimedRange {
 
 /** What a broker recovers when it opens the store. */
 export interface RecoveredState {
+  /** Random, made with the store. One for a group. */
+  readonly identity: string;
   readonly epoch: Epoch;
   /**
    * Only where one broker has the store to itself: it may number new jobs from here on. Then decisions about a new job can be in the
@@ -204,6 +209,15 @@ export interface RecoveredState {
   /** Every job that has not ended. */
   readonly jobs: readonly Job[];
   readonly taskRanges: readonly ClaimedRange[];
+}
+
+/** What a worker remembers of the store that it last worked for. */
+export interface RememberedStore {
+  readonly identity: string;
+  readonly epoch: Epoch;
+  /** The highest job of which it had tasks; 0 for none. */
+  readonly job: JobId;
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface ResultPage {
@@ -318,6 +332,8 @@ export interface Group {
   reap(now: number): Promise<readonly Epoch[]>;
   /** Takes over the claims of a dead broker's workers. Each task range is given to one broker only. */
   takeOverClaims(dead: Epoch): Promise<readonly ClaimedRange[]>;
+  /** The highest number that was given to a job; 0 where there is none. */
+  lastJob(): Promise<JobId>;
   /** Every open job, in order of their numbers. Cheap: asked every second or so. */
   jobSummaries(): Promise<readonly JobSummary[]>;
   /**

@@ -13,6 +13,7 @@ import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { LINK_VERSION, type ToWorker, type Welcome } from "../protocols/laboro/messages.js";
 import { Calls } from "./calls.js";
 import { KnownBrokers } from "./known-brokers.js";
+import { KnownStore } from "./known-store.js";
 import { IdleWatch } from "./lifetime.js";
 import { readPushedConfig } from "./pushed-config.js";
 import type { UnacknowledgedResult } from "./spool/result-spool.js";
@@ -62,6 +63,7 @@ export class Agent {
   readonly #calls: Calls;
   readonly #dial: Dial;
   readonly #brokers: KnownBrokers;
+  readonly #store: KnownStore;
   readonly #idle: IdleWatch | undefined;
   /** The number it was started with, which applies where the pushed config has none. */
   readonly #initialSlots: number;
@@ -81,6 +83,8 @@ export class Agent {
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
     this.#idle?.check();
     this.#brokers = new KnownBrokers(deps.directory.brokersPath, options.urls, options);
+    this.#store = new KnownStore(deps.directory.storePath, deps.log);
+    for (const spooledTasks of this.#tasks.held()) this.#store.addJob(spooledTasks);
     this.#dial = dial<"worker">({
       from: "worker",
       urls: this.#brokers.initialUrls,
@@ -176,12 +180,14 @@ export class Agent {
       reserveRequests,
       held: this.#tasks.held(),
       ...(lifetime === undefined ? {} : { lifetimeMs: lifetime.remainingMs }),
+      store: this.#store.remembered,
     });
   }
 
   #welcome(welcome: Welcome, link: Link): void {
     this.#link = link;
     this.#everJoined = true;
+    this.#store.joined(welcome.store);
     link.startHeartbeat(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
     if (this.#deps.memory?.shortage !== undefined) this.announce();
@@ -236,6 +242,7 @@ export class Agent {
         this.#welcome(message, link);
         break;
       case "RECIPE":
+        this.#store.addJob(message);
         this.#tasks.addRecipe(message);
         break;
       case "TASKS":

@@ -29,6 +29,7 @@ interface PrefetchedRange {
   readonly entries?: readonly Bytes[];
   /** The index that entries[0] belongs to. */
   readonly base: number;
+  readonly acceptedBy: string | undefined;
 }
 
 export class TaskTracker {
@@ -68,9 +69,10 @@ export class TaskTracker {
     return jobs;
   }
 
-  receive(range: AttemptRange, entries?: readonly Bytes[]): void {
+  receive(range: AttemptRange, entries?: readonly Bytes[], acceptedBy?: string): void {
     const { job, first, last, attempt } = range;
-    this.#prefetched.push({ job, first, last, attempt, base: first, ...(entries === undefined ? {} : { entries }) });
+    const shown = entries === undefined ? {} : { entries };
+    this.#prefetched.push({ job, first, last, attempt, base: first, acceptedBy, ...shown });
     this.#prefetchedCount += last - first + 1;
   }
 
@@ -87,7 +89,7 @@ export class TaskTracker {
       const index = range.first++;
       if (range.first > range.last) this.#prefetched.splice(at, 1);
       this.#prefetchedCount--;
-      const task = { job: range.job, index, attempt: range.attempt };
+      const task = { job: range.job, index, attempt: range.attempt, acceptedBy: range.acceptedBy };
       this.#running.set(taskKey(task.job, index), task);
       const entry = range.entries?.[index - range.base];
       return entry === undefined ? task : { ...task, entry };
@@ -108,8 +110,8 @@ export class TaskTracker {
   }
 
   /** A task that ended earlier, in this process of the worker or the one before; its output is still to be delivered. */
-  resume({ job, index, attempt }: TaskRef): void {
-    this.#running.set(taskKey(job, index), { job, index, attempt });
+  resume({ job, index, attempt, acceptedBy }: TaskRef): void {
+    this.#running.set(taskKey(job, index), { job, index, attempt, acceptedBy });
   }
 
   /** False if the task was dropped meanwhile: its result is not needed. */
@@ -147,21 +149,20 @@ export class TaskTracker {
 
   held(): HeldTasks[] {
     const held: HeldTasks[] = [];
-    for (const { job, first, last, attempt } of this.#prefetched)
-      held.push({ job, first, last, attempt, state: "prefetched" });
-    for (const { job, index, attempt } of this.#running.values()) {
-      held.push({ job, first: index, last: index, attempt, state: "running" });
+    for (const { job, first, last, attempt, acceptedBy } of this.#prefetched)
+      held.push({ job, first, last, attempt, state: "prefetched", acceptedBy });
+    for (const { job, index, attempt, acceptedBy } of this.#running.values()) {
+      held.push({ job, first: index, last: index, attempt, state: "running", acceptedBy });
     }
-    const finished = new Map<string, { job: JobId; attempt: number; indices: number[] }>();
-    for (const { job, index, attempt } of this.#allFinished()) {
-      const key = `${job} ${attempt}`;
+    const finished = new Map<string, Pick<TaskRef, "job" | "attempt" | "acceptedBy"> & { indices: number[] }>();
+    for (const { job, index, attempt, acceptedBy } of this.#allFinished()) {
+      const key = `${job} ${attempt} ${acceptedBy}`;
       const group = finished.get(key);
-      if (group === undefined) finished.set(key, { job, attempt, indices: [index] });
+      if (group === undefined) finished.set(key, { job, attempt, indices: [index], acceptedBy });
       else group.indices.push(index);
     }
-    for (const { job, attempt, indices } of finished.values()) {
-      for (const range of rangesOf(indices.sort((a, b) => a - b)))
-        held.push({ job, attempt, ...range, state: "finished" });
+    for (const { indices, ...tasks } of finished.values()) {
+      for (const range of rangesOf(indices.sort((a, b) => a - b))) held.push({ ...tasks, ...range, state: "finished" });
     }
     return held;
   }

@@ -72,7 +72,8 @@ export class WorkerTasks {
   readonly #runner: TaskRunner;
   readonly #resultReporter: ResultReporter;
   readonly #recipes = new Map<JobId, JobRecipe>();
-  readonly #running = new Map<string, RunningAttempt>();
+  /** Also dropped ones, until their process is gone. The same attempt of a restored store may run beside such a one. */
+  readonly #running = new Set<RunningAttempt>();
   #send: Send | undefined;
   #closing = false;
   #started: TaskRef[] = [];
@@ -145,6 +146,9 @@ export class WorkerTasks {
 
   /** The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed. */
   addRecipe(recipe: JobRecipe): void {
+    const before = this.#recipes.get(recipe.job);
+    // A job of another store has this number now: its script is not the one that was written.
+    if (before !== undefined && before.acceptedBy !== recipe.acceptedBy) this.#deps.files.forget(recipe.job);
     this.#recipes.delete(recipe.job);
     this.#recipes.set(recipe.job, recipe);
     if (this.#recipes.size <= MAX_RECIPES) return;
@@ -158,7 +162,7 @@ export class WorkerTasks {
   }
 
   receive(tasks: Extract<ToWorker, { type: "TASKS" }>): void {
-    this.#tracker.receive(tasks, tasks.entries);
+    this.#tracker.receive(tasks, tasks.entries, this.#recipes.get(tasks.job)?.acceptedBy);
   }
 
   acknowledge(seq: number): void {
@@ -181,7 +185,7 @@ export class WorkerTasks {
   cancel(tasks: readonly AttemptRange[]): void {
     const unstarted = this.#tracker.removePrefetched(tasks);
     if (unstarted.length > 0) this.#send?.({ type: "CANCELLED", tasks: unstarted });
-    for (const { task, run } of this.#running.values()) {
+    for (const { task, run } of this.#running) {
       const named = tasks.some(
         ({ job, attempt, first, last }) =>
           job === task.job && attempt === task.attempt && first <= task.index && task.index <= last,
@@ -226,8 +230,8 @@ export class WorkerTasks {
 
   /** Stops running tasks and returns them to the queue. */
   returnRunning(graceMs: number): void {
-    for (const running of this.#running.values()) {
-      running.endAction = "return";
+    for (const running of this.#running) {
+      if (running.endAction === "report") running.endAction = "return";
       running.run.stop(graceMs);
     }
   }
@@ -254,30 +258,31 @@ export class WorkerTasks {
   #start(prefetched: PrefetchedTask): void {
     const recipe = this.#recipes.get(prefetched.job);
     if (recipe === undefined) return;
-    const task: TaskRef = { job: prefetched.job, index: prefetched.index, attempt: prefetched.attempt };
+    const { entry: _, ...task } = prefetched;
     const acquired = this.#deps.capacity.acquire(recipe.needs);
     const run = this.#runner.run(prefetched, recipe, acquired, {
       output: (stream, bytes) => {
+        if (running.endAction === "drop") return;
         if (this.#outputSender.outputOf(task) === undefined) {
           const settings = this.#outputSender.settingsFor(task, recipe.limits.outputCap);
           this.#outputSender.open(task, new OutputBuffer(settings), recipe.limits.relay === true ? run : undefined);
         }
         this.#outputSender.write(task, stream, bytes);
       },
-      ended: (end) => this.#ended(task, end),
+      ended: (end) => this.#ended(running, end),
     });
-    this.#running.set(attemptKey(task), { task, run, acquired, endAction: "report" });
+    const running: RunningAttempt = { task, run, acquired, endAction: "report" };
+    this.#running.add(running);
     this.#started.push(task);
   }
 
-  #ended(task: TaskRef, end: RunEnd): void {
-    const running = this.#running.get(attemptKey(task));
-    if (running === undefined) return;
-    this.#running.delete(attemptKey(task));
-    this.#deps.capacity.release(running.acquired);
-    if (running.endAction === "report") this.#resultReporter.report(task, end);
-    else this.#outputSender.discard(task);
-    if (running.endAction === "return") {
+  #ended(running: RunningAttempt, end: RunEnd): void {
+    const { task, acquired, endAction } = running;
+    if (!this.#running.delete(running)) return;
+    this.#deps.capacity.release(acquired);
+    if (endAction === "report") this.#resultReporter.report(task, end);
+    if (endAction === "return") {
+      this.#outputSender.discard(task);
       const range = { job: task.job, attempt: task.attempt, first: task.index, last: task.index };
       this.#tracker.drop([range]);
       this.#returnTasks([range]);
@@ -294,10 +299,11 @@ export class WorkerTasks {
 
   /** The broker has assigned the task to another worker. */
   #drop(task: TaskRef): void {
-    const running = this.#running.get(attemptKey(task));
-    if (running === undefined) return;
-    running.endAction = "drop";
-    running.run.stop(this.#cancelGraceMs);
+    for (const running of this.#running) {
+      if (running.endAction === "drop" || attemptKey(running.task) !== attemptKey(task)) continue;
+      running.endAction = "drop";
+      running.run.stop(this.#cancelGraceMs);
+    }
   }
 
   #returnTasks(tasks: readonly AttemptRange[]): void {

@@ -62,7 +62,9 @@ describe("the cookie", () => {
     expect(entry.roleOf(`${cookie}x`)).toBeUndefined();
     expect(new BrowserLogin("another", () => now).roleOf(cookie)).toBeUndefined();
     expect(new BrowserLogin("secret", () => now).roleOf(cookie)).toBe("client");
-    now += COOKIE_MS;
+    now -= 1;
+    expect(entry.roleOf(cookie)).toBeUndefined();
+    now += 1 + COOKIE_MS;
     expect(entry.roleOf(cookie)).toBeUndefined();
     for (const odd of [undefined, "", "laboro", "laboro=", "laboro=a.b.c", "laboro=admin.99999999999999."])
       expect(entry.roleOf(odd)).toBeUndefined();

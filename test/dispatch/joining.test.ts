@@ -115,6 +115,20 @@ describe("a worker that comes back", () => {
     }
   });
 
+  it("with tasks of a job that had the same number in another store drops them, though it has such tasks now", () => {
+    const broker = new Workbench();
+    broker.join("a");
+    broker.submit({ acceptedBy: "this process" });
+    expect(broker.at("a")).toEqual(["1.0"]);
+    const old = { ...holding(1, 0, 0, "finished"), acceptedBy: "another process" };
+    const { keep, drop } = broker.join("a", {}, [old]);
+    expect(keep).toEqual([]);
+    expect(drop).toEqual([{ job: 1, first: 0, last: 0, attempt: 1 }]);
+    expect(broker.attempt("a", "1.0")).toBe(2);
+    const own = { ...holding(1, 0, 0, "running", 2), acceptedBy: "this process" };
+    expect(broker.join("a", {}, [own]).keep).toEqual([{ job: 1, index: 0, attempt: 2 }]);
+  });
+
   it("after its grace has nothing any more, and its late results count for nothing", () => {
     const broker = new Workbench();
     broker.join("a");

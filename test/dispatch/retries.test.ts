@@ -101,6 +101,24 @@ describe("a task that fails", () => {
     expect(broker.at("b").slice(0, 3)).toEqual(["1.0", "1.2", "1.3"]);
   });
 
+  it("waits no longer than its backoff where the clock was set back and the broker started again", () => {
+    const before = new Workbench(SETTINGS);
+    before.pass(86_400_000);
+    before.join("a");
+    before.submit({ retries: 2 });
+    before.fail("a", "1.0");
+    before.pass(100);
+    before.fail("a", "1.0");
+    before.leave("a");
+    const broker = before.reopened();
+    broker.join("a");
+    expect(broker.why("1.0")).toContain("the next try is in 1 s");
+    broker.pass(199);
+    expect(broker.at("a")).toEqual([]);
+    broker.pass(1);
+    expect(broker.at("a")).toEqual(["1.0"]);
+  });
+
   it("in a job that has ended meanwhile is not tried again", () => {
     const broker = new Workbench(SETTINGS);
     broker.join("a");

@@ -50,6 +50,7 @@ import { ModelWorld } from "../store/model-store.js";
 import { TRUE } from "../support/recipes.js";
 
 export interface JobWish extends Partial<Limits> {
+  readonly acceptedBy?: string;
   readonly count?: number;
   readonly slots?: number;
   readonly needs?: Readonly<Record<string, number>>;
@@ -197,6 +198,7 @@ export class Workbench {
       service,
       after,
       held,
+      acceptedBy,
       ...limits
     } = wish;
     const taskRange = newTaskRangeId(this.state);
@@ -209,6 +211,7 @@ export class Workbench {
       limits: { ...DEFAULT_LIMITS, ...limits },
       after: (after ?? []).map(({ job, any }) => ({ job: JobId(job), any: any ?? false })),
       held: held ?? false,
+      ...(acceptedBy === undefined ? {} : { acceptedBy }),
     };
     const lease = this.state.settings.maxLeaseTasks;
     const [answer] = this.world.apply(

@@ -101,6 +101,10 @@ export class ModelGroup implements Group {
     return this.#world.orphans(dead, this.#epoch);
   }
 
+  async lastJob(): Promise<JobId> {
+    return this.#world.lastJob;
+  }
+
   async jobSummaries(): Promise<readonly JobSummary[]> {
     this.#world.brokers.reach(this.#epoch);
     const open = [...this.#world.jobs.values()].filter(({ job }) => job.ended === undefined);

@@ -20,21 +20,22 @@ import {
   sizeOf,
   union,
 } from "../../src/model/ranges.js";
-import type {
-  ClaimedRange,
-  EndCounts,
-  Epoch,
-  Group,
-  JobPage,
-  KeyValue,
-  OutputPage,
-  Progress,
-  RecoveredState,
-  ResultPage,
-  Store,
-  TaskRange,
-  Write,
-  WriteResult,
+import {
+  type ClaimedRange,
+  type EndCounts,
+  type Epoch,
+  type Group,
+  type JobPage,
+  type KeyValue,
+  MAX_BACKOFF_MS,
+  type OutputPage,
+  type Progress,
+  type RecoveredState,
+  type ResultPage,
+  type Store,
+  type TaskRange,
+  type Write,
+  type WriteResult,
 } from "../../src/model/store.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";
@@ -68,7 +69,7 @@ export class ModelWorld {
   readonly keptTexts = new Map<string, KeyValue & { readonly bucket: string }>();
   readonly brokers = new ModelBrokers();
   #epoch = 0;
-  #lastJob = 0;
+  lastJob = JobId(0);
   #broken: LaboroError | undefined;
 
   /** Without `shared`, opening takes over everything, as the only broker on a data directory does. */
@@ -108,8 +109,8 @@ export class ModelWorld {
     const epoch = ++this.#epoch;
     if (!this.shared) for (const [id, { taskRange }] of this.taskRanges) this.taskRanges.set(id, { taskRange, epoch });
     const jobs = [...this.jobs.values()].map(({ job }) => job).filter((job) => job.ended === undefined);
-    const held = { epoch, jobs, taskRanges: this.#owned((owner) => owner === epoch) };
-    return this.shared ? held : { ...held, nextJob: JobId(this.#lastJob + 1) };
+    const held = { identity: "model", epoch, jobs, taskRanges: this.#owned((owner) => owner === epoch) };
+    return this.shared ? held : { ...held, nextJob: JobId(this.lastJob + 1) };
   }
 
   apply(writes: readonly Write[], epoch: Epoch, now: number): WriteResult[] {
@@ -155,9 +156,9 @@ export class ModelWorld {
   }
 
   #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit"> {
-    const id = write.id ?? JobId(this.#lastJob + 1);
+    const id = write.id ?? JobId(this.lastJob + 1);
     if (this.jobs.has(id)) throw new LaboroError("LABORO_INTERNAL", `there is a job ${id} already`);
-    this.#lastJob = Math.max(this.#lastJob, id);
+    this.lastJob = JobId(Math.max(this.lastJob, id));
     const { count } = write.job;
     const cursor = Math.min(write.lease, count);
     const job: Job = {
@@ -427,8 +428,9 @@ export class ModelWorld {
   /** The given-back task ranges of a job that may be handed out now, in task order. */
   #due(job: JobId, now: number): TaskRange[] {
     return [...this.taskRanges.values()]
-      .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job && taskRange.notBefore <= now)
+      .filter(({ taskRange, epoch }) => epoch === undefined && taskRange.job === job)
       .map(({ taskRange }) => taskRange)
+      .filter(({ notBefore }) => notBefore <= now || notBefore > now + MAX_BACKOFF_MS)
       .sort((a, b) => a.first - b.first);
   }
 

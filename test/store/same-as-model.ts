@@ -25,7 +25,9 @@ async function runBoth(list: readonly Step[], handle: () => Store): Promise<void
   const world = new ModelWorld({ shared: false });
   let model = world.store();
   let engine = handle();
-  expect(await engine.open(NOW)).toEqual(await model.open(NOW));
+  const opened = await engine.open(NOW);
+  const { identity } = opened;
+  expect(opened).toEqual({ ...(await model.open(NOW)), identity });
   let writes: Write[] = [];
   let answers: WriteResult[] = [];
   let now = 0;
@@ -41,7 +43,7 @@ async function runBoth(list: readonly Step[], handle: () => Store): Promise<void
     await engine.close();
     await model.close();
     [engine, model] = [handle(), world.store()];
-    expect(await engine.open(now)).toEqual(await model.open(now));
+    expect(await engine.open(now)).toEqual({ ...(await model.open(now)), identity });
   };
 
   try {

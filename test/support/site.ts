@@ -25,6 +25,8 @@ export interface BrokerLaunch {
   /** Any other option of `serve`. */
   readonly options?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** How far its clock is ahead. */
+  readonly clockAheadMs?: number;
 }
 
 export interface WorkerLaunch {
@@ -83,8 +85,9 @@ export class Site {
   async launchBroker(options: BrokerLaunch = this.#brokerLaunch): Promise<Launched> {
     this.#port ??= await freePort();
     this.#brokerLaunch = options;
-    const { heartbeatMs = 500, graceMs = 30_000 } = options;
-    const args = [LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
+    const { heartbeatMs = 500, graceMs = 30_000, clockAheadMs = 0 } = options;
+    const clock = clockAheadMs === 0 ? [] : ["--import", clockAhead(clockAheadMs)];
+    const args = [...clock, LABORO, "serve", "--data", this.data, "--listen", `127.0.0.1:${this.#port}`];
     for (const listener of options.listeners ?? []) args.push("--protocol", listener);
     args.push(...(options.options ?? []));
     args.push("--heartbeat", String(heartbeatMs), "--grace", String(graceMs));
@@ -167,6 +170,13 @@ export class Site {
     return data;
   }
 }
+
+/** A module that sets the wall clock of its process. */
+const clockAhead = (ms: number): string =>
+  `data:text/javascript,${encodeURIComponent(`
+    const real = Date.now;
+    Date.now = () => real() + ${ms};
+    Object.defineProperty(performance, "timeOrigin", { value: performance.timeOrigin + ${ms} });`)}`;
 
 /** Sites for the tests of this file. */
 export function sites(): () => Site {

@@ -202,6 +202,7 @@ export class CuttableLink {
           id: WorkerId("one"),
           resultsPath: this.#path("results"),
           brokersPath: this.#path("brokers"),
+          storePath: this.#path("store"),
           outputDirectory: this.#path("out"),
           release: () => {},
         },

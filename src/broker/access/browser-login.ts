@@ -3,6 +3,7 @@
  * and its expiry and is signed, so the broker stores nothing and the cookie stays valid over restarts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { now as monotonicNow } from "../../base/clock.js";
 import { isRole, type Role } from "./roles.js";
 
 const CODE_MS = 5 * 60_000;
@@ -16,7 +17,7 @@ export class BrowserLogin {
   readonly #now: () => number;
 
   /** The secret is derived from the admin's token: with a new token all cookies are invalid. */
-  constructor(adminToken: string, now: () => number = Date.now) {
+  constructor(adminToken: string, now: () => number = () => Math.round(monotonicNow())) {
     this.#secret = createHmac("sha256", adminToken).update("laboro cookie").digest();
     this.#now = now;
   }
@@ -49,7 +50,9 @@ export class BrowserLogin {
       const given = Buffer.from(signature, "base64url");
       const right = this.#sign(`${role}.${expires}`);
       if (given.length !== right.length || !timingSafeEqual(given, right)) continue;
-      if (isRole(role) && Number(expires) > this.#now()) return role;
+      const leftMs = Number(expires) - this.#now();
+      // One that would last longer than a new one was made before the clock was set back.
+      if (isRole(role) && leftMs > 0 && leftMs <= COOKIE_MS) return role;
     }
     return undefined;
   }

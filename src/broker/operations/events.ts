@@ -1,4 +1,5 @@
 /** Following events. */
+import { now } from "../../base/clock.js";
 import type { ReadType } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
 import type { EventPage } from "../events.js";
@@ -69,12 +70,12 @@ export const events = operation({
   }),
   perform: async (core, given: ReadType<typeof input>, { signal }): Promise<EventPage> => {
     const after = given.after ?? core.events.last;
-    const deadline = Date.now() + given.waitMs;
+    const deadline = now() + given.waitMs;
     let missed = false;
     for (let from = after; ; ) {
       const page = core.events.after(from, given.limit, given.job);
       missed ||= page.missed;
-      const left = deadline - Date.now();
+      const left = deadline - now();
       if (page.events.length > 0 || left <= 0 || signal.aborted || missed) return { ...page, missed };
       from = page.last;
       await waitForNext((listener: (event: unknown) => void) => core.events.onAdded(listener), left, signal);

@@ -52,7 +52,7 @@ function submitWrite(core: Core, job: JobSpec, entries: Entries | undefined): Su
   const lease = leaseOf(core, job);
   const id = core.jobs.nextNumber();
   const more = { ...(id === undefined ? {} : { id }), ...(entries === undefined ? {} : { entries }) };
-  return { op: "submit", job, lease, rangeId, ...more };
+  return { op: "submit", job: { ...job, acceptedBy: core.processId }, lease, rangeId, ...more };
 }
 
 async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" }>> {
@@ -76,7 +76,7 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: Entries | undefi
   }
   const stored = commitSubmit(core, write);
   const granted = Math.min(write.lease, spec.count);
-  const job = newJob(spec, id, entries !== undefined, granted, now());
+  const job = newJob(write.job, id, entries !== undefined, granted, now());
   const history = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
   core.jobs.stored(job, { id: write.rangeId, job: id, first: 0, last: granted - 1, ...history }, new Map());
   try {

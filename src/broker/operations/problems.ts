@@ -10,6 +10,7 @@ import { openJobState } from "../stats/load.js";
 
 const KINDS = [
   "refusing",
+  "store-older",
   "disk",
   "queue-full",
   "job-failing",
@@ -53,6 +54,8 @@ export async function problemsOf(core: Core, disk: { free: number; total: number
   if (refusing !== undefined) {
     found.push({ kind: "refusing", critical: true, text: `nothing new is accepted: ${refusing.message}` });
   }
+  const { older } = core.storeAge;
+  if (older !== undefined) found.push({ kind: "store-older", critical: true, text: older.text, since: older.since });
   if (disk !== undefined && disk.free < disk.total * LOW_DISK_FRACTION) {
     const percent = ((100 * disk.free) / disk.total).toFixed(1);
     const critical = disk.free < disk.total * CRITICAL_DISK_FRACTION;

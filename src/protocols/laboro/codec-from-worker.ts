@@ -1,7 +1,8 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
 import { SessionId, WorkerId } from "../../model/ids.js";
-import { flag, integer, unexpectedValue } from "../../model/input.js";
+import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
 import type { OutputStream } from "../../model/outcome.js";
+import type { RememberedStore } from "../../model/store.js";
 import {
   amount,
   amounts,
@@ -66,8 +67,12 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       m.pool,
       m.services,
       m.reserveRequests,
-      m.held.map((held) => [held.job, held.first, held.last, held.attempt, HELD_STATES.indexOf(held.state)]),
-      ...(m.lifetimeMs === undefined ? [] : [m.lifetimeMs]),
+      m.held.map(({ state, acceptedBy, ...range }) => {
+        const row = [...writeRange(range), HELD_STATES.indexOf(state)];
+        return acceptedBy === undefined ? row : [...row, acceptedBy];
+      }),
+      ...(m.lifetimeMs === undefined && m.store === undefined ? [] : [m.lifetimeMs ?? null]),
+      ...(m.store === undefined ? [] : [m.store]),
     ],
     read: (row) => ({
       type: "JOIN",
@@ -82,6 +87,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
       reserveRequests: count(row[9], "reserveRequests"),
       held: rows(row[10], "held", readHeld),
       ...(absent(row[11]) ? {} : { lifetimeMs: amount(row[11], "lifetimeMs") }),
+      ...(absent(row[12]) ? {} : { store: readRemembered(row[12]) }),
     }),
   },
   STARTED: {
@@ -182,7 +188,17 @@ export const writeTaken = ({ job, index, attempt, end }: TakenOutput): Row => [j
 
 export const readTaken = (row: Row): TakenOutput => ({ ...readRef(row), end: count(row[3], "end") });
 
-const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: enumValue(row[4], "state", HELD_STATES) });
+const readHeld = (row: Row): HeldTasks => ({
+  ...readRange(row),
+  state: enumValue(row[4], "state", HELD_STATES),
+  ...(absent(row[5]) ? {} : { acceptedBy: name(row[5], "acceptedBy") }),
+});
+
+function readRemembered(value: unknown): RememberedStore {
+  const { identity, epoch, job, acceptedBy } = fields(value, "store");
+  const known = { identity: name(identity, "identity"), epoch: count(epoch, "epoch"), job: jobId(job) };
+  return absent(acceptedBy) ? known : { ...known, acceptedBy: name(acceptedBy, "acceptedBy") };
+}
 
 function readRef(row: Row): TaskRef {
   return { job: jobId(row[0]), index: count(row[1], "index"), attempt: attemptOf(row[2]) };

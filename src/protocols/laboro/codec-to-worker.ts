@@ -1,5 +1,5 @@
 /** What the broker sends to a worker: the order of the fields on the wire, both ways. */
-import { fields, integer, list, unexpectedValue } from "../../model/input.js";
+import { fields, flag, integer, list, unexpectedValue } from "../../model/input.js";
 import type { Entries } from "../../model/job.js";
 import { readLinkLimits, readLinkNumbers, readLinkRecipe } from "../../model/job-input.js";
 import {
@@ -26,7 +26,7 @@ import {
   writeTaken,
 } from "./codec-from-worker.js";
 import { HEARTBEAT_LIMIT, ROWS_LIMIT } from "./codec-limits.js";
-import type { Brokers, ResumedTask, ToWorker } from "./messages.js";
+import type { Brokers, ResumedTask, StoreInfo, ToWorker } from "./messages.js";
 
 /** For workers and clients alike. */
 export const BROKERS: MessageCodec<Brokers> = {
@@ -48,6 +48,7 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       m.heartbeatMs,
       m.config,
       m.window,
+      m.store,
     ],
     read: (row) => ({
       type: "WELCOME",
@@ -58,14 +59,16 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       heartbeatMs: integer(row[5], "heartbeatMs", 1, HEARTBEAT_LIMIT),
       config: fields(row[6], "config"),
       window: count(row[7], "window"),
+      store: readStoreInfo(row[8]),
     }),
   },
   RECIPE: {
     number: 21,
-    write: (m) =>
-      m.numbers === undefined
-        ? [21, m.job, m.recipe, m.needs, m.limits]
-        : [21, m.job, m.recipe, m.needs, m.limits, m.numbers],
+    write: (m) => {
+      const row = [21, m.job, m.recipe, m.needs, m.limits];
+      if (m.acceptedBy !== undefined) return [...row, m.numbers ?? null, m.acceptedBy];
+      return m.numbers === undefined ? row : [...row, m.numbers];
+    },
     read: (row) => ({
       type: "RECIPE",
       job: jobId(row[1]),
@@ -73,6 +76,7 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
       needs: amounts(row[3], "needs"),
       limits: readLinkLimits(row[4], "limits"),
       ...(absent(row[5]) ? {} : { numbers: readLinkNumbers(row[5]) }),
+      ...(absent(row[6]) ? {} : { acceptedBy: name(row[6], "acceptedBy") }),
     }),
   },
   TASKS: {
@@ -133,6 +137,11 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     read: (row) => ({ type: "RELAYED", ...readTaken(row.slice(1)) }),
   },
 };
+
+function readStoreInfo(value: unknown): StoreInfo {
+  const { identity, epoch, older } = fields(value, "store");
+  return { identity: name(identity, "identity"), epoch: count(epoch, "epoch"), older: flag(older, "older") };
+}
 
 function readResumedTask(row: Row): ResumedTask {
   return {

@@ -11,6 +11,7 @@ import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type { Recipe, Resources } from "../../model/recipe.js";
+import type { RememberedStore } from "../../model/store.js";
 import type { Strides } from "../../model/task-numbers.js";
 
 export const SUBPROTOCOL = "laboro.1";
@@ -29,6 +30,8 @@ export interface HeldTasks extends Range {
   readonly job: JobId;
   readonly attempt: Attempt;
   readonly state: HeldState;
+  /** As in the job's `RECIPE`. */
+  readonly acceptedBy?: string | undefined;
 }
 
 export interface AttemptRange extends Range {
@@ -40,6 +43,15 @@ export interface TaskRef {
   readonly job: JobId;
   readonly index: TaskIndex;
   readonly attempt: Attempt;
+  /** As in the job's `RECIPE`. Kept by the worker; on the link only in `held`. */
+  readonly acceptedBy?: string | undefined;
+}
+
+/** The broker's store. `older`: the worker remembers more of it than there is, so it was restored from a copy. */
+export interface StoreInfo {
+  readonly identity: string;
+  readonly epoch: number;
+  readonly older: boolean;
 }
 
 /** A task that the worker goes on with, and how much of its output the broker has stored. */
@@ -77,6 +89,7 @@ export interface Join {
   readonly held: readonly HeldTasks[];
   /** How long the worker will still run; unlimited if absent. */
   readonly lifetimeMs?: number;
+  readonly store?: RememberedStore | undefined;
 }
 
 export type FromWorker =
@@ -116,6 +129,7 @@ export interface Welcome {
   readonly config: Readonly<Record<string, unknown>>;
   /** Bytes of OUTPUT that may be under way unacknowledged. */
   readonly window: number;
+  readonly store: StoreInfo;
 }
 
 /** The URLs of the brokers of the group, the best first. */
@@ -132,6 +146,7 @@ export interface JobRecipe {
   readonly limits: Pick<Limits, "timeLimitMs" | "outputCap" | "relay">;
   /** As in the job's spec. */
   readonly numbers?: Strides;
+  readonly acceptedBy?: string | undefined;
 }
 
 export type ToWorker =

@@ -1,6 +1,6 @@
 /**
  * One stored chunk of output, and its form in a record of a segment: the stream as one byte, then task index, attempt and
- * offset as varints, then the bytes themselves.
+ * offset as varints, then the bytes themselves. One without bytes says that what stands before it of this attempt does not count.
  *
  * The offset counts the attempt's output with both streams in one, in order of arrival. So one number says how much of
  * an attempt is stored, and reading by offset gives the streams interleaved as they came.

@@ -126,6 +126,10 @@ export class JobSegments {
   #recoverChunk(segment: number, at: number, payload: Buffer, damages: readonly SegmentDamage[]): void {
     const chunk = readChunk(payload);
     if (chunk === undefined) return;
+    if (chunk.bytes.length === 0) {
+      this.attempts.delete(attemptKey(chunk.index, chunk.attempt));
+      return;
+    }
     const extents = this.#extentsOf(chunk);
     const end = chunk.offset + chunk.bytes.length;
     if (end <= extents.end) return;

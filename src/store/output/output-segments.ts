@@ -119,6 +119,13 @@ export class OutputSegments {
     this.#jobs.get(job)?.attempts.delete(attemptKey(index, attempt));
   }
 
+  /** What is stored of this attempt belongs to another one of the same number: it does not count from here on. */
+  void(job: JobId, index: TaskIndex, attempt: Attempt): void {
+    const marker: StoredChunk = { index, attempt, stream: "stdout", offset: 0, bytes: new Uint8Array(0) };
+    this.#write(this.#job(job), [marker], recordSize(marker));
+    this.release(job, index, attempt);
+  }
+
   /** The attempts of a job that were not released. */
   unreleased(job: JobId): { readonly index: TaskIndex; readonly attempt: Attempt }[] {
     const keys = this.#jobs.get(job)?.attempts.keys() ?? [];

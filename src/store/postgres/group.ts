@@ -13,7 +13,7 @@ import type { CommitQueue, TransactionWork } from "./commit-queue.js";
 import type { Connections, Session } from "./connections.js";
 import { totalsOf } from "./operations/end-jobs.js";
 import { type ReleasedRange, releaseStatement } from "./operations/release.js";
-import { OWN_EPOCH } from "./statements.js";
+import { dueAt, OWN_EPOCH } from "./statements.js";
 import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "./task-range-rows.js";
 
 /** $1 epoch, $2 info, $3 milliseconds. */
@@ -33,11 +33,13 @@ export const JOB_SUMMARIES = `
 SELECT j.id AS job, j.changed_xid::text AS "changeMark", t.succeeded, t.failed, t.cancelled,
   j.cursor < j.count OR EXISTS (
     SELECT 1 FROM laboro.task_range p
-    WHERE p.job = j.id AND p.epoch IS NULL AND p.not_before <= extract(epoch FROM clock_timestamp()) * 1000) AS "mayLease"
+    WHERE p.job = j.id AND p.epoch IS NULL AND ${dueAt("p.not_before", "extract(epoch FROM clock_timestamp()) * 1000")}) AS "mayLease"
 FROM laboro.job j, LATERAL (
   SELECT coalesce(sum(succeeded), 0)::int AS succeeded, coalesce(sum(failed), 0)::int AS failed, coalesce(sum(cancelled), 0)::int AS cancelled
   FROM laboro.job_counters WHERE job = j.id) AS t
 WHERE j.ended_at IS NULL ORDER BY j.id`;
+
+export const LAST_JOB = "SELECT coalesce(pg_sequence_last_value('laboro.job_number'), 0) AS id";
 
 /** A broker in the middle of a batch is skipped: it is alive, or the server will end its connection first. */
 const FIND_DEAD = `
@@ -115,6 +117,11 @@ export class PostgresGroup implements Group {
         return claimedRangesFrom(await session.send<ClaimedRow>(HELD_OF, [numberArray(taken.map(({ id }) => id))]));
       }),
     );
+  }
+
+  async lastJob(): Promise<JobId> {
+    const [row] = await this.#connections.read<{ id: JobId }>(LAST_JOB);
+    return row?.id ?? (0 as JobId);
   }
 
   async jobSummaries(): Promise<readonly JobSummary[]> {

@@ -10,7 +10,7 @@ import { type ClaimedRow, claimedRangesFrom, SETTLED, TASK_RANGE_FIELDS } from "
 /** $1 milliseconds. Changes by transactions from `seen` on may be missing in what is read next. */
 const INSERT_BROKER = `
 INSERT INTO laboro.broker (info, lease_ends_at) VALUES ('{}', clock_timestamp() + $1::float8 * interval '1 millisecond')
-RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen`;
+RETURNING epoch, pg_snapshot_xmin(pg_current_snapshot())::text AS seen, (SELECT s.identity FROM laboro.store s) AS store`;
 
 /** $1 the former epoch. Waits for a batch that is under way there; no batch follows it. */
 const MARK_DEAD =
@@ -35,12 +35,13 @@ export async function joinGroup(
   const client = connections.client(1, {});
   try {
     await migrate(client, connections.displayUrl);
-    const [row] = await send<{ epoch: Epoch; seen: string }>(client, INSERT_BROKER, [firstLeaseMs]);
-    const { epoch, seen } = row ?? { epoch: 0, seen: "0" };
+    const [row] = await send<{ epoch: Epoch; seen: string; store: string }>(client, INSERT_BROKER, [firstLeaseMs]);
+    const { epoch, seen, store } = row ?? { epoch: 0, seen: "0", store: "" };
     if (formerEpoch !== undefined) await takeOver(client, formerEpoch, epoch, identity);
     const jobs = await send<JobRow>(client, OPEN_JOBS);
     const taskRanges = formerEpoch === undefined ? [] : await send<ClaimedRow>(client, HELD, [epoch]);
-    return { recovered: { epoch, jobs: jobs.map(jobFrom), taskRanges: claimedRangesFrom(taskRanges) }, seen };
+    const open = { jobs: jobs.map(jobFrom), taskRanges: claimedRangesFrom(taskRanges) };
+    return { recovered: { identity: store, epoch, ...open }, seen };
   } catch (cause) {
     throw storeFailure(cause, connections.displayUrl, true);
   } finally {

@@ -1,10 +1,15 @@
 /** What the statements of a batch share. */
+import { MAX_BACKOFF_MS } from "../../model/store.js";
 
 /**
  * The broker that writes: known only within the transaction of its batch (commit-queue.ts). A statement that gets to another connection,
  * because its own broke, fails without it and changes nothing.
  */
 export const OWN_EPOCH = "(SELECT current_setting('laboro.epoch')::bigint)";
+
+/** Whether a released range may be leased now. */
+export const dueAt = (notBefore: string, now: string): string =>
+  `(${notBefore} <= ${now} OR ${notBefore} > ${now} + ${MAX_BACKOFF_MS})`;
 
 /** Marks the job as changed, for the change feeds of other brokers (change-feed.ts). */
 export const SET_CHANGED = `changed_xid = pg_current_xact_id(), changed_by = CASE changed_by WHEN ${OWN_EPOCH} THEN changed_by ELSE 0 END`;

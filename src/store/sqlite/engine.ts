@@ -3,7 +3,9 @@
  */
 import { join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
+import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
+import { setAsideUnknownOutput } from "../output/output-owner.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
@@ -42,6 +44,9 @@ export class Engine {
   readonly #begin: Statement;
   readonly #commit: Statement;
   readonly #keyValues: Statement;
+  readonly #identity: string;
+  /** Of unknown output, for the operator. */
+  readonly #setAside: string | undefined;
   #epoch: Epoch = 0;
   #log: (line: string) => void = () => {};
 
@@ -51,13 +56,18 @@ export class Engine {
     try {
       db = openDatabase(this.path, relaxed);
       this.#db = db;
-      this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
       this.#keyValues = db.prepare(
         "SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key",
       );
       this.jobs = new JobTable(db);
+      const { identity }: { identity: string } = db.prepare("SELECT identity FROM broker").get();
+      this.#identity = identity;
+      const unknown = setAsideUnknownOutput(join(dir, "output"), identity, this.jobs.next());
+      if (unknown !== undefined) this.jobs.skipTo(unknown.lastJob);
+      this.#setAside = unknown?.message;
+      this.#segments = new OutputSegments(join(dir, "output"));
       this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);
       this.output = new OutputTable(db, this.#segments);
@@ -74,6 +84,7 @@ export class Engine {
   /** Takes the next epoch and everything that is not finished. */
   begin(log: (line: string) => void): RecoveredRows {
     this.#log = log;
+    if (this.#setAside !== undefined) log(this.#setAside);
     const held = prepareClaimedRange(this.#db);
     const { epoch, rows } = this.#inTransaction(() => {
       const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
@@ -83,8 +94,14 @@ export class Engine {
     this.#epoch = epoch;
     for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.openJobs();
-    for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
-    return { epoch, nextJob: this.jobs.next(), jobs, taskRanges: rows.sort((a, b) => a.id - b.id).map(held) };
+    const rangesOf = new Map<JobId, TaskRangeRow[]>(jobs.map(({ id }) => [id, []]));
+    for (const row of rows) rangesOf.get(row.job)?.push(row);
+    for (const { id, cursor } of jobs) {
+      for (const line of this.output.recover(id)) log(line);
+      this.output.voidUnknown(id, cursor, rangesOf.get(id) ?? []);
+    }
+    const taskRanges = rows.sort((a, b) => a.id - b.id).map(held);
+    return { identity: this.#identity, epoch, nextJob: this.jobs.next(), jobs, taskRanges };
   }
 
   commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {

@@ -63,8 +63,8 @@ class SqliteStore implements Store {
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir, relaxed }, log);
     try {
-      const { epoch, nextJob, jobs, taskRanges } = await this.#calls.call("open", {});
-      return { epoch, nextJob, jobs: jobs.map(jobFrom), taskRanges };
+      const { jobs, ...recovered } = await this.#calls.call("open", {});
+      return { ...recovered, jobs: jobs.map(jobFrom) };
     } catch (cause) {
       await this.#end();
       throw cause;

@@ -54,6 +54,13 @@ export class JobTable {
     return JobId((row?.seq ?? 0) + 1);
   }
 
+  /** No job gets this number or a lower one from now on. */
+  skipTo(last: number): void {
+    const seq = Math.max(last, this.next() - 1);
+    const insert = `INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ${seq})`;
+    this.#db.exec(`BEGIN; DELETE FROM sqlite_sequence WHERE name = 'job'; ${insert}; COMMIT`);
+  }
+
   /** Newest first. */
   page(before: JobId | undefined, limit: number, filter: JobFilter = {}): JobRow[] {
     const conditions = conditionsOf(filter);

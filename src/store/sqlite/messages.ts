@@ -68,6 +68,7 @@ export interface JobRow {
 }
 
 export interface RecoveredRows {
+  readonly identity: string;
   readonly epoch: Epoch;
   readonly nextJob: JobId;
   readonly jobs: readonly JobRow[];

@@ -8,6 +8,7 @@ import type { OutputOptions, OutputPage } from "../../model/store.js";
 import type { OutputSegments } from "../output/output-segments.js";
 import type { Database, Statement } from "./database.js";
 import type { TaskAttempt } from "./messages.js";
+import type { TaskRangeRow } from "./task-range-table.js";
 
 const INSERT = "INSERT INTO output (job, idx, attempt, reference) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING";
 const FIND = "SELECT reference FROM output WHERE job = ? AND idx = ? AND attempt = ?";
@@ -77,6 +78,21 @@ export class OutputTable {
       ({ segment, at, bytes, reason }) =>
         `output of job ${job}, segment ${segment}: ${bytes} bytes at ${at} are lost (${reason})`,
     );
+  }
+
+  /**
+   * After `recover`: attempts that the task ranges know nothing of come from a store that was newer than this one, which was restored
+   * from a copy. Their numbers will be given again, so their output must not count.
+   */
+  voidUnknown(job: JobId, cursor: number, taskRanges: readonly TaskRangeRow[]): void {
+    const ranges = taskRanges.toSorted((a, b) => a.first - b.first);
+    let at = 0;
+    for (const { index, attempt } of this.#segments.unreleased(job).sort((a, b) => a.index - b.index)) {
+      while ((ranges[at]?.last ?? index) < index) at++;
+      const range = ranges[at];
+      const known = range !== undefined && range.first <= index ? attempt <= range.attempt : index < cursor;
+      if (!known) this.#segments.void(job, index, attempt);
+    }
   }
 
   read(job: JobId, index: TaskIndex, { attempt, ...options }: OutputOptions): OutputPage {

@@ -17,6 +17,8 @@ export interface WorkerDirectory {
   readonly resultsPath: string;
   /** Where the brokers of its group are kept. */
   readonly brokersPath: string;
+  /** Where the store is kept that the worker last worked for. */
+  readonly storePath: string;
   /** Where each attempt's output has its spill file. */
   readonly outputDirectory: string;
   /** Allows another process to use it. */
@@ -40,6 +42,7 @@ export function openWorkerDirectory(directory: string): WorkerDirectory {
         id,
         resultsPath: join(directory, "results"),
         brokersPath: join(directory, "brokers.json"),
+        storePath: join(directory, "store.json"),
         outputDirectory,
         release: () => lock.release(),
       };

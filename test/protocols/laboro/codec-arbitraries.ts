@@ -45,7 +45,11 @@ const range: fc.Arbitrary<AttemptRange> = fc
 const ranges = fc.array(range, { maxLength: 20 });
 const ref = { job, index: count, attempt };
 const heldState = fc.constantFrom<HeldState>("prefetched", "running", "finished");
-const held = fc.tuple(range, heldState).map(([tasks, state]) => ({ ...tasks, state }));
+const acceptedBy = record({ acceptedBy: name }, { requiredKeys: [] });
+const held = fc.tuple(range, heldState, acceptedBy).map(([tasks, state, rest]) => ({ ...tasks, state, ...rest }));
+const remembered = fc
+  .tuple(record({ identity: name, epoch: count, job }), acceptedBy)
+  .map(([known, rest]) => ({ ...known, ...rest }));
 
 const done: fc.Arbitrary<DoneTask> = fc
   .tuple(
@@ -145,7 +149,7 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
         reserveRequests: count,
         held: fc.array(held, { maxLength: 5 }),
       }),
-      record({ lifetimeMs: time }, { requiredKeys: [] }),
+      record({ lifetimeMs: time, store: remembered }, { requiredKeys: [] }),
     )
     .map(([join, rest]) => ({ ...join, ...rest })),
   record({ type: type("STARTED"), tasks: fc.array(record(ref), { maxLength: 30 }) }),
@@ -188,6 +192,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
     heartbeatMs,
     config,
     window: count,
+    store: record({ identity: name, epoch: count, older: fc.boolean() }),
   }),
   record(
     {
@@ -202,6 +207,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
       numbers: fc
         .uniqueArray(fc.nat(), { minLength: 1, maxLength: 5 })
         .map((numbers) => numbers.sort((a, b) => a - b).map((first) => ({ first, last: first, step: 1 }))),
+      acceptedBy: name,
     },
     { requiredKeys: ["type", "job", "recipe", "needs", "limits"] },
   ),

@@ -25,6 +25,7 @@ export function describeReopen(make: MakeStore): void {
 
       const after = await Broker.at(harness.handle());
       expect(after.held.epoch).toBeGreaterThan(before.held.epoch);
+      expect(after.held.identity).toBe(before.held.identity);
       expect(after.held.jobs).toEqual(jobs.jobs.filter(({ id }) => id === job.id));
       expect(await after.store.jobs({ limit: 10 })).toEqual(jobs);
       expect(await after.job(job)).toMatchObject({ held: true, cursor: 6, reason: "mine" });

@@ -35,6 +35,15 @@ export function describeShared(make: MakeStore): void {
     expect(first.store.shared).toBe(true);
     expect(second.held.epoch).toBeGreaterThan(first.held.epoch);
     expect(second.held.taskRanges).toEqual([]);
+    expect(second.held.identity).toBe(first.held.identity);
+  });
+
+  it("knows the last number that a job got, also where the job is removed", async () => {
+    expect(await first.store.group?.lastJob()).toBe(0);
+    const { job } = await second.submit({ count: 0 });
+    await first.write({ op: "remove", job: job.id });
+    expect(await first.store.job(job.id)).toBeUndefined();
+    expect(await first.store.group?.lastJob()).toBe(job.id);
   });
 
   it("grants a task to one broker only", async () => {

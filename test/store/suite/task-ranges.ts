@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { TaskRangeId } from "../../../src/model/ids.js";
+import { MAX_BACKOFF_MS } from "../../../src/model/store.js";
 import { ANN, BOB, type Broker, NOW, newRangeId, result, results, waiting } from "./kit.js";
 
 export function describeTaskRanges(broker: () => Broker): void {
@@ -33,6 +34,15 @@ export function describeTaskRanges(broker: () => Broker): void {
     expect((await broker().lease(job.id, 100)).taskRanges).toMatchObject([{ first: 7, last: 9 }]);
     expect((await broker().lease(job.id, 100)).mayLease).toBe(false);
     expect((await broker().lease(job.id, 100, NOW + 1000)).taskRanges).toEqual([later]);
+  });
+
+  it("leases a given-back task range whose time is further away than any backoff: the clock was set back", async () => {
+    const { job, taskRange } = await broker().submitAll(2);
+    const later = waiting(taskRange, { first: 0, last: 1, notBefore: NOW + 86_400_000 });
+    await broker().replace(taskRange, [later]);
+    await broker().write({ op: "release", rangeId: later.id });
+    expect((await broker().lease(job.id, 5, NOW + 86_400_000 - MAX_BACKOFF_MS)).taskRanges).toEqual([]);
+    expect((await broker().lease(job.id, 5)).taskRanges).toEqual([later]);
   });
 
   it("splits a given-back task range that is larger than the lease", async () => {

@@ -49,6 +49,7 @@ export class WorkerSession implements WorkerPort {
 
   async #join(join: Join): Promise<void> {
     const { keep, drop } = await this.#core.workerJoins(this.#profile, join.held, this);
+    const older = join.store !== undefined && (await this.#core.storeAge.check(this.#profile.name, join.store));
     if (this.#state !== "joining") return;
     const config = this.#config();
     this.#connection.send({
@@ -60,6 +61,7 @@ export class WorkerSession implements WorkerPort {
       heartbeatMs: config.heartbeatMs,
       config,
       window: this.#options.outputWindow,
+      store: { identity: this.#core.storeAge.identity, epoch: this.#core.state.epoch, older },
     });
     this.#connection.startHeartbeat(config.heartbeatMs);
     this.#state = "working";
@@ -159,15 +161,17 @@ export class WorkerSession implements WorkerPort {
       this.#recipesSent.add(job.id);
       const [oldest] = this.#recipesSent;
       if (this.#recipesSent.size > RECIPES_REMEMBERED && oldest !== undefined) this.#recipesSent.delete(oldest);
-      const { recipe, requirement, limits, numbers } = job;
+      const { recipe, requirement, limits, numbers, acceptedBy } = job;
       const { timeLimitMs, outputCap, relay } = limits;
       const taskLimits = {
         outputCap,
         ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
         ...(relay === true ? { relay } : {}),
       };
-      const base = { job: job.id, recipe, needs: requirement.needs, limits: taskLimits };
-      this.#send({ type: "RECIPE", ...base, ...(numbers === undefined ? {} : { numbers }) });
+      this.#send({
+        ...{ type: "RECIPE", job: job.id, recipe, needs: requirement.needs, limits: taskLimits, acceptedBy },
+        ...(numbers === undefined ? {} : { numbers }),
+      });
     }
     const { first, last, attempt } = tasks;
     this.#send({ type: "TASKS", job: job.id, first, last, attempt, ...(entries === undefined ? {} : { entries }) });

@@ -6,6 +6,7 @@
  *   leaving      FINO ANKAU was sent
  *   ended        nothing runs and nothing is open; what could not be delivered is on disk
  */
+import { now } from "../../../base/clock.js";
 import type { Log } from "../../../base/log.js";
 import { SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
@@ -112,7 +113,7 @@ class RunexpRunner {
   #state: "connecting" | "joined" | "leaving" | "ended" = "connecting";
   #connection: ManagerConnection | undefined;
   #everJoined = false;
-  #downSince = Date.now();
+  #downSince = now();
   #reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
@@ -270,7 +271,7 @@ class RunexpRunner {
       return;
     }
     if (this.#state === "joined") {
-      this.#downSince = Date.now();
+      this.#downSince = now();
       this.#options.on?.disconnected?.(reason);
     }
     this.#state = "connecting";
@@ -282,7 +283,7 @@ class RunexpRunner {
 
   #reconnect(reason: string): void {
     const { reconnectTimeoutMs = RECONNECT_TIMEOUT_MS, retryFirstConnect = false } = this.#options;
-    const over = this.#everJoined ? Date.now() - this.#downSince > reconnectTimeoutMs : !retryFirstConnect;
+    const over = this.#everJoined ? now() - this.#downSince > reconnectTimeoutMs : !retryFirstConnect;
     const idle = this.#threads.running === 0;
     if (over && idle) {
       this.#endStatus = this.#endStatus === "stopped" ? "stopped" : "unreachable";

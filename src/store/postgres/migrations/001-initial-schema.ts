@@ -1,5 +1,12 @@
 /** The first version of the tables. A released migration is never changed: a later one alters its tables. */
 export const initialSchema = `
+-- The identity of this store, for whoever keeps something that belongs to it.
+CREATE TABLE laboro.store (
+  singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+  identity text NOT NULL DEFAULT replace(gen_random_uuid()::text, '-', '')
+);
+INSERT INTO laboro.store DEFAULT VALUES;
+
 CREATE TABLE laboro.broker (
   epoch bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   info text NOT NULL,

@@ -1,7 +1,7 @@
 /** Tasks granted to this broker: released ones in task order, then tasks from the job's cursor on. */
 import type { BatchContext } from "../batch-context.js";
 import type { IndexedWrite } from "../stages.js";
-import { OWN_EPOCH } from "../statements.js";
+import { dueAt, OWN_EPOCH } from "../statements.js";
 import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom } from "../task-range-rows.js";
 
 /**
@@ -11,7 +11,8 @@ import { TASK_RANGE_COLUMNS, TASK_RANGE_FIELDS, type TaskRangeRow, taskRangeFrom
 export const LEASE = `
 WITH due AS MATERIALIZED (
   SELECT d.*, d.last - d.first + 1 AS size, sum(d.last - d.first + 1) OVER (ORDER BY d.first) AS upto
-  FROM (SELECT * FROM laboro.task_range WHERE job = $1::bigint AND epoch IS NULL AND not_before <= $4::float8
+  FROM (SELECT * FROM laboro.task_range
+        WHERE job = $1::bigint AND epoch IS NULL AND ${dueAt("not_before", "$4::float8")}
         ORDER BY first LIMIT $2::int + 1 FOR UPDATE SKIP LOCKED) AS d),
 -- One that is larger than what is left to grant is divided.
 divided AS MATERIALIZED (SELECT *, ($2::int - (upto - size))::int AS part FROM due WHERE upto > $2::int AND upto - size < $2::int),

@@ -2,9 +2,11 @@
 export const initialSchema = `
 CREATE TABLE broker (
   singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
-  epoch INTEGER NOT NULL
+  epoch INTEGER NOT NULL,
+  -- Of this store, for whoever keeps something that belongs to it.
+  identity TEXT NOT NULL
 );
-INSERT INTO broker (singleton, epoch) VALUES (1, 0);
+INSERT INTO broker (singleton, epoch, identity) VALUES (1, 0, lower(hex(randomblob(16))));
 
 CREATE TABLE job (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
