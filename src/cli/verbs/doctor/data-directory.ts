@@ -87,7 +87,7 @@ function checkDatabase(dir: string): Check[] {
     }
   } catch (cause) {
     if (cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE") {
-      const [, holder = "another process"] = /in use by ([^.]+)\./.exec(cause.message) ?? [];
+      const [, holder = "another process"] = /in use by (.+?)\. /.exec(cause.message) ?? [];
       return [ok(`it is in use by ${holder}, which checked it when it started`)];
     }
     return [fail(messageOf(cause), "restore it from a backup, or move it away to start with an empty one")];
