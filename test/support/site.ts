@@ -119,10 +119,10 @@ export class Site {
   }
 
   /** Any node program, with arguments. */
-  launch(name: string, args: readonly string[], openFiles?: number): Launched {
+  launch(name: string, args: readonly string[], openFiles?: number, prefix: readonly string[] = []): Launched {
     const [key = "", value] = this.#mark.split("=");
     const env = { ...process.env, [key]: value, TMPDIR: this.tmp };
-    const launched = new Launched(name, args, openFiles === undefined ? { env } : { env, openFiles });
+    const launched = new Launched(name, args, { env, prefix, ...(openFiles === undefined ? {} : { openFiles }) });
     this.#launched.push(launched);
     return launched;
   }

@@ -1,15 +1,19 @@
 /**
  * The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open.
  */
-import { join } from "node:path";
-import { LaboroError } from "../../base/errors.js";
+import * as fs from "node:fs";
+import { dirname, join } from "node:path";
+import { type ErrorCode, LaboroError } from "../../base/errors.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
+import { type Damage, findDamage, keepDamaged } from "./damage.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
+import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
+import { type LastCommit, LastCommitNote } from "./last-commit.js";
 import type { RecoveredRows, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
@@ -22,12 +26,22 @@ import {
 } from "./task-range-table.js";
 import { WorkerNumbers } from "./worker-numbers.js";
 
-const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
+/** Above the epoch of commits that are missing: workers may still refer to it. */
+const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";
+const COUNT_COMMIT = "UPDATE broker SET commits = ?";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
 const OWN_ALL = `UPDATE task_range SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
 
 const PAGES_USED = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
   FROM pragma_page_count c, pragma_freelist_count f, pragma_page_size s`;
+
+interface BrokerRow {
+  readonly epoch: Epoch;
+  readonly commits: number;
+}
+
+/** With a code where it is an error. */
+type EngineLog = (line: string, code?: ErrorCode) => void;
 
 export class Engine {
   readonly path: string;
@@ -35,25 +49,38 @@ export class Engine {
   readonly results: ResultTable;
   readonly output: OutputTable;
   readonly #db: Database;
+  /** The former process did not close the store. */
+  readonly #hadLog: boolean;
+  readonly #damage: Damage | undefined;
+  readonly #report: string | undefined;
   readonly #segments: OutputSegments;
   readonly #jobCounters: JobCounters;
   readonly #names: WorkerNumbers;
   readonly #apply: (write: WriteRow, batch: BatchContext) => WriteResultRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
+  readonly #countCommit: Statement;
   readonly #keyValues: Statement;
   #epoch: Epoch = 0;
-  #log: (line: string) => void = () => {};
+  #commits = 0;
+  #note: LastCommitNote | undefined;
+  #log: EngineLog = () => {};
 
   constructor(dir: string, relaxed = false) {
     this.path = join(dir, "store.db");
     let db: Database | undefined;
     try {
+      const stored = inspectDatabase(this.path);
+      this.#hadLog = fs.existsSync(`${this.path}-wal`);
+      // A relaxed store may miss its last commits after a crash of the machine.
+      this.#damage = relaxed ? undefined : findDamage(this.path, stored);
+      this.#report = this.#damage === undefined ? undefined : keepDamaged(this.path, this.#damage, stored);
       db = openDatabase(this.path, relaxed);
       this.#db = db;
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
+      this.#countCommit = db.prepare(COUNT_COMMIT);
       this.#keyValues = db.prepare(
         "SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key",
       );
@@ -72,19 +99,31 @@ export class Engine {
   }
 
   /** Takes the next epoch and everything that is not finished. */
-  begin(log: (line: string) => void): RecoveredRows {
+  begin(now: number, log: EngineLog): RecoveredRows {
     this.#log = log;
+    if (this.#report !== undefined) log(this.#report, "LABORO_DATA_LOST");
+    const last = this.#damage?.last;
     const held = prepareClaimedRange(this.#db);
-    const { epoch, rows } = this.#inTransaction(() => {
-      const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
-      const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(next.epoch);
-      return { epoch: next.epoch, rows: owned };
+    const rows = this.#inTransaction(() => {
+      const { epoch, commits }: BrokerRow = this.#db.prepare(NEXT_EPOCH).get(last?.epoch ?? 0);
+      this.#epoch = epoch;
+      this.#commits = Math.max(commits, last?.commits ?? 0);
+      if (last !== undefined) this.jobs.skipTo(last.job);
+      const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(epoch);
+      return owned;
     });
-    this.#epoch = epoch;
+    this.#note = new LastCommitNote(dirname(this.path), this.#lastCommit(now));
+    // So that no frame of the former process stays behind the next commits.
+    if (this.#hadLog) this.#emptyLog();
     for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.openJobs();
     for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
-    return { epoch, nextJob: this.jobs.next(), jobs, taskRanges: rows.sort((a, b) => a.id - b.id).map(held) };
+    return {
+      epoch: this.#epoch,
+      nextJob: this.jobs.next(),
+      jobs,
+      taskRanges: rows.sort((a, b) => a.id - b.id).map(held),
+    };
   }
 
   commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {
@@ -106,6 +145,7 @@ export class Engine {
         this.#jobCounters.write(now);
         return applied;
       });
+      this.#note?.write(this.#lastCommit(now));
       for (const line of this.output.afterCommit()) this.#log(line);
       return results;
     } catch (cause) {
@@ -129,14 +169,29 @@ export class Engine {
 
   close(): void {
     this.#segments.close();
+    this.#note?.close();
     this.#db.close();
+  }
+
+  #lastCommit(at: number): LastCommit {
+    return { commits: this.#commits, epoch: this.#epoch, job: this.jobs.next() - 1, at };
+  }
+
+  #emptyLog(): void {
+    try {
+      this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch {
+      // A full disk: the log stays as it is.
+    }
   }
 
   #inTransaction<T>(work: () => T): T {
     this.#begin.run();
     try {
       const done = work();
+      this.#countCommit.run(this.#commits + 1);
       this.#commit.run();
+      this.#commits++;
       return done;
     } catch (cause) {
       // Some failures, a full disk among them, have rolled back already.

@@ -1,5 +1,5 @@
 /** The embedded engine: SQLite in the data directory, in a thread of its own. */
-import { LaboroError } from "../../base/errors.js";
+import { type ErrorCode, LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
@@ -32,9 +32,11 @@ export interface SqliteOptions {
   readonly allowNetworkFilesystem?: boolean;
   /** A commit returns before it is on disk. Only a crash of the machine loses the last commits. */
   readonly relaxed?: boolean;
-  /** Called with messages for the operator: damaged output, a stale lock. */
-  readonly log?: (line: string) => void;
+  readonly log?: StoreLog;
 }
+
+/** Called with messages for the operator, such as damaged output. With a code where acknowledged data is missing. */
+export type StoreLog = (line: string, code?: ErrorCode) => void;
 
 const RELAXED_COMMIT_DELAY_MS = 20;
 
@@ -58,12 +60,12 @@ class SqliteStore implements Store {
     this.commitDelayMs = options.relaxed === true ? RELAXED_COMMIT_DELAY_MS : 0;
   }
 
-  async open(): Promise<RecoveredState> {
+  async open(now: number): Promise<RecoveredState> {
     const { dir, allowNetworkFilesystem = false, relaxed = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir, relaxed }, log);
     try {
-      const { epoch, nextJob, jobs, taskRanges } = await this.#calls.call("open", {});
+      const { epoch, nextJob, jobs, taskRanges } = await this.#calls.call("open", { now });
       return { epoch, nextJob, jobs: jobs.map(jobFrom), taskRanges };
     } catch (cause) {
       await this.#end();

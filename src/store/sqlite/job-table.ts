@@ -54,6 +54,13 @@ export class JobTable {
     return JobId((row?.seq ?? 0) + 1);
   }
 
+  /** Numbers up to this one are not given any more. */
+  skipTo(id: number): void {
+    const last = Math.max(id, this.next() - 1);
+    this.#db.exec("DELETE FROM sqlite_sequence WHERE name = 'job'");
+    this.#db.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ?)").run(last);
+  }
+
   /** Newest first. */
   page(before: JobId | undefined, limit: number, filter: JobFilter = {}): JobRow[] {
     const conditions = conditionsOf(filter);

@@ -2,9 +2,10 @@
 export const initialSchema = `
 CREATE TABLE broker (
   singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
-  epoch INTEGER NOT NULL
+  epoch INTEGER NOT NULL,
+  commits INTEGER NOT NULL
 );
-INSERT INTO broker (singleton, epoch) VALUES (1, 0);
+INSERT INTO broker (singleton, epoch, commits) VALUES (1, 0, 0);
 
 CREATE TABLE job (
   id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,0 +1,87 @@
+/**
+ * Acknowledged commits that are missing because a file was damaged, mostly SQLite's log. SQLite goes on from the last commit that it can
+ * read and reports nothing. laboro goes on from there too: the rest cannot be restored, and a broker that refuses to start helps nobody.
+ * But it reports what is missing, and keeps the damaged log and the output of missing jobs in `damaged/TIME/`. The report is part of
+ * `status` and `doctor` until that folder is removed.
+ */
+import * as fs from "node:fs";
+import { dirname, join } from "node:path";
+import { LaboroError } from "../../base/errors.js";
+import { makeDirectory, syncDirectory, writeFileAtomically } from "../../base/files/durable.js";
+import { pluralize } from "../../base/format.js";
+import type { StoredCounts } from "./inspect.js";
+import { type LastCommit, readLastCommit } from "./last-commit.js";
+import { scanWal, type WalScan } from "./wal-scan.js";
+
+export interface Damage {
+  /** What happened and what is missing. */
+  readonly text: string;
+  /** What was acknowledged last, where that is known. */
+  readonly last?: LastCommit;
+}
+
+const FOLDER = "damaged";
+const REPORT = "report.txt";
+
+/** `stored` is what SQLite finds; it must not have written anything yet. */
+export function findDamage(database: string, stored: StoredCounts): Damage | undefined {
+  let last: LastCommit | undefined;
+  try {
+    last = readLastCommit(dirname(database));
+  } catch (cause) {
+    if (!(cause instanceof LaboroError)) throw cause;
+    return { text: `${cause.message}: it is not known whether acknowledged data is missing` };
+  }
+  const path = `${database}-wal`;
+  const log = scanWal(path);
+  // One commit behind a bad frame is what a power cut leaves: it was not acknowledged.
+  const behind = log === undefined || log.commitsBehind <= 1 ? 0 : log.commitsBehind;
+  const missing = Math.max(behind, (last?.commits ?? 0) - stored.commits);
+  if (missing === 0 && log?.headerDamaged !== true) return undefined;
+  const what = missing === 0 ? "may be missing: the last commits" : `is missing: ${pluralize(missing, "commit")}`;
+  const when = last === undefined ? "" : ` up to ${new Date(last.at).toISOString()}`;
+  const jobs = last === undefined ? "" : jobsBetween(stored.job + 1, last.job);
+  const text = `acknowledged data ${what}${when}, with ${jobs}results and other changes of that time. ${path} ${stateOf(log)}`;
+  return last === undefined ? { text } : { text, last };
+}
+
+function stateOf(log: WalScan | undefined): string {
+  if (log === undefined) return "is missing or empty";
+  return log.headerDamaged ? "has a damaged header" : `can be read up to frame ${log.frames}`;
+}
+
+function jobsBetween(first: number, last: number): string {
+  if (first > last) return "";
+  return first === last ? `job ${first}, ` : `jobs ${first} to ${last}, `;
+}
+
+/**
+ * Before SQLite writes: copies the log, and moves output of jobs that the database does not know, so that no later job takes it for its
+ * own. Returns the report.
+ */
+export function keepDamaged(database: string, { text, last }: Damage, stored: StoredCounts): string {
+  const dir = dirname(database);
+  // The same one where the next start fails later on.
+  const folder = join(dir, FOLDER, new Date(last?.at ?? Date.now()).toISOString().replaceAll(":", "-"));
+  makeDirectory(folder, 0o700);
+  const log = `${database}-wal`;
+  if (fs.existsSync(log)) fs.copyFileSync(log, join(folder, "store.db-wal"));
+  const report = `${text}. This is reported until ${folder} is removed`;
+  writeFileAtomically(join(folder, REPORT), `${report}\n`);
+  syncDirectory(dir);
+  const output = join(dir, "output");
+  const jobs = fs.existsSync(output) ? fs.readdirSync(output) : [];
+  for (const job of jobs.filter((name) => /^\d+$/.test(name) && Number(name) > stored.job)) {
+    makeDirectory(join(folder, "output"), 0o700);
+    fs.renameSync(join(output, job), join(folder, "output", job));
+  }
+  return report;
+}
+
+/** Those of earlier starts, too. */
+export function damageReports(dir: string): string[] {
+  const folder = join(dir, FOLDER);
+  if (!fs.existsSync(folder)) return [];
+  const files = fs.readdirSync(folder).map((name) => join(folder, name, REPORT));
+  return files.filter((file) => fs.existsSync(file)).map((file) => fs.readFileSync(file, "utf8").trim());
+}

@@ -1,0 +1,83 @@
+/**
+ * Reads SQLite's log as SQLite does when it recovers, without SQLite: https://sqlite.org/fileformat.html#the_write_ahead_log
+ *
+ * SQLite takes the frames up to the last commit before the first bad one, and ignores the rest without a word. The checksum of a frame
+ * continues that of the frame before it, as stored there. So frames behind a bad one can be checked too.
+ */
+import * as fs from "node:fs";
+import { errnoOf } from "../../base/errors.js";
+import { readFully } from "../../base/files/durable.js";
+
+const HEADER = 32;
+const FRAME_HEADER = 24;
+/** The last bit says whether words are summed as big-endian. */
+const MAGIC = 0x377f0682;
+
+export interface WalScan {
+  /** Then SQLite ignores the whole log. A log of zeros is one that is not in use yet. */
+  readonly headerDamaged: boolean;
+  /** Frames up to the last commit that SQLite finds. */
+  readonly frames: number;
+  /** Commits of the same log behind the first bad frame. One is normal after a power cut: the last, which was not acknowledged. */
+  readonly commitsBehind: number;
+}
+
+/** Undefined where the file is missing or empty. */
+export function scanWal(path: string): WalScan | undefined {
+  let fd: number;
+  try {
+    fd = fs.openSync(path, "r");
+  } catch (cause) {
+    if (errnoOf(cause) === "ENOENT") return undefined;
+    throw cause;
+  }
+  try {
+    return fs.fstatSync(fd).size === 0 ? undefined : scan(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+type Checksum = readonly [number, number];
+
+function scan(fd: number): WalScan {
+  const header = Buffer.alloc(HEADER);
+  const complete = readFully(fd, header, 0) === HEADER;
+  const littleEndian = header.readUInt32BE(0) === MAGIC;
+  const pageSize = header.readUInt32BE(8);
+  let sum: Checksum = add([0, 0], header, 0, FRAME_HEADER, littleEndian);
+  const isPageSize = pageSize >= 512 && pageSize <= 65_536 && (pageSize & (pageSize - 1)) === 0;
+  if (!complete || header.readUInt32BE(0) >>> 1 !== MAGIC >>> 1 || !isPageSize || !equals(sum, header, FRAME_HEADER)) {
+    return { headerDamaged: header.some((byte) => byte !== 0), frames: 0, commitsBehind: 0 };
+  }
+  const salts = header.subarray(16, 24);
+  const frame = Buffer.alloc(FRAME_HEADER + pageSize);
+  const found = { headerDamaged: false, frames: 0, commitsBehind: 0 };
+  let bad = false;
+  for (let number = 1; readFully(fd, frame, HEADER + (number - 1) * frame.length) === frame.length; number++) {
+    const stored: Checksum = [frame.readUInt32BE(16), frame.readUInt32BE(20)];
+    let good = frame.readUInt32BE(0) !== 0 && frame.subarray(8, 16).equals(salts);
+    if (good) {
+      const first = add(sum, frame, 0, 8, littleEndian);
+      good = equals(add(first, frame, FRAME_HEADER, frame.length, littleEndian), frame, 16);
+    }
+    const isCommit = frame.readUInt32BE(4) !== 0;
+    bad ||= !good;
+    if (good && isCommit && bad) found.commitsBehind++;
+    else if (good && isCommit) found.frames = number;
+    sum = stored;
+  }
+  return found;
+}
+
+function add([a, b]: Checksum, bytes: Buffer, from: number, to: number, littleEndian: boolean): Checksum {
+  const words = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = from; at < to; at += 8) {
+    a = (a + words.getUint32(at, littleEndian) + b) >>> 0;
+    b = (b + words.getUint32(at + 4, littleEndian) + a) >>> 0;
+  }
+  return [a, b];
+}
+
+const equals = ([a, b]: Checksum, bytes: Buffer, at: number): boolean =>
+  a === bytes.readUInt32BE(at) && b === bytes.readUInt32BE(at + 4);
