@@ -6,7 +6,6 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { LaboroError } from "../../base/errors.js";
 import { makeDirectory, syncDirectory, writeFileAtomically } from "../../base/files/durable.js";
 import { pluralize } from "../../base/format.js";
 import type { StoredCounts } from "./inspect.js";
@@ -25,22 +24,19 @@ const REPORT = "report.txt";
 
 /** `stored` is what SQLite finds; it must not have written anything yet. */
 export function findDamage(database: string, stored: StoredCounts): Damage | undefined {
-  let last: LastCommit | undefined;
-  try {
-    last = readLastCommit(dirname(database));
-  } catch (cause) {
-    if (!(cause instanceof LaboroError)) throw cause;
-    return { text: `${cause.message}: it is not known whether acknowledged data is missing` };
-  }
+  const last = readLastCommit(dirname(database));
+  if (last === "damaged")
+    return { text: `acknowledged data may be missing: ${dirname(database)}/last-commit is damaged` };
   const path = `${database}-wal`;
   const log = scanWal(path);
+  const behind = log?.commitsBehind ?? 0;
   // One commit behind a bad frame is what a power cut leaves: it was not acknowledged.
-  const behind = log === undefined || log.commitsBehind <= 1 ? 0 : log.commitsBehind;
-  const missing = Math.max(behind, (last?.commits ?? 0) - stored.commits);
+  const missing = Math.max(behind > 1 ? behind : 0, (last?.commits ?? 0) - stored.commits);
   if (missing === 0 && log?.headerDamaged !== true) return undefined;
   const what = missing === 0 ? "may be missing: the last commits" : `is missing: ${pluralize(missing, "commit")}`;
   const when = last === undefined ? "" : ` up to ${new Date(last.at).toISOString()}`;
-  const jobs = last === undefined ? "" : jobsBetween(stored.job + 1, last.job);
+  const [first, end] = [stored.job + 1, last?.job ?? 0];
+  const jobs = first > end ? "" : first === end ? `job ${first}, ` : `jobs ${first} to ${end}, `;
   const text = `acknowledged data ${what}${when}, with ${jobs}results and other changes of that time. ${path} ${stateOf(log)}`;
   return last === undefined ? { text } : { text, last };
 }
@@ -50,24 +46,21 @@ function stateOf(log: WalScan | undefined): string {
   return log.headerDamaged ? "has a damaged header" : `can be read up to frame ${log.frames}`;
 }
 
-function jobsBetween(first: number, last: number): string {
-  if (first > last) return "";
-  return first === last ? `job ${first}, ` : `jobs ${first} to ${last}, `;
-}
-
 /**
- * Before SQLite writes: copies the log, and moves output of jobs that the database does not know, so that no later job takes it for its
- * own. Returns the report.
+ * Before SQLite writes: writes a report, copies the log, and moves output of jobs that the database does not know, so that no later job
+ * takes it for its own.
  */
-export function keepDamaged(database: string, { text, last }: Damage, stored: StoredCounts): string {
+export function keepDamaged(database: string, stored: StoredCounts): Damage | undefined {
+  const damage = findDamage(database, stored);
+  if (damage === undefined) return undefined;
   const dir = dirname(database);
-  // The same one where the next start fails later on.
-  const folder = join(dir, FOLDER, new Date(last?.at ?? Date.now()).toISOString().replaceAll(":", "-"));
+  // The same folder where this start fails later on and is repeated.
+  const folder = join(dir, FOLDER, new Date(damage.last?.at ?? Date.now()).toISOString().replaceAll(":", "-"));
   makeDirectory(folder, 0o700);
   const log = `${database}-wal`;
   if (fs.existsSync(log)) fs.copyFileSync(log, join(folder, "store.db-wal"));
-  const report = `${text}. This is reported until ${folder} is removed`;
-  writeFileAtomically(join(folder, REPORT), `${report}\n`);
+  const text = `${damage.text}. This is reported until ${folder} is removed`;
+  writeFileAtomically(join(folder, REPORT), `${text}\n`);
   syncDirectory(dir);
   const output = join(dir, "output");
   const jobs = fs.existsSync(output) ? fs.readdirSync(output) : [];
@@ -75,7 +68,7 @@ export function keepDamaged(database: string, { text, last }: Damage, stored: St
     makeDirectory(join(folder, "output"), 0o700);
     fs.renameSync(join(output, job), join(folder, "output", job));
   }
-  return report;
+  return { ...damage, text };
 }
 
 /** Those of earlier starts, too. */

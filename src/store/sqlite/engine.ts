@@ -3,18 +3,18 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { type ErrorCode, LaboroError } from "../../base/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
-import { type Damage, findDamage, keepDamaged } from "./damage.js";
+import { type Damage, keepDamaged } from "./damage.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
 import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
 import { type LastCommit, LastCommitNote } from "./last-commit.js";
-import type { RecoveredRows, WriteResultRow, WriteRow } from "./messages.js";
+import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable } from "./result-table.js";
@@ -35,14 +35,6 @@ const OWN_ALL = `UPDATE task_range SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}
 const PAGES_USED = `SELECT c.page_count - f.freelist_count AS pages, s.page_size AS size
   FROM pragma_page_count c, pragma_freelist_count f, pragma_page_size s`;
 
-interface BrokerRow {
-  readonly epoch: Epoch;
-  readonly commits: number;
-}
-
-/** With a code where it is an error. */
-type EngineLog = (line: string, code?: ErrorCode) => void;
-
 export class Engine {
   readonly path: string;
   readonly jobs: JobTable;
@@ -52,7 +44,6 @@ export class Engine {
   /** The former process did not close the store. */
   readonly #hadLog: boolean;
   readonly #damage: Damage | undefined;
-  readonly #report: string | undefined;
   readonly #segments: OutputSegments;
   readonly #jobCounters: JobCounters;
   readonly #names: WorkerNumbers;
@@ -63,8 +54,9 @@ export class Engine {
   readonly #keyValues: Statement;
   #epoch: Epoch = 0;
   #commits = 0;
+  #lastJob = 0;
   #note: LastCommitNote | undefined;
-  #log: EngineLog = () => {};
+  #log: StoreLog = () => {};
 
   constructor(dir: string, relaxed = false) {
     this.path = join(dir, "store.db");
@@ -73,8 +65,7 @@ export class Engine {
       const stored = inspectDatabase(this.path);
       this.#hadLog = fs.existsSync(`${this.path}-wal`);
       // A relaxed store may miss its last commits after a crash of the machine.
-      this.#damage = relaxed ? undefined : findDamage(this.path, stored);
-      this.#report = this.#damage === undefined ? undefined : keepDamaged(this.path, this.#damage, stored);
+      this.#damage = relaxed ? undefined : keepDamaged(this.path, stored);
       db = openDatabase(this.path, relaxed);
       this.#db = db;
       this.#segments = new OutputSegments(join(dir, "output"));
@@ -99,19 +90,22 @@ export class Engine {
   }
 
   /** Takes the next epoch and everything that is not finished. */
-  begin(now: number, log: EngineLog): RecoveredRows {
+  begin(now: number, log: StoreLog): RecoveredRows {
     this.#log = log;
-    if (this.#report !== undefined) log(this.#report, "LABORO_DATA_LOST");
+    if (this.#damage !== undefined) log(this.#damage.text, "LABORO_DATA_LOST");
     const last = this.#damage?.last;
     const held = prepareClaimedRange(this.#db);
     const rows = this.#inTransaction(() => {
-      const { epoch, commits }: BrokerRow = this.#db.prepare(NEXT_EPOCH).get(last?.epoch ?? 0);
+      const { epoch, commits }: Pick<LastCommit, "epoch" | "commits"> = this.#db
+        .prepare(NEXT_EPOCH)
+        .get(last?.epoch ?? 0);
       this.#epoch = epoch;
       this.#commits = Math.max(commits, last?.commits ?? 0);
       if (last !== undefined) this.jobs.skipTo(last.job);
       const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(epoch);
       return owned;
     });
+    this.#lastJob = this.jobs.next() - 1;
     this.#note = new LastCommitNote(dirname(this.path), this.#lastCommit(now));
     // So that no frame of the former process stays behind the next commits.
     if (this.#hadLog) this.#emptyLog();
@@ -145,6 +139,7 @@ export class Engine {
         this.#jobCounters.write(now);
         return applied;
       });
+      if (writes.some(({ op }) => op === "submit")) this.#lastJob = this.jobs.next() - 1;
       this.#note?.write(this.#lastCommit(now));
       for (const line of this.output.afterCommit()) this.#log(line);
       return results;
@@ -174,7 +169,7 @@ export class Engine {
   }
 
   #lastCommit(at: number): LastCommit {
-    return { commits: this.#commits, epoch: this.#epoch, job: this.jobs.next() - 1, at };
+    return { commits: this.#commits, epoch: this.#epoch, job: this.#lastJob, at };
   }
 
   #emptyLog(): void {

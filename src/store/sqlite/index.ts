@@ -1,5 +1,5 @@
 /** The embedded engine: SQLite in the data directory, in a thread of its own. */
-import { type ErrorCode, LaboroError } from "../../base/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { JobId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Job } from "../../model/job.js";
 import type { TaskResult } from "../../model/outcome.js";
@@ -21,7 +21,7 @@ import type {
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import { jobFrom, submittedJob } from "./job-spec.js";
-import type { RerunRow, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
+import type { RerunRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
 import { ThreadCalls } from "./thread-calls.js";
@@ -34,9 +34,6 @@ export interface SqliteOptions {
   readonly relaxed?: boolean;
   readonly log?: StoreLog;
 }
-
-/** Called with messages for the operator, such as damaged output. With a code where acknowledged data is missing. */
-export type StoreLog = (line: string, code?: ErrorCode) => void;
 
 const RELAXED_COMMIT_DELAY_MS = 20;
 

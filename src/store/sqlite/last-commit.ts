@@ -5,7 +5,6 @@
  */
 import * as fs from "node:fs";
 import { join } from "node:path";
-import { errnoOf, LaboroError } from "../../base/errors.js";
 import { writeFileAtomically, writeFully } from "../../base/files/durable.js";
 import { encodeRecords, scanRecords } from "../../base/files/records.js";
 
@@ -23,25 +22,19 @@ const FILE = "last-commit";
 /** With the record's header less than a sector of a disk, which is written whole or not at all. */
 const LENGTH = 200;
 
-/** Undefined where there is no note. Throws LABORO_DATA_CORRUPT where it cannot be read. */
-export function readLastCommit(dir: string): LastCommit | undefined {
+/** Undefined where there is no note. */
+export function readLastCommit(dir: string): LastCommit | "damaged" | undefined {
   const path = join(dir, FILE);
-  let fd: number;
+  if (!fs.existsSync(path)) return undefined;
+  const fd = fs.openSync(path, "r");
   try {
-    fd = fs.openSync(path, "r");
-  } catch (cause) {
-    if (errnoOf(cause) === "ENOENT") return undefined;
-    throw cause;
-  }
-  try {
-    let found: LastCommit | undefined;
+    let found: LastCommit | "damaged" = "damaged";
     const record = (_at: number, payload: Buffer): boolean => {
       // The checksum is right, so this is what was written.
       found = JSON.parse(payload.toString()) as LastCommit;
       return false;
     };
     scanRecords(fd, { record }, { maxPayload: LENGTH });
-    if (found === undefined) throw new LaboroError("LABORO_DATA_CORRUPT", `${path} is damaged`);
     return found;
   } finally {
     fs.closeSync(fd);

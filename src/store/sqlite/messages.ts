@@ -74,6 +74,9 @@ export interface RecoveredRows {
   readonly taskRanges: readonly ClaimedRange[];
 }
 
+/** Takes messages for the operator, such as damaged output; with a code where acknowledged data is missing. */
+export type StoreLog = (line: string, code?: ErrorCode) => void;
+
 export interface TaskAttempt {
   readonly job: JobId;
   readonly index: TaskIndex;

@@ -5,8 +5,7 @@
 import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
-import type { StoreLog } from "./index.js";
-import type { CallName, Calls, ThreadData, ThreadReply } from "./messages.js";
+import type { CallName, Calls, StoreLog, ThreadData, ThreadReply } from "./messages.js";
 
 interface PendingCall {
   readonly resolve: (result: unknown) => void;

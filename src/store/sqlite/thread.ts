@@ -1,9 +1,9 @@
 /** The database's thread: answers calls one after the other, in the order in which they came. */
 import { parentPort, workerData } from "node:worker_threads";
-import { type ErrorCode, LaboroError } from "../../base/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import type { Calls, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
+import type { Calls, StoreLog, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
 import { packWriteResults } from "./pack-write-results.js";
 import { unpackWrites } from "./pack-writes.js";
 import { extendWal } from "./wal-file.js";
@@ -11,7 +11,7 @@ import { extendWal } from "./wal-file.js";
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
 const data: ThreadData = workerData;
-const log = (line: string, code?: ErrorCode): void =>
+const log: StoreLog = (line, code) =>
   port.postMessage({ log: line, ...(code === undefined ? {} : { code }) } satisfies ThreadReply);
 let engine: Engine | undefined;
 

@@ -5,7 +5,6 @@
  * continues that of the frame before it, as stored there. So frames behind a bad one can be checked too.
  */
 import * as fs from "node:fs";
-import { errnoOf } from "../../base/errors.js";
 import { readFully } from "../../base/files/durable.js";
 
 const HEADER = 32;
@@ -24,15 +23,10 @@ export interface WalScan {
 
 /** Undefined where the file is missing or empty. */
 export function scanWal(path: string): WalScan | undefined {
-  let fd: number;
+  if (!fs.existsSync(path) || fs.statSync(path).size === 0) return undefined;
+  const fd = fs.openSync(path, "r");
   try {
-    fd = fs.openSync(path, "r");
-  } catch (cause) {
-    if (errnoOf(cause) === "ENOENT") return undefined;
-    throw cause;
-  }
-  try {
-    return fs.fstatSync(fd).size === 0 ? undefined : scan(fd);
+    return scan(fd);
   } finally {
     fs.closeSync(fd);
   }
@@ -55,17 +49,14 @@ function scan(fd: number): WalScan {
   const found = { headerDamaged: false, frames: 0, commitsBehind: 0 };
   let bad = false;
   for (let number = 1; readFully(fd, frame, HEADER + (number - 1) * frame.length) === frame.length; number++) {
-    const stored: Checksum = [frame.readUInt32BE(16), frame.readUInt32BE(20)];
-    let good = frame.readUInt32BE(0) !== 0 && frame.subarray(8, 16).equals(salts);
-    if (good) {
-      const first = add(sum, frame, 0, 8, littleEndian);
-      good = equals(add(first, frame, FRAME_HEADER, frame.length, littleEndian), frame, 16);
-    }
-    const isCommit = frame.readUInt32BE(4) !== 0;
+    const known = frame.readUInt32BE(0) !== 0 && frame.subarray(8, 16).equals(salts);
+    if (known) sum = add(add(sum, frame, 0, 8, littleEndian), frame, FRAME_HEADER, frame.length, littleEndian);
+    const good = known && equals(sum, frame, 16);
+    const isCommit = good && frame.readUInt32BE(4) !== 0;
     bad ||= !good;
-    if (good && isCommit && bad) found.commitsBehind++;
-    else if (good && isCommit) found.frames = number;
-    sum = stored;
+    if (isCommit && bad) found.commitsBehind++;
+    else if (isCommit) found.frames = number;
+    sum = [frame.readUInt32BE(16), frame.readUInt32BE(20)];
   }
   return found;
 }
