@@ -47,8 +47,10 @@ export class LastCommitNote {
   /** The first note waits for the disk. */
   constructor(dir: string, first: LastCommit) {
     const path = join(dir, FILE);
-    if (!fs.existsSync(path)) writeFileAtomically(path, encode(first));
+    const isNew = !fs.existsSync(path);
+    if (isNew) writeFileAtomically(path, encode(first));
     this.#fd = fs.openSync(path, "r+");
+    if (isNew) return;
     this.write(first);
     fs.fdatasyncSync(this.#fd);
   }
