@@ -78,20 +78,21 @@ function claim(path: string): Lock {
   }
 }
 
-/** Node has no mkfifo(3). Some network filesystems have no pipes: there a file marks the lock, until it is removed. */
+/**
+ * Node has no mkfifo(3). Where there is no such program, or a network filesystem has no pipes, a plain file marks the lock: it counts as
+ * open until it is removed.
+ */
 function makePipe(path: string): void {
   const env = { PATH: `${process.env.PATH ?? ""}:/usr/bin:/bin` };
-  const made = spawnSync("mkfifo", ["-m", "600", path], { env, encoding: "utf8" });
-  if (made.status === 0) return;
+  const { status, error, stderr } = spawnSync("mkfifo", ["-m", "600", path], { env, encoding: "utf8" });
+  if (status === 0) return;
   // Fails with the system's reason, such as a full disk.
   fs.closeSync(fs.openSync(path, "wx", 0o600));
-  if (networkFilesystem(dirname(path)) === undefined) throw made.error ?? new Error(made.stderr.trim());
+  if (errnoOf(error) === "ENOENT" || networkFilesystem(dirname(path)) !== undefined) return;
+  throw error ?? new Error(stderr.trim());
 }
 
-interface Holder {
-  readonly file: string;
-  readonly process: string;
-}
+type Holder = Readonly<Record<"file" | "process", string>>;
 
 /** Another claimant that is alive, or may be; pipes of dead ones are removed. */
 function findHolder(path: string, facts: FilesystemFacts | undefined, own?: string): Holder | undefined {

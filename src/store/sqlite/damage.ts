@@ -6,7 +6,8 @@
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { makeDirectory, syncDirectory, writeFileAtomically } from "../../base/files/durable.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
+import { openPrivateDirectory } from "../../base/files/private-directory.js";
 import { pluralize } from "../../base/format.js";
 import type { StoredCounts } from "./inspect.js";
 import { type LastCommit, readLastCommit } from "./last-commit.js";
@@ -56,16 +57,15 @@ export function keepDamaged(database: string, stored: StoredCounts): Damage | un
   const dir = dirname(database);
   // The same folder where this start fails later on and is repeated.
   const folder = join(dir, FOLDER, new Date(damage.last?.at ?? Date.now()).toISOString().replaceAll(":", "-"));
-  makeDirectory(folder, 0o700);
+  openPrivateDirectory(folder);
   const log = `${database}-wal`;
-  if (fs.existsSync(log)) fs.copyFileSync(log, join(folder, "store.db-wal"));
+  if (fs.existsSync(log)) writeFileAtomically(join(folder, "store.db-wal"), fs.readFileSync(log));
   const text = `${damage.text}. This is reported until ${folder} is removed`;
   writeFileAtomically(join(folder, REPORT), `${text}\n`);
-  syncDirectory(dir);
   const output = join(dir, "output");
   const jobs = fs.existsSync(output) ? fs.readdirSync(output) : [];
   for (const job of jobs.filter((name) => /^\d+$/.test(name) && Number(name) > stored.job)) {
-    makeDirectory(join(folder, "output"), 0o700);
+    openPrivateDirectory(join(folder, "output"));
     fs.renameSync(join(output, job), join(folder, "output", job));
   }
   return { ...damage, text };

@@ -107,8 +107,12 @@ export class Engine {
     });
     this.#lastJob = this.jobs.next() - 1;
     this.#note = new LastCommitNote(dirname(this.path), this.#lastCommit(now));
-    // So that no frame of the former process stays behind the next commits.
-    if (this.#hadLog) this.#emptyLog();
+    try {
+      // So that no frame of the former process stays behind the next commits.
+      if (this.#hadLog) this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch {
+      // A full disk: the log stays as it is.
+    }
     for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.openJobs();
     for (const { id } of jobs) for (const line of this.output.recover(id)) log(line);
@@ -170,14 +174,6 @@ export class Engine {
 
   #lastCommit(at: number): LastCommit {
     return { commits: this.#commits, epoch: this.#epoch, job: this.#lastJob, at };
-  }
-
-  #emptyLog(): void {
-    try {
-      this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-    } catch {
-      // A full disk: the log stays as it is.
-    }
   }
 
   #inTransaction<T>(work: () => T): T {

@@ -57,8 +57,9 @@ export class JobTable {
   /** Numbers up to this one are not given any more. */
   skipTo(id: number): void {
     const last = Math.max(id, this.next() - 1);
-    this.#db.exec("DELETE FROM sqlite_sequence WHERE name = 'job'");
-    this.#db.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ?)").run(last);
+    this.#db.exec(
+      `DELETE FROM sqlite_sequence WHERE name = 'job'; INSERT INTO sqlite_sequence VALUES ('job', ${last})`,
+    );
   }
 
   /** Newest first. */

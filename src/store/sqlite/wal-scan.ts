@@ -38,14 +38,12 @@ function scan(fd: number): WalScan {
   const header = Buffer.alloc(HEADER);
   const complete = readFully(fd, header, 0) === HEADER;
   const littleEndian = header.readUInt32BE(0) === MAGIC;
-  const pageSize = header.readUInt32BE(8);
   let sum: Checksum = add([0, 0], header, 0, FRAME_HEADER, littleEndian);
-  const isPageSize = pageSize >= 512 && pageSize <= 65_536 && (pageSize & (pageSize - 1)) === 0;
-  if (!complete || header.readUInt32BE(0) >>> 1 !== MAGIC >>> 1 || !isPageSize || !equals(sum, header, FRAME_HEADER)) {
+  if (!complete || header.readUInt32BE(0) >>> 1 !== MAGIC >>> 1 || !equals(sum, header, FRAME_HEADER)) {
     return { headerDamaged: header.some((byte) => byte !== 0), frames: 0, commitsBehind: 0 };
   }
   const salts = header.subarray(16, 24);
-  const frame = Buffer.alloc(FRAME_HEADER + pageSize);
+  const frame = Buffer.alloc(FRAME_HEADER + header.readUInt32BE(8));
   const found = { headerDamaged: false, frames: 0, commitsBehind: 0 };
   let bad = false;
   for (let number = 1; readFully(fd, frame, HEADER + (number - 1) * frame.length) === frame.length; number++) {

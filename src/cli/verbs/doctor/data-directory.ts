@@ -11,7 +11,6 @@ import { findMiscounted, inspectDatabase } from "../../../store/sqlite/inspect.j
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
 const DATABASE = "store.db";
-const GO_ON = "the broker goes on without it and keeps the damaged file; or restore a backup first";
 const RESTORE = "restore it from a backup, or move it away to start with an empty one";
 const LOW_SPACE = 1024 ** 3;
 const NO_SPACE = 64 * 1024 ** 2;
@@ -85,7 +84,8 @@ function checkDatabase(dir: string): Check {
     try {
       const stored = inspectDatabase(file);
       const damage = findDamage(file, stored);
-      if (damage !== undefined) return fail(`no broker runs there; ${damage.text}`, GO_ON);
+      if (damage !== undefined)
+        return fail(`no broker runs there; ${damage.text}`, "restore a backup, or start without it");
       if (stored.commits === 0) return ok("no broker has kept anything there yet");
       const jobs = findMiscounted(file);
       if (jobs.length === 0) return ok("no broker runs there; its database is whole");
