@@ -28,6 +28,7 @@ import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Job } from "./model/job.js";
 import type { Store } from "./model/store.js";
 import { Links } from "./protocols/laboro/broker/links.js";
+import { damageReports } from "./store/sqlite/damage.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
 
 const DEFAULT_HEARTBEAT_MS = 2_000;
@@ -85,6 +86,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       version: packageVersion(),
       connections,
       disk: () => diskSpace(dir),
+      damage: () => damageReports(dir),
       listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
       newLoginLink,
       ...(brokerHost.group?.stepBack === undefined ? {} : { stepBack: brokerHost.group.stepBack }),
@@ -190,7 +192,7 @@ const listenerUrls = (listeners: readonly OpenListener[]): { name: string; url: 
 const ownStore = ({ dir, log = SILENT, allowNetworkFilesystem, relaxed = false }: ServerOptions): Store =>
   openSqliteStore({
     ...{ dir, relaxed },
-    log: (line) => log.warn({}, line),
+    log: (line, code) => (code === undefined ? log.warn({}, line) : log.error({ code }, line)),
     ...(allowNetworkFilesystem === undefined ? {} : { allowNetworkFilesystem }),
   });
 

@@ -13,6 +13,7 @@ export const ERROR_CODES = {
   LABORO_BROKER_UNREACHABLE: "no broker answers at this address",
   LABORO_DATA_CORRUPT: "a file in the data directory fails its integrity check",
   LABORO_DATA_IN_USE: "another process holds the data directory",
+  LABORO_DATA_LOST: "acknowledged data is missing, because a file in the data directory was damaged",
   LABORO_DATA_NEWER: "the data directory was written by a newer laboro",
   LABORO_DATA_NETWORK_FS: "the data directory lies on a network filesystem",
   LABORO_DATA_UNUSABLE: "the data directory cannot be read or written, or is not its user's alone",

@@ -54,6 +54,20 @@ describe("a broker", () => {
     }
   });
 
+  it.each(["access.json", "certificates.json"])("does not start with an empty or damaged %s", async (file) => {
+    const { broker, dir } = await openListener({ tls: "on" });
+    await broker.stop();
+    for (const damaged of ["", "{", "null", "{}", '{"token":""}']) {
+      writeFileSync(join(dir, file), damaged);
+      await expect(startBroker({ dir, port: 0, tls: "on" })).rejects.toMatchObject({
+        code: "LABORO_DATA_CORRUPT",
+        message: expect.stringContaining(file),
+      });
+    }
+    rmSync(join(dir, file));
+    await (await startBroker({ dir, port: 0, tls: "on" })).stop();
+  });
+
   it("says how it is without a token", async () => {
     const { broker } = await openListener();
     expect((await ask(`${broker.url}/healthz`)).text).toBe("ok\n");

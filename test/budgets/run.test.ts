@@ -3,6 +3,7 @@
  * count of twenty runs, half of them with busy cores, and a fifth more where it depends on what happens to be sent together. A change that needs
  * less lowers the budget; a change that needs more gives its reason here.
  *
+ * Syncs of a single task: 30 at first; 3 more since files with tokens and the note of the last commit are synced, and locks are not.
  * Modules: 320 at first; 22 more since `run` relays output, tells tasks by number, checks its data directory and reads shell lines.
  */
 import { describe, expect, it } from "vitest";
@@ -62,7 +63,7 @@ describe("laboro run 'echo {}' ::: a", () => {
       encoded: 38,
       scanned: 76,
       commits: 3,
-      syncs: 30,
+      syncs: 33,
       opened: 40,
       modules: 342,
     });
@@ -71,7 +72,7 @@ describe("laboro run 'echo {}' ::: a", () => {
   it.skipIf(!hasStrace)("syncs and opens no more files than that, SQLite included", () => {
     const run = tracedRun(ONE, ["fsync", "fdatasync", "openat"]);
     expect([run.status, run.stdout]).toEqual([0, "a\n"]);
-    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(30);
+    expect(run.lines.filter((line) => /\bf(data)?sync\(/.test(line)).length).toBeLessThanOrEqual(33);
   });
 });
 

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync,
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { thisProcess } from "../../src/base/files/process-identity.js";
+import { bootId } from "../../src/base/files/lock.js";
 import { encodeRecords, scanRecords } from "../../src/base/files/records.js";
 import { ResFile, TempFilePool } from "../../src/protocols/runexp/experiments/result-file.js";
 import { ResultLog, recoverResults } from "../../src/protocols/runexp/experiments/result-log.js";
@@ -28,7 +28,7 @@ function reboot(): void {
   const fd = fs.openSync(path, "r");
   scanRecords(fd, {
     record: (_at, payload) => {
-      const here = thisProcess().boot ?? "";
+      const here = bootId() ?? "";
       payloads.push(Buffer.from(payload.toString("latin1").replace(here, "an earlier boot"), "latin1"));
       return true;
     },

@@ -11,6 +11,8 @@ export interface LaunchOptions {
   readonly env: NodeJS.ProcessEnv;
   /** `ulimit -n`: how many files it may have open. */
   readonly openFiles?: number;
+  /** A command that starts it. */
+  readonly prefix?: readonly string[];
 }
 
 export class Launched {
@@ -21,9 +23,9 @@ export class Launched {
   #over = false;
 
   constructor(name: string, args: readonly string[], options: LaunchOptions) {
-    const { openFiles, env } = options;
+    const { openFiles, env, prefix = [] } = options;
     const limited = openFiles === undefined ? [] : ["sh", "-c", `ulimit -n ${openFiles}; exec "$@"`, "sh"];
-    const [file = "", ...rest] = [...limited, process.execPath, ...args];
+    const [file = "", ...rest] = [...prefix, ...limited, process.execPath, ...args];
     this.name = name;
     this.#child = spawn(file, rest, { env, stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [this.#child.stdout, this.#child.stderr]) {

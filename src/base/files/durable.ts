@@ -71,11 +71,13 @@ export function makeDirectory(path: string, mode: number): string | undefined {
   return topmost ?? path;
 }
 
-/** Writes a file of a data directory. After a crash it holds either its old content or all of these bytes. */
+/** Writes a file. After a crash it holds either its old content or all of these bytes. */
 export function writeFileAtomically(path: string, bytes: Uint8Array | string, mode = 0o600): void {
   const draft = `${path}.${process.pid}.new`;
   try {
-    const fd = fs.openSync(draft, "w", mode);
+    // The mode is not used where the file is there already.
+    fs.rmSync(draft, { force: true });
+    const fd = fs.openSync(draft, "wx", mode);
     try {
       writeFully(fd, typeof bytes === "string" ? Buffer.from(bytes) : bytes, 0);
       fs.fsyncSync(fd);

@@ -1,20 +1,22 @@
 /**
- * A lock on a directory, held by one process at a time and left behind harmlessly by one that dies.
+ * A lock on a directory, held by one process at a time. The kernel drops it with its process.
  *
- * Each claimant creates a file of its own, `<path>-<random>`, that names its process; then it reads the files of the others. It holds
- * the lock if none of them belongs to a live process. Of two that claim at once at least one sees the other's file, so they never
- * both hold it. Where each sees the other, both remove their file, wait a random time and try again. Any process can remove the file
- * of a dead one, because its name is never used again.
+ * Each claimant makes a named pipe of its own, `<path>-<host>-<pid>-<digits>`, and keeps it open for reading. To open such a pipe for
+ * writing fails with ENXIO where no process of this kernel has it open: then its claimant is dead, in whatever container it was, and any
+ * process can remove the pipe, because its name is never used again. A claimant holds the lock if no other pipe is open. Of two that claim
+ * at once at least one sees the other's pipe, so they never both hold it. Where each sees the other, both remove their pipe, wait a
+ * random time and try again.
  *
- * A holder is dead if its machine has booted since, or if its process id is gone or belongs to a process that started at another
- * time. A holder on another machine, or in a process namespace that cannot be seen from here, counts as alive.
+ * The kernel does not know of processes on other machines. So on a network filesystem a pipe of another machine counts as open.
  */
-import { randomBytes } from "node:crypto";
+import { spawnSync } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
 import * as fs from "node:fs";
+import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { errnoOf, LaboroError } from "../errors.js";
-import { writeFileAtomically } from "./durable.js";
-import { isAlive, type ProcessIdentity, parseProcessIdentity, thisProcess } from "./process-identity.js";
+import { writeFailure } from "./durable.js";
+import { type FilesystemFacts, networkFilesystem } from "./filesystem.js";
 
 export interface Lock {
   readonly path: string;
@@ -23,25 +25,27 @@ export interface Lock {
 }
 
 const TRIES = 20;
+const { O_RDONLY, O_WRONLY, O_NONBLOCK } = fs.constants;
 
-/** Takes the lock at this path; `what` names what is locked in the error LABORO_DATA_IN_USE, and `instead` what else could be done. */
-export function acquireLock(path: string, what: string, instead?: string): Lock {
-  const text = `${JSON.stringify(thisProcess())}\n`;
+/**
+ * Takes the lock at this path; `what` names what is locked in the error LABORO_DATA_IN_USE, and `instead` what else could be done.
+ * Facts about the filesystem are for tests.
+ */
+export function acquireLock(path: string, what: string, instead?: string, facts?: FilesystemFacts): Lock {
   let before: string | undefined;
   for (let tries = 1; ; tries++) {
-    const own = `${path}-${randomBytes(8).toString("hex")}`;
-    // A rename makes it appear whole: nobody ever reads half a name.
-    writeFileAtomically(own, text);
-    const release = (): void => fs.rmSync(own, { force: true });
-    let holder: Holder | undefined;
-    try {
-      holder = findHolder(path, own);
-    } catch (cause) {
-      release();
-      throw cause;
+    let holder = findHolder(path, facts);
+    if (holder === undefined) {
+      const lock = claim(path);
+      try {
+        holder = findHolder(path, facts, lock.path);
+      } catch (cause) {
+        lock.release();
+        throw cause;
+      }
+      if (holder === undefined) return lock;
+      lock.release();
     }
-    if (holder === undefined) return { path: own, release };
-    release();
     // Each try has a new name, so one that is still there does not merely claim the lock.
     if (holder.file === before || tries === TRIES) throw inUse(holder, what, instead);
     before = holder.file;
@@ -49,36 +53,104 @@ export function acquireLock(path: string, what: string, instead?: string): Lock 
   }
 }
 
-interface Holder {
-  readonly file: string;
-  readonly process: ProcessIdentity | undefined;
+/** The pipe gets its name when it is open: before that, others would take it for a dead one's. */
+function claim(path: string): Lock {
+  const digits = hash(machine()) + hash(bootId() ?? "") + randomBytes(4).toString("hex");
+  const own = `${path}-${hostname().replace(/[^\w.-]/g, "_")}-${process.pid}-${digits}`;
+  const draft = `${own}.new`;
+  try {
+    makePipe(draft);
+    const fd = fs.openSync(draft, O_RDONLY | O_NONBLOCK);
+    fs.renameSync(draft, own);
+    let held = true;
+    const release = (): void => {
+      if (!held) return;
+      held = false;
+      fs.rmSync(own, { force: true });
+      fs.closeSync(fd);
+    };
+    return { path: own, release };
+  } catch (cause) {
+    fs.rmSync(draft, { force: true });
+    const failure = writeFailure(cause, `cannot make the lock ${own}`);
+    if (failure.code === "LABORO_DISK_FULL") throw failure;
+    throw new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
+  }
 }
 
-/** Another claimant that is alive, or may be; files of dead ones are removed. */
-function findHolder(path: string, own: string): Holder | undefined {
+/**
+ * Node has no mkfifo(3). Where there is no such program, or a network filesystem has no pipes, a plain file marks the lock: it counts as
+ * open until it is removed.
+ */
+function makePipe(path: string): void {
+  const env = { PATH: `${process.env.PATH ?? ""}:/usr/bin:/bin` };
+  const { status, error, stderr } = spawnSync("mkfifo", ["-m", "600", path], { env, encoding: "utf8" });
+  if (status === 0) return;
+  // Fails with the system's reason, such as a full disk.
+  fs.closeSync(fs.openSync(path, "wx", 0o600));
+  if (errnoOf(error) === "ENOENT" || networkFilesystem(dirname(path)) !== undefined) return;
+  throw error ?? new Error(stderr.trim());
+}
+
+type Holder = Readonly<Record<"file" | "process", string>>;
+
+/** Another claimant that is alive, or may be; pipes of dead ones are removed. */
+function findHolder(path: string, facts: FilesystemFacts | undefined, own?: string): Holder | undefined {
   const directory = dirname(path);
-  const form = /^-[0-9a-f]{16}$/;
   for (const name of fs.readdirSync(directory)) {
     const file = join(directory, name);
-    if (!name.startsWith(basename(path)) || file === own || !form.test(name.slice(basename(path).length))) continue;
-    let text: string;
-    try {
-      text = fs.readFileSync(file, "utf8");
-    } catch (cause) {
-      if (errnoOf(cause) === "ENOENT") continue;
-      throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot read the lock ${file}`, { cause });
-    }
-    const process = parseProcessIdentity(text);
-    if (process === undefined || isAlive(process)) return { file, process };
+    if (!name.startsWith(`${basename(path)}-`) || file === own) continue;
+    const found = /^-(.+)-(\d+)-([0-9a-f]{8})([0-9a-f]{8})[0-9a-f]{8}$/.exec(name.slice(basename(path).length));
+    if (found === null) continue;
+    const [, host, pid, onMachine, onBoot] = found;
+    if (isOpen(file) || isElsewhere(onMachine, onBoot, directory, facts))
+      return { file, process: `process ${pid} on ${host}` };
     fs.rmSync(file, { force: true });
   }
   return undefined;
 }
 
+function isOpen(file: string): boolean {
+  try {
+    fs.closeSync(fs.openSync(file, O_WRONLY | O_NONBLOCK));
+    return true;
+  } catch (cause) {
+    const errno = errnoOf(cause);
+    if (errno === "ENXIO" || errno === "ENOENT") return false;
+    throw new LaboroError("LABORO_DATA_UNUSABLE", `cannot read the lock ${file}`, { cause });
+  }
+}
+
+function isElsewhere(
+  onMachine: string | undefined,
+  onBoot: string | undefined,
+  directory: string,
+  facts: FilesystemFacts | undefined,
+): boolean {
+  const boot = bootId();
+  // The same boot is the same kernel, whatever a container calls itself.
+  if (onMachine === hash(machine()) || (boot !== undefined && onBoot === hash(boot))) return false;
+  return networkFilesystem(directory, facts) !== undefined;
+}
+
 function inUse({ file, process }: Holder, what: string, instead: string | undefined): LaboroError {
-  const who = process === undefined ? "an unknown process" : `process ${process.pid} on ${process.host}`;
   const remedy = `${instead === undefined ? "Stop it first" : `${instead}, or stop it first`}; if it is gone for certain, remove ${file}.`;
-  return new LaboroError("LABORO_DATA_IN_USE", `${what} is in use by ${who}. ${remedy}`);
+  return new LaboroError("LABORO_DATA_IN_USE", `${what} is in use by ${process}. ${remedy}`);
+}
+
+/** Changes with each start of the machine. */
+export const bootId = (): string | undefined => read("/proc/sys/kernel/random/boot_id");
+/** Host names can be equal. */
+const machine = (): string => `${hostname()} ${read("/etc/machine-id") ?? ""}`;
+const hash = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 8);
+
+function read(path: string): string | undefined {
+  try {
+    return fs.readFileSync(path, "utf8").trim();
+  } catch {
+    // Not Linux.
+    return undefined;
+  }
 }
 
 /** Taking a lock is part of a synchronous start; the wait is milliseconds, and only where another claims at the same time. */

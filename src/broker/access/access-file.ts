@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { writePrivate } from "../../base/private-file.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { newToken } from "./tokens.js";
 
 export interface Access {
@@ -16,29 +16,18 @@ export interface Access {
 const FILE = "access.json";
 
 export function writeAccess(dir: string, access: Access): void {
-  writePrivate(join(dir, FILE), `${JSON.stringify(access, null, 2)}\n`);
+  writeFileAtomically(join(dir, FILE), `${JSON.stringify(access, null, 2)}\n`);
 }
 
-export function readAccess(dir: string): Access {
+/** The token of an earlier start, so that it stays valid over restarts; a new one if there was none. */
+export function loadOrCreateAdminToken(dir: string): string {
   const path = join(dir, FILE);
   try {
-    const { url, token, ca } = JSON.parse(readFileSync(path, "utf8")) as Partial<Access>;
-    if (typeof url === "string" && typeof token === "string") {
-      return typeof ca === "string" ? { url, token, ca } : { url, token };
-    }
+    const found = JSON.parse(readFileSync(path, "utf8")) as Partial<Access> | null;
+    if (typeof found?.token === "string" && found.token !== "") return found.token;
   } catch (cause) {
-    const why = errnoOf(cause) === "ENOENT" ? "no broker has been started here" : "it cannot be read";
-    throw new LaboroError("LABORO_BROKER_UNREACHABLE", `${path}: ${why}`, { cause });
+    if (errnoOf(cause) === "ENOENT") return newToken();
+    if (errnoOf(cause) !== undefined) throw cause;
   }
-  throw new LaboroError("LABORO_BROKER_UNREACHABLE", `${path} does not say where the broker is`);
-}
-
-/** The token of an earlier start, so that it stays valid over restarts. */
-export function loadOrCreateAdminToken(dir: string): string {
-  try {
-    return readAccess(dir).token;
-  } catch (cause) {
-    if (cause instanceof LaboroError) return newToken();
-    throw cause;
-  }
+  throw new LaboroError("LABORO_DATA_CORRUPT", `${path} has no token; remove it, and the broker makes a new one`);
 }

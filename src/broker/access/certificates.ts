@@ -4,12 +4,12 @@
  * `ca.pem` is the CA's certificate for tools that want a file.
  */
 import { X509Certificate } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { writePrivate } from "../../base/private-file.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 
 export interface CertificatePair {
   readonly cert: string;
@@ -85,8 +85,8 @@ export class Certificates {
     const ca = this.#agree === undefined ? await ownCa() : await this.#agree(ownCa);
     if (found?.ca.cert === ca.cert && this.#isValid(found)) return found;
     const stored = { ca, own: { ...(await this.#makeOwn(ca)), names: this.#names } };
-    writePrivate(path, `${JSON.stringify(stored, null, 2)}\n`);
-    writeFileSync(join(this.#dir, "ca.pem"), ca.cert, { mode: 0o600 });
+    writeFileAtomically(path, `${JSON.stringify(stored, null, 2)}\n`);
+    writeFileAtomically(join(this.#dir, "ca.pem"), ca.cert);
     return stored;
   }
 
@@ -139,7 +139,9 @@ function localHostNames(): string[] {
 
 function readStored(path: string): StoredCertificates | undefined {
   try {
-    return JSON.parse(readFileSync(path, "utf8")) as StoredCertificates;
+    const stored = JSON.parse(readFileSync(path, "utf8")) as StoredCertificates;
+    for (const { cert } of [stored.ca, stored.own]) new X509Certificate(cert);
+    return stored;
   } catch (cause) {
     if (errnoOf(cause) === "ENOENT") return undefined;
     throw new LaboroError("LABORO_DATA_CORRUPT", `${path} cannot be read: ${String(cause)}`, { cause });

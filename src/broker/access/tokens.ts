@@ -3,7 +3,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { writePrivate } from "../../base/private-file.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { isRole, type Role } from "./roles.js";
 
 export interface Token {
@@ -53,7 +53,7 @@ function makeTokens(dir: string): readonly Token[] {
 }
 
 export const writeTokens = (dir: string, tokens: readonly Token[]): void =>
-  writePrivate(join(dir, FILE), `${JSON.stringify(tokens, null, 2)}\n`);
+  writeFileAtomically(join(dir, FILE), `${JSON.stringify(tokens, null, 2)}\n`);
 
 function readTokens(path: string): readonly Token[] | undefined {
   let tokens: unknown;

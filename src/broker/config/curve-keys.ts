@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { badInput, errnoOf, LaboroError } from "../../base/errors.js";
-import { writePrivate } from "../../base/private-file.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import type { CurveKeys } from "../listeners/listener.js";
 
 export interface KeyPair {
@@ -44,7 +44,7 @@ export function readKeyRing(dir: string): KeyRing | undefined {
 }
 
 export function writeKeyRing(dir: string, ring: KeyRing): void {
-  writePrivate(join(dir, FILE), `${JSON.stringify(ring, null, 2)}\n`);
+  writeFileAtomically(join(dir, FILE), `${JSON.stringify(ring, null, 2)}\n`);
 }
 
 /** The file of a peer, with its secret key. */

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { writePrivate } from "../../base/private-file.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { openDataDirectory } from "../../store/sqlite/data-directory.js";
 
 const FILE = "group.json";
@@ -30,7 +30,7 @@ export function openGroupDirectory(dir: string, allowNetworkFilesystem: boolean)
   try {
     const path = join(dir, FILE);
     let { identity, epoch } = readIdentity(path) ?? { identity: randomBytes(6).toString("hex") };
-    const write = (): void => writePrivate(path, `${JSON.stringify({ identity, epoch })}\n`);
+    const write = (): void => writeFileAtomically(path, `${JSON.stringify({ identity, epoch })}\n`);
     if (epoch === undefined) write();
     return {
       identity,

@@ -22,6 +22,10 @@ export const status = operation({
     refusing: s.optional(
       s.described(s.object({ code: s.text(), message: s.text(65_536) }), "why nothing new is accepted"),
     ),
+    damage: s.described(
+      s.list(s.text(65_536), 1_000),
+      "acknowledged data that is missing, until its report is removed",
+    ),
     jobs: s.object({ held: s.count(), blocked: s.count(), waiting: s.count(), running: s.count() }),
     tasks: s.object({ waiting: s.count(), running: s.count() }),
     workers: s.object({ connected: s.count(), disconnected: s.count(), draining: s.count() }),
@@ -39,6 +43,7 @@ export const status = operation({
       uptimeMs: now() - core.started,
       listeners: info.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
+      damage: info.damage(),
       ...load,
       lastEvent: core.events.last,
     };

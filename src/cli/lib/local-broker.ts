@@ -6,12 +6,14 @@ import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:f
 import { basename, join, resolve, sep } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import { LOCAL_DATA } from "../../base/files/local-data.js";
+import { type Log, SILENT } from "../../base/log.js";
 import type { RunningBroker } from "../../broker/options.js";
 import { type Client, connect } from "../../client/client.js";
 import { findBroker } from "../../client/find-broker.js";
 import type { Job } from "../../model/job.js";
 import { startBroker } from "../../server.js";
 import { startWorker, type Worker } from "../../worker/index.js";
+import { printNotice } from "./print.js";
 
 export interface LocalBroker {
   readonly client: Client;
@@ -28,6 +30,7 @@ const GRACE_MS = 2_000;
 const HOUR_MS = 3_600_000;
 /** What has ended is kept so long, within this size. A batch that is bigger than that is kept for an hour. */
 const RETENTION = { keepForMs: 30 * 24 * HOUR_MS, keepBytes: 1024 ** 3, keepAtLeastMs: HOUR_MS };
+const ERRORS_ONLY: Log = { ...SILENT, error: (_fields, text) => printNotice(text) };
 /** Data of runs inside tasks, below that of the run whose tasks they are in. */
 const INNER = "inner";
 
@@ -67,7 +70,7 @@ export async function openLocalBroker(
 }
 
 async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: Job) => boolean): Promise<LocalBroker> {
-  const broker = await startBroker({ dir, port: 0, retention: RETENTION, holdAtStart });
+  const broker = await startBroker({ dir, port: 0, retention: RETENTION, holdAtStart, log: ERRORS_ONLY });
   tidy(dir);
   const { url, token } = broker;
   const worker = slots === 0 ? undefined : localWorker(dir, url, token, slots);

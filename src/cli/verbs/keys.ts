@@ -3,8 +3,8 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Argument, Command } from "commander";
 import { badInput } from "../../base/errors.js";
+import { writeFileAtomically } from "../../base/files/durable.js";
 import { openPrivateDirectory, refuseForeignDirectory } from "../../base/files/private-directory.js";
-import { writePrivate } from "../../base/private-file.js";
 import { isKey, type KeyRing, newKeyPair, readKeyRing, writeKeyRing } from "../../broker/config/curve-keys.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { printJson, printLines } from "../lib/print.js";
@@ -100,7 +100,7 @@ async function makeNew(dir: string, name: string | undefined): Promise<void> {
     throw badInput(`${name} has a key already: laboro keys deny ${name}`);
   const pair = await newKeyPair();
   mkdirSync(join(dir, "keys"), { recursive: true, mode: 0o700 });
-  writePrivate(file, `${JSON.stringify({ ...pair, serverKey: ring.publicKey }, null, 2)}\n`);
+  writeFileAtomically(file, `${JSON.stringify({ ...pair, serverKey: ring.publicKey }, null, 2)}\n`);
   writeKeyRing(dir, { ...ring, known: { ...ring.known, [name]: pair.publicKey } });
   printLines(file);
 }

@@ -3,8 +3,7 @@ import { isIP } from "node:net";
 import { join, resolve } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { badInput } from "../../base/errors.js";
-import { startFailure } from "../../base/files/durable.js";
-import { writePrivate } from "../../base/private-file.js";
+import { startFailure, writeFileAtomically } from "../../base/files/durable.js";
 import { DEFAULT_PORT, type RunningBroker, type ServerOptions } from "../../broker/options.js";
 import { dataDirectory } from "../../client/find-broker.js";
 import { startBroker } from "../../server.js";
@@ -135,9 +134,9 @@ function announce(broker: RunningBroker, dir: string): void {
   if (broker.portChanged) printNotice(`port ${DEFAULT_PORT} is taken, so another one is used`);
   const file = join(dir, JOIN_FILE);
   const url = broker.joinUrl();
-  writePrivate(file, `${url}\n`);
+  writeFileAtomically(file, `${url}\n`);
   const clients = join(dir, CLIENT_FILE);
-  writePrivate(clients, `${broker.joinUrl("client")}\n`);
+  writeFileAtomically(clients, `${broker.joinUrl("client")}\n`);
   // Not as an argument: everyone on the machine can see those.
   printLines(
     `listening on ${broker.url}`,

@@ -134,5 +134,6 @@ function brokerLines(broker: OperationOutput<"status">, terminal: Terminal): str
   const lines = [parts.filter((part) => part !== "").join("; ")];
   if (refusing !== undefined)
     lines.push(paint(terminal, "red", `the broker takes nothing new: ${refusing.message} (${refusing.code})`));
+  lines.push(...broker.damage.map((report) => paint(terminal, "red", `${report} (LABORO_DATA_LOST)`)));
   return lines;
 }

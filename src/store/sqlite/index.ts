@@ -21,7 +21,7 @@ import type {
 import { entriesWithin } from "../entry-chunks.js";
 import { type DataDirectory, openDataDirectory } from "./data-directory.js";
 import { jobFrom, submittedJob } from "./job-spec.js";
-import type { RerunRow, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
+import type { RerunRow, StoreLog, SubmittedRow, TaskAttempt, WriteResultRow } from "./messages.js";
 import { unpackWriteResults } from "./pack-write-results.js";
 import { packWrites, transferable } from "./pack-writes.js";
 import { ThreadCalls } from "./thread-calls.js";
@@ -32,8 +32,7 @@ export interface SqliteOptions {
   readonly allowNetworkFilesystem?: boolean;
   /** A commit returns before it is on disk. Only a crash of the machine loses the last commits. */
   readonly relaxed?: boolean;
-  /** Called with messages for the operator: damaged output, a stale lock. */
-  readonly log?: (line: string) => void;
+  readonly log?: StoreLog;
 }
 
 const RELAXED_COMMIT_DELAY_MS = 20;
@@ -58,12 +57,12 @@ class SqliteStore implements Store {
     this.commitDelayMs = options.relaxed === true ? RELAXED_COMMIT_DELAY_MS : 0;
   }
 
-  async open(): Promise<RecoveredState> {
+  async open(now: number): Promise<RecoveredState> {
     const { dir, allowNetworkFilesystem = false, relaxed = false, log = () => {} } = this.#options;
     this.#directory = openDataDirectory({ dir, allowNetworkFilesystem });
     this.#calls = new ThreadCalls({ dir, relaxed }, log);
     try {
-      const { jobs, ...recovered } = await this.#calls.call("open", {});
+      const { jobs, ...recovered } = await this.#calls.call("open", { now });
       return { ...recovered, jobs: jobs.map(jobFrom) };
     } catch (cause) {
       await this.#end();

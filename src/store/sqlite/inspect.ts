@@ -12,14 +12,21 @@ const MAX_FULL_CHECK_BYTES = 64 * 1024 * 1024;
 const MAGIC = Buffer.from("SQLite format 3\0", "latin1");
 const HEADER = 100;
 
-export function inspectDatabase(path: string): void {
+/** What the database has, as SQLite reads it. */
+export interface StoredCounts {
+  readonly commits: number;
+  /** The highest number that was given to a job. */
+  readonly job: number;
+}
+
+export function inspectDatabase(path: string): StoredCounts {
   try {
     const size = sizeOfFile(path);
     const log = sizeOfFile(`${path}-wal`);
-    if (size === 0 && log === 0) return;
+    if (size === 0 && log === 0) return { commits: 0, job: 0 };
     if (size === 0) throw corrupt(path, `it is missing or empty, but its log ${path}-wal is there`);
     inspectHeader(path, size, log);
-    inspectContent(path, size);
+    return inspectContent(path, size);
   } catch (cause) {
     throw storeFailure(cause, path);
   }
@@ -38,24 +45,51 @@ function inspectHeader(path: string, size: number, log: number): void {
   if (stated > size) throw corrupt(path, `it is cut off: ${size} bytes of ${stated}`);
 }
 
-function inspectContent(path: string, size: number): void {
+function inspectContent(path: string, size: number): StoredCounts {
+  return readOnly(path, (read) => {
+    const [version] = read("user_version", "pragma_user_version");
+    refuseNewer(Number(version), path);
+    const [check] = size > MAX_FULL_CHECK_BYTES ? ["ok"] : read("quick_check", "pragma_quick_check LIMIT 1");
+    if (check !== "ok") throw corrupt(path, String(check));
+    // A database whose first commit was not completed has no tables.
+    if (version === 0) return { commits: 0, job: 0 };
+    const [commits] = read("commits", "broker");
+    const [job] = read("seq", "sqlite_sequence WHERE name = 'job'");
+    return { commits: Number(commits ?? 0), job: Number(job ?? 0) };
+  });
+}
+
+/** Jobs whose counters differ from their results, or whose number was never given: the content of a page is wrong. */
+export function findMiscounted(path: string): number[] {
+  const counted = (state: number): string =>
+    `(SELECT count(*) FROM result WHERE result.job = job.id AND result.state = ${state})`;
+  const last = "(SELECT seq FROM sqlite_sequence WHERE name = 'job')";
+  const wrong = `succeeded <> ${counted(0)} OR failed <> ${counted(1)} OR id > ${last}`;
+  return readOnly(path, (read) => read("id", `job WHERE ${wrong} ORDER BY id`).map(Number));
+}
+
+/** Reads one column. */
+type ReadColumn = (column: string, from: string) => unknown[];
+
+function readOnly<T>(path: string, work: (read: ReadColumn) => T): T {
   const db = new DatabaseSync(path, { readOnly: true });
   try {
-    // The value is read by a function and not by a prepared statement, which would keep the file locked until it is collected.
-    let value: unknown;
-    db.function("report", (reported: unknown) => {
-      value = reported;
+    // Values are read by a function and not by a prepared statement, which would keep the file locked until it is collected.
+    let values: unknown[] = [];
+    db.function("report", (value: unknown) => {
+      values.push(value);
       return null;
     });
-    db.exec("SELECT report(user_version) FROM pragma_user_version");
-    refuseNewer(Number(value), path);
-    if (size > MAX_FULL_CHECK_BYTES) return;
-    db.exec("SELECT report(quick_check) FROM pragma_quick_check LIMIT 1");
-    if (value !== "ok") throw corrupt(path, String(value));
+    return work((column, from) => {
+      values = [];
+      db.exec(`SELECT report(${column}) FROM ${from}`);
+      return values;
+    });
   } finally {
     db.close();
-    // Reading beside a log needs this file; the lock on the directory says that no one else does.
+    // Made for reading; the lock on the directory says that no one else needs them.
     fs.rmSync(`${path}-shm`, { force: true });
+    if (sizeOfFile(`${path}-wal`) === 0) fs.rmSync(`${path}-wal`, { force: true });
   }
 }
 

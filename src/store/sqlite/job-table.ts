@@ -54,11 +54,12 @@ export class JobTable {
     return JobId((row?.seq ?? 0) + 1);
   }
 
-  /** No job gets this number or a lower one from now on. */
-  skipTo(last: number): void {
-    const seq = Math.max(last, this.next() - 1);
-    const insert = `INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ${seq})`;
-    this.#db.exec(`BEGIN; DELETE FROM sqlite_sequence WHERE name = 'job'; ${insert}; COMMIT`);
+  /** Numbers up to this one are not given any more. */
+  skipTo(id: number): void {
+    const last = Math.max(id, this.next() - 1);
+    this.#db.exec(
+      `DELETE FROM sqlite_sequence WHERE name = 'job'; INSERT INTO sqlite_sequence VALUES ('job', ${last})`,
+    );
   }
 
   /** Newest first. */

@@ -75,6 +75,9 @@ export interface RecoveredRows {
   readonly taskRanges: readonly ClaimedRange[];
 }
 
+/** Takes messages for the operator, such as damaged output; with a code where acknowledged data is missing. */
+export type StoreLog = (line: string, code?: ErrorCode) => void;
+
 export interface TaskAttempt {
   readonly job: JobId;
   readonly index: TaskIndex;
@@ -83,7 +86,7 @@ export interface TaskAttempt {
 
 /** Every call of the thread, with its arguments and its result. */
 export interface Calls {
-  open: { args: Record<never, never>; result: RecoveredRows };
+  open: { args: { now: number }; result: RecoveredRows };
   commit: { args: { writes: PackedWrites; now: number }; result: PackedWriteResults };
   job: { args: { id: JobId }; result: JobRow | undefined };
   jobs: { args: { before?: JobId; limit: number; filter?: JobFilter }; result: JobRow[] };
@@ -108,8 +111,8 @@ export type ThreadRequest = { [Name in CallName]: { id: number; call: Name; args
 export type ThreadReply =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: { readonly code: ErrorCode; readonly message: string } }
-  /** Not a reply: a message for the operator. */
-  | { readonly log: string };
+  /** Not a reply: a message for the operator, with a code where it is an error. */
+  | { readonly log: string; readonly code?: ErrorCode };
 
 export interface ThreadData {
   readonly dir: string;

@@ -6,7 +6,7 @@ import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { packageRoot } from "../../base/version.js";
-import type { CallName, Calls, ThreadData, ThreadReply } from "./messages.js";
+import type { CallName, Calls, StoreLog, ThreadData, ThreadReply } from "./messages.js";
 
 interface PendingCall {
   readonly resolve: (result: unknown) => void;
@@ -19,10 +19,10 @@ export class ThreadCalls {
   #count = 0;
   #failure: LaboroError | undefined;
 
-  constructor(data: ThreadData, log: (line: string) => void, file: URL = threadFile()) {
+  constructor(data: ThreadData, log: StoreLog, file: URL = threadFile()) {
     this.#worker = new Worker(file, { workerData: data, name: "laboro-store" });
     this.#worker.on("message", (reply: ThreadReply) => {
-      if ("log" in reply) log(reply.log);
+      if ("log" in reply) log(reply.log, reply.code);
       else this.#settle(reply);
     });
     this.#worker.on("error", (cause) => this.#refuseAll(`its thread failed: ${cause.message}`, cause));
@@ -49,7 +49,7 @@ export class ThreadCalls {
     await this.#worker.terminate();
   }
 
-  #settle(reply: Exclude<ThreadReply, { log: string }>): void {
+  #settle(reply: Exclude<ThreadReply, { readonly log: string }>): void {
     const waiting = this.#pending.get(reply.id);
     if (waiting === undefined) return;
     this.#pending.delete(reply.id);

@@ -3,7 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
 import { Engine } from "./engine.js";
 import { storeFailure } from "./failures.js";
-import type { Calls, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
+import type { Calls, StoreLog, ThreadData, ThreadReply, ThreadRequest } from "./messages.js";
 import { packWriteResults } from "./pack-write-results.js";
 import { unpackWrites } from "./pack-writes.js";
 import { extendWal } from "./wal-file.js";
@@ -11,7 +11,8 @@ import { extendWal } from "./wal-file.js";
 const port = parentPort;
 if (port === null) throw new LaboroError("LABORO_INTERNAL", "this file is the store's thread and runs nowhere else");
 const data: ThreadData = workerData;
-const log = (line: string): void => port.postMessage({ log: line } satisfies ThreadReply);
+const log: StoreLog = (line, code) =>
+  port.postMessage({ log: line, ...(code === undefined ? {} : { code }) } satisfies ThreadReply);
 let engine: Engine | undefined;
 
 /** After this long without a call the thread extends the WAL file. */
@@ -47,7 +48,7 @@ port.on("message", (request: ThreadRequest) => {
 function answer(request: ThreadRequest): Calls[ThreadRequest["call"]]["result"] {
   if (request.call === "open") {
     engine = new Engine(data.dir, data.relaxed);
-    return engine.begin(log);
+    return engine.begin(request.args.now, log);
   }
   if (engine === undefined) throw new LaboroError("LABORO_INTERNAL", "the store is not open");
   switch (request.call) {

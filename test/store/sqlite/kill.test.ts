@@ -31,8 +31,8 @@ async function killAfter(dir: string, size: number, lines: number): Promise<Ackn
   return acknowledged;
 }
 
-it("has every batch it acknowledged, and each batch whole or not at all, however it is killed", async () => {
-  const { dir, handle, dispose } = await sqliteHarness();
+it("has every batch it acknowledged, each batch whole or not at all, and reports no damage, however it is killed", async () => {
+  const { dir, handle, reported, dispose } = await sqliteHarness();
   let lost = 0;
   let checked = 0;
   for (let round = 0; round < ROUNDS; round++) {
@@ -59,5 +59,6 @@ it("has every batch it acknowledged, and each batch whole or not at all, however
   }
   console.log(`kill -9 in ${ROUNDS} rounds, ${checked} results acknowledged, lost: ${lost}`);
   expect(lost).toBe(0);
+  expect(reported).toEqual([]);
   await dispose();
 }, 60_000);

@@ -11,7 +11,7 @@ it.each([
   ["exits", `${IMPORT} parentPort.on("message", () => process.exit(3));`, /ended \(3\)/],
 ])("refuses what was waiting and what comes later when the thread %s", async (_, body, why) => {
   const calls = new ThreadCalls(data, () => {}, thread(body));
-  const waiting = [calls.call("open", {}), calls.call("job", { id: JobId(1) })];
+  const waiting = [calls.call("open", { now: 1 }), calls.call("job", { id: JobId(1) })];
   for (const call of waiting) {
     await expect(call).rejects.toMatchObject({ code: "LABORO_STORE_FAILED", message: expect.stringMatching(why) });
   }

@@ -6,10 +6,12 @@ import { networkFilesystem } from "../../../base/files/filesystem.js";
 import { acquireLock } from "../../../base/files/lock.js";
 import { distrustReason } from "../../../base/files/private-directory.js";
 import { formatSize } from "../../../base/format.js";
-import { inspectDatabase } from "../../../store/sqlite/inspect.js";
+import { damageReports, findDamage } from "../../../store/sqlite/damage.js";
+import { findMiscounted, inspectDatabase } from "../../../store/sqlite/inspect.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";
 
 const DATABASE = "store.db";
+const RESTORE = "restore it from a backup, or move it away to start with an empty one";
 const LOW_SPACE = 1024 ** 3;
 const NO_SPACE = 64 * 1024 ** 2;
 /** Files with tokens or keys. */
@@ -36,7 +38,8 @@ export function checkDataDirectory(dir: string): Check[] {
     ok(`the data directory ${dir} has mode ${octal(stat.mode)}`),
     ...checkDisk(dir),
     ...checkSecrets(dir),
-    ...checkDatabase(dir),
+    ...damageReports(dir).map((report) => fail(report)),
+    checkDatabase(dir),
   ];
 }
 
@@ -74,23 +77,28 @@ function checkSecrets(dir: string): Check[] {
 }
 
 /** Under the lock, so that no broker starts meanwhile. One that runs has checked its files itself. */
-function checkDatabase(dir: string): Check[] {
+function checkDatabase(dir: string): Check {
   const file = join(dir, DATABASE);
   try {
     const lock = acquireLock(join(dir, "lock"), `the data directory ${dir}`);
     try {
-      if (!fs.existsSync(file)) return [ok("no broker has kept anything there yet")];
-      inspectDatabase(file);
-      return [ok("no broker runs there; its database is whole")];
+      const stored = inspectDatabase(file);
+      const damage = findDamage(file, stored);
+      if (damage !== undefined)
+        return fail(`no broker runs there; ${damage.text}`, "restore a backup, or start without it");
+      if (stored.commits === 0) return ok("no broker has kept anything there yet");
+      const jobs = findMiscounted(file);
+      if (jobs.length === 0) return ok("no broker runs there; its database is whole");
+      return fail(`the counters of these jobs differ from their results: ${jobs.join(", ")}`, RESTORE);
     } finally {
       lock.release();
     }
   } catch (cause) {
     if (cause instanceof LaboroError && cause.code === "LABORO_DATA_IN_USE") {
-      const [, holder = "another process"] = /in use by ([^.]+)\./.exec(cause.message) ?? [];
-      return [ok(`it is in use by ${holder}, which checked it when it started`)];
+      const [, holder = "another process"] = /in use by (.+?)\. /.exec(cause.message) ?? [];
+      return ok(`it is in use by ${holder}, which checked it when it started`);
     }
-    return [fail(messageOf(cause), "restore it from a backup, or move it away to start with an empty one")];
+    return fail(messageOf(cause), RESTORE);
   }
 }
 

@@ -14,7 +14,7 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { errnoOf, LaboroError } from "../../../base/errors.js";
 import { writeFailure, writeFully } from "../../../base/files/durable.js";
-import { thisProcess } from "../../../base/files/process-identity.js";
+import { bootId } from "../../../base/files/lock.js";
 import { encodeRecords, scanRecords } from "../../../base/files/records.js";
 import { bytesOf } from "./folder.js";
 
@@ -196,7 +196,7 @@ function readRecord(payload: Buffer): { readonly head: RecordHeader; readonly te
 }
 
 /** Where it cannot be known, each start counts as one. */
-const thisBoot = (): string => thisProcess().boot ?? randomUUID();
+const thisBoot = (): string => bootId() ?? randomUUID();
 
 /** All that the file system of this folder has in memory goes to its disk. Node has no syncfs(2). */
 async function syncFileSystem(folder: string): Promise<void> {

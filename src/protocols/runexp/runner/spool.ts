@@ -100,9 +100,11 @@ export class RunnerSpool {
         writeFully(fd, piece, at);
         at += piece.length;
       }
+      fs.fsyncSync(fd);
     } finally {
       fs.closeSync(fd);
     }
+    syncDirectory(this.#refused);
     outcome.discard();
     return path;
   }

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { type Config, isConfig, readConfig } from "../../../base/config-value.js";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
-import { writePrivate } from "../../../base/private-file.js";
+import { writeFileAtomically } from "../../../base/files/durable.js";
 import { type BrokerUris, readBrokers } from "../commands.js";
 
 export interface CachedConfig {
@@ -29,7 +29,7 @@ export function readCachedConfig(path: string): CachedConfig | undefined {
 }
 
 export function writeCachedConfig(path: string, cached: CachedConfig): void {
-  writePrivate(path, `${JSON.stringify(cached, null, 2)}\n`);
+  writeFileAtomically(path, `${JSON.stringify(cached, null, 2)}\n`);
 }
 
 /** The brokers that a config names, the preferred one first. */

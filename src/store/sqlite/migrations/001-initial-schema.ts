@@ -3,10 +3,11 @@ export const initialSchema = `
 CREATE TABLE broker (
   singleton INTEGER PRIMARY KEY CHECK (singleton = 1),
   epoch INTEGER NOT NULL,
+  commits INTEGER NOT NULL,
   -- Of this store, for whoever keeps something that belongs to it.
   identity TEXT NOT NULL
 );
-INSERT INTO broker (singleton, epoch, identity) VALUES (1, 0, lower(hex(randomblob(16))));
+INSERT INTO broker (singleton, epoch, commits, identity) VALUES (1, 0, 0, lower(hex(randomblob(16))));
 
 CREATE TABLE job (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
