@@ -1,5 +1,6 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
-import { SessionId, WorkerId } from "../../model/ids.js";
+import { badInput } from "../../base/errors.js";
+import { SessionId } from "../../model/ids.js";
 import { flag, integer, unexpectedValue } from "../../model/input.js";
 import type { OutputStream } from "../../model/outcome.js";
 import {
@@ -30,6 +31,7 @@ import type {
   TaskRef,
 } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
+import { SHORTEST_SECRET } from "./worker-identity.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {
   readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;
@@ -58,7 +60,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     write: (m) => [
       1,
       m.version,
-      m.worker,
+      m.secret,
       m.session,
       m.name,
       m.total,
@@ -72,7 +74,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     read: (row) => ({
       type: "JOIN",
       version: count(row[1], "version"),
-      worker: WorkerId(name(row[2], "worker")),
+      secret: secret(row[2]),
       session: SessionId(name(row[3], "session")),
       name: name(row[4], "name"),
       total: amounts(row[5], "total"),
@@ -183,6 +185,12 @@ export const writeTaken = ({ job, index, attempt, end }: TakenOutput): Row => [j
 export const readTaken = (row: Row): TakenOutput => ({ ...readRef(row), end: count(row[3], "end") });
 
 const readHeld = (row: Row): HeldTasks => ({ ...readRange(row), state: enumValue(row[4], "state", HELD_STATES) });
+
+function secret(value: unknown): string {
+  const text = name(value, "secret");
+  if (text.length >= SHORTEST_SECRET) return text;
+  throw badInput(`secret: expected at least ${SHORTEST_SECRET} characters, got ${text.length}`);
+}
 
 function readRef(row: Row): TaskRef {
   return { job: jobId(row[0]), index: count(row[1], "index"), attempt: attemptOf(row[2]) };
