@@ -41,8 +41,8 @@ interface Options extends FuqOptions {
 export function worker(): Command {
   return new Command("worker")
     .description("Run a worker: it does the tasks of a broker and answers requests, until it is stopped.")
-    .option("--join <url>", "the broker's join URL, or @FILE that holds it (default: LABORO_BROKER, else access.json)")
-    .addOption(new Option("--broker <url>", "the same as --join").conflicts("join"))
+    .option("--join <@file>", "a file with the broker's join URL (default: $LABORO_BROKER, else access.json)")
+    .addOption(new Option("--broker <@file>", "the same as --join").conflicts("join"))
     .option("--data <dir>", "where access.json is (default: LABORO_DATA, or ~/.local/share/laboro)")
     .option("--no-wait", "end with code 3 if no broker answers at the first try")
     .option(
