@@ -68,12 +68,11 @@ describe("escape sequences in names, reasons and errors", () => {
   }, 60_000);
 });
 
-const tmux = (...words: readonly string[]): string =>
-  execFileSync("tmux", ["-L", `laboro-${process.pid}`, "-f", "/dev/null", ...words], { encoding: "utf8" });
+const run = (...words: readonly string[]): string => execFileSync("tmux", words, { encoding: "utf8" });
 
 function hasTmux(): boolean {
   try {
-    return tmux("-V") !== "";
+    return run("-V") !== "";
   } catch {
     console.log("skipped: tmux is not installed");
     return false;
@@ -85,6 +84,7 @@ describe.skipIf(!hasTmux())("in a real terminal", () => {
     const shop = await openCliShop();
     shop.worker();
     await (await shop.client.submit({ recipe: sh(hostile()) })).wait();
+    const tmux = (...words: readonly string[]): string => run("-S", `${shop.dir}/tmux`, "-f", "/dev/null", ...words);
     const env = ["-e", `LABORO_DATA=${shop.data}`, "-e", "PS1=> ", "-e", "LANG=C.UTF-8"];
     tmux("new-session", "-d", "-x", "100", "-y", "24", ...env, "sh");
     atEnd(() => void tmux("kill-server"));
