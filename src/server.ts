@@ -76,9 +76,10 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     const scheme = ca === undefined ? "http" : "https";
     let url = `${scheme}://${inUrl(local ? host : name)}`;
     let listeners: readonly OpenListener[] = [];
+    // A fragment stays in the browser: it is in no request, no log and no Referer.
     const newLoginLink = (role: Role = "admin") => {
       const { code, expires } = browserLogin.newCode(role);
-      return { code, expires, url: `${url}/login?code=${code}` };
+      return { code, expires, url: `${url}/#login=${code}` };
     };
     const settings = options.listenerSettings ?? {};
     const auth = new Auth(tokens, browserLogin);
@@ -92,7 +93,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       ...(brokerHost.group?.stepBack === undefined ? {} : { stepBack: brokerHost.group.stepBack }),
     };
     const mainListener = new MainListener(core, {
-      ...{ auth, browserLogin, info, log },
+      ...{ auth, info, log },
       link: new Links(core, auth, info, {
         log,
         broker: `broker-${core.state.epoch}`,

@@ -1,8 +1,8 @@
 /**
  * The address of the broker and the token. The first of these that exists:
- *   1. what was given explicitly: a join URL, or `@FILE`, a file that holds one
+ *   1. what was given explicitly: `@FILE`, a file that holds a join URL
  *   2. `access.json` in the data directory that was given explicitly; a broker on this machine writes it
- *   3. LABORO_BROKER in the environment, in the same two forms as 1
+ *   3. LABORO_BROKER in the environment: a join URL, or `@FILE`
  *   4. `access.json` in the data directory that LABORO_DATA names, or in the default one
  *
  * A join URL is `https://TOKEN@HOST:PORT#CA-FINGERPRINT`; `http://` is for this machine only. Several join URLs, of brokers
@@ -27,7 +27,7 @@ export interface BrokerAccess {
 }
 
 export interface FindBrokerOptions {
-  /** The value of `--broker` or `--join`. */
+  /** The value of `--broker` or `--join`: `@FILE`. */
   readonly broker?: string | undefined;
   /** The value of `--data`. */
   readonly data?: string | undefined;
@@ -49,7 +49,10 @@ export function isBrokerConfigured(options: FindBrokerOptions = {}): boolean {
 /** Throws LABORO_BAD_INPUT for an address that cannot be used, LABORO_BROKER_UNREACHABLE if there is none. */
 export function findBroker(options: FindBrokerOptions = {}): BrokerAccess {
   const { broker, data, env = process.env } = options;
-  if (broker !== undefined && broker !== "") return fromText(broker, "--broker");
+  if (broker !== undefined && broker !== "") {
+    if (!broker.startsWith("@")) throw badAccess("--broker", ARGUMENT_REFUSED);
+    return fromText(broker, "--broker");
+  }
   if (data === undefined && env.LABORO_BROKER !== undefined && env.LABORO_BROKER !== "") {
     return fromText(env.LABORO_BROKER, "LABORO_BROKER");
   }
@@ -72,6 +75,10 @@ export function parseJoinUrls(text: string, source: string): BrokerAccess {
   if (first.token === "") throw badAccess(source, `has no token, expected ${JOIN_URL_FORMAT}`);
   return { ...first, urls: found.flatMap(({ urls }) => urls) };
 }
+
+const ARGUMENT_REFUSED =
+  "takes @FILE, a file that holds the broker's URL with its token: every user of this machine can read arguments. " +
+  "LABORO_BROKER takes the URL itself";
 
 const JOIN_URL_FORMAT = "https://TOKEN@HOST:PORT#CA-FINGERPRINT, as laboro serve prints it";
 

@@ -6,7 +6,7 @@ export type JobId = Branded<number, "job">;
 export type TaskIndex = number;
 /** One hand-out of a task. Rises at each hand-out; the fence against late results. */
 export type Attempt = number;
-/** The lasting identity of a worker, kept in its data directory. */
+/** The lasting identity of a worker: laboro's own workers keep it in their data directory. */
 export type WorkerId = Branded<string, "worker">;
 /** One run of a worker process. */
 export type SessionId = Branded<string, "session">;

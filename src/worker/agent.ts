@@ -170,7 +170,7 @@ export class Agent {
     link.send({
       type: "JOIN",
       version: LINK_VERSION,
-      worker: directory.id,
+      secret: directory.secret,
       session,
       name,
       total: capacity.total,

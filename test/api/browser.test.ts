@@ -1,84 +1,101 @@
 import { describe, expect, it } from "vitest";
-import { BrowserLogin, COOKIE_MS } from "../../src/broker/access/browser-login.js";
-import { apiOf, ask, openListener, post } from "./kit.js";
+import { BrowserLogin, SESSION_MS } from "../../src/broker/access/browser-login.js";
+import { apiOf, ask, codeOf, openListener, post } from "./kit.js";
+
+/** As the dashboard does it: the code is sent where a token is. */
+const login = (url: string, code: string) => ask(`${url}/login`, { method: "POST", token: code });
 
 describe("a browser", () => {
-  it("is let in by a link that works once, with the role of who made it", async () => {
+  it("gets a session by a link that works once, with the role of the token that made it, and no cookie", async () => {
     const { broker } = await openListener();
-    const api = apiOf(broker);
-    const { json } = await api("/login-link", { ...post(), token: broker.tokenOf("read") });
-    const { url } = json as { url: string };
-    const entered = await ask(url);
-    expect([entered.status, entered.headers.location]).toEqual([303, "/"]);
-    const [set = ""] = entered.headers["set-cookie"] ?? [];
-    expect(set).toMatch(/^laboro=read\..*; Path=\/; HttpOnly; SameSite=Strict; Max-Age=\d+$/);
-    const cookie = set.split(";", 1)[0] ?? "";
-    expect((await ask(`${broker.url}/`, { headers: { cookie } })).status).toBe(200);
-    expect((await ask(`${broker.url}/api/v1/jobs`, { headers: { cookie } })).status).toBe(200);
-    expect((await ask(`${broker.url}/api/v1/clean`, { ...post(), headers: { cookie } })).status).toBe(403);
-    expect((await ask(url)).status).toBe(401);
-    expect((await ask(`${broker.url}/login?code=guess`)).status).toBe(401);
-    expect((await ask(`${broker.url}/login`)).status).toBe(401);
+    const { json } = await apiOf(broker)("/login-link", { ...post(), token: broker.tokenOf("read") });
+    const { url, code } = json as { url: string; code: string };
+    expect(url).toBe(`${broker.url}/#login=${code}`);
+    const entered = await login(broker.url, code);
+    expect([entered.status, entered.headers["set-cookie"], entered.headers["cache-control"]]).toEqual([
+      200,
+      undefined,
+      "no-store",
+    ]);
+    const { token, expires } = entered.json as { token: string; expires: number };
+    expect(expires).toBeGreaterThan(Date.now() + SESSION_MS - 60_000);
+    for (const path of ["/plain", "/metrics", "/api/v1/jobs"])
+      expect([path, (await ask(`${broker.url}${path}`, { token })).status]).toEqual([path, 200]);
+    expect((await ask(`${broker.url}/api/v1/clean`, { ...post(), token })).status).toBe(403);
+    for (const wrong of [code, "guess", "", token]) {
+      const refused = await login(broker.url, wrong);
+      expect([wrong, refused.status, codeOf(refused)]).toEqual([wrong, 401, "LABORO_BAD_TOKEN"]);
+    }
   });
 
-  it("without a cookie is told how to get in", async () => {
+  it("does not use up the code by looking at the link, which has it behind the #", async () => {
     const { broker } = await openListener();
-    const page = await ask(`${broker.url}/`);
-    expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
-    expect(page.text).toContain("laboro open");
-    expect(page.text).not.toContain("Workers");
+    const { url, code } = broker.newLoginLink("read");
+    for (const method of ["GET", "HEAD"]) await ask(url, { method, headers: { accept: "text/html" } });
+    for (const method of ["GET", "HEAD", "PUT"]) {
+      const { status } = await ask(`${broker.url}/login`, { method, token: code });
+      expect([method, status]).toEqual([method, method === "PUT" ? 405 : 404]);
+    }
+    expect((await login(broker.url, code)).status).toBe(200);
   });
 
-  it("is refused where a page from elsewhere makes it ask", async () => {
+  it("is asked for nothing by a cookie, also not by one that holds a session", async () => {
     const { broker } = await openListener();
-    const [set = ""] = (await ask(broker.newLoginLink("admin").url)).headers["set-cookie"] ?? [];
-    const cookie = set.split(";", 1)[0] ?? "";
-    const host = new URL(broker.url).host;
-    const status = async (headers: Readonly<Record<string, string>>): Promise<number> =>
-      (
-        await ask(`${broker.url}/api/v1/clean`, {
-          ...post(),
-          headers: { cookie, "content-type": "application/json", ...headers },
-        })
-      ).status;
-    expect(await status({ origin: `http://${host}` })).toBe(200);
-    expect(await status({ origin: "http://evil.example" })).toBe(403);
-    expect(await status({ origin: "null" })).toBe(403);
-    expect(await status({ origin: `http://${host}0` })).toBe(403);
-    expect(await status({ "sec-fetch-site": "cross-site" })).toBe(403);
-    expect(await status({ "sec-fetch-site": "same-origin" })).toBe(200);
-    expect(await status({ host: "evil.example" })).toBe(421);
+    const { token } = (await login(broker.url, broker.newLoginLink("admin").code)).json as { token: string };
+    for (const path of ["/plain", "/metrics", "/api/v1/jobs"]) {
+      const { status } = await ask(`${broker.url}${path}`, { headers: { cookie: `laboro=${token}` } });
+      expect([path, status]).toEqual([path, 401]);
+    }
+  });
+
+  it("without a token is told how to log in by the page without a script", async () => {
+    const { broker } = await openListener();
+    for (const path of ["/plain", "/"]) {
+      const page = await ask(`${broker.url}${path}`);
+      expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
+      expect(page.text).toContain("laboro open");
+      expect(page.text).toContain("Authorization: Bearer TOKEN");
+      expect(page.text).not.toContain("Workers");
+    }
   });
 });
 
-describe("the cookie", () => {
-  it("is good for its role and its time, and for nothing that was made up", () => {
+describe("a session token", () => {
+  it("is valid for its role and its time, and for nothing that was made up", () => {
     let now = 1_000;
-    const entry = new BrowserLogin("secret", () => now);
-    const { code } = entry.newCode("client");
-    const cookie = (entry.exchange(code, true) ?? "").split(";", 1)[0] ?? "";
-    expect(entry.roleOf(`other=1; ${cookie}`)).toBe("client");
-    expect(entry.roleOf(cookie.replace("client", "admin"))).toBeUndefined();
-    expect(entry.roleOf(`${cookie}x`)).toBeUndefined();
-    expect(new BrowserLogin("another", () => now).roleOf(cookie)).toBeUndefined();
-    expect(new BrowserLogin("secret", () => now).roleOf(cookie)).toBe("client");
+    const logins = new BrowserLogin("secret", () => now);
+    const { token = "" } = logins.exchange(logins.newCode("client").code) ?? {};
+    expect(logins.roleOf(token)).toBe("client");
+    expect(logins.roleOf(token.replace("client", "admin"))).toBeUndefined();
+    expect(logins.roleOf(`${token}x`)).toBeUndefined();
+    expect(new BrowserLogin("another", () => now).roleOf(token)).toBeUndefined();
+    expect(new BrowserLogin("secret", () => now).roleOf(token)).toBe("client");
     now -= 1;
-    expect(entry.roleOf(cookie)).toBeUndefined();
-    now += 1 + COOKIE_MS;
-    expect(entry.roleOf(cookie)).toBeUndefined();
-    for (const odd of [undefined, "", "laboro", "laboro=", "laboro=a.b.c", "laboro=admin.99999999999999."])
-      expect(entry.roleOf(odd)).toBeUndefined();
+    expect(logins.roleOf(token)).toBeUndefined();
+    now += 1 + SESSION_MS;
+    expect(logins.roleOf(token)).toBeUndefined();
+    for (const odd of ["", "laboro", "a.b.c", "admin.99999999999999.", "admin.99999999999999"])
+      expect(logins.roleOf(odd)).toBeUndefined();
   });
 
-  it("comes of a code that is young, and with TLS stays with TLS", () => {
+  it("is given for a code of the last five minutes, and only the last hundred codes are kept", () => {
     let now = 0;
-    const entry = new BrowserLogin("secret", () => now);
-    expect(entry.exchange(entry.newCode("read").code, true)).toContain("; Secure");
-    const { code } = entry.newCode("read");
+    const logins = new BrowserLogin("secret", () => now);
+    const { code } = logins.newCode("read");
     now = 6 * 60_000;
-    expect(entry.exchange(code, false)).toBeUndefined();
-    const first = entry.newCode("read").code;
-    for (let i = 0; i < 200; i++) entry.newCode("read");
-    expect(entry.exchange(first, false)).toBeUndefined();
+    expect(logins.exchange(code)).toBeUndefined();
+    const first = logins.newCode("read").code;
+    for (let i = 0; i < 200; i++) logins.newCode("read");
+    expect(logins.exchange(first)).toBeUndefined();
+  });
+
+  it("opens no link: those take tokens only", async () => {
+    const { broker } = await openListener();
+    const { token } = (await login(broker.url, broker.newLoginLink("admin").code)).json as { token: string };
+    const headers = {
+      ...{ connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13" },
+      ...{ "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-protocol": "laboro.1" },
+    };
+    expect((await ask(`${broker.url}/node/persistent`, { token, headers })).status).toBe(401);
   });
 });

@@ -189,7 +189,7 @@ describe.each([
     asked.add("stepBack");
     expect(await ask("drain", { worker: "one" })).toEqual({ worker: worker.id });
     expect(await ask("stop", { worker: worker.id })).toEqual({ worker: worker.id });
-    expect(await ask("loginLink")).toMatchObject({ url: expect.stringContaining("/login?code=") });
+    expect(await ask("loginLink")).toMatchObject({ url: expect.stringContaining("/#login=") });
     await ask("drainBroker", { draining: true });
     expect([...asked].sort()).toEqual(Object.keys(OPERATIONS).sort());
   });

@@ -6,7 +6,8 @@ import { describeConversations } from "./suite/conversations.js";
 import { describeJob } from "./suite/job.js";
 import { describeKeyboard } from "./suite/keyboard.js";
 import { describeLarge } from "./suite/large.js";
-import { describeFirstVisit, describePages } from "./suite/pages.js";
+import { describeLogin } from "./suite/login.js";
+import { describePages } from "./suite/pages.js";
 import { describeReadOnly } from "./suite/read-only.js";
 import { describeScreenshot } from "./suite/screenshot.js";
 import { describeWorkers } from "./suite/workers.js";
@@ -34,6 +35,6 @@ describe("the dashboard", { timeout: 180_000 }, () => {
   describe("by keyboard", () => describeKeyboard(browser));
   describe("for who may only look", () => describeReadOnly(browser));
   describe("with much to show", () => describeLarge(browser));
-  describeFirstVisit(browser);
+  describe("login", () => describeLogin(browser));
   describeScreenshot(browser);
 });

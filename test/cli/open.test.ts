@@ -9,7 +9,7 @@ describe("laboro open", () => {
     const shop = await openCliShop();
     const [first, second] = [await shop.laboro(["open"], { process: true }), await shop.laboro(["open"])];
     expect(first.code).toBe(0);
-    expect(first.stdout).toMatch(new RegExp(`^${shop.broker.url}/login\\?code=[\\w-]+\\n$`));
+    expect(first.stdout).toMatch(new RegExp(`^${shop.broker.url}/#login=[\\w-]+\\n$`));
     expect(second.stdout).not.toBe(first.stdout);
   });
 
@@ -21,7 +21,7 @@ describe("laboro open", () => {
     await until("the browser was started", () => existsSync(`${browser}.opened`));
     await until("it has the link", () => readFileSync(`${browser}.opened`, "utf8") === stdout);
     const piped = await shop.laboro(["open", "--print"], { columns: 80, env: { BROWSER: browser } });
-    expect(piped.stdout).toContain("/login?code=");
+    expect(piped.stdout).toContain("/#login=");
     expect(readFileSync(`${browser}.opened`, "utf8")).toBe(stdout);
   });
 });

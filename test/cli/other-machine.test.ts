@@ -1,6 +1,6 @@
 /** Two hosts of this test's own, in network namespaces, joined by a wire and by nothing else. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -70,11 +70,11 @@ describe.skipIf(!possible)("a worker on another machine", () => {
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it("joins with the line that serve printed, and nothing else", async () => {
+  it("joins with what is in the file that serve names, and nothing else", async () => {
     const broker = begin(HEAD, ["serve", "--listen", "0.0.0.0:5429"]);
-    await until("the broker has printed the line", () => broker.said().includes("LABORO_BROKER="));
-    const [, address = ""] =
-      /LABORO_BROKER=(?:'([^']+)'|(\S+))/.exec(broker.said())?.filter((part) => part !== undefined) ?? [];
+    await until("the broker has named the file", () => broker.said().includes("join.url"));
+    const [, file = ""] = /--join @(\S+)/.exec(broker.said()) ?? [];
+    const address = readFileSync(file, "utf8").trim();
     expect(address).toMatch(/^https:\/\/[\w-]+@10\.231\.77\.1:5429#[0-9a-f]{64}$/);
     const worker = begin(NODE, ["worker", "--name", "far", "--slots", "1"], { LABORO_BROKER: address });
     await until(`the worker has joined: ${worker.said()}`, () => worker.said().includes("joined the broker"));

@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { startedWorker } from "../protocols/scale0/kit.js";
 import { TRUE } from "../support/recipes.js";
@@ -30,14 +32,16 @@ describe("laboro drain --broker", () => {
 
   it("is not confused with a worker, or with a broker's address", async () => {
     const shop = await openCliShop();
+    const address = join(shop.dir, "admin.url");
+    writeFileSync(address, shop.broker.joinUrl("admin"));
     const said = [
       await shop.laboro(["drain"]),
       await shop.laboro(["drain", "w1", "--broker"]),
       await shop.laboro(["drain", "w1", "--off"]),
-      await shop.laboro(["drain", "--broker", shop.broker.joinUrl("admin")]),
+      await shop.laboro(["drain", "--broker", `@${address}`]),
     ];
     expect(said.map(({ code }) => code)).toEqual([2, 2, 2, 2]);
-    const named = await shop.laboro(["drain", "w1", "--broker", shop.broker.joinUrl("admin")]);
+    const named = await shop.laboro(["drain", "w1", "--broker", `@${address}`]);
     expect(named.stderr).toContain("there is no worker w1");
   });
 });

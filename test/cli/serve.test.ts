@@ -1,8 +1,10 @@
+import { spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { LABORO } from "../support/launched.js";
 import { freePort, type Site, sites } from "../support/site.js";
+import { until } from "../support/wait.js";
 import { laboro, steady } from "./support/cli.js";
 
 const newSite = sites();
@@ -21,15 +23,13 @@ describe("laboro serve", () => {
         said
           .join("\n")
           .replaceAll(site.dir, "DIR")
-          .replaceAll(/\/\/[\w-]+@/g, "//TOKEN@")
           .replaceAll(/:\d{4,5}/g, ":PORT"),
       ),
     ).toMatchInlineSnapshot(`
       "listening on http://127.0.0.1:PORT
       a worker joins with
         laboro worker --join @DIR/data/join.url
-      where it can read that file, and otherwise with
-        LABORO_BROKER=http://TOKEN@127.0.0.1:PORT laboro worker
+      where it can read that file, or a copy of it
       the other verbs find it by themselves here, and elsewhere with what is in DIR/data/client.url
         laboro status --broker @client.url"
     `);
@@ -54,10 +54,28 @@ describe("laboro serve", () => {
     expect(stdout).toMatch(/^w1 +ready/m);
   });
 
+  it("shows a token to a person at a terminal, and to nothing else", async () => {
+    const site = newSite();
+    const words = [process.execPath, LABORO, "serve", "--data", site.data, "--listen", "127.0.0.1:0"];
+    const terminal = spawn("script", ["-qec", words.map((word) => `'${word}'`).join(" "), "/dev/null"]);
+    let shown = "";
+    terminal.stdout.setEncoding("utf8").on("data", (text: string) => (shown += text));
+    await until("it listens", () => shown.includes("client.url"));
+    const ended = new Promise((resolve) => terminal.once("close", resolve));
+    // Ctrl-C
+    terminal.stdin.write("\x03");
+    await ended;
+    const url = readFileSync(join(site.data, "join.url"), "utf8").trim();
+    expect(shown).toContain(`LABORO_BROKER=${url} laboro worker`);
+    const piped = serve(site, "--listen", "127.0.0.1:0");
+    await piped.says("client.url");
+    expect(piped.said).not.toContain(new URL(url).username);
+  });
+
   it("opened to other machines speaks TLS, and its join URL holds the fingerprint", async () => {
     const site = newSite();
     const broker = serve(site, "--listen", "0.0.0.0:0", "--advertise", "localhost");
-    await broker.says("LABORO_BROKER=");
+    await broker.says("listening on");
     const url = readFileSync(join(site.data, "join.url"), "utf8");
     expect(url).toMatch(/^https:\/\/[\w-]+@localhost:\d+#[0-9a-f]{64}\n$/);
     const { code, stdout } = await laboro(["status"], { env: { LABORO_DATA: site.data } });

@@ -96,9 +96,22 @@ describe("without a broker", () => {
     }
   }, 30_000);
 
+  it("a token in an argument is refused, and not repeated", async () => {
+    const url = "http://0123456789abcdef@127.0.0.1:1";
+    const verbs = ["status", "submit true", "run true", "worker", "drain w"].map((line) => line.split(" "));
+    const calls = verbs.map(([verb = "", ...words]) => [verb, "--broker", url, ...words]);
+    calls.push(["worker", "--join", url], ["--broker", url]);
+    for (const words of calls) {
+      const { code, stdout, stderr } = await laboro(words, { env: nowhere });
+      expect([words, code, stdout]).toEqual([words, 2, ""]);
+      expect(stderr).toMatch(/every user of this machine can read arguments\. LABORO_BROKER takes/);
+      expect(stderr).not.toContain("0123456789abcdef");
+    }
+  }, 30_000);
+
   it("a port on which nothing listens is known at once", async () => {
     const began = Date.now();
-    const said = await laboro(["status", "--broker", "http://0123456789abcdef@127.0.0.1:1"]);
+    const said = await laboro(["status"], { env: { LABORO_BROKER: "http://0123456789abcdef@127.0.0.1:1" } });
     expect(Date.now() - began).toBeLessThan(3_000);
     expect(said).toMatchInlineSnapshot(`
       {

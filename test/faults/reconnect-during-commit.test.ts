@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
 import type { WebSocket } from "ws";
-import { WorkerId } from "../../src/model/ids.js";
 import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
 import type { AttemptRange, ToWorker } from "../../src/protocols/laboro/messages.js";
 import { join, openLink } from "../support/intruder.js";
@@ -30,7 +29,7 @@ it("hands a task once to a worker that comes back while the hand-out is on its w
   let twice = 0;
   for (let round = 0; round < ROUNDS; round++) {
     const pool = `round-${round}`;
-    const joining = encodeFrame([join({ worker: WorkerId(pool), pool, total: { slots: TASKS } })]);
+    const joining = encodeFrame([join({ secret: pool.repeat(32), pool, total: { slots: TASKS } })]);
     const first = await openLink(site);
     const before = listen(first);
     first.send(joining);

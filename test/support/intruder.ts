@@ -2,7 +2,7 @@
 import { connect as connectSocket, type Socket } from "node:net";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
-import { SessionId, WorkerId } from "../../src/model/ids.js";
+import { SessionId } from "../../src/model/ids.js";
 import { type Join, LINK_VERSION, SUBPROTOCOL } from "../../src/protocols/laboro/messages.js";
 import { account, RunLog } from "./batch.js";
 import { memoryOf } from "./process-table.js";
@@ -13,7 +13,7 @@ import { until } from "./wait.js";
 export const join = (rest: Partial<Join> = {}): Join => ({
   type: "JOIN",
   version: LINK_VERSION,
-  worker: WorkerId("intruder"),
+  secret: "intruder".repeat(4),
   session: SessionId("session"),
   name: "intruder",
   total: { slots: 2 },

@@ -12,12 +12,13 @@ import { Core } from "../../src/broker/core.js";
 import { submit } from "../../src/broker/operations/jobs.js";
 import type { OperationContext } from "../../src/broker/operations/operation.js";
 import { DEFAULT_SETTINGS } from "../../src/dispatch/index.js";
-import { JobId, SessionId, WorkerId } from "../../src/model/ids.js";
+import { JobId, SessionId } from "../../src/model/ids.js";
 import type { Store, Write } from "../../src/model/store.js";
 import { WorkerSession } from "../../src/protocols/laboro/broker/worker-session.js";
 import { decodeFrame, encodeFrame } from "../../src/protocols/laboro/codec.js";
 import { Connection } from "../../src/protocols/laboro/connection.js";
 import type { FromWorker, LinkMessage, ToWorker } from "../../src/protocols/laboro/messages.js";
+import { newWorkerSecret, workerIdOf } from "../../src/protocols/laboro/worker-identity.js";
 import { Capacity } from "../../src/worker/capacity.js";
 import { JobFiles } from "../../src/worker/job-files.js";
 import type { Slots } from "../../src/worker/processes/index.js";
@@ -26,6 +27,8 @@ import { ResultSpool } from "../../src/worker/spool/result-spool.js";
 import { WorkerTasks } from "../../src/worker/worker-tasks.js";
 import { ModelWorld } from "../store/model-store.js";
 import { join } from "../support/intruder.js";
+
+const SECRET = newWorkerSecret();
 
 /** A message reaches the broker or the worker, a batch reaches the broker's disk, or a task ends. */
 export type Event = "up" | "down" | "commit" | "end";
@@ -199,7 +202,8 @@ export class CuttableLink {
     const tasks = new WorkerTasks(
       {
         directory: {
-          id: WorkerId("one"),
+          id: workerIdOf(SECRET),
+          secret: SECRET,
           resultsPath: this.#path("results"),
           brokersPath: this.#path("brokers"),
           storePath: this.#path("store"),
@@ -243,7 +247,7 @@ export class CuttableLink {
     const session = SessionId(String(this.#session));
     link.send(
       join({
-        ...{ worker: WorkerId("one"), session, pool, services: [SERVICE], total: { slots: this.#texts.length } },
+        ...{ secret: SECRET, session, pool, services: [SERVICE], total: { slots: this.#texts.length } },
         held: tasks.held(),
       }),
     );

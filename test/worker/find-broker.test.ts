@@ -74,7 +74,9 @@ describe("the broker is found", () => {
 
   it("by what was given first, then the environment, then the default access.json", () => {
     const data = access("all", JSON.stringify({ url: "http://127.0.0.1:3", token: "file" }));
-    expect(findBroker({ broker: "http://given@127.0.0.1:1", data, env }).token).toBe("given");
+    const given = join(dir, "given");
+    writeFileSync(given, "http://given@127.0.0.1:1");
+    expect(findBroker({ broker: `@${given}`, data, env }).token).toBe("given");
     expect(findBroker({ data, env }).token).toBe("file");
     expect(findBroker({ env: { ...env, LABORO_DATA: data } }).token).toBe("env");
     expect(findBroker({ data, env: {} })).toMatchObject({ urls: ["http://127.0.0.1:3"], token: "file" });

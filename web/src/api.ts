@@ -1,6 +1,7 @@
-/** Calls the broker's operations by name, with their types. The browser sends the cookie along. */
+/** Calls the broker's operations by name, with their types, with the token of the session. */
 import type { OperationInput, OperationOutput } from "../../src/broker/operations/index.js";
 import { API_ROUTES, type ApiOperation } from "./api-routes.js";
+import { authorization } from "./session.js";
 
 const BASE = "/api/v1";
 
@@ -74,7 +75,8 @@ function cacheAnswer(url: string, answer: { tag: string; value: unknown }): void
 
 async function send(url: string, request: RequestInit): Promise<Response> {
   try {
-    return await fetch(url, { ...request, credentials: "same-origin", cache: "no-store" });
+    const headers = { ...(request.headers as Record<string, string>), ...authorization() };
+    return await fetch(url, { ...request, headers, credentials: "omit", cache: "no-store" });
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
     throw new Unreachable("the broker does not answer", { cause });

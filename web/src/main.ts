@@ -13,11 +13,13 @@ import { configPage } from "./pages/config.js";
 import { connectionsPage } from "./pages/connections.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
+import { loginPage } from "./pages/login.js";
 import { notFoundPage } from "./pages/not-found.js";
 import { overviewPage } from "./pages/overview.js";
 import { servicesPage } from "./pages/services.js";
 import { workersPage } from "./pages/workers.js";
 import { parseRoute, ROOT, type Route } from "./route.js";
+import { endSession, hasCode, openSession } from "./session.js";
 
 const PAGES: Readonly<Record<string, PageFactory>> = {
   overview: overviewPage,
@@ -29,10 +31,32 @@ const PAGES: Readonly<Record<string, PageFactory>> = {
   connections: connectionsPage,
 };
 
+const LOGIN_MESSAGES = {
+  none: "This is a laboro broker. Log in to see its jobs.",
+  "bad link": "This link is no longer valid: it works once, and for five minutes.",
+  ended: "The session has ended: it lasts twelve hours.",
+} as const;
+
+function showLogin(reason: keyof typeof LOGIN_MESSAGES): void {
+  document.title = "Log in · laboro";
+  document.body.replaceChildren(loginPage(LOGIN_MESSAGES[reason]));
+}
+
 async function start(): Promise<void> {
+  // Only the fragment differs where a login link is opened in a tab that shows the dashboard.
+  window.addEventListener("hashchange", () => {
+    if (hasCode()) location.reload();
+  });
+  const session = await openSession();
+  if (session === "open") await showDashboard();
+  else showLogin(session);
+}
+
+async function showDashboard(): Promise<void> {
   const permissions = await ask("permissions", {});
   let shell: AppShell | undefined;
   let open: { readonly page: Page; readonly poller: PagePoller } | undefined;
+  let ended = false;
 
   const context: PageContext = {
     permissions,
@@ -50,13 +74,19 @@ async function start(): Promise<void> {
   const allowed = (needs: string | undefined): boolean => needs === undefined || isAllowed(context, needs);
   shell = new AppShell(context, () => showKeys(allowed));
 
-  /** A session that has expired goes to the login page. */
   function onPolled(cause: unknown): void {
-    if (cause instanceof ApiError && cause.status === 401) location.assign("/");
-    else shell?.showConnection(cause);
+    if (!isRefusedSession(cause)) {
+      shell?.showConnection(cause);
+      return;
+    }
+    ended = true;
+    open?.poller.stop();
+    open?.page.close?.();
+    leave();
   }
 
   function show(): void {
+    if (ended) return;
     const route = parseRoute(location);
     const name = route.path[0] ?? "overview";
     shell?.setCurrent(name);
@@ -101,8 +131,15 @@ function internalLink(event: MouseEvent): string | undefined {
   return href.startsWith(`${ROOT}/`) ? href : undefined;
 }
 
+const isRefusedSession = (cause: unknown): boolean => cause instanceof ApiError && cause.status === 401;
+
+function leave(): void {
+  endSession();
+  showLogin("ended");
+}
+
 start().catch((cause: unknown) => {
-  if (cause instanceof ApiError && cause.status === 401) location.assign("/");
+  if (isRefusedSession(cause)) leave();
   else
     document.body.append(
       h("p", { class: "failed-start", role: "alert" }, `This page cannot be shown: ${errorMessage(cause)}`),

@@ -12,7 +12,7 @@ const OTHERS_WRITE = 0o022;
 const OTHERS = 0o077;
 /** Files that laboro keeps in such a directory. They are tightened with it. */
 const KEPT_FILES =
-  /^(?:store\.db(?:-wal|-shm)?|(?:access|tokens|certificates|curve|group|brokers)\.json|(?:join|client)\.url|ca\.pem|worker-id|results|last-commit)$/;
+  /^(?:store\.db(?:-wal|-shm)?|(?:access|tokens|certificates|curve|group|brokers)\.json|(?:join|client)\.url|ca\.pem|worker-secret|results|last-commit)$/;
 
 /** Why the directory cannot be trusted; undefined where it can be, or where there is none. */
 export function distrustReason(dir: string): string | undefined {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";
 import { isLoopback } from "../../base/addresses.js";
 import type { ErrorCode } from "../../base/errors.js";
-import type { BrowserLogin } from "./browser-login.js";
+import type { BrowserLogin, BrowserSession } from "./browser-login.js";
 import type { Role } from "./roles.js";
 import { TokenThrottle } from "./token-throttle.js";
 import type { Tokens } from "./tokens.js";
@@ -19,8 +19,7 @@ export interface Refusal {
 export type AuthResult = { readonly role: Role } | Refusal;
 
 export const isRefusal = (result: object): result is Refusal => "status" in result;
-export const isEncrypted = (request: IncomingMessage): boolean =>
-  (request.socket as Partial<TLSSocket>).encrypted === true;
+const isEncrypted = (request: IncomingMessage): boolean => (request.socket as Partial<TLSSocket>).encrypted === true;
 
 export class Auth {
   readonly #tokens: Tokens;
@@ -45,18 +44,21 @@ export class Auth {
     return refusal(421, "LABORO_FORBIDDEN", "without https only localhost and 127.0.0.1 are accepted as host name");
   }
 
-  /** By token; with `cookies` also by a browser's cookie. */
-  authenticate(request: IncomingMessage, cookies: boolean): AuthResult {
+  /** By the token in the Authorization header; with `sessions` also by the session token of a browser. */
+  authenticate(request: IncomingMessage, sessions: boolean): AuthResult {
     const refused = this.checkTransport(request);
     if (refused !== undefined) return refused;
     const token = tokenIn(request);
-    if (token !== undefined) return this.#roleOf(request, token);
-    const role = cookies ? this.#browserLogin.roleOf(request.headers.cookie) : undefined;
-    if (role === undefined)
+    if (token === undefined)
       return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
-    // The browser sends the cookie with requests of any page.
-    if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
-    return { role };
+    const role = sessions ? this.#browserLogin.roleOf(token) : undefined;
+    return role === undefined ? this.#roleOf(request, token) : { role };
+  }
+
+  /** Exchanges the code of a login link, which comes where a token does, for a session. */
+  login(request: IncomingMessage): BrowserSession | Refusal {
+    const refused = this.checkTransport(request);
+    return refused ?? this.#browserLogin.exchange(tokenIn(request) ?? "") ?? this.#refuseToken(request);
   }
 
   /** By a token that did not come in the Authorization header. */
@@ -101,12 +103,4 @@ function tokenIn(request: IncomingMessage): string | undefined {
 /** The name in the Host header, without its port. */
 function hostOf({ headers }: IncomingMessage): string {
   return /^(\[[^\]]*\]|[^:]*)(:\d+)?$/.exec(headers.host ?? "")?.[1] ?? "";
-}
-
-function isForeign({ headers }: IncomingMessage): boolean {
-  const { origin, host } = headers;
-  const site = headers["sec-fetch-site"];
-  if (site !== undefined && site !== "same-origin" && site !== "none") return true;
-  if (origin === undefined) return false;
-  return !URL.canParse(origin) || new URL(origin).host !== host?.toLowerCase();
 }

@@ -1,5 +1,5 @@
 /**
- * The dashboard's files, from dist/web. They are read once. Every path below /ui/ that is not a file is a page of the dashboard, which is
+ * The dashboard's files, from dist/web, for everybody: they hold no data. They are read once. Every path below /ui/ that is not a file is a page of the dashboard, which is
  * one HTML document; its script reads the address.
  */
 import * as fs from "node:fs/promises";

@@ -101,8 +101,9 @@ function addRoute(
       }
       if (shared && request.headers[SHARED_HEADER] === "shared") {
         authorizeAndRead(one, input, context.role);
-        const { text, etag } = await sharedResponses.get(`${one.name} ${JSON.stringify(input)}`, async () =>
-          jsonOf(await perform(core, one.name, input, { ...context, signal: NEVER_ABORTED })),
+        const { text, etag } = await sharedResponses.get(
+          `${context.role} ${one.name} ${JSON.stringify(input)}`,
+          async () => jsonOf(await perform(core, one.name, input, { ...context, signal: NEVER_ABORTED })),
         );
         reply.header("etag", etag);
         if (request.headers["if-none-match"] === etag) return reply.code(304).send();
@@ -117,7 +118,7 @@ function addRoute(
 /** A shared response is made for all clients, so it is not aborted with one of them. */
 const NEVER_ABORTED = new AbortController().signal;
 
-/** Operations that are answered at once, and the same for every client. */
+/** Operations that are answered at once, and the same for every client of one role. */
 function mayBeShared({ method, input, name }: AnyOperation): boolean {
   const waits = "waitMs" in input.shape || "timeoutMs" in input.shape;
   return method === "GET" && !waits && name !== "permissions" && name !== "connection";

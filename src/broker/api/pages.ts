@@ -10,10 +10,8 @@ import { html, type Markup, page, STYLE_HASH, table } from "./html.js";
 export interface PageRequest {
   readonly core: Core;
   readonly info: BrokerInfo;
-  /** Undefined without a login. */
+  /** Undefined without a valid token. */
   readonly role: Role | undefined;
-  /** The cookie for a code, if the code is valid. */
-  login(code: string): string | undefined;
 }
 
 const JOBS = 50;
@@ -33,47 +31,36 @@ export async function servePage(
 ): Promise<void> {
   if (request.method !== "GET" && request.method !== "HEAD") {
     sendPage(response, 405, page("Not here", html`<p>This address accepts only GET.</p>`));
-  } else if (path === "/login") {
-    login(request, response, visit);
   } else if (path !== "/" && path !== "/plain" && !path.startsWith(UI_PATH)) {
     sendPage(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
-  } else if (visit.role === undefined || !roleAllows(visit.role, "read")) {
-    sendPage(response, 401, loginPage());
   } else if (wantsDashboard(request, path) && (await serveDashboard(request, response, path))) {
     return;
   } else if (path.startsWith(UI_PATH)) {
     sendPage(response, 404, page("Not found", html`<p>There is nothing at this address.</p>`));
+  } else if (visit.role === undefined || !roleAllows(visit.role, "read")) {
+    sendPage(response, 401, loginPage());
   } else {
     sendPage(response, 200, await statusPage(visit, visit.role));
   }
 }
 
-/** A browser accepts HTML; other programs get the page without a script. */
+/** A browser accepts HTML; other programs get the page without a script. The dashboard's files hold no data: everybody gets them. */
 const wantsDashboard = ({ headers }: IncomingMessage, path: string): boolean =>
   path.startsWith(UI_PATH) || (path === "/" && headers.accept?.includes("text/html") === true);
 
-/** The code is in the URL, so this page is not cached, and it redirects to a URL without it. */
-function login(request: IncomingMessage, response: ServerResponse, visit: PageRequest): void {
-  const code = new URLSearchParams(request.url?.split("?")[1] ?? "").get("code") ?? "";
-  // A HEAD request of a link preview must not use up the code.
-  const cookie = request.method === "GET" ? visit.login(code) : undefined;
-  if (cookie === undefined) {
-    sendPage(response, 401, loginPage("This link is no longer valid: it works once, and for five minutes."));
-    return;
-  }
-  response.writeHead(303, { ...HEADERS, location: "/", "set-cookie": cookie });
-  response.end();
-}
-
-function loginPage(message = "This is a laboro broker. Log in to see its jobs."): Markup {
+function loginPage(): Markup {
   return page(
     "Log in",
-    html`<p>${message}</p>
+    html`<p>This is a laboro broker. This page needs a token; it is the one without a script.</p>
       <p>On the machine of the broker, or wherever its address and token are set, run</p>
       <pre>laboro open</pre>
-      <p>and open the link that it prints: it logs this browser in, once, with the role of the token that was used.</p>
-      <p>If this browser is logged in already, <a href="/">continue</a>: a link from another page does not send its cookie.</p>
-      <p>Programs send <code>Authorization: Bearer TOKEN</code> to <code>/api/v1/</code>.</p>`,
+      <p>
+        and open the link that it prints: it logs a browser in to the <a href="/">dashboard</a>, once, with the role of the token that
+        was used. Without a script, <code>laboro status</code> shows what this page would.
+      </p>
+      <p>
+        Programs send <code>Authorization: Bearer TOKEN</code>, to this address or to <code>/api/v1/</code>.
+      </p>`,
   );
 }
 

@@ -7,8 +7,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { type Auth, isEncrypted, isRefusal, type Refusal } from "../access/auth.js";
-import type { BrowserLogin } from "../access/browser-login.js";
+import { type Auth, isRefusal, type Refusal } from "../access/auth.js";
 import type { CertificatePair } from "../access/certificates.js";
 import type { Core } from "../core.js";
 import type { BrokerInfo } from "../operations/operation.js";
@@ -49,7 +48,6 @@ export interface HttpEndpoint extends WebSocketEndpoint {
 
 export interface MainListenerOptions {
   readonly auth: Auth;
-  readonly browserLogin: BrowserLogin;
   readonly info: BrokerInfo;
   readonly log: Log;
   readonly link: LinkEndpoint;
@@ -142,6 +140,7 @@ export class MainListener {
       if (path === "/healthz" || path === "/readyz") this.#serveHealth(path, response);
       else if (path === "/metrics") await this.#serveMetrics(request, response);
       else if (path.startsWith("/api/")) await this.#serveApi(request, response);
+      else if (path === "/login" && request.method === "POST") await this.#login(request, response);
       else if (FUQ_PATH.test(path)) await (await this.#fuq()).handle(request, response, path);
       else await this.#servePage(path, request, response);
     } catch (cause) {
@@ -187,6 +186,14 @@ export class MainListener {
     await this.#api(request, response, admitted.role);
   }
 
+  /** The dashboard has the code of a login link, and wants a session. */
+  async #login(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const session = this.#options.auth.login(request);
+    if (isRefusal(session)) return refuse(response, session);
+    response.writeHead(200, { "content-type": "application/json", "cache-control": "no-store" });
+    response.end(JSON.stringify(session));
+  }
+
   async #servePage(path: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const refusal = this.#options.auth.checkTransport(request);
     if (refusal !== undefined) {
@@ -200,7 +207,6 @@ export class MainListener {
       core: this.#core,
       info: this.#options.info,
       role: isRefusal(admitted) ? undefined : admitted.role,
-      login: (code) => this.#options.browserLogin.exchange(code, isEncrypted(request)),
     });
   }
 }

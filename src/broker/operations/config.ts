@@ -1,9 +1,11 @@
 /** The config pushed to workers: reading and setting it. And draining the broker. */
 
-import { type Config, readConfig } from "../../base/config-value.js";
+import { type Config, type ConfigValue, isConfig, readConfig } from "../../base/config-value.js";
 import { badInput } from "../../base/errors.js";
 import * as s from "../../model/schema.js";
+import type { Role } from "../access/roles.js";
 import { CONFIG_HISTORY } from "../config/worker-config.js";
+import { maySeeEnvironment } from "./job-view.js";
 import { operation } from "./operation.js";
 import { limit, nothing } from "./shared-fields.js";
 
@@ -18,6 +20,19 @@ const configView = s.object({
   settings: s.described(settings, "any names and values; docs/reference/config.md lists those that laboro knows"),
 });
 
+type ConfigView = s.ReadType<typeof configView>;
+
+/** Without the values of environment variables, of all workers, a pool or one, for roles that may not see those of jobs. */
+function visibleTo(role: Role, { settings, ...config }: ConfigView): ConfigView {
+  if (maySeeEnvironment(role)) return { ...config, settings };
+  const hidden = JSON.stringify(settings, (name, value: ConfigValue) =>
+    name === "environment" && isConfig(value)
+      ? Object.fromEntries(Object.keys(value).map((one) => [one, "(hidden)"]))
+      : value,
+  );
+  return { ...config, settings: JSON.parse(hidden) as Config };
+}
+
 export const config = operation({
   name: "config",
   role: "read",
@@ -26,11 +41,10 @@ export const config = operation({
   summary: "The config pushed to workers, the current or an earlier version",
   input: s.object({ version: s.optional(s.count()) }),
   output: configView,
-  perform: (core, { version }) => {
+  perform: (core, { version }, { role }) => {
     const { current, history } = core.config;
-    if (version === undefined || version === current.version) return current;
-    const found = history.find((one) => one.version === version);
-    if (found !== undefined) return found;
+    const found = [current, ...history].find((one) => one.version === (version ?? current.version));
+    if (found !== undefined) return visibleTo(role, found);
     const oldest = history[0]?.version ?? 0;
     throw badInput(`version: ${oldest} to ${current.version} are kept, not ${version}`);
   },
@@ -58,7 +72,10 @@ export const configHistory = operation({
   summary: "Versions of the config pushed to workers, newest first",
   input: s.object({ limit: limit(CONFIG_HISTORY) }),
   output: s.object({ versions: s.list(configView, CONFIG_HISTORY) }),
-  perform: (core, given) => ({ versions: core.config.history.toReversed().slice(0, given.limit) }),
+  perform: (core, given, { role }) => {
+    const versions = core.config.history.toReversed().slice(0, given.limit);
+    return { versions: versions.map((one) => visibleTo(role, one)) };
+  },
 });
 
 export const drainBroker = operation({

@@ -39,7 +39,7 @@ export const jobs = operation({
     jobs: s.list(jobView, PAGE),
     next: s.optional(s.described(s.count(), "give this as before for the next page; absent on the last one")),
   }),
-  perform: async (core, given) => {
+  perform: async (core, given, { role }) => {
     const found: JobView[] = [];
     const atPeers = await tasksAtPeers(core);
     let before = given.before;
@@ -50,7 +50,7 @@ export const jobs = operation({
         filter: filterOf(given),
         ...(before === undefined ? {} : { before }),
       });
-      const views = page.jobs.map((one) => viewOf(core, one, false, atPeers.get(one.id)));
+      const views = page.jobs.map((one) => viewOf(core, one, { role, atPeers: atPeers.get(one.id) }));
       found.push(...views.filter(({ state }) => isWanted(state, given.state)));
       scanned += page.jobs.length;
       before = page.next;

@@ -5,6 +5,7 @@ import { finishedCount, NO_OUTPUT_CAP } from "../../model/job.js";
 import type { Bytes, Recipe } from "../../model/recipe.js";
 import * as s from "../../model/schema.js";
 import { numbersOf } from "../../model/task-numbers.js";
+import { type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { rangesOut } from "./shared-fields.js";
 
@@ -27,6 +28,7 @@ const recipeView = s.object({
   array: s.optional(s.list(stride, 10_000)),
   dir: s.optional(s.argument()),
   env: s.optional(s.record(s.argument())),
+  envNames: s.optional(s.described(s.list(s.text(65_536), 100_000), "instead of env, for the role read")),
   type: s.optional(s.text()),
   args: words,
   service: s.optional(s.text()),
@@ -82,8 +84,16 @@ export const jobView = s.object({
 export type JobView = s.ReadType<typeof jobView>;
 export type JobState = JobView["state"];
 
-/** `atPeers`: how many of its tasks run at workers of other brokers. */
-export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
+export interface ViewOptions {
+  /** The caller's. */
+  readonly role: Role;
+  /** With the bytes of the recipe. */
+  readonly content?: boolean;
+  /** How many of the job's tasks run at workers of other brokers. */
+  readonly atPeers?: number | undefined;
+}
+
+export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 0 }: ViewOptions): JobView {
   const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement, resumes } =
     job;
   const numbers = numbersOf(job);
@@ -114,7 +124,7 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     ...(job.ended === undefined ? {} : { ended: job.ended.at }),
     ...(reason === undefined ? {} : { reason }),
     cancels,
-    recipe: viewOfRecipe(job.recipe, content),
+    recipe: viewOfRecipe(job.recipe, content, maySeeEnvironment(role)),
     limits: viewOfLimits(limits),
     after: job.after,
   };
@@ -134,10 +144,14 @@ function stateOf(state: State, { id, held }: Job, atPeers: number): (typeof OPEN
   return (open?.started ?? 0) + atPeers > 0 ? "running" : "waiting";
 }
 
-function viewOfRecipe(recipe: Recipe, content: boolean): JobView["recipe"] {
+/** Values in environments are often passwords of those who run the jobs. */
+export const maySeeEnvironment = (role: Role): boolean => roleAllows(role, "client");
+
+function viewOfRecipe(recipe: Recipe, content: boolean, environment: boolean): JobView["recipe"] {
   const view: Record<string, unknown> = { summary: summaryOf(recipe) };
   for (const [name, value] of Object.entries(recipe) as [string, unknown][]) {
-    if (!(value instanceof Uint8Array) || name === "dir") view[name] = value;
+    if (name === "env" && !environment) view.envNames = Object.keys(value as object);
+    else if (!(value instanceof Uint8Array) || name === "dir") view[name] = value;
     else if (content) view[name] = value;
     else view[`${name}Bytes`] = value.length;
   }

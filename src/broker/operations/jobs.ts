@@ -99,10 +99,10 @@ export const jobOperation = operation({
     content: s.withDefault(s.described(s.flag(), "with the bytes of its recipe: stdin, script, body"), false),
   }),
   output: jobView,
-  perform: async (core, given) => {
+  perform: async (core, given, { role }) => {
     const found = await requireJob(core, given.job);
     const atPeers = found.ended === undefined ? await tasksAtPeers(core) : undefined;
-    return viewOf(core, found, given.content, atPeers?.get(found.id));
+    return viewOf(core, found, { role, content: given.content, atPeers: atPeers?.get(found.id) });
   },
 });
 

@@ -32,8 +32,8 @@ const PAUSE_MS = 100;
 export function addBrokerOptions(command: Command): Command {
   return command
     .option(
-      "--broker <url>",
-      "the broker's URL with a token, or @FILE that holds it, as its client.url (default: $LABORO_BROKER)",
+      "--broker <@file>",
+      "a file with the broker's URL and a token, as its client.url (default: $LABORO_BROKER, the URL or @FILE)",
     )
     .option(
       "--data <dir>",

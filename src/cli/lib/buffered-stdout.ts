@@ -2,6 +2,7 @@
  * Standard output for hundreds of lines a second. The first text is written at once, what follows within 20 ms in one write: a write for
  * each line would cost more than a short job does. Nothing is lost when the process exits; when it is killed, the last 20 ms may be.
  */
+import { textFor } from "./terminal/escape-filter.js";
 
 const FLUSH_INTERVAL_MS = 20;
 
@@ -10,7 +11,7 @@ export class BufferedStdout {
   #buffer = "";
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(write: (text: string) => void = (text) => void process.stdout.write(text)) {
+  constructor(write: (text: string) => void = (text) => void process.stdout.write(textFor(process.stdout, text))) {
     this.#write = write;
     process.once("exit", () => this.#flush());
   }

@@ -1,6 +1,7 @@
 /** Failures on the command line: a line that says what failed, a line that says what to do, and an exit code. */
 import type { CommanderError } from "commander";
 import { asLaboroError, type ErrorCode } from "../../base/errors.js";
+import { escapeLines } from "./print.js";
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, interrupted: 130, outputClosed: 141 } as const;
 
@@ -27,11 +28,11 @@ export function exitCodeOf(code: ErrorCode): number {
 /** Writes the failure to standard error and returns the exit code. */
 export function reportFailure(cause: unknown, verbose: boolean): number {
   const error = asLaboroError(cause);
-  process.stderr.write(`laboro: ${error.message} (${error.code})\n`);
+  process.stderr.write(`laboro: ${escapeLines(error.message)} (${error.code})\n`);
   const remedy = REMEDIES[error.code];
   // Some messages say what to do themselves.
   if (remedy !== undefined && !error.message.includes("laboro ")) process.stderr.write(`  ${remedy}\n`);
-  if (verbose) process.stderr.write(`${stackOf(error)}\n`);
+  if (verbose) process.stderr.write(`${escapeLines(stackOf(error))}\n`);
   return exitCodeOf(error.code);
 }
 

@@ -3,12 +3,13 @@ import { pino } from "pino";
 import type { Log } from "../../base/log.js";
 import { endByHangup, onTerminal } from "./interrupt.js";
 import { endProcess, onOutputError } from "./output-errors.js";
+import { printNotice } from "./print.js";
 
 /** On standard error: plain lines on a terminal, JSON lines otherwise. */
 export const logger = (): Log =>
   process.stderr.isTTY ? lines : pino({ base: null }, pino.destination({ dest: 2, sync: true }));
 
-const line = (_fields: object, text: string): void => void process.stderr.write(`laboro: ${text}\n`);
+const line = (_fields: object, text: string): void => printNotice(text);
 const lines: Log = { info: line, warn: line, error: line };
 
 /**

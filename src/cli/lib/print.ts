@@ -1,14 +1,25 @@
 /** Output of verbs: lines for people, or one JSON document for programs. */
 import { isUtf8 } from "node:buffer";
+import { EscapeFilter, textFor } from "./terminal/escape-filter.js";
+import { escapeControls } from "./terminal/text.js";
 
 /** Lines on standard output. */
 export function printLines(...lines: readonly string[]): void {
-  if (lines.length > 0) process.stdout.write(`${lines.join("\n")}\n`);
+  if (lines.length > 0) process.stdout.write(textFor(process.stdout, `${lines.join("\n")}\n`));
 }
 
-/** Notices that are not part of the result, on standard error. */
+/** Notices that are not part of the result, on standard error. They may contain words of a peer. */
 export function printNotice(...lines: readonly string[]): void {
-  for (const line of lines) process.stderr.write(`laboro: ${line}\n`);
+  for (const line of lines) process.stderr.write(`laboro: ${escapeLines(line)}\n`);
+}
+
+/** The lines of a message, with every control character written out. */
+export const escapeLines = (text: string): string => text.split("\n").map(escapeControls).join("\n");
+
+/** Bytes of a task or a peer, to one of the standard streams: as they are, but to a terminal without escape sequences that are no style. */
+export function openOutput(stream: NodeJS.WriteStream): (bytes: Uint8Array) => void {
+  const filter = stream.isTTY ? new EscapeFilter() : undefined;
+  return (bytes) => void stream.write(filter?.filter(bytes) ?? bytes);
 }
 
 export function printJson(value: unknown): void {

@@ -15,7 +15,7 @@ import {
 } from "../../protocols/scale0/config-formats.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { collect, parseWholeNumber } from "../lib/option-parsers.js";
-import { printJson, printLines } from "../lib/print.js";
+import { openOutput, printJson, printLines } from "../lib/print.js";
 import { type Column, table } from "../lib/terminal/table.js";
 import { detectTerminal } from "../lib/terminal/terminal.js";
 
@@ -76,7 +76,8 @@ async function show(client: Client, { at, format, json }: Options): Promise<void
     printJson(found);
     return;
   }
-  process.stdout.write(await writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version));
+  const text = await writeConfig(configTypeOf(format ?? "json") ?? "JSON", found.settings, found.version);
+  openOutput(process.stdout)(Buffer.from(text));
 }
 
 async function set(client: Client, words: readonly string[], options: Options): Promise<void> {

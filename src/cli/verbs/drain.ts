@@ -25,7 +25,7 @@ export function drain(): Command {
   addBrokerOptions(command);
   const url = command.options.find(({ long }) => long === "--broker");
   if (url !== undefined) {
-    url.flags = "--broker [url]";
+    url.flags = "--broker [@file]";
     url.required = false;
     url.optional = true;
     url.description = `${url.description}; alone, it is the broker that is drained`;

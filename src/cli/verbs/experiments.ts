@@ -72,8 +72,8 @@ export function experiments(): Command {
     .option("-v, --verbose", "say more")
     .option("--ban", "runners that fail too often are put on hold or banned")
     .option(
-      "--broker [url]",
-      "at this broker, or the usual one, and all its workers that run scripts; no listener is opened here",
+      "--broker [@file]",
+      "at the broker whose URL is in this file, or the usual one, and all its workers that run scripts; no listener is opened here",
     )
     .option("--local <n>", "run so many at once on this machine too", parseWholeNumber)
     .addHelpText(

@@ -6,6 +6,7 @@ import { printJson, printLines } from "../lib/print.js";
 import { entryOf, taskLabel } from "../lib/result-text.js";
 import { selectJob } from "../lib/select-jobs.js";
 import { indicesOf, parseTaskSelector } from "../lib/selectors.js";
+import { escapeControls } from "../lib/terminal/text.js";
 
 interface Options extends BrokerChoice {
   readonly json?: boolean;
@@ -31,7 +32,7 @@ async function run(text: string, options: Options): Promise<void> {
     if (options.json === true) printJson(answer);
     else {
       const name = taskLabel(taskNumber(job, index), await entryOf(client, job, index));
-      printLines(`task ${name} of job ${job.id}: ${answer.reason}`);
+      printLines(`task ${name} of job ${job.id}: ${escapeControls(answer.reason)}`);
     }
   });
 }

@@ -19,6 +19,7 @@ interface Options extends BrokerChoice {
   readonly attempt?: number;
   readonly tag?: boolean;
   readonly json?: boolean;
+  readonly raw?: boolean;
 }
 
 export function logs(): Command {
@@ -36,6 +37,7 @@ export function logs(): Command {
       parseWholeNumber,
     )
     .option("--json", "a line of JSON for each piece: task, stream, offset, bytes; for a gap: task, offset, missing")
+    .option("--raw", "to a terminal, too, with all escape sequences: otherwise only colours and text styles pass")
     .option("--tag", "JOB.TASK and a tab before every line")
     .addHelpText(
       "after",
@@ -61,6 +63,7 @@ async function run(text: string, options: Options): Promise<void> {
       tag: options.tag === true,
       multipleTasks: several,
       json: options.json === true,
+      raw: options.raw === true,
       ...(stream && { stream }),
     };
     if (options.follow === true) await Promise.all(jobs.map((job) => followJob(client, job, wanted, print)));

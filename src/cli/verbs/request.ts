@@ -3,6 +3,7 @@ import { Command, Option } from "commander";
 import { LaboroError } from "../../base/errors.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { parseDuration } from "../lib/duration.js";
+import { openOutput } from "../lib/print.js";
 
 interface Options extends BrokerChoice {
   readonly timeout: number;
@@ -43,7 +44,7 @@ async function run(service: string, body: string | undefined, options: Options):
         if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;
         throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
       });
-    process.stdout.write(answer);
+    openOutput(process.stdout)(answer);
     // Or the prompt would stand behind it.
     if (process.stdout.isTTY && answer.length > 0 && answer.at(-1) !== 0x0a) process.stdout.write("\n");
   });

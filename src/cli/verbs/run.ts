@@ -25,7 +25,7 @@ import { EXIT } from "../lib/failures.js";
 import { onInterrupt } from "../lib/interrupt.js";
 import { innerDataDir, type LocalBroker, openLocalBroker } from "../lib/local-broker.js";
 import { parseWholeNumber } from "../lib/option-parsers.js";
-import { printNotice } from "../lib/print.js";
+import { printLines, printNotice } from "../lib/print.js";
 import {
   addSubmissionOptions,
   makeSubmission,
@@ -93,7 +93,7 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
   if (options.dryRun === true) {
     const count = submission.entries?.length ?? submission.count ?? 1;
-    for (let index = 0; index < count; index++) process.stdout.write(`${commandLine(submission, index)}\n`);
+    for (let index = 0; index < count; index++) printLines(commandLine(submission, index));
     return;
   }
   if (options.jobs === 0) throw badInput("--jobs: expected at least 1");

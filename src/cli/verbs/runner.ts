@@ -21,7 +21,7 @@ import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
 import { parsePositive } from "../lib/option-parsers.js";
-import { printLines, printNotice } from "../lib/print.js";
+import { openOutput, printLines, printNotice } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
 import { delayOptimization } from "../lib/v8-flags.js";
 
@@ -84,7 +84,7 @@ async function perform(threads: number, options: Options): Promise<void> {
       memory: (enough, available) =>
         screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
-      stderr: (bytes) => void process.stderr.write(bytes),
+      stderr: openOutput(process.stderr),
       ...(verbose === true ? { message: printMessage } : {}),
     },
   };

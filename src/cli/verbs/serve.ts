@@ -143,11 +143,16 @@ function announce(broker: RunningBroker, dir: string): void {
     ...broker.listeners.map(({ name, urls }) => `${name} listens on ${urls.join(", ")}`),
     "a worker joins with",
     `  laboro worker --join @${shellQuote(file)}`,
-    "where it can read that file, and otherwise with",
-    `  LABORO_BROKER=${shellQuote(url)} laboro worker`,
+    ...elsewhereLines(url),
     `the other verbs find it by themselves here, and elsewhere with what is in ${clients}`,
     "  laboro status --broker @client.url",
   );
+}
+
+/** The token is shown to a person at a terminal. Other output may be kept in a log that others read. */
+function elsewhereLines(url: string): readonly string[] {
+  if (process.stdout.isTTY !== true) return ["where it can read that file, or a copy of it"];
+  return ["where it can read that file, and otherwise with", `  LABORO_BROKER=${shellQuote(url)} laboro worker`];
 }
 
 /** ADDRESS, ADDRESS:PORT, [V6]:PORT or a bare address of version 6. */

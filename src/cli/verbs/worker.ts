@@ -15,6 +15,7 @@ import {
 import { formatDuration, parseDuration } from "../lib/duration.js";
 import { logger, onStopSignal } from "../lib/long-running.js";
 import { collect, parsePositive, parseWholeNumber } from "../lib/option-parsers.js";
+import { printLines, printNotice } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
 import type { FuqOptions } from "./worker/fuq-worker.js";
 
@@ -41,8 +42,8 @@ interface Options extends FuqOptions {
 export function worker(): Command {
   return new Command("worker")
     .description("Run a worker: it does the tasks of a broker and answers requests, until it is stopped.")
-    .option("--join <url>", "the broker's join URL, or @FILE that holds it (default: LABORO_BROKER, else access.json)")
-    .addOption(new Option("--broker <url>", "the same as --join").conflicts("join"))
+    .option("--join <@file>", "a file with the broker's join URL (default: $LABORO_BROKER, else access.json)")
+    .addOption(new Option("--broker <@file>", "the same as --join").conflicts("join"))
     .option("--data <dir>", "where access.json is (default: LABORO_DATA, or ~/.local/share/laboro)")
     .option("--no-wait", "end with code 3 if no broker answers at the first try")
     .option(
@@ -101,7 +102,7 @@ async function run(options: Options): Promise<void> {
   const found = await awaitBroker(options);
   openPrivateDirectory(resolve(dir));
   const exitWith = (why: string, code: number): void => {
-    console.log(`worker ${name} has stopped: ${why}`);
+    printLines(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
   const { pool, reserveRequests, minMemory, lifetime, idleTimeout, cancelGrace } = options;
@@ -136,7 +137,7 @@ async function run(options: Options): Promise<void> {
         void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
         return;
       }
-      if (!reportedUnreachable) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      if (!reportedUnreachable) printNotice(`${error.message}; it is tried again until it answers`);
       reportedUnreachable = true;
       // A broker that was started again may be at another port.
       const moved = refreshBroker(options);
@@ -168,7 +169,7 @@ async function awaitBroker(options: Options): Promise<BrokerAccess> {
       return findBroker(brokerLocation(options));
     } catch (cause) {
       if (!options.wait || !isUnreachable(cause)) throw cause;
-      if (!reported) console.error(`laboro: ${cause.message}; waiting for one`);
+      if (!reported) printNotice(`${cause.message}; waiting for one`);
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

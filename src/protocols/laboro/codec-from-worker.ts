@@ -1,5 +1,6 @@
 /** What a worker sends: the order of the fields on the wire, both ways. */
-import { SessionId, WorkerId } from "../../model/ids.js";
+import { badInput } from "../../base/errors.js";
+import { SessionId } from "../../model/ids.js";
 import { fields, flag, integer, unexpectedValue } from "../../model/input.js";
 import type { OutputStream } from "../../model/outcome.js";
 import type { RememberedStore } from "../../model/store.js";
@@ -31,6 +32,7 @@ import type {
   TaskRef,
 } from "./messages.js";
 import { OUTPUT_CHUNK } from "./messages.js";
+import { SHORTEST_SECRET } from "./worker-identity.js";
 
 export type MessageCodecs<Message extends { readonly type: string }> = {
   readonly [Type in Message["type"]]: MessageCodec<Extract<Message, { readonly type: Type }>>;
@@ -59,7 +61,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     write: (m) => [
       1,
       m.version,
-      m.worker,
+      m.secret,
       m.session,
       m.name,
       m.total,
@@ -77,7 +79,7 @@ export const FROM_WORKER: MessageCodecs<FromWorker> = {
     read: (row) => ({
       type: "JOIN",
       version: count(row[1], "version"),
-      worker: WorkerId(name(row[2], "worker")),
+      secret: secret(row[2]),
       session: SessionId(name(row[3], "session")),
       name: name(row[4], "name"),
       total: amounts(row[5], "total"),
@@ -198,6 +200,12 @@ function readRemembered(value: unknown): RememberedStore {
   const { identity, epoch, job, acceptedBy } = fields(value, "store");
   const known = { identity: name(identity, "identity"), epoch: count(epoch, "epoch"), job: jobId(job) };
   return absent(acceptedBy) ? known : { ...known, acceptedBy: name(acceptedBy, "acceptedBy") };
+}
+
+function secret(value: unknown): string {
+  const text = name(value, "secret");
+  if (text.length >= SHORTEST_SECRET) return text;
+  throw badInput(`secret: expected at least ${SHORTEST_SECRET} characters, got ${text.length}`);
 }
 
 function readRef(row: Row): TaskRef {

@@ -8,7 +8,8 @@ const MAX_ITEMS = 20;
 const DEEPEST = 5;
 
 export function describeMessage({ type, ...fields }: LinkMessage): TracedMessage {
-  return { name: type, fields: readable(fields, 0) as TracedMessage["fields"] };
+  const shown = "secret" in fields ? { ...fields, secret: "(hidden)" } : fields;
+  return { name: type, fields: readable(shown, 0) as TracedMessage["fields"] };
 }
 
 function readable(value: unknown, depth: number): unknown {

@@ -6,7 +6,7 @@
  * A worker link starts with JOIN, a client link with HELLO. The token travels in the upgrade request.
  */
 import type { ErrorCode } from "../../base/errors.js";
-import type { Attempt, JobId, SessionId, TaskIndex, WorkerId } from "../../model/ids.js";
+import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
 import type { Entries, Limits } from "../../model/job.js";
 import type { Outcome, OutputStream } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
@@ -76,7 +76,8 @@ export interface DoneTask extends TaskRef, Outcome {}
 export interface Join {
   readonly type: "JOIN";
   readonly version: number;
-  readonly worker: WorkerId;
+  /** The worker's id is its hash, see worker-identity.ts. */
+  readonly secret: string;
   readonly session: SessionId;
   /** The name that people see. */
   readonly name: string;

@@ -1,18 +1,20 @@
 /**
- * A worker's data directory: its id in `worker-id`, and what it has not delivered yet in `results` and `out/`. One process
- * uses it at a time.
+ * A worker's data directory: its identity in `worker-secret`, and what it has not delivered yet in `results` and `out/`. One
+ * process uses it at a time.
  */
-import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
 import { join, resolve } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
 import { writeFileAtomically } from "../../base/files/durable.js";
 import { acquireLock } from "../../base/files/lock.js";
 import { openPrivateDirectory } from "../../base/files/private-directory.js";
-import { WorkerId } from "../../model/ids.js";
+import type { WorkerId } from "../../model/ids.js";
+import { newWorkerSecret, SHORTEST_SECRET, workerIdOf } from "../../protocols/laboro/worker-identity.js";
 
 export interface WorkerDirectory {
   readonly id: WorkerId;
+  /** Shown to brokers only. */
+  readonly secret: string;
   /** Where spooled results are kept. */
   readonly resultsPath: string;
   /** Where the brokers of its group are kept. */
@@ -37,9 +39,10 @@ export function openWorkerDirectory(directory: string): WorkerDirectory {
     );
     try {
       fs.mkdirSync(outputDirectory, { recursive: true, mode: 0o700 });
-      const id = workerId(join(directory, "worker-id"));
+      const secret = readOrCreateSecret(join(directory, "worker-secret"));
       return {
-        id,
+        id: workerIdOf(secret),
+        secret,
         resultsPath: join(directory, "results"),
         brokersPath: join(directory, "brokers.json"),
         storePath: join(directory, "store.json"),
@@ -57,19 +60,19 @@ export function openWorkerDirectory(directory: string): WorkerDirectory {
   }
 }
 
-function workerId(path: string): WorkerId {
+function readOrCreateSecret(path: string): string {
   let text: string;
   try {
     text = fs.readFileSync(path, "utf8").trim();
   } catch (cause) {
     if (errnoOf(cause) !== "ENOENT") throw cause;
-    const id = randomUUID();
-    writeFileAtomically(path, `${id}\n`);
-    return WorkerId(id);
+    const secret = newWorkerSecret();
+    writeFileAtomically(path, `${secret}\n`);
+    return secret;
   }
-  if (/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text)) return WorkerId(text);
+  if (text.length >= SHORTEST_SECRET) return text;
   throw new LaboroError(
     "LABORO_DATA_CORRUPT",
-    `${path} holds no worker id; remove it to let the worker take a new one`,
+    `${path} holds no worker's secret; remove it to let the worker take a new one`,
   );
 }

@@ -1,6 +1,6 @@
 /** Every page, looked at: what stands there, in both colours, and what axe has against it. */
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import { type Jobs, Scene, submitJobs } from "../scene.js";
 import { Visitor } from "../visitor.js";
@@ -136,21 +136,5 @@ export function describePages(browser: () => Browser): void {
     await until("it is forgotten", () => visitor.page.locator(".connection-alert").isHidden(), 60_000);
     visitor.forgive();
     await visitor.leave();
-  });
-}
-
-export function describeFirstVisit(browser: () => Browser): void {
-  describe("who has no token", () => {
-    it("is told how to get in, whatever the address", async () => {
-      const scene = await Scene.open();
-      const page = await (await browser().newContext()).newPage();
-      for (const path of ["/", "/ui/jobs", "/ui/assets/index.js"]) {
-        const answer = await page.goto(scene.broker.url + path);
-        expect([path, answer?.status()]).toEqual([path, 401]);
-        await page.getByText("laboro open").waitFor();
-      }
-      await page.context().close();
-      await scene.close();
-    });
   });
 }

@@ -28,7 +28,10 @@ export function describeReadOnly(browser: () => Browser): void {
     await visitor.go("/ui/connections");
     await page.getByRole("link", { name: /anna/ }).click();
     await visitor.sees("only an admin may see them");
-    const tried = `(async () => (await fetch("/api/v1/jobs/${job.id}/cancel", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status)()`;
+    const tried = `(async () => {
+      const headers = { authorization: "Bearer " + sessionStorage.getItem("laboro-session") };
+      return (await fetch("/api/v1/jobs/${job.id}/cancel", { method: "POST", headers })).status;
+    })()`;
     expect(await page.evaluate(tried)).toBe(403);
     expect((await job.info()).state).toBe("held");
     visitor.forgive();

@@ -85,7 +85,8 @@ describe.skipIf(noOtherUser !== undefined)(
       const place = openPlace();
       mkdirSync(place.file("theirs"));
       lchownSync(place.file("theirs"), OTHER_UID, OTHER_UID);
-      const { child, said } = place.begin(["worker", "--dir", "theirs", "--broker", "http://some-token@127.0.0.1:9"]);
+      writeFileSync(place.file("broker.url"), "http://some-token@127.0.0.1:9");
+      const { child, said } = place.begin(["worker", "--dir", "theirs", "--broker", "@broker.url"]);
       child.stdin?.end();
       expect(await said).toMatchObject({ code: 1, stderr: expect.stringContaining("LABORO_DATA_UNUSABLE") });
     });

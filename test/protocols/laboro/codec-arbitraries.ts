@@ -1,7 +1,7 @@
 /** Random valid messages of the link. */
 import fc from "fast-check";
 import { ERROR_CODES, type ErrorCode } from "../../../src/base/errors.js";
-import { JobId, SessionId, WorkerId } from "../../../src/model/ids.js";
+import { JobId, SessionId } from "../../../src/model/ids.js";
 import type { Recipe, Resources } from "../../../src/model/recipe.js";
 import { arrayFault } from "../../../src/model/task-numbers.js";
 import type {
@@ -139,7 +139,7 @@ export const fromWorker: fc.Arbitrary<FromWorker> = fc.oneof(
       record({
         type: type("JOIN"),
         version: count,
-        worker: name.map(WorkerId),
+        secret: fc.string({ minLength: 32, maxLength: 100 }),
         session: name.map(SessionId),
         name,
         total: amounts,

@@ -130,7 +130,7 @@ describe("messages", () => {
     worker.send({
       type: "JOIN",
       version: 1,
-      worker: "w" as never,
+      secret: "w".repeat(32),
       session: "s" as never,
       name: "n",
       total: { slots: 1 },

@@ -344,7 +344,7 @@ test("a worker dials as a worker", async () => {
       connection.send({
         type: "JOIN",
         version: 1,
-        worker: "w" as never,
+        secret: "w".repeat(32),
         session: "s" as never,
         name: "n",
         total: { slots: 1 },

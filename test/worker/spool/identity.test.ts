@@ -5,11 +5,15 @@ import { openWorkerDirectory } from "../../../src/worker/spool/worker-directory.
 import { scratch } from "../../files/scratch.js";
 
 describe("openWorkerDirectory", () => {
-  it("makes the directory for its owner only, and the worker keeps its id", () => {
+  it("makes the directory for its owner only, and the worker keeps its secret, which is not its id", () => {
     const directory = join(scratch(), "deep/worker");
     const first = openWorkerDirectory(directory);
     expect(fs.statSync(directory).mode & 0o777).toBe(0o700);
-    expect(first.id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(first.id).toMatch(/^[0-9a-f]{32}$/);
+    const file = join(directory, "worker-secret");
+    expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+    expect(fs.readFileSync(file, "utf8")).toBe(`${first.secret}\n`);
+    expect(first.secret).not.toContain(first.id);
     first.release();
     const second = openWorkerDirectory(directory);
     expect(second.id).toBe(first.id);
@@ -30,12 +34,12 @@ describe("openWorkerDirectory", () => {
     openWorkerDirectory(directory).release();
   });
 
-  it("refuses an id file that holds none, and a directory that cannot be, and keeps no lock", () => {
+  it("refuses a file that holds no secret, and a directory that cannot be, and keeps no lock", () => {
     const directory = scratch();
-    fs.writeFileSync(join(directory, "worker-id"), "");
+    fs.writeFileSync(join(directory, "worker-secret"), "");
     expect(() => openWorkerDirectory(directory)).toThrow(expect.objectContaining({ code: "LABORO_DATA_CORRUPT" }));
     expect(fs.readdirSync(directory).filter((name) => name.startsWith("lock"))).toEqual([]);
-    expect(() => openWorkerDirectory(join(directory, "worker-id"))).toThrow(
+    expect(() => openWorkerDirectory(join(directory, "worker-secret"))).toThrow(
       expect.objectContaining({ code: "LABORO_DATA_UNUSABLE" }),
     );
   });

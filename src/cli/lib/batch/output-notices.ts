@@ -1,5 +1,6 @@
 /** Says on standard error which tasks have output that is not kept, or that could not be shown. */
 import { formatSize } from "../../../base/format.js";
+import { printNotice } from "../print.js";
 import type { TaskView } from "../views.js";
 
 /** How many tasks are named. */
@@ -52,6 +53,6 @@ export class OutputNotices {
 
   #print(line: string): void {
     this.#deps.clear();
-    process.stderr.write(`laboro: ${line}\n`);
+    printNotice(line);
   }
 }

@@ -15,6 +15,7 @@ import { taskNumber } from "../../../model/task-numbers.js";
 import { EXIT } from "../failures.js";
 import type { Interrupt } from "../interrupt.js";
 import { OutputWriter } from "../output-writer.js";
+import { escapeLines } from "../print.js";
 import { outcomeText, taskLabel } from "../result-text.js";
 import type { JobView, TaskView } from "../views.js";
 import { BatchWatcher } from "./batch-watcher.js";
@@ -64,7 +65,7 @@ export async function runBatch(
   if (batch.resumed)
     process.stderr.write(`going on with job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} are done\n`);
   if (batch.differenceText !== undefined)
-    process.stderr.write(`${batch.differenceText}; --fresh starts a new job with the options given now\n`);
+    process.stderr.write(`${escapeLines(batch.differenceText)}; --fresh starts a new job with the options given now\n`);
   const progress = new ProgressBar(process.stderr, count, batch.endedBefore.size);
   const writer = new OutputWriter(interrupt.outputLost);
   const submitted = await broker.withRetry((client) => client.ask("job", { job }));
@@ -216,7 +217,7 @@ async function explainWaiting(
   const task = await client.ask("task", { job, index: first });
   if (task.state !== "waiting") return;
   progress.clear();
-  process.stderr.write(`nothing runs yet: ${task.reason}\n`);
+  process.stderr.write(`nothing runs yet: ${escapeLines(task.reason ?? "")}\n`);
 }
 
 /** First Ctrl-C: holds the job. Second: stops waiting; running tasks are not cancelled, the worker returns them. */

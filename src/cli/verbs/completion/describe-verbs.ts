@@ -46,7 +46,8 @@ function optionsOf(command: Command): OptionCompletion[] {
 function kindOf(flags: string): "file" | "directory" | "any" {
   const name = /<([^>]+)>/.exec(flags)?.[1] ?? "";
   if (/^dir/.test(name)) return "directory";
-  return /file|path/.test(name) ? "file" : "any";
+  // The value of <@file> begins with @.
+  return /^(?!@).*(file|path)/.test(name) ? "file" : "any";
 }
 
 /** Derived from the name of the first argument, which is the same in every verb. */

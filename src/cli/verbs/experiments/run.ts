@@ -31,7 +31,7 @@ import { startBroker } from "../../../server.js";
 import { EXIT } from "../../lib/failures.js";
 import { type Interrupt, onInterrupt } from "../../lib/interrupt.js";
 import { logger } from "../../lib/long-running.js";
-import { printNotice } from "../../lib/print.js";
+import { openOutput, printNotice } from "../../lib/print.js";
 
 export interface ExperimentsRun {
   readonly all: readonly FoundExperiment[];
@@ -159,7 +159,7 @@ function localRunner({ localThreads, group }: ExperimentsRun, listener: Listener
   const host = (hostname().split(".")[0] ?? "").replace(/[^-_a-zA-Z0-9]/g, "-") || "local";
   return startRunner({
     ...{ host, group, threads: localThreads, dir: join(dataDir, "runner"), manager: { host: "127.0.0.1", port } },
-    on: { stderr: (bytes) => void process.stderr.write(bytes) },
+    on: { stderr: openOutput(process.stderr) },
   });
 }
 

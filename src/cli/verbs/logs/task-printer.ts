@@ -3,7 +3,8 @@ import { formatSize } from "../../../base/format.js";
 import type { OutputStream } from "../../../model/outcome.js";
 import type { OutputPiece } from "../../../model/store.js";
 import { LineWriter, type Sink } from "../../lib/line-writer.js";
-import { bytesToJson, printNotice } from "../../lib/print.js";
+import { bytesToJson, printLines, printNotice } from "../../lib/print.js";
+import { EscapeFilter } from "../../lib/terminal/escape-filter.js";
 
 export interface PrintOptions {
   /** Only this one. */
@@ -14,18 +15,24 @@ export interface PrintOptions {
   readonly multipleTasks: boolean;
   /** Each piece as a line of JSON on standard output, gaps too. */
   readonly json?: boolean;
+  /** On a terminal, with all escape sequences. */
+  readonly raw?: boolean;
 }
 
 export class TaskPrinter {
   readonly #name: string;
   readonly #options: PrintOptions;
   readonly #writers: Readonly<Record<OutputStream, LineWriter>> | undefined;
+  readonly #filters: Readonly<Record<OutputStream, EscapeFilter | undefined>>;
   #position = 0;
 
   /** `name` is JOB.TASK. */
   constructor(name: string, options: PrintOptions) {
     this.#name = name;
     this.#options = options;
+    const filterOf = (stream: OutputStream): EscapeFilter | undefined =>
+      process[stream].isTTY && options.raw !== true ? new EscapeFilter() : undefined;
+    this.#filters = { stdout: filterOf("stdout"), stderr: filterOf("stderr") };
     const tag = options.tag ? `${name}\t` : "";
     if (options.tag || options.multipleTasks) {
       this.#writers = { stdout: new LineWriter(process.stdout, tag), stderr: new LineWriter(process.stderr, tag) };
@@ -45,14 +52,26 @@ export class TaskPrinter {
       printJsonLine({ task: this.#name, stream, offset, bytes: bytesToJson(bytes) });
       return;
     }
-    const sink: Sink = this.#writers?.[stream] ?? (stream === "stdout" ? process.stdout : process.stderr);
-    sink.write(bytes);
+    const filtered = this.#filters[stream]?.filter(bytes);
+    this.#sink(stream).write(filtered === undefined ? bytes : Buffer.from(filtered));
+  }
+
+  #sink(stream: OutputStream): Sink {
+    return this.#writers?.[stream] ?? process[stream];
   }
 
   /** `outputBytes`: how much the task wrote, if it has ended. */
   end(outputBytes = this.#position): void {
     this.#gapTo(outputBytes);
-    for (const writer of Object.values(this.#writers ?? {})) writer.end(this.#options.multipleTasks);
+    this.#endPieces(this.#options.multipleTasks);
+  }
+
+  #endPieces(othersFollow: boolean): void {
+    for (const stream of ["stdout", "stderr"] as const) {
+      const rest = this.#filters[stream]?.end() ?? "";
+      if (rest !== "") this.#sink(stream).write(Buffer.from(rest));
+      this.#writers?.[stream].end(othersFollow);
+    }
   }
 
   /** Offsets count both streams: a jump is output of either that was not stored. */
@@ -63,7 +82,7 @@ export class TaskPrinter {
       this.#position = offset;
       return;
     }
-    for (const writer of Object.values(this.#writers ?? {})) writer.end(true);
+    this.#endPieces(true);
     printNotice(
       `[${this.#name}: ${formatSize(offset - this.#position)} of output were not kept here, see --output-cap]`,
     );
@@ -71,4 +90,4 @@ export class TaskPrinter {
   }
 }
 
-const printJsonLine = (line: object): void => void process.stdout.write(`${JSON.stringify(line)}\n`);
+const printJsonLine = (line: object): void => printLines(JSON.stringify(line));

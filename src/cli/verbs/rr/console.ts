@@ -6,6 +6,7 @@ import { createReadStream } from "node:fs";
 import type { Readable } from "node:stream";
 import { asLaboroError, errnoOf } from "../../../base/errors.js";
 import { onStopSignal } from "../../lib/long-running.js";
+import { escapeLines, printLines } from "../../lib/print.js";
 
 export interface ConsoleCommand {
   /** How many, where it takes a number. */
@@ -35,18 +36,18 @@ export class ConsoleOutput {
 
   log(level: number, ...lines: readonly string[]): void {
     if (level > this.#level) return;
-    for (const line of lines) process.stdout.write(`${this.#name}: ${line}\n`);
+    printLines(...lines.map((line) => `${this.#name}: ${line}`));
   }
 
   /** The result of a command, at any level. */
   print(...lines: readonly string[]): void {
-    for (const line of lines) process.stdout.write(`${line}\n`);
+    printLines(...lines);
   }
 
   fail(cause: unknown): void {
     this.#failures++;
     const { code, message } = asLaboroError(cause);
-    process.stderr.write(`${this.#name}: ERROR: ${message} (${code})\n`);
+    process.stderr.write(`${this.#name}: ERROR: ${escapeLines(message)} (${code})\n`);
   }
 
   /** How often something failed. */

@@ -4,6 +4,7 @@ import { LaboroError } from "../../../base/errors.js";
 import { openScale0Client } from "../../../protocols/scale0/worker/client.js";
 import { parseDuration } from "../../lib/duration.js";
 import { collect } from "../../lib/option-parsers.js";
+import { openOutput } from "../../lib/print.js";
 import { CURVE_HELP, connectTimeout, curveOf, withRemedy } from "./options.js";
 
 interface Options {
@@ -53,7 +54,8 @@ async function run(service: string, body: string | undefined, options: Options):
       if (!(cause instanceof LaboroError) || cause.code !== "LABORO_SERVICE_FAILED") throw cause;
       throw new LaboroError(cause.code, `service ${service}: ${cause.message}`, { cause });
     });
-    for (const frame of answer) process.stdout.write(frame);
+    const write = openOutput(process.stdout);
+    for (const frame of answer) write(frame);
   } catch (cause) {
     throw withRemedy(cause, "laboro serve --protocol scale0 opens one");
   } finally {

@@ -4,6 +4,7 @@ import { resolveForemanUrl } from "../../../protocols/fuq/worker/foreman-url.js"
 import { type ForemanEndpoint, startFuqWorker } from "../../../protocols/fuq/worker/index.js";
 import { parseAddress } from "../../../protocols/fuq/worker/tcp.js";
 import { logger, onStopSignal } from "../../lib/long-running.js";
+import { printLines, printNotice } from "../../lib/print.js";
 
 export interface FuqOptions {
   readonly fuq?: string;
@@ -26,7 +27,7 @@ export interface FuqWorkerSettings extends FuqOptions {
 export function runFuqWorker(options: FuqWorkerSettings): void {
   const { name, dir, slots, tag, wait, cancelGrace } = options;
   const exitWith = (why: string, code: number): void => {
-    console.log(`worker ${name} has stopped: ${why}`);
+    printLines(`worker ${name} has stopped: ${why}`);
     process.exit(code);
   };
   const stopWith = ({ message, code }: LaboroError): void => {
@@ -52,7 +53,7 @@ export function runFuqWorker(options: FuqWorkerSettings): void {
         stopWith(error);
         return;
       }
-      if (!reportedUnreachable) console.error(`laboro: ${error.message}; it is tried again until it answers`);
+      if (!reportedUnreachable) printNotice(`${error.message}; it is tried again until it answers`);
       reportedUnreachable = true;
     },
     onStopped: () => exitWith("the foreman asked for it", 0),

@@ -1,6 +1,6 @@
 /**
- * The URL of a foreman and its credentials: `https://PASSWORD@HOST:PORT#FINGERPRINT`, or `@FILE` that holds such a URL. The password may
- * instead be in LABORO_FUQ_TOKEN, there too as `@FILE`. A certificate that no CA of the system has signed is known by the fingerprint of
+ * The URL of a foreman and its credentials: `@FILE` that holds `https://PASSWORD@HOST:PORT#FINGERPRINT`; or the URL without the password,
+ * which is in LABORO_FUQ_TOKEN then, there too as `@FILE`. Everyone on the machine can see arguments. A certificate that no CA of the system has signed is known by the fingerprint of
  * the CA that has, or by a file with that CA.
  */
 import { readFileSync } from "node:fs";
@@ -37,7 +37,12 @@ export function resolveForemanUrl({ fuq, ca, certificateName, env = process.env 
   const text = textOrFile(fuq, "--fuq");
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hostname === "") {
-    throw badInput("--fuq: expected https://HOST:PORT, with the password before the @ or in LABORO_FUQ_TOKEN");
+    throw badInput("--fuq: expected https://HOST:PORT, and the password in LABORO_FUQ_TOKEN; or @FILE that holds both");
+  }
+  if (text === fuq && url.username + url.password !== "") {
+    throw badInput(
+      "--fuq has the password in an argument, which every user of this machine can read: use LABORO_FUQ_TOKEN, or @FILE",
+    );
   }
   if (url.protocol === "http:" && !isLoopback(url.hostname)) {
     throw badInput(

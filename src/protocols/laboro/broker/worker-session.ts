@@ -15,6 +15,7 @@ import type { Entries, Job } from "../../../model/job.js";
 import { configFor, readSettings } from "../../../model/worker-settings.js";
 import type { CloseReason, Connection } from "../connection.js";
 import { type FromWorker, type Join, LINK_VERSION, RECIPES_REMEMBERED, type ToWorker } from "../messages.js";
+import { workerIdOf } from "../worker-identity.js";
 
 export interface WorkerSessionOptions {
   readonly broker: string;
@@ -217,9 +218,9 @@ export class WorkerSession implements WorkerPort {
 }
 
 function profileOf(join: Join, address: string | undefined): WorkerProfile {
-  const { worker, session, name, total, tags, pool, services, reserveRequests, lifetimeMs } = join;
+  const { secret, session, name, total, tags, pool, services, reserveRequests, lifetimeMs } = join;
   return {
-    id: worker,
+    id: workerIdOf(secret),
     session,
     name,
     protocol: "laboro",

@@ -318,7 +318,12 @@ describe("fuq's list of workers", () => {
     await until("it is here", async () => (await workersOf(listener)).length === 1);
     listener.ownWorker();
     expect(JSON.parse(await list({}))).toEqual([entry]);
-    expect((await listener.client("shutdown")).text).toBe("{}\n");
+    const shutdown = (password = "") =>
+      listener.asker().post("/client/shutdown", { auth: { password, client: "fuqcli" }, msg: {} });
+    // As for laboro's own `stop`: it stops workers of others.
+    for (const role of ["fuq", "client", "worker", "read"] as const)
+      expect([role, (await shutdown(listener.broker.tokenOf(role))).status]).toEqual([role, 403]);
+    expect((await shutdown(listener.broker.token)).text).toBe("{}\n");
     expect(await asked).toMatchObject([{ name: "::stop::" }]);
     const answer = await listener.client("job/list", {});
     expect(answer.status).toBe(200);

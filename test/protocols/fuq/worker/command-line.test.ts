@@ -71,13 +71,22 @@ describe("laboro worker --fuq", () => {
     const yard = new Yard();
     const listener = await openListener({ tls: "on" });
     const { host } = new URL(listener.broker.url);
+    const inFile = (name: string, url: string): string => {
+      writeFileSync(yard.path(name), url);
+      return `@${yard.path(name)}`;
+    };
     const cases: [string[], number, RegExp][] = [
-      [["--fuq", `https://wrong@${host}#${listener.broker.ca}`], 3, /does not know this password/],
-      [["--fuq", `https://${listener.password}@${host}`], 3, /certificate .* does not hold/],
-      [["--fuq", `https://${listener.password}@${host}#${"0".repeat(64)}`], 3, /expected a CA with fingerprint/],
-      [["--fuq", "https://secret@127.0.0.1:1", "--no-wait"], 3, /cannot be reached/],
+      [["--fuq", inFile("a", `https://wrong@${host}#${listener.broker.ca}`)], 3, /does not know this password/],
+      [["--fuq", inFile("b", `https://${listener.password}@${host}`)], 3, /certificate .* does not hold/],
+      [
+        ["--fuq", inFile("c", `https://${listener.password}@${host}#${"0".repeat(64)}`)],
+        3,
+        /expected a CA with fingerprint/,
+      ],
+      [["--fuq", inFile("d", "https://secret@127.0.0.1:1"), "--no-wait"], 3, /cannot be reached/],
       [["--fuq-raw", "127.0.0.1:1", "--no-wait"], 3, /cannot be reached/],
-      [["--fuq", "http://secret@example.org"], 2, /in the clear/],
+      [["--fuq", inFile("e", "http://secret@example.org")], 2, /in the clear/],
+      [["--fuq", `https://${listener.password}@${host}`], 2, /password in an argument.*LABORO_FUQ_TOKEN, or @FILE/],
       [["--fuq-raw", "nonsense"], 2, /expected HOST:PORT/],
       [["--fuq-raw", "a:1", "--fuq1", "b:2"], 2, /one foreman/],
       [["--fuq1", "127.0.0.1:1", "--pool", "x"], 2, /--pool does not go with/],

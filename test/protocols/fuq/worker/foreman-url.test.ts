@@ -6,17 +6,21 @@ import { Yard } from "./kit.js";
 
 const FINGERPRINT = "ab".repeat(32);
 
+/** Not as an argument: those can be read by everyone. */
+function inFile(url: string): ReturnType<typeof resolveForemanUrl> {
+  const file = new Yard().path("url");
+  writeFileSync(file, url);
+  return resolveForemanUrl({ fuq: `@${file}`, env: {} });
+}
+
 describe("where a foreman is", () => {
   it("is read from a URL with password and fingerprint, in whichever form", () => {
-    const found = resolveForemanUrl({
-      fuq: `https://pass%2Fword%2B@foreman.example:7000#${FINGERPRINT.toUpperCase()}`,
-      env: {},
-    });
+    const found = inFile(`https://pass%2Fword%2B@foreman.example:7000#${FINGERPRINT.toUpperCase()}`);
     expect(found).toMatchObject({ password: "pass/word+", fingerprint: FINGERPRINT });
     expect(found.url.href).toBe("https://foreman.example:7000/");
-    expect(resolveForemanUrl({ fuq: "https://secret@foreman.example", env: {} }).url.port).toBe("5429");
-    expect(resolveForemanUrl({ fuq: "https://secret@foreman.example:443", env: {} }).url.port).toBe("");
-    expect(resolveForemanUrl({ fuq: "http://secret@[::1]:80", env: {} }).url.hostname).toBe("[::1]");
+    expect(inFile("https://secret@foreman.example").url.port).toBe("5429");
+    expect(inFile("https://secret@foreman.example:443").url.port).toBe("");
+    expect(inFile("http://secret@[::1]:80").url.hostname).toBe("[::1]");
   });
 
   it("is read from files, and the password from the environment", () => {
@@ -33,11 +37,14 @@ describe("where a foreman is", () => {
     ["nonsense", /expected https/],
     ["ftp://secret@foreman.example", /expected https/],
     ["https://foreman.example", /password is missing/],
-    ["https://secret@foreman.example#12", /no SHA-256 fingerprint/],
-    ["http://secret@foreman.example", /in the clear/],
+    ["https://foreman.example#12", /no SHA-256 fingerprint/, "secret"],
+    ["http://foreman.example", /in the clear/, "secret"],
+    ["https://secret@foreman.example", /password in an argument/],
+    ["https://:secret@foreman.example", /password in an argument/],
     ["@/nowhere/at/all", /cannot be read/],
-  ])("refuses %s, without a word of the password", (fuq, why) => {
-    expect(() => resolveForemanUrl({ fuq, env: {} })).toThrow(why);
+  ])("refuses %s, without a word of the password", (fuq, why, LABORO_FUQ_TOKEN?: string) => {
+    const env = LABORO_FUQ_TOKEN === undefined ? {} : { LABORO_FUQ_TOKEN };
+    expect(() => resolveForemanUrl({ fuq, env })).toThrow(why);
     expect(() => resolveForemanUrl({ fuq, env: {} })).toThrow(/^(?!.*secret)/);
   });
 

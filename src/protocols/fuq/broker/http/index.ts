@@ -6,9 +6,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { asLaboroError, type ErrorCode } from "../../../../base/errors.js";
 import { type Auth, isRefusal } from "../../../../broker/access/auth.js";
-import { type Role, roleAllows } from "../../../../broker/access/roles.js";
+import { type RequiredRole, type Role, roleAllows } from "../../../../broker/access/roles.js";
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
-import { type OperationOutput, perform } from "../../../../broker/operations/index.js";
+import { OPERATIONS, type OperationOutput, perform } from "../../../../broker/operations/index.js";
 import type { BrokerInfo } from "../../../../broker/operations/operation.js";
 import { JobId } from "../../../../model/ids.js";
 import { jobClear, jobList, jobNew, jobState, type PerformOperation } from "./client-jobs.js";
@@ -72,8 +72,9 @@ export class FuqHttp {
       ["/client/job/state", this.#forClient(jobState)],
       ["/client/job/clear", this.#forClient(jobClear)],
       ["/client/nodes/list", this.#forClient((_ask, given) => nodesList(core, nodes, given))],
-      ["/client/nodes/shutdown", this.#forClient((_ask, given) => nodesShutdown(core, nodes, given))],
-      ["/client/shutdown", this.#forClient(() => shutdown(core, nodes))],
+      // fuq's workers stop themselves with it, and with the password that they have.
+      ["/client/nodes/shutdown", this.#forClient((_ask, given) => nodesShutdown(core, nodes, given), "worker")],
+      ["/client/shutdown", this.#forClient(() => shutdown(core, nodes), OPERATIONS.stop.role)],
     ]);
   }
 
@@ -127,7 +128,7 @@ export class FuqHttp {
   }
 
   /** The role of the token that was given as a password. */
-  async #admit(request: IncomingMessage, password: string, needed: "worker" | "client"): Promise<Role> {
+  async #admit(request: IncomingMessage, password: string, needed: RequiredRole): Promise<Role> {
     const admitted = this.#context.auth.authenticateToken(request, password);
     if (isRefusal(admitted)) {
       await admitted.sendAfter;
@@ -196,10 +197,13 @@ export class FuqHttp {
     return worker;
   }
 
-  #forClient(act: (ask: PerformOperation, given: JsonFields) => Promise<unknown>): RequestHandler {
+  #forClient(
+    act: (ask: PerformOperation, given: JsonFields) => Promise<unknown>,
+    needed: RequiredRole = "client",
+  ): RequestHandler {
     return async (request, response) => {
       const given = await readJsonBody(request);
-      const role = await this.#admit(request, given.object("auth")?.text("password") ?? "", "client");
+      const role = await this.#admit(request, given.object("auth")?.text("password") ?? "", needed);
       sendJson(response, await act(this.#performAs(role, response), given.object("msg") ?? new JsonFields({})));
     };
   }

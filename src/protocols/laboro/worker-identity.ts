@@ -1,0 +1,15 @@
+/**
+ * A worker's identity: a secret that it keeps and shows at JOIN. Its id is the hash of the secret. So the broker stores nothing to
+ * recognise a worker, every broker of a group does it alike, and whoever reads the id cannot speak for the worker.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { WorkerId } from "../../model/ids.js";
+
+/** Characters. A shorter secret could be guessed. */
+export const SHORTEST_SECRET = 32;
+
+export const newWorkerSecret = (): string => randomBytes(32).toString("base64url");
+
+/** 32 hexadecimal digits. Ids of the other protocols begin with a name and a colon. */
+export const workerIdOf = (secret: string): WorkerId =>
+  WorkerId(createHash("sha256").update(secret).digest("hex").slice(0, 32));
