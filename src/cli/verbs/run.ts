@@ -6,8 +6,9 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { ACCESS_FILE } from "../../client/find-broker.js";
+import type { Job } from "../../model/job.js";
 import { commandLine } from "../lib/batch/command-line.js";
-import { batchKey, startOrResume } from "../lib/batch/resume.js";
+import { batchKey, type StartedBatch, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
 import {
   addBrokerOptions,
@@ -108,9 +109,13 @@ async function perform(words: readonly string[], options: Options): Promise<void
     broker = await chooseBroker(options, batchKey(submission));
     // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
-    const start = (client: Client) =>
-      startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true);
-    process.exitCode = await runBatch(broker.connect, start, settings, interrupt);
+    const { connect, foundOpen } = broker;
+    const start = async (client: Client): Promise<StartedBatch> => {
+      const batch = await startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true);
+      await noticeHeld(client, foundOpen);
+      return batch;
+    };
+    process.exitCode = await runBatch(connect, start, settings, interrupt);
   } finally {
     interrupt.dispose();
     await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
@@ -118,10 +123,19 @@ async function perform(words: readonly string[], options: Options): Promise<void
   }
 }
 
+/** Says which jobs of earlier runs stay held. */
+async function noticeHeld(client: Client, jobs: readonly Job[]): Promise<void> {
+  for (const { id, name } of jobs)
+    if ((await client.ask("job", { job: id })).state === "held")
+      printNotice(`job ${id} (${name}) is unfinished and stays held; its own command line resumes it`);
+}
+
 interface RunBroker {
   /** The worker belongs to this run. */
   readonly isLocal: boolean;
   readonly connect: ConnectBroker;
+  /** Jobs that earlier runs left open; they are held. */
+  readonly foundOpen: readonly Job[];
   /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
   close(finish: boolean, done: boolean): Promise<void>;
 }
@@ -133,7 +147,7 @@ interface RunBroker {
 async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
   const isLocal = options.local === true;
   const isNamed = options.broker !== undefined || options.data !== undefined;
-  if (isLocal && isNamed) return localBroker(options, key, { dir: localDataOf(options) });
+  if (isLocal && isNamed) return localBroker(options, { dir: localDataOf(options) });
   if (isLocal || (!isNamed && (process.env.LABORO_RUN !== undefined || !isConfigured(options)))) {
     return directoryBroker(options, key);
   }
@@ -141,12 +155,12 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
     const client = await connectToBroker(options, CONNECT_MS);
     const { urls, source } = resolveBroker(options);
     noticeOtherData(options, `the broker at ${urls.join(", ")} (${source})`);
-    return { isLocal: false, connect: async () => client, close: async () => client.close() };
+    return { isLocal: false, connect: async () => client, foundOpen: [], close: async () => client.close() };
   } catch (cause) {
     const dir = localDataInstead(options, cause);
-    if (dir !== undefined) return localBroker(options, key, { dir });
+    if (dir !== undefined) return localBroker(options, { dir });
     if (!isUnreachable(cause)) throw cause;
-    const remedy = "laboro run --local does the work on this machine, with a broker of its own";
+    const remedy = "to run this on this machine instead: laboro run --local";
     const { source } = resolveBroker(options);
     const always = source.endsWith(ACCESS_FILE) ? `; if that broker is gone for good, remove ${source}` : "";
     throw new LaboroError(cause.code, `${cause.message}; ${remedy}${always}`, { cause });
@@ -157,10 +171,10 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
 function directoryBroker(options: Options, key: string): RunBroker {
   const { dir, elsewhere } = localData(".");
   const inner = innerDataDir(dir, key);
-  if (inner !== undefined) return localBroker(options, key, { dir: inner, temporary: true });
+  if (inner !== undefined) return localBroker(options, { dir: inner, temporary: true });
   if (elsewhere !== undefined && elsewhere.kind !== "network")
     printNotice(`${elsewhere.reason}; the data of this run is in ${dir}`);
-  return localBroker(options, key, { dir });
+  return localBroker(options, { dir });
 }
 
 interface LocalRunData {
@@ -169,8 +183,7 @@ interface LocalRunData {
   readonly temporary?: true;
 }
 
-/** `key` is the identity of the batch: its job is resumed, others are held. */
-function localBroker(options: Options, key: string, data: LocalRunData): RunBroker {
+function localBroker(options: Options, data: LocalRunData): RunBroker {
   const [tag] = options.tag;
   if (tag !== undefined)
     throw badInput(
@@ -178,17 +191,17 @@ function localBroker(options: Options, key: string, data: LocalRunData): RunBrok
         "to put the entry before each line of output: --tag-output",
     );
   const slots = options.jobs ?? availableParallelism();
+  const foundOpen: Job[] = [];
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
+    foundOpen,
     connect: async (ownJob) => {
       await local?.close(false);
       local = await openLocalBroker(data.dir, slots, (job) => {
-        if (job.id === ownJob || job.key === key) return false;
         // After the end of another run's broker, the jobs that are open belong to runs that still go on.
-        if (ownJob === undefined)
-          printNotice(`job ${job.id} (${job.name}) is not finished and is held: its own command line goes on with it`);
-        return true;
+        if (ownJob === undefined) foundOpen.push(job);
+        return job.id !== ownJob;
       });
       return local.client;
     },

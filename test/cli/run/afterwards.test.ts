@@ -47,7 +47,7 @@ describe("after a run, in the same directory", () => {
     expect(code).toBe(1);
     expect(lines("ran")).toEqual(["2"]);
     expect(stderr).toMatch(/4 tasks: 1 succeeded, 1 failed, 2 cancelled in \S+\n/);
-    expect(stderr).toMatch(/\nto run the failed and cancelled ones again: laboro rerun 1\n$/);
+    expect(stderr).toMatch(/\nto run the failed and cancelled tasks again: laboro rerun 1\n$/);
     expect((await laboro("rerun", "1")).stderr).toContain("4 tasks: ");
   });
 

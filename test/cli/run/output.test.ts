@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import { openCliShop } from "../support/cli.js";
@@ -8,13 +9,26 @@ const LARGE = "seq 3000000 >big";
 /** 3.4 MB. */
 const MEDIUM = "seq 500000 >big";
 
+/** Writes the largest number of bytes that buffers of the run had, not counting garbage. */
+const PEAK = `
+  if (process.argv[2] === "run") {
+    require("node:v8").setFlagsFromString("--expose-gc");
+    const collect = require("node:vm").runInNewContext("gc");
+    let peak = 0;
+    setInterval(() => {
+      collect();
+      peak = Math.max(peak, process.memoryUsage().arrayBuffers);
+    }, 20).unref();
+    process.on("exit", () => require("node:fs").writeFileSync("peak", String(peak)));
+  }`;
+
 describe("the output of laboro run", () => {
   it("is all that a task writes, however much is kept of it, and says how much that is", async () => {
     const place = openPlace();
     const { code, stdout, stderr } = await place.shell(`${LARGE}; laboro run -k 'cat {}' ::: big | cmp - big`).said;
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
     expect(stderr).toContain(
-      "task 1 (big): of its 21.8 MiB of output, 16.0 MiB are kept for laboro logs; --output-cap",
+      "task 1 (big): only 16.0 MiB of its 21.8 MiB of output are kept for laboro logs; --output-cap",
     );
     const logs = await place.laboro("logs", "last", "--stream", "stderr");
     expect(logs.stderr).toContain("were not kept");
@@ -37,6 +51,15 @@ describe("the output of laboro run", () => {
     expect((await place.run("--output-cap", "500M", "true")).code).toBe(0);
     expect(JSON.parse((await place.laboro("status", "last", "--json")).stdout).limits.outputCap).toBe(500 * 2 ** 20);
     expect((await place.run("--output-cap", "much", "true")).code).toBe(2);
+  });
+
+  it("is not kept in memory while it is printed", async () => {
+    const place = openPlace();
+    writeFileSync(place.file("peak.cjs"), PEAK);
+    const line =
+      "NODE_OPTIONS='--require ./peak.cjs' laboro run --output-cap none -- head -c 48000000 /dev/zero | wc -c";
+    expect(await place.shell(line).said).toMatchObject({ code: 0, stdout: "48000000\n" });
+    expect(Number(readFileSync(place.file("peak"), "utf8"))).toBeLessThan(24_000_000);
   });
 
   it("is that of the last attempt, however much the one before wrote", async () => {

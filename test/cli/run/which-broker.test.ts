@@ -34,7 +34,7 @@ describe("with a broker for the user and a ./.laboro", () => {
     await bothBrokers(place);
     const said = await place.begin(["status"], true).said;
     expect(said.stdout).toMatch(
-      /laboro: this is the broker at http:\/\/127\.0\.0\.1:\d+ \(\S+access\.json\); --local means \.\/\.laboro/,
+      /laboro: using the broker at http:\/\/127\.0\.0\.1:\d+ \(\S+access\.json\); --local uses \.\/\.laboro/,
     );
     expect((await place.laboro("status")).stderr).toBe("");
     expect(await jobsOf(place)).toEqual(["there"]);
@@ -103,7 +103,7 @@ describe("with a broker for the user that is down", () => {
     for (const words of [["status"], ["rerun", "1"], ["clean", "1"]]) {
       expect(await place.laboro(...words)).toMatchObject({
         code: 3,
-        stderr: expect.stringContaining("--local means ./.laboro"),
+        stderr: expect.stringContaining("--local uses ./.laboro"),
       });
     }
     expect(await jobsOf(place, "--local")).toEqual(["here"]);

@@ -1,7 +1,7 @@
 /**
- * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished, it is
- * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and one that did not keeps its
- * number. With other entries than before, a new job runs what remains; new entries get the numbers after the last.
+ * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished and has
+ * one of the entries, it is resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and
+ * one that did not keeps its number. If some entries differ, a new job runs what remains; new entries get the numbers after the last.
  */
 import { createHash } from "node:crypto";
 import { LaboroError } from "../../../base/errors.js";
@@ -32,6 +32,8 @@ export interface StartedBatch {
   readonly remaining: number;
   /** Tasks of the job that ended in an earlier run. */
   readonly endedBefore: ReadonlySet<number>;
+  /** The same tasks with their results, where the job itself is resumed. */
+  readonly ended?: readonly TaskView[];
 }
 
 /** Bytes in a recipe enter the hash as bytes, so that a changed script is another batch. */
@@ -48,11 +50,13 @@ export async function startOrResume(
   fresh: boolean,
 ): Promise<StartedBatch> {
   const keyed = { ...submission, key: batchKey(submission) };
-  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
-  const [open] = jobs;
-  if (open === undefined) return submitNew(client, keyed);
-  if (!fresh) return resume(client, open, keyed);
-  await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
+  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"] });
+  for (const job of jobs) {
+    const open = await openBatch(client, job, keyed.entries);
+    if (open === undefined) continue;
+    if (!fresh) return resume(client, open, keyed);
+    await client.ask("cancel", { job: job.id, reason: "a fresh one was asked for" });
+  }
   return submitNew(client, keyed);
 }
 
@@ -70,21 +74,42 @@ async function submitNew(client: Client, submission: ParsedSubmission, doneBefor
   };
 }
 
-async function resume(client: Client, open: JobView, submission: ParsedSubmission): Promise<StartedBatch> {
+interface OpenBatch {
+  readonly job: JobView;
+  readonly ended: readonly TaskView[];
+  readonly entries: readonly Bytes[];
+  readonly tasks: readonly BatchTask[];
+  /** Tasks of the jobs that this one resumes. */
+  readonly earlier: readonly BatchTask[];
+}
+
+/** Undefined if the job has none of the wanted entries: then it is another batch of the same command, which may be running. */
+async function openBatch(
+  client: Client,
+  job: JobView,
+  wanted: readonly Bytes[] | undefined,
+): Promise<OpenBatch | undefined> {
+  if (job.hasEntries !== (wanted !== undefined)) return undefined;
+  const ended = await allEndedTasks(client, job.id);
+  if (wanted === undefined) return { job, ended, entries: [], tasks: [], earlier: [] };
+  const entries = await fetchEntries(client, job.id);
+  const tasks = jobTasks(job, entries, ended);
+  const earlier = await earlierTasks(client, job);
+  const known = new Set([...tasks, ...earlier].map(({ entry }) => entryKey(entry)));
+  return wanted.some((entry) => known.has(entryKey(entry))) ? { job, ended, entries, tasks, earlier } : undefined;
+}
+
+async function resume(client: Client, batch: OpenBatch, submission: ParsedSubmission): Promise<StartedBatch> {
+  const { job: open, ended, tasks } = batch;
   const wanted = submission.entries;
-  const ended = await allEndedTasks(client, open.id);
-  if (wanted === undefined) {
-    // Numbers are part of the recipe, so the count is the same.
-    return attach(client, open, submission, ended);
-  }
-  const had = await fetchEntries(client, open.id);
-  const current = { ...submission, entries: had, ...(open.numbers && { numbers: open.numbers }) };
-  const tasks = jobTasks(open, had, ended);
-  const { chosen, remaining } = matchEntries([...tasks, ...(await earlierTasks(client, open))], wanted);
+  // Numbers are part of the recipe, so the count is the same.
+  if (wanted === undefined) return attach(client, open, submission, ended);
+  const current = { ...submission, entries: batch.entries, ...(open.numbers && { numbers: open.numbers }) };
+  const { chosen, remaining } = matchEntries([...tasks, ...batch.earlier], wanted);
   const own = new Set(tasks.map(({ number }) => number));
   const covered = remaining.every(({ number }) => own.has(number)) && tasks.every(({ number }) => chosen.has(number));
   if (covered) return attach(client, open, current, ended, wanted.length - tasks.length);
-  await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
+  await client.ask("cancel", { job: open.id, reason: "a later run resumed it with other entries" });
   const doneBefore = wanted.length - remaining.length;
   if (remaining.length > 0) {
     const entries = remaining.map(({ entry }) => entry);
@@ -150,6 +175,7 @@ async function attach(
     doneBefore: doneEarlier + endedBefore.size,
     remaining: open.count - endedBefore.size,
     endedBefore,
+    ended: done,
     ...(differenceText === undefined ? {} : { differenceText }),
   };
 }
@@ -202,7 +228,9 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
     ["--pool", open.pool, given.pool ?? DEFAULT_POOL],
   ];
   const other = pairs.filter(([, before, now]) => before !== now).map(([name]) => name);
-  return other.length === 0 ? undefined : `it was begun with other options: ${other.join(", ")}`;
+  return other.length === 0
+    ? undefined
+    : `it keeps the options it was started with, which differ in ${other.join(", ")}`;
 }
 
 const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "commandOf"> => ({
