@@ -17,6 +17,7 @@ import {
   readEntries,
   readInput,
   readJsonItems,
+  refuseOtherBytes,
   splitColumns,
 } from "./entries.js";
 
@@ -153,6 +154,7 @@ export function makeSubmission(
   options: SubmissionOptions,
   readsStandardInput: boolean,
 ): ParsedSubmission {
+  for (const value of Object.values(options)) if (typeof value === "string") refuseOtherBytes(value, "an option");
   const { command: given, entries: named, lists } = parseWords(words, delimiterOf(options));
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1) throw badInput("entries come from one place only: ::: , --each-line, --from-json or --array");
