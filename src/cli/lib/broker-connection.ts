@@ -39,7 +39,7 @@ export function addBrokerOptions(command: Command): Command {
       "--data <dir>",
       "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
     )
-    .option("--local", "use ./.laboro, the data of laboro run in this directory, whatever broker is configured")
+    .option("--local", "use ./.laboro, the data of laboro run in this directory, even if a broker is configured")
     .option("--verbose", "say more when something fails");
 }
 

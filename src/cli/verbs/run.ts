@@ -47,20 +47,20 @@ const CONNECT_MS = 10_000;
 
 export function run(): Command {
   const command = new ParallelCommand("run")
-    .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
-    .argument("[words...]", "the command, and after ::: its entries")
+    .description("Run a command, once or for each entry. Show the output, wait, and exit 0 if all tasks succeeded.")
+    .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
   addSubmissionOptions(command)
     .option(
       "-j, --jobs <n>",
-      "tasks at once (default: the cores of this machine, or what the broker's workers have)",
+      "how many tasks run at once (default: the cores of this machine, or the slots of the broker's workers)",
       parseWholeNumber,
     )
-    .option("-k, --keep-order", "show output in the order of the entries")
+    .option("-k, --keep-order", "print output in the order of the entries")
     .option("--tag-output", "put the entry before each line of output")
-    .option("--joblog <file>", "write a line a task: times, exit code, command")
-    .option("--dry-run", "print what would run")
-    .option("--fresh", "submit a new job, although the same batch was started before");
+    .option("--joblog <file>", "write one line per task: times, exit code, command")
+    .option("--dry-run", "print the commands and run nothing")
+    .option("--fresh", "start from the beginning, even if this batch is unfinished");
   return addBrokerOptions(command)
     .addHelpText(
       "after",
@@ -73,14 +73,18 @@ Examples:
   seq 10 | laboro run 'echo {}'
   laboro run < commands.txt
 
-{} entry, {.} without extension, {/} without folders, {//} its folder, {/.} both,
-{#} number of the task, {%} slot; {1} {2.} of a column of the entry, or of several
-lists: ::: a b ::: 1 2. Without a list the entries are the lines of standard input,
-without a command each of them is a command line.
-Interrupted, the same command resumes where it stopped.
+Placeholders: {} the entry, {.} without its extension, {/} without its folders,
+{//} its folder, {/.} without folders and extension, {#} the number of the task,
+{%} the slot. {1} {2.} are one column of the entry, or one of several lists, as in
+::: a b ::: 1 2.
 
-Where no broker is configured, run starts one of its own with its data in ./.laboro. There it keeps
-what has ended for 30 days, and at most 1 GiB of it.`,
+If a placeholder needs an entry and there is no list, each line of standard input
+is an entry. If there is no command, each entry is a command line.
+
+After an interruption, the same command resumes where it stopped.
+
+If no broker is configured, run starts one. Its data is in ./.laboro: ended jobs
+are kept for 30 days, and up to 1 GiB of them.`,
     )
     .action(perform);
 }
