@@ -186,7 +186,7 @@ export interface RerunSelection {
   readonly tasks?: Ranges;
 }
 
-/** Let ended tasks of a job run again. Undefined where there are none. */
+/** Let ended tasks of a job run again. Undefined where there are none, unless the whole job was selected and is unfinished. */
 export async function rerunTasks(
   client: Client,
   job: number,
@@ -200,7 +200,8 @@ export async function rerunTasks(
     (await allEndedTasks(client, job)).filter((task) => !runsAgain(task)).map(({ index }) => index),
   );
   const { count } = await client.ask("rerun", { job, ...selection });
-  if (count === 0) return undefined;
+  const isWhole = selection.tasks === undefined && selection.states.includes("cancelled");
+  if (count === 0 && !(isWhole && view.ended === undefined)) return undefined;
   const labelOf = taskLabels(view, view.hasEntries ? await fetchEntries(client, job) : undefined);
   const commandOf = (): string => view.recipe.summary;
   return {
