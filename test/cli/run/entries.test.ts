@@ -93,6 +93,7 @@ describe("placeholders of laboro run", () => {
     const lines = (entry: string): string => `${entry} ${entry} ${entry} ${entry}\n${entry} it's\n${entry}\n${entry}\n`;
     expect(stdout).toBe(hostile.map(lines).join(""));
     expect(existsSync(place.file("PWN"))).toBe(false);
+    const bytes = Buffer.from("\xff;touch PWN\n", "latin1");
     await runWith(place, bytes, "printf %s\\\\n {} > out");
     expect(readFileSync(place.file("out"))).toEqual(bytes);
   });
