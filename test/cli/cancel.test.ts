@@ -26,13 +26,14 @@ describe("laboro cancel", () => {
     expect((await job.info()).counters).toMatchObject({ succeeded: 1, cancelled: 4 });
   });
 
-  it("cancels every open job, and says so when there is none", async () => {
+  it("cancels every open job, if it may not ask only with --yes, and says so when there is none", async () => {
     const shop = await openCliShop();
     for (let i = 0; i < 3; i++) await shop.client.submit({ recipe: TRUE });
-    expect((await shop.laboro(["cancel", "all"])).stdout).toBe(
+    expect(await shop.laboro(["cancel", "all"])).toMatchObject({ code: 2, stdout: "" });
+    expect((await shop.laboro(["cancel", "all", "--yes"])).stdout).toBe(
       "job 1 is cancelled\njob 2 is cancelled\njob 3 is cancelled\n",
     );
-    expect((await shop.laboro(["cancel", "all"])).stdout).toBe("there is no job to cancel: none is open\n");
+    expect((await shop.laboro(["cancel", "all", "--yes"])).stdout).toBe("there is no job to cancel: none is open\n");
   });
 
   it("of a task that is not there is refused", async () => {

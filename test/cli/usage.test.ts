@@ -84,7 +84,7 @@ describe("without a broker", () => {
       "services",
       "wait last",
       "logs 1",
-      "cancel all",
+      "cancel all --yes",
       "explain 1.1",
       "open",
       "request x",

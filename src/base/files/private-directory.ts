@@ -40,7 +40,7 @@ export function refuseForeignDirectory(dir: string): void {
   if (reason === undefined) return;
   throw new LaboroError(
     "LABORO_DATA_UNUSABLE",
-    `the directory ${dir} is not used, because ${reason}: look at what is in it and make it yours alone (chmod 700), or give another one`,
+    `the directory ${dir} is not used, because ${reason}: name a directory that only you can write (if this one is yours, look at what is in it, then chmod 700)`,
   );
 }
 

@@ -39,7 +39,7 @@ export function addBrokerOptions(command: Command): Command {
       "--data <dir>",
       "the broker's data directory, with its access.json (default: $LABORO_DATA, ~/.local/share/laboro)",
     )
-    .option("--local", "use ./.laboro, the data of laboro run in this directory, whatever broker is configured")
+    .option("--local", "use ./.laboro, the data of laboro run in this directory, even if a broker is configured")
     .option("--verbose", "say more when something fails");
 }
 
@@ -78,7 +78,7 @@ export async function openBroker(choice: BrokerChoice): Promise<BrokerConnection
     const dir = localDataInstead(choice, cause);
     if (dir === undefined) throw withLocalHint(cause);
     if (process.stderr.isTTY && choice.data === undefined)
-      printNotice(`no broker runs; this is what runs in this directory have left in ${shownPath(dir)}`);
+      printNotice(`no broker is running; showing what earlier runs left in ${shownPath(dir)}`);
     return openLocalData(dir);
   }
 }
@@ -89,8 +89,9 @@ export async function openRunningBroker(choice: BrokerChoice): Promise<BrokerCon
     return await connectRunning(choice.local === true ? { data: localDataOf(choice) } : choice);
   } catch (cause) {
     if (!isUnreachable(cause)) throw cause;
-    const why = isConfigured(choice) ? cause.message : "no broker is configured, so nobody would do this work";
-    const remedy = "laboro run does it here and now; laboro serve and laboro worker start a broker and a worker";
+    const why = isConfigured(choice) ? cause.message : "no broker is configured, so this job would never run";
+    const remedy =
+      "use laboro run to run it here and now, or start a broker (laboro serve) and a worker (laboro worker)";
     throw new LaboroError(cause.code, `${why}: ${remedy}`, { cause });
   }
 }
@@ -105,7 +106,10 @@ async function connectRunning(choice: BrokerChoice): Promise<BrokerConnection> {
 
 async function openLocalData(dir: string): Promise<BrokerConnection> {
   if (!hasData(dir)) {
-    throw new LaboroError("LABORO_BROKER_UNREACHABLE", `there is nothing in ${shownPath(dir)}: no laboro run was here`);
+    throw new LaboroError(
+      "LABORO_BROKER_UNREACHABLE",
+      `there is no data in ${shownPath(dir)}: laboro run has not been used here`,
+    );
   }
   const { openLocalBroker } = await import("./local-broker.js");
   const { client, started, close } = await openLocalBroker(dir, 0);
@@ -154,14 +158,14 @@ export function noticeOtherData({ broker, data }: BrokerChoice, place: string): 
   if (!process.stderr.isTTY || broker !== undefined || data !== undefined) return;
   const dir = localDataHere();
   if (dir === undefined || dir === resolve(dataDirectory())) return;
-  printNotice(`this is ${place}; --local means ${shownPath(dir)}`);
+  printNotice(`using ${place}; --local uses ${shownPath(dir)}`);
 }
 
 /** Names the other data where a configured broker does not answer. */
 function withLocalHint(cause: unknown): unknown {
   const dir = isUnreachable(cause) ? localDataHere() : undefined;
   if (!isUnreachable(cause) || dir === undefined) return cause;
-  return new LaboroError(cause.code, `${cause.message}; --local means ${shownPath(dir)}`, { cause });
+  return new LaboroError(cause.code, `${cause.message}; --local uses ${shownPath(dir)}`, { cause });
 }
 
 export const isUnreachable = (cause: unknown): cause is LaboroError =>

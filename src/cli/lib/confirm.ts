@@ -7,7 +7,7 @@ import { escapeControls } from "./terminal/text.js";
 export function requireTerminal(verb: string): void {
   if (process.stdin.isTTY && process.stderr.isTTY) return;
   throw badInput(
-    `laboro ${verb} would ask before it removes these jobs, and there is no terminal: name them by number, or add --yes`,
+    `laboro ${verb} asks before it does this, and there is no terminal: name the jobs by number, or add --yes`,
   );
 }
 

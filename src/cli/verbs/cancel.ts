@@ -4,21 +4,25 @@ import { pluralize } from "../../base/format.js";
 import { countOf, type Ranges } from "../../model/ranges.js";
 import { addBrokerOptions, type BrokerChoice, withBroker } from "../lib/broker-connection.js";
 import { changeJobs } from "../lib/change-jobs.js";
+import { confirm, requireTerminal } from "../lib/confirm.js";
 import { OPEN_STATES } from "../lib/job-states.js";
 import { indicesOf, parseSelector } from "../lib/selectors.js";
 
 interface Options extends BrokerChoice {
   readonly reason?: string;
+  readonly yes?: boolean;
 }
 
 export function cancel(): Command {
   const command = new Command("cancel")
     .description(
       "Cancel jobs, or some tasks of a job. What waits never starts; what runs gets SIGTERM, and SIGKILL after a while. " +
-        "When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later.",
+        "When this returns, the cancellation is on disk: the tasks end as cancelled, even if a result arrives later. " +
+        "Before it cancels all jobs, it asks; where there is no terminal, it needs --yes.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .option("--reason <text>", "the reason, shown with the job")
+    .option("--yes", "do not ask")
     .addHelpText("after", "\nExamples:\n  laboro cancel last\n  laboro cancel 3.100-199 --reason 'wrong input'")
     .action(run);
   return addBrokerOptions(command);
@@ -27,8 +31,11 @@ export function cancel(): Command {
 async function run(text: string, options: Options): Promise<void> {
   const { jobs, tasks } = parseSelector(text);
   const { reason } = options;
-  await withBroker(options, (client) =>
-    changeJobs(client, jobs, {
+  const asks = jobs.kind === "all" && options.yes !== true;
+  if (asks) requireTerminal("cancel");
+  await withBroker(options, async (client, place) => {
+    if (asks && !(await confirm(`cancel all open jobs in ${place}?`))) return;
+    await changeJobs(client, jobs, {
       states: OPEN_STATES,
       noneMessage: "to cancel: none is open",
       apply: async (_, job) => {
@@ -36,8 +43,8 @@ async function run(text: string, options: Options): Promise<void> {
         await client.ask("cancel", { job: job.id, ...(chosen && { tasks: chosen }), ...(reason && { reason }) });
         return whatOf(job.id, chosen);
       },
-    }),
-  );
+    });
+  });
 }
 
 function whatOf(id: number, tasks: Ranges | undefined): string {

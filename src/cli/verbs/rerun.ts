@@ -26,8 +26,8 @@ interface Options extends BrokerChoice {
 export function rerun(): Command {
   const command = new Command("rerun")
     .description(
-      "Run finished tasks of a job again, with all that they were submitted with. Without an option those that failed or were " +
-        "cancelled; the job goes on under its number, and the output of earlier attempts is kept.",
+      "Run ended tasks of a job again, as they were submitted: without an option, those that failed or were cancelled. " +
+        "What an interrupted laboro run has left runs, too. The job keeps its number and the output of earlier attempts.",
     )
     .argument("<selector>", "jobs: last, 3, 1-4,7, all; or tasks of one: 3.1-9,12")
     .addOption(new Option("--failed", "only those that failed").conflicts("all"))

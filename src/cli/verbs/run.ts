@@ -6,10 +6,11 @@ import { badInput, LaboroError } from "../../base/errors.js";
 import { localData } from "../../base/files/local-data.js";
 import type { Client } from "../../client/client.js";
 import { ACCESS_FILE, dataDirectory } from "../../client/find-broker.js";
+import type { Job } from "../../model/job.js";
 import { commandLine } from "../lib/batch/command-line.js";
-import { batchKey, startOrResume } from "../lib/batch/resume.js";
+import { batchKey, type StartedBatch, startOrResume } from "../lib/batch/resume.js";
 import { type ConnectBroker, runBatch } from "../lib/batch/run-batch.js";
-import { unfinishedJob } from "../lib/batch/shown-tasks.js";
+import { unfinishedJobs } from "../lib/batch/shown-tasks.js";
 import {
   addBrokerOptions,
   type BrokerChoice,
@@ -47,20 +48,20 @@ const CONNECT_MS = 10_000;
 
 export function run(): Command {
   const command = new ParallelCommand("run")
-    .description("Run a command, or one for each entry; show the output, wait, exit 0 if all succeeded.")
-    .argument("[words...]", "the command, and after ::: its entries")
+    .description("Run a command, once or for each entry. Show the output, wait, and exit 0 if all tasks succeeded.")
+    .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
   addSubmissionOptions(command)
     .option(
       "-j, --jobs <n>",
-      "tasks at once (default: the cores of this machine, or what the broker's workers have)",
+      "how many tasks run at once (default: the cores of this machine, or the slots of the broker's workers)",
       parseWholeNumber,
     )
-    .option("-k, --keep-order", "show output in the order of the entries")
+    .option("-k, --keep-order", "print output in the order of the entries")
     .option("--tag-output", "put the entry before each line of output")
-    .option("--joblog <file>", "write a line a task: times, exit code, command")
-    .option("--dry-run", "print what would run")
-    .option("--fresh", "submit a new job, although the same batch was started before");
+    .option("--joblog <file>", "write one line per task: times, exit code, command")
+    .option("--dry-run", "print the commands and run nothing")
+    .option("--fresh", "start from the beginning, even if this batch is unfinished");
   return addBrokerOptions(command)
     .addHelpText(
       "after",
@@ -73,14 +74,18 @@ Examples:
   seq 10 | laboro run 'echo {}'
   laboro run < commands.txt
 
-{} entry, {.} without extension, {/} without folders, {//} its folder, {/.} both,
-{#} number of the task, {%} slot; {1} {2.} of a column of the entry, or of several
-lists: ::: a b ::: 1 2. Without a list the entries are the lines of standard input,
-without a command each of them is a command line.
-Interrupted, the same command resumes where it stopped.
+Placeholders: {} the entry, {.} without its extension, {/} without its folders,
+{//} its folder, {/.} without folders and extension, {#} the number of the task,
+{%} the slot. {1} {2.} are one column of the entry, or one of several lists, as in
+::: a b ::: 1 2.
 
-Where no broker is configured, run starts one of its own with its data in ./.laboro. There it keeps
-what has ended for 30 days, and at most 1 GiB of it.`,
+If a placeholder needs an entry and there is no list, each line of standard input
+is an entry. If there is no command, each entry is a command line.
+
+After an interruption, the same command resumes where it stopped.
+
+If no broker is configured, run starts one. Its data is in ./.laboro: ended jobs
+are kept for 30 days, and up to 1 GiB of them.`,
     )
     .action(perform);
 }
@@ -109,16 +114,27 @@ async function perform(words: readonly string[], options: Options): Promise<void
     broker = await chooseBroker(options, batchKey(submission));
     // --jobs cannot set the slots of a broker's workers, but it can limit the running tasks of this batch.
     const jobs = broker.isLocal || options.jobs === undefined ? {} : { maxRunning: options.maxRunning ?? options.jobs };
-    const { dir } = broker;
-    const unfinished = unfinishedJob(dir, batchKey(submission));
-    const start = (client: Client) =>
-      startOrResume(client, { ...submission, ...jobs, relay: true }, options.fresh === true, unfinished);
-    process.exitCode = await runBatch(broker.connect, start, { ...settings, dir }, interrupt);
+    const { connect, dir, foundOpen } = broker;
+    const asked = { ...submission, ...jobs, relay: true };
+    const start = async (client: Client): Promise<StartedBatch> => {
+      const unfinished = unfinishedJobs(dir, batchKey(submission));
+      const batch = await startOrResume(client, asked, options.fresh === true, unfinished);
+      await noticeHeld(client, foundOpen);
+      return batch;
+    };
+    process.exitCode = await runBatch(connect, start, { ...settings, dir }, interrupt);
   } finally {
     interrupt.dispose();
     await broker?.close(!interrupt.twice.aborted, process.exitCode === EXIT.ok);
     interrupt.endAfterHangup();
   }
+}
+
+/** Says which jobs of earlier runs stay held. */
+async function noticeHeld(client: Client, jobs: readonly Job[]): Promise<void> {
+  for (const { id, name } of jobs)
+    if ((await client.ask("job", { job: id })).state === "held")
+      printNotice(`job ${id} (${name}) is unfinished and stays held; its own command line resumes it`);
 }
 
 interface RunBroker {
@@ -127,6 +143,8 @@ interface RunBroker {
   /** Where it is recorded what was printed. */
   readonly dir: string;
   readonly connect: ConnectBroker;
+  /** Jobs that earlier runs left open; they are held. */
+  readonly foundOpen: readonly Job[];
   /** `finish`: let what others run here end by itself. `done`: nothing is left to resume. */
   close(finish: boolean, done: boolean): Promise<void>;
 }
@@ -138,7 +156,7 @@ interface RunBroker {
 async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
   const isLocal = options.local === true;
   const isNamed = options.broker !== undefined || options.data !== undefined;
-  if (isLocal && isNamed) return localBroker(options, key, { dir: localDataOf(options) });
+  if (isLocal && isNamed) return localBroker(options, { dir: localDataOf(options) });
   if (isLocal || (!isNamed && (process.env.LABORO_RUN !== undefined || !isConfigured(options)))) {
     return directoryBroker(options, key);
   }
@@ -147,12 +165,12 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
     const { urls, source } = resolveBroker(options);
     noticeOtherData(options, `the broker at ${urls.join(", ")} (${source})`);
     const dir = dataDirectory({ data: options.data });
-    return { isLocal: false, dir, connect: async () => client, close: async () => client.close() };
+    return { isLocal: false, dir, connect: async () => client, foundOpen: [], close: async () => client.close() };
   } catch (cause) {
     const dir = localDataInstead(options, cause);
-    if (dir !== undefined) return localBroker(options, key, { dir });
+    if (dir !== undefined) return localBroker(options, { dir });
     if (!isUnreachable(cause)) throw cause;
-    const remedy = "laboro run --local does the work on this machine, with a broker of its own";
+    const remedy = "to run this on this machine instead: laboro run --local";
     const { source } = resolveBroker(options);
     const always = source.endsWith(ACCESS_FILE) ? `; if that broker is gone for good, remove ${source}` : "";
     throw new LaboroError(cause.code, `${cause.message}; ${remedy}${always}`, { cause });
@@ -163,10 +181,10 @@ async function chooseBroker(options: Options, key: string): Promise<RunBroker> {
 function directoryBroker(options: Options, key: string): RunBroker {
   const { dir, elsewhere } = localData(".");
   const inner = innerDataDir(dir, key);
-  if (inner !== undefined) return localBroker(options, key, { dir: inner, temporary: true });
+  if (inner !== undefined) return localBroker(options, { dir: inner, temporary: true });
   if (elsewhere !== undefined && elsewhere.kind !== "network")
     printNotice(`${elsewhere.reason}; the data of this run is in ${dir}`);
-  return localBroker(options, key, { dir });
+  return localBroker(options, { dir });
 }
 
 interface LocalRunData {
@@ -175,8 +193,7 @@ interface LocalRunData {
   readonly temporary?: true;
 }
 
-/** `key` is the identity of the batch: its job is resumed, others are held. */
-function localBroker(options: Options, key: string, data: LocalRunData): RunBroker {
+function localBroker(options: Options, data: LocalRunData): RunBroker {
   const [tag] = options.tag;
   if (tag !== undefined)
     throw badInput(
@@ -184,18 +201,18 @@ function localBroker(options: Options, key: string, data: LocalRunData): RunBrok
         "to put the entry before each line of output: --tag-output",
     );
   const slots = options.jobs ?? availableParallelism();
+  const foundOpen: Job[] = [];
   let local: LocalBroker | undefined;
   return {
     isLocal: true,
     dir: data.dir,
+    foundOpen,
     connect: async (ownJob) => {
       await local?.close(false);
       local = await openLocalBroker(data.dir, slots, (job) => {
-        if (job.id === ownJob || job.key === key) return false;
         // After the end of another run's broker, the jobs that are open belong to runs that still go on.
-        if (ownJob === undefined)
-          printNotice(`job ${job.id} (${job.name}) is not finished and is held: its own command line goes on with it`);
-        return true;
+        if (ownJob === undefined) foundOpen.push(job);
+        return job.id !== ownJob;
       });
       return local.client;
     },

@@ -22,15 +22,12 @@ interface Options extends SubmissionOptions, BrokerChoice {
 
 export function submit(): Command {
   const command = new ParallelCommand("submit")
-    .description("Give a job to the broker and print its number. It is on the broker's disk by then.")
-    .argument("[words...]", "the command, and after ::: its entries")
+    .description("Submit a job to the broker and print its number. The job is on the broker's disk by then.")
+    .argument("[words...]", "the command; after ::: the entries")
     .passThroughOptions();
   addSubmissionOptions(command)
-    .option(
-      "--file <file>",
-      "a job file: several tasks with names, and what waits for what; options beside it hold for all its tasks",
-    )
-    .option("--hold", "hand out nothing before laboro release")
+    .option("--file <file>", "a job file: named tasks and their order; options given beside it apply to all of them")
+    .option("--hold", "start nothing until laboro release")
     .option("--json", "print JSON");
   return addBrokerOptions(command)
     .addHelpText(

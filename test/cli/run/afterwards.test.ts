@@ -28,6 +28,27 @@ describe("after a run, in the same directory", () => {
     expect(lines("ran")).toHaveLength(4);
   });
 
+  it("rerun runs what a killed run has left; rerun --failed does not", async () => {
+    const place = openPlace();
+    const killed = place.begin([
+      "run",
+      "-j",
+      "1",
+      "echo {} >>begun; until test -e go; do sleep 0.05; done",
+      ":::",
+      "a",
+      "b",
+    ]);
+    await until("it runs", () => place.lines("begun").length > 0);
+    killed.child.kill("SIGKILL");
+    await killed.said;
+    await place.shell("touch go").said;
+    expect((await place.laboro("rerun", "1", "--failed")).stdout).toBe("job 1 has no task that has failed\n");
+    expect((await place.laboro("status", "--json", "1")).stdout).toMatch(/"state": ?"held"/);
+    expect(await place.laboro("rerun", "1")).toMatchObject({ code: 0, stderr: expect.stringMatching(/2 succeeded/) });
+    expect(new Set(place.lines("begun"))).toEqual(new Set(["a", "b"]));
+  });
+
   it("rerun --failed of a job without failed tasks says so at once", async () => {
     const { run, laboro, lines } = openPlace();
     await run("echo {} >> ran", ":::", "good");
@@ -47,7 +68,7 @@ describe("after a run, in the same directory", () => {
     expect(code).toBe(1);
     expect(lines("ran")).toEqual(["2"]);
     expect(stderr).toMatch(/4 tasks: 1 succeeded, 1 failed, 2 cancelled in \S+\n/);
-    expect(stderr).toMatch(/\nto run the failed and cancelled ones again: laboro rerun 1\n$/);
+    expect(stderr).toMatch(/\nto run the failed and cancelled tasks again: laboro rerun 1\n$/);
     expect((await laboro("rerun", "1")).stderr).toContain("4 tasks: ");
   });
 

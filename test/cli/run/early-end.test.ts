@@ -13,13 +13,13 @@ describe("laboro run, whose output nobody reads any more", () => {
     const { code, stderr } = await place.shell(line).said;
     expect(code).toBe(141);
     expect(stderr).toMatch(
-      /^laboro: the output is not read to its end: job 1 is held; the same command goes on with it\n$/,
+      /^laboro: the output can no longer be written: job 1 is held; the same command resumes it\n$/,
     );
     const [job] = await jobs(place);
     expect(job).toMatchObject({ state: "held", counters: { running: 0, failed: 0, cancelled: 0 } });
     const before = place.lines("ran").length;
     expect(before).toBeLessThan(50_000);
-    expect((await place.shell(line).said).stderr).toMatch(/^going on with job 1: \d+ of 100000 are done\n/);
+    expect((await place.shell(line).said).stderr).toMatch(/^resuming job 1: \d+ of 100000 tasks are done\n/);
     // Only the two tasks that were stopped while they ran may run again.
     const ran = place.lines("ran");
     expect(ran.length - new Set(ran).size).toBeLessThanOrEqual(2);
@@ -91,9 +91,9 @@ describe("what a run left open", () => {
     const before = place.lines("ran");
     const other = await place.run("-j", "4", "sleep", "1");
     expect(other.code).toBe(0);
-    expect(other.stderr).toContain("laboro: job 1 (echo {} >>ran; sleep 0.3) is not finished and is held");
+    expect(other.stderr).toContain("laboro: job 1 (echo {} >>ran; sleep 0.3) is unfinished and stays held");
     expect(place.lines("ran")).toEqual(before);
-    expect((await place.laboro(...words)).stderr).toMatch(/^going on with job 1/);
+    expect((await place.laboro(...words)).stderr).toMatch(/^resuming job 1/);
     expect(new Set(place.lines("ran"))).toEqual(new Set(["a", "b", "c"]));
   });
 

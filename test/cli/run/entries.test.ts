@@ -60,6 +60,17 @@ describe("standard input of laboro run", () => {
 });
 
 describe("placeholders of laboro run", () => {
+  it("keep the bytes of an entry that is not UTF-8; elsewhere such bytes are refused", async () => {
+    const { shell } = openPlace();
+    const name = "$'a\\xff.x'";
+    const line = `laboro run 'echo {} | od -An -tx1' ::: ${name}; echo hi >${name}; laboro run cat {1} ::: ${name} :::+ x`;
+    const { stdout, code } = await shell(line).said;
+    expect(stdout).toBe(" 61 ff 2e 78 0a\nhi\n");
+    expect(code).toBe(0);
+    for (const words of [`echo ${name}`, `--output ${name} echo ::: a`, `echo :::: ${name}`])
+      expect((await shell(`laboro run ${words}`).said).code).toBe(2);
+  });
+
   it("stand for the slot, from 1", async () => {
     const { run } = openPlace();
     expect((await run("-j", "1", "-k", "echo {%}{#}", ":::", "a", "b")).stdout).toBe("11\n12\n");
@@ -145,7 +156,8 @@ describe("an option of GNU parallel", () => {
     expect(await said("--timeout=5")).toContain("use --time-limit 60s");
     expect(await said("-a", "list")).toContain("use --each-line FILE");
     expect(await said("-n2")).toContain("a task has one entry");
-    expect(await said("--tag")).toContain("--tag-output");
+    for (const option of ["--tag", "--ctag"]) expect(await said(option)).toContain("--tag-output");
+    expect(await said("--tmpdir", "/tmp")).toContain("laboro has nothing like it");
     expect((await run("--tag", "echo", "{}", ":::", "a")).stderr).toContain("--tag-output");
     expect((await laboro("submit", "--results", "out", "echo", ":::", "a")).stderr).toContain("laboro logs JOB.TASK");
     expect(await said("--keep-ordre")).toContain("Did you mean --keep-order?");

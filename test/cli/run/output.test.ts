@@ -1,3 +1,4 @@
+import { existsSync, statSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { until } from "../../support/wait.js";
 import { openCliShop } from "../support/cli.js";
@@ -8,13 +9,22 @@ const LARGE = "seq 3000000 >big";
 /** 3.4 MB. */
 const MEDIUM = "seq 500000 >big";
 
+/** Writes how many bytes the buffers of the run have, without garbage, once there is a file "measure". */
+const BUFFERS = `
+  if (process.argv[2] === "run") {
+    require("node:v8").setFlagsFromString("--expose-gc");
+    const collect = require("node:vm").runInNewContext("gc");
+    const write = () => require("node:fs").writeFileSync("buffers", process.memoryUsage().arrayBuffers + "\\n");
+    setInterval(() => require("node:fs").existsSync("measure") && [collect(), write()], 100).unref();
+  }`;
+
 describe("the output of laboro run", () => {
   it("is all that a task writes, however much is kept of it, and says how much that is", async () => {
     const place = openPlace();
     const { code, stdout, stderr } = await place.shell(`${LARGE}; laboro run -k 'cat {}' ::: big | cmp - big`).said;
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
     expect(stderr).toContain(
-      "task 1 (big): of its 21.8 MiB of output, 16.0 MiB are kept for laboro logs; --output-cap",
+      "task 1 (big): only 16.0 MiB of its 21.8 MiB of output are kept for laboro logs; --output-cap",
     );
     const logs = await place.laboro("logs", "last", "--stream", "stderr");
     expect(logs.stderr).toContain("were not kept");
@@ -37,6 +47,23 @@ describe("the output of laboro run", () => {
     expect((await place.run("--output-cap", "500M", "true")).code).toBe(0);
     expect(JSON.parse((await place.laboro("status", "last", "--json")).stdout).limits.outputCap).toBe(500 * 2 ** 20);
     expect((await place.run("--output-cap", "much", "true")).code).toBe(2);
+  });
+
+  it("is not kept in memory once it is printed", async () => {
+    const place = openPlace();
+    writeFileSync(place.file("buffers.cjs"), BUFFERS);
+    const command = "head -c 12000000 /dev/zero; until test -e go; do sleep 0.05; done";
+    const run = place.shell(
+      `NODE_OPTIONS='--require ./buffers.cjs' laboro run --output-cap none '${command}' | tee out | wc -c`,
+    );
+    await until(
+      "it is printed",
+      () => existsSync(place.file("out")) && statSync(place.file("out")).size === 12_000_000,
+    );
+    writeFileSync(place.file("measure"), "");
+    await until("its memory is free", () => Number(place.lines("buffers")[0] ?? 1e9) < 8_000_000);
+    writeFileSync(place.file("go"), "");
+    expect(await run.said).toMatchObject({ code: 0, stdout: "12000000\n" });
   });
 
   it("is that of the last attempt, however much the one before wrote", async () => {

@@ -107,7 +107,7 @@ describe("laboro run, killed and started again", () => {
 describe("laboro run, interrupted", () => {
   it("goes on after kill -9 with the same command, and runs nothing again that was done", async () => {
     const place = openPlace();
-    const words = ["run", "--jobs", "2", LINE, ":::", ...ENTRIES];
+    const words = ["run", "--jobs", "2", "--joblog", "log", LINE, ":::", ...ENTRIES];
     const first = place.begin(words);
     await until("some tasks are done", () => place.lines("done").length >= 4);
     first.child.kill("SIGKILL");
@@ -115,13 +115,16 @@ describe("laboro run, interrupted", () => {
     const done = new Set(place.lines("done"));
     const { code, stderr } = await place.laboro(...words);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/^going on with job 1: \d+ of 12 are done\n/);
+    expect(stderr).toMatch(/^resuming job 1: \d+ of 12 tasks are done\n/);
     expect(new Set(place.lines("done"))).toEqual(new Set(ENTRIES));
     const begun = place.lines("begun");
     // What had run to its end and was recorded is not begun again; at most what was under way at the kill is.
     const twice = ENTRIES.filter((entry) => begun.filter((line) => line === entry).length > 1);
     expect(twice.length).toBeLessThanOrEqual(4);
     expect(done.size).toBeGreaterThanOrEqual(4);
+    const [head, ...logged] = place.lines("log").map((row) => row.split("\t")[0]);
+    expect(head).toBe("Seq");
+    expect(logged.map(Number).sort((a, b) => a - b)).toEqual(ENTRIES.map((_, i) => i + 1));
     console.log(`killed at ${done.size} of 12, lost: 0, run twice: ${twice.length}`);
   });
 
@@ -133,7 +136,7 @@ describe("laboro run, interrupted", () => {
     await first.said;
     const { code, stderr } = await place.laboro("run", "--jobs", "1", LINE, ":::", "d", "c", "b", "a", "new");
     expect(code).toBe(0);
-    expect(stderr).toMatch(/going on with job 2: [1-3] of 5 are done/);
+    expect(stderr).toMatch(/resuming job 2: [1-3] of 5 tasks are done/);
     expect(new Set(place.lines("done"))).toEqual(new Set(["a", "b", "c", "d", "new"]));
     expect(place.lines("done").filter((line) => line === "a")).toHaveLength(1);
   });
@@ -141,8 +144,8 @@ describe("laboro run, interrupted", () => {
   it("begins anew with --fresh, and after a batch that has ended", async () => {
     const place = openPlace();
     const words = ["run", "echo x >> ran", ":::", "1", "2"];
-    expect((await place.laboro(...words)).stderr).not.toContain("going on");
-    expect((await place.laboro(...words)).stderr).not.toContain("going on");
+    expect((await place.laboro(...words)).stderr).not.toContain("resuming");
+    expect((await place.laboro(...words)).stderr).not.toContain("resuming");
     expect(place.lines("ran")).toHaveLength(4);
     const first = place.begin(["run", "--jobs", "1", LINE, ":::", "a", "b"]);
     await until("it runs", () => place.lines("begun").length > 0);
@@ -165,8 +168,8 @@ describe("laboro run, interrupted", () => {
     expect(stdout.trimEnd().split("\n").sort()).toEqual(
       [...place.lines("done")].map((entry) => `shown ${entry}`).sort(),
     );
-    expect(stderr).toContain("what runs may end");
-    expect(stderr).toContain("the same command goes on");
+    expect(stderr).toContain("running tasks may finish");
+    expect(stderr).toContain("the same command resumes");
     // All that was begun has ended, and much was not begun.
     expect([...place.lines("begun")].sort()).toEqual([...place.lines("done")].sort());
     expect(place.lines("begun").length).toBeLessThan(12);
@@ -180,7 +183,7 @@ describe("laboro run, interrupted", () => {
     const terminal = place.begin(["run", "--jobs", "2", "echo $$ >> pids; sleep 60", ":::", "a", "b", "c"], true);
     await until("two run", () => place.lines("pids").length >= 2);
     terminal.child.stdin?.write("\x03");
-    await until("the first is heard", () => terminal.output().includes("what runs may end"));
+    await until("the first is heard", () => terminal.output().includes("running tasks may finish"));
     terminal.child.stdin?.write("\x03");
     const { code } = await terminal.said;
     expect(code).toBe(130);
@@ -192,7 +195,7 @@ describe("laboro run, interrupted", () => {
     const first = place.begin(["run", "--jobs", "2", "echo {} >> begun; exec sleep 60", ":::", "a", "b", "c"]);
     await until("two run", () => place.lines("begun").length >= 2);
     first.child.kill("SIGINT");
-    await until("the first is heard", () => first.output().includes("what runs may end"));
+    await until("the first is heard", () => first.output().includes("running tasks may finish"));
     const at = Date.now();
     first.child.kill("SIGINT");
     expect(await first.said).toMatchObject({ code: 130 });
@@ -207,7 +210,7 @@ describe("laboro run, interrupted", () => {
     first.child.kill("SIGKILL");
     await first.said;
     const second = place.begin(["run", "echo {}", ":::", "1", "2"]);
-    await until("the difference is said", () => second.output().includes("begun with other options: --slots"));
+    await until("the difference is said", () => second.output().includes("which differ in --slots"));
     second.child.kill("SIGKILL");
     await second.said;
     expect((await place.run("--fresh", "echo {}", ":::", "1", "2")).code).toBe(0);
@@ -254,3 +257,38 @@ function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+describe("laboro run of the same command with other entries", () => {
+  const line = "echo {} >>begun; until test -e go; do sleep 0.05; done; echo {} >>done";
+
+  it("runs beside the first, and cancels nothing of it", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "-j", "1", line, ":::", "a", "b"]);
+    await until("the first runs", () => place.lines("begun").length > 0);
+    const second = place.begin(["run", "-j", "1", line, ":::", "c", "d"]);
+    // A third with the list of the first is the same batch.
+    const third = place.begin(["run", "-j", "1", line, ":::", "b", "a"]);
+    await until("the third has found it", () => third.output().includes("job 1"));
+    await place.shell("until laboro status --json | grep -q '\"id\": *2'; do sleep 0.1; done; touch go").said;
+    const ends = await Promise.all([first, second, third].map(({ said }) => said));
+    expect(ends.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect([...place.lines("done")].sort()).toEqual(["a", "b", "c", "d"]);
+  });
+
+  it("leaves what an interrupted one has left to its own list, also with --fresh", async () => {
+    const place = openPlace();
+    const first = place.begin(["run", "-j", "1", line, ":::", "a", "b"]);
+    await until("the first runs", () => place.lines("begun").length > 0);
+    first.child.kill("SIGKILL");
+    await first.said;
+    await place.shell("touch go").said;
+    const other = await place.run("-j", "1", line, ":::", "c");
+    expect(other.stderr).toMatch(/^laboro: job 1 .* is unfinished and stays held.*\n1 task: 1 succeeded/);
+    expect((await place.run("-j", "1", "--fresh", line, ":::", "c")).stderr).toMatch(/1 task: 1 succeeded/);
+    expect(place.lines("done")).toEqual(["c", "c"]);
+    expect((await place.run("-j", "1", line, ":::", "a", "b")).stderr).toMatch(
+      /^resuming job 1: 0 of 2 tasks are done/,
+    );
+    expect(place.lines("done")).toEqual(["c", "c", "a", "b"]);
+  });
+});

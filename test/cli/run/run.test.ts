@@ -28,7 +28,7 @@ describe("laboro run", () => {
     expect(stderr).toContain("task 2 (3): exit code 3\n");
     expect(stderr).toContain("task 3 (4): exit code 4\n");
     expect(stderr).toMatch(
-      /3 tasks: 1 succeeded, 2 failed in \S+\nto run the failed ones again: laboro rerun 1 --failed\n$/,
+      /3 tasks: 1 succeeded, 2 failed in \S+\nto run the failed tasks again: laboro rerun 1 --failed\n$/,
     );
   });
 

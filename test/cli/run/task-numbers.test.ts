@@ -80,7 +80,7 @@ describe("the number of a task", () => {
     await interrupted(place, 6, EIGHT);
     const { code, stderr } = await place.run("--jobs", "1", "--joblog", "log", LINE, ":::", "new", ...EIGHT);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/^going on with job 2: [67] of 9 are done\n/);
+    expect(stderr).toMatch(/^resuming job 2: [67] of 9 tasks are done\n/);
     const expected = Object.fromEntries([...EIGHT, "new"].map((entry, i) => [String(i + 1), entry]));
     expect(numbersOf(place)).toEqual(expected);
     for (const [number, entry] of Object.entries(expected)) expect(place.lines(`out${number}`)).toEqual([entry]);
@@ -98,7 +98,7 @@ describe("the number of a task", () => {
     // The same entries: the same job goes on.
     await interrupted(place, 1, [...nine].reverse());
     const { code, stderr } = await place.run("--jobs", "1", LINE, ":::", ...nine, "ten");
-    expect([code, stderr]).toEqual([0, expect.stringMatching(/^going on with job 3: [4-7] of 10 are done\n/)]);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/^resuming job 3: [4-7] of 10 tasks are done\n/)]);
     expect(place.lines("ran")).toHaveLength(10);
     expect(numbersOf(place)).toEqual(
       Object.fromEntries([...EIGHT, "nine", "ten"].map((entry, i) => [String(i + 1), entry])),

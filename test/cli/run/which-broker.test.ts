@@ -19,9 +19,22 @@ async function jobsOf(place: Place, ...words: readonly string[]): Promise<string
   return (JSON.parse(stdout) as { jobs: { name: string }[] }).jobs.map(({ name }) => name);
 }
 
+const HERE = ["--name", "here", "echo out {}; exit {}", ":::", "0", "1"];
+
+/** What verbs do with the data of HERE. */
+async function allVerbs(place: Place, ...local: readonly string[]): Promise<void> {
+  expect(await jobsOf(place, ...local)).toEqual(["here"]);
+  expect((await place.laboro("logs", "last.1", ...local)).stdout).toBe("out 0\n");
+  expect((await place.laboro("explain", "last.2", ...local)).stdout).toContain("exit code 1");
+  const again = await place.laboro("rerun", "last", "--failed", ...local);
+  expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("exit code 1") });
+  expect(await place.laboro("clean", "1", ...local)).toMatchObject({ code: 0, stdout: "job 1 is forgotten\n" });
+  expect(await jobsOf(place, ...local)).toEqual([]);
+}
+
 /** A batch in the directory, then a broker for the user with an ended job. */
 async function bothBrokers(place: Place): Promise<{ stop(): Promise<void> }> {
-  await place.run("--name", "here", "echo out {}; exit {}", ":::", "0", "1");
+  await place.run(...HERE);
   const broker = await serve(place);
   await place.laboro("submit", "--name", "there", "--hold", "true");
   await place.laboro("cancel", "last");
@@ -34,25 +47,18 @@ describe("with a broker for the user and a ./.laboro", () => {
     await bothBrokers(place);
     const said = await place.begin(["status"], true).said;
     expect(said.stdout).toMatch(
-      /laboro: this is the broker at http:\/\/127\.0\.0\.1:\d+ \(\S+access\.json\); --local means \.\/\.laboro/,
+      /laboro: using the broker at http:\/\/127\.0\.0\.1:\d+ \(\S+access\.json\); --local uses \.\/\.laboro/,
     );
     expect((await place.laboro("status")).stderr).toBe("");
     expect(await jobsOf(place)).toEqual(["there"]);
-    for (const local of [["--local"], ["--data", ".laboro"]]) {
-      expect(await jobsOf(place, ...local)).toEqual(["here"]);
-      expect((await place.laboro("logs", "last.1", ...local)).stdout).toBe("out 0\n");
-      expect((await place.laboro("explain", "last.2", ...local)).stdout).toContain("exit code 1");
-      expect(await place.laboro("rerun", "last", "--failed", ...local)).toMatchObject({
-        code: 1,
-        stderr: expect.stringContaining("exit code 1"),
-      });
-    }
-    expect(await place.laboro("clean", "1", "--data", ".laboro")).toMatchObject({
-      code: 0,
-      stdout: "job 1 is forgotten\n",
-    });
-    expect(await jobsOf(place, "--local")).toEqual([]);
+    await allVerbs(place, "--local");
     expect(await jobsOf(place)).toEqual(["there"]);
+  });
+
+  it("--data .laboro means the data of the directory, too", async () => {
+    const place = openPlace();
+    await place.run(...HERE);
+    await allVerbs(place, "--data", ".laboro");
   });
 
   it("clean asks on a terminal, names the broker, and removes nothing without a yes", async () => {
@@ -103,7 +109,7 @@ describe("with a broker for the user that is down", () => {
     for (const words of [["status"], ["rerun", "1"], ["clean", "1"]]) {
       expect(await place.laboro(...words)).toMatchObject({
         code: 3,
-        stderr: expect.stringContaining("--local means ./.laboro"),
+        stderr: expect.stringContaining("--local uses ./.laboro"),
       });
     }
     expect(await jobsOf(place, "--local")).toEqual(["here"]);

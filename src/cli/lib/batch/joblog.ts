@@ -1,20 +1,33 @@
 /** `--joblog FILE`: one line per ended task, with the columns of GNU parallel. */
-import { closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
 import { badInput } from "../../../base/errors.js";
 import type { TaskView } from "../views.js";
+import type { StartedBatch } from "./resume.js";
 
 const HEAD = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
 export class JobLog {
+  readonly #file: string;
   readonly #fd: number;
 
   constructor(file: string) {
+    this.#file = file;
     try {
-      this.#fd = openSync(file, "w");
+      this.#fd = openSync(file, "a");
     } catch (cause) {
       throw badInput(`cannot write --joblog ${file}: ${cause instanceof Error ? cause.message : String(cause)}`);
     }
-    writeSync(this.#fd, HEAD);
+  }
+
+  /** A resumed batch keeps the lines of its earlier runs and adds what they had no time to write. Another batch replaces them. */
+  begin({ job, resumed, earlier, commandOf }: StartedBatch): void {
+    const isFile = fstatSync(this.#fd).isFile();
+    if (!resumed && isFile) ftruncateSync(this.#fd);
+    const lines = isFile ? readFileSync(this.#file, "utf8").split("\n") : [""];
+    if (lines[0] === "") writeSync(this.#fd, HEAD);
+    const logged = new Set(lines.map((line) => line.split("\t", 1)[0]));
+    const ended = earlier.find((one) => one.job.id === job)?.ended;
+    for (const task of ended ?? []) if (!logged.has(String(task.number))) this.add(task, commandOf(task.index));
   }
 
   /** Seq is the number of the task, for a list from 1 as in GNU parallel. */

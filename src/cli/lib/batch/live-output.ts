@@ -56,15 +56,16 @@ export class LiveOutput {
 
   /** Returns when the task has ended and its output is printed, or the writer was stopped. */
   async print(currentClient: () => Client, job: number, stop: AbortSignal): Promise<void> {
-    const stopped = new Promise<void>((resolve) => stop.addEventListener("abort", () => resolve(), { once: true }));
+    stop.addEventListener("abort", () => this.#wake(), { once: true });
     let asked: Promise<{ readonly page: Page | undefined }> | undefined;
     while (!stop.aborted && !this.#writer.stopped) {
-      if (await this.#printRelayed()) continue;
-      asked ??= nextPage(currentClient(), job, this.#position).then((page) => ({ page }));
       const woken = new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
-      const found = await Promise.race([asked, woken, stopped]);
+      if (await this.#printRelayed()) continue;
+      asked ??= nextPage(currentClient(), job, this.#position).then((page) => ({ page }));
+      // Only promises that settle soon: one that stays pending would keep the result of every race, and so all of the output.
+      const found = await Promise.race([asked, woken]);
       if (typeof found !== "object") continue;
       asked = undefined;
       if (await this.#printPage(found.page)) break;

@@ -39,7 +39,7 @@ export class OutputNotices {
         this.#print(`${nameOf(index)}: ${formatSize(missingBytes)} of its ${total} of output are lost${why}`);
     } else if (outputBytes > outputCap && ++this.#notKept <= MAX_LISTED) {
       this.#print(
-        `${nameOf(index)}: of its ${total} of output, ${formatSize(outputCap)} are kept for laboro logs; --output-cap keeps more`,
+        `${nameOf(index)}: only ${formatSize(outputCap)} of its ${total} of output are kept for laboro logs; --output-cap keeps more`,
       );
     }
   }

@@ -1,7 +1,7 @@
 /**
- * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished, it is
- * resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and one that did not keeps its
- * number. With other entries than before, a new job runs what remains; new entries get the numbers after the last.
+ * A batch has an identity: its recipe and its name, without the entries. If an earlier batch of the same identity is not finished and has
+ * one of the entries, it is resumed instead of submitting a new one. Tasks are matched by entry: one that succeeded does not run again, and
+ * one that did not keeps its number. If some entries differ, a new job runs what remains; new entries get the numbers after the last.
  *
  * A batch is finished when its job has ended and all of its output was printed (shown-tasks.ts). Output of tasks that ended in an earlier
  * run, and was not printed by it, is printed first.
@@ -18,7 +18,7 @@ import type { ParsedSubmission } from "../submission/options.js";
 import type { JobView, OperationOutput, TaskView } from "../views.js";
 import { commandLine } from "./command-line.js";
 import { entryLabel } from "./output-printer.js";
-import type { UnfinishedJob } from "./shown-tasks.js";
+import type { JobRecord } from "./shown-tasks.js";
 
 export interface StartedBatch {
   readonly job: number;
@@ -40,6 +40,8 @@ export interface StartedBatch {
   readonly earlier: readonly EarlierJob[];
   /** For a job that was finished: tasks that ended and do not run again. */
   readonly shownBefore?: readonly TaskView[];
+  /** Jobs that are not resumed any more. */
+  readonly dropped?: readonly JobRecord[];
 }
 
 export interface EarlierJob {
@@ -56,26 +58,34 @@ export function batchKey(submission: ParsedSubmission): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 32);
 }
 
-/** `unfinished`: the job of this batch whose output was not printed to its end; it may have ended. */
+/** `unfinished`: jobs of this command whose output was not printed to its end; they may have ended. */
 export async function startOrResume(
   client: Client,
   submission: ParsedSubmission,
   fresh: boolean,
-  unfinished?: UnfinishedJob,
+  unfinished: readonly JobRecord[],
 ): Promise<StartedBatch> {
   const keyed = { ...submission, key: batchKey(submission) };
-  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"], limit: 1 });
-  const [open] = jobs;
-  if (!fresh) {
-    const found = open ?? (unfinished === undefined ? undefined : await endedJob(client, unfinished));
-    return found === undefined ? submitNew(client, keyed) : resume(client, found, keyed);
+  const { jobs } = await client.ask("jobs", { key: keyed.key, state: ["open"] });
+  const dropped: JobRecord[] = [];
+  const ended: JobView[] = [];
+  for (const record of unfinished) {
+    const job = await endedJob(client, record);
+    if (job === undefined) dropped.push(record);
+    else ended.push(job);
   }
-  if (open !== undefined) await client.ask("cancel", { job: open.id, reason: "a fresh one was asked for" });
-  return submitNew(client, keyed);
+  for (const job of [...jobs, ...ended]) {
+    const batch = await batchOf(client, job, keyed.entries);
+    if (batch === undefined) continue;
+    if (!fresh) return { ...(await resume(client, batch, keyed)), dropped };
+    if (job.ended === undefined) await client.ask("cancel", { job: job.id, reason: "a fresh one was asked for" });
+    dropped.push({ key: keyed.key, id: job.id, created: job.created });
+  }
+  return { ...(await submitNew(client, keyed)), dropped };
 }
 
 /** A job that was cancelled is not gone on with. */
-async function endedJob(client: Client, { id, created }: UnfinishedJob): Promise<JobView | undefined> {
+async function endedJob(client: Client, { id, created }: JobRecord): Promise<JobView | undefined> {
   const job = await getJob(client, id).catch(ignoreRemoved);
   return job?.state === "cancelled" || job?.created !== created ? undefined : job;
 }
@@ -100,31 +110,53 @@ async function submitNew(
   };
 }
 
-async function resume(client: Client, open: JobView, submission: ParsedSubmission): Promise<StartedBatch> {
+interface UnfinishedBatch {
+  readonly job: JobView;
+  readonly entries: readonly Bytes[];
+  readonly tasks: readonly BatchTask[];
+  /** The job itself, and those that it resumes. */
+  readonly earlier: readonly [EarlierJob, ...EarlierJob[]];
+  /** Tasks of the jobs that this one resumes. */
+  readonly earlierTasks: readonly BatchTask[];
+}
+
+/** Undefined if the job has none of the wanted entries: then it is another batch of the same command, which may be running. */
+async function batchOf(
+  client: Client,
+  job: JobView,
+  wanted: readonly Bytes[] | undefined,
+): Promise<UnfinishedBatch | undefined> {
+  if (job.hasEntries !== (wanted !== undefined)) return undefined;
+  const ended = await allEndedTasks(client, job.id);
+  const entries = wanted === undefined ? [] : await fetchEntries(client, job.id);
+  const own = { job, ended, labelOf: taskLabels(job, wanted === undefined ? undefined : entries) };
+  if (wanted === undefined) return { job, entries, tasks: [], earlier: [own], earlierTasks: [] };
+  const tasks = jobTasks(job, entries, ended);
+  const before = await earlierTasks(client, job);
+  const known = new Set([...tasks, ...before.tasks].map(({ entry }) => entryKey(entry)));
+  if (!wanted.some((entry) => known.has(entryKey(entry)))) return undefined;
+  return { job, entries, tasks, earlier: [own, ...before.jobs], earlierTasks: before.tasks };
+}
+
+async function resume(client: Client, batch: UnfinishedBatch, submission: ParsedSubmission): Promise<StartedBatch> {
+  const { job: open, entries: had, tasks, earlier } = batch;
   const wanted = submission.entries;
-  const ended = await allEndedTasks(client, open.id);
-  if (wanted === undefined) {
-    // Numbers are part of the recipe, so the count is the same.
-    return attach(client, open, submission, [{ job: open, ended, labelOf: taskLabels(submission, undefined) }]);
-  }
-  const had = await fetchEntries(client, open.id);
+  // Numbers are part of the recipe, so the count is the same.
+  if (wanted === undefined) return attach(client, open, submission, earlier);
   const current = { ...submission, entries: had, ...(open.numbers && { numbers: open.numbers }) };
-  const tasks = jobTasks(open, had, ended);
-  const before = await earlierTasks(client, open);
-  const earlier = [{ job: open, ended, labelOf: taskLabels(open, had) }, ...before.jobs] as const;
-  const { chosen, remaining } = matchEntries([...tasks, ...before.tasks], wanted);
+  const { chosen, remaining } = matchEntries([...tasks, ...batch.earlierTasks], wanted);
   const own = new Set(tasks.map(({ number }) => number));
   const covered = remaining.every(({ number }) => own.has(number)) && tasks.every(({ number }) => chosen.has(number));
   if (covered) return attach(client, open, current, earlier, wanted.length - tasks.length);
   if (open.ended === undefined)
-    await client.ask("cancel", { job: open.id, reason: "its batch goes on with other entries" });
+    await client.ask("cancel", { job: open.id, reason: "a later run resumed it with other entries" });
   const doneBefore = wanted.length - remaining.length;
   if (remaining.length > 0) {
     const entries = remaining.map(({ entry }) => entry);
     const numbers = rangesOf(remaining.map(({ number }) => number)).map((range) => ({ ...range, step: 1 }));
     return submitNew(client, { ...submission, entries, numbers, resumes: open.id }, doneBefore, earlier);
   }
-  const endedBefore = new Set(ended.map(({ index }) => index));
+  const endedBefore = new Set(earlier[0].ended.map(({ index }) => index));
   return {
     job: open.id,
     count: open.count,
@@ -197,7 +229,7 @@ export interface RerunSelection {
   readonly tasks?: Ranges;
 }
 
-/** Let ended tasks of a job run again. Undefined where there are none. */
+/** Let ended tasks of a job run again. Undefined where there are none, unless the whole job was selected and is unfinished. */
 export async function rerunTasks(
   client: Client,
   job: number,
@@ -210,7 +242,8 @@ export async function rerunTasks(
   const shownBefore = (await allEndedTasks(client, job)).filter((task) => !runsAgain(task));
   const endedBefore = new Set(shownBefore.map(({ index }) => index));
   const { count } = await client.ask("rerun", { job, ...selection });
-  if (count === 0) return undefined;
+  const isWhole = selection.tasks === undefined && selection.states.includes("cancelled");
+  if (count === 0 && !(isWhole && view.ended === undefined)) return undefined;
   const labelOf = taskLabels(view, view.hasEntries ? await fetchEntries(client, job) : undefined);
   const commandOf = (): string => view.recipe.summary;
   return {
@@ -240,7 +273,9 @@ function differences(open: JobView, given: ParsedSubmission): string | undefined
     ["--pool", open.pool, given.pool ?? DEFAULT_POOL],
   ];
   const other = pairs.filter(([, before, now]) => before !== now).map(([name]) => name);
-  return other.length === 0 ? undefined : `it was begun with other options: ${other.join(", ")}`;
+  return other.length === 0
+    ? undefined
+    : `it keeps the options it was started with, which differ in ${other.join(", ")}`;
 }
 
 const taskNames = (submission: ParsedSubmission): Pick<StartedBatch, "labelOf" | "commandOf"> => ({

@@ -26,7 +26,7 @@ import { type OutputOptions, OutputPrinter } from "./output-printer.js";
 import { ProgressBar, type TaskCounts } from "./progress-bar.js";
 import { RelaySpool } from "./relay-spool.js";
 import type { StartedBatch } from "./resume.js";
-import { keepOnly, ShownTasks } from "./shown-tasks.js";
+import { removeRecord, ShownTasks } from "./shown-tasks.js";
 
 export interface BatchOptions extends OutputOptions {
   /** Where it is recorded what was printed. */
@@ -62,10 +62,13 @@ export async function runBatch(
     return EXIT.ok;
   }
   const { job, count, doneBefore, labelOf } = batch;
+  log?.begin(batch);
   if (batch.resumed)
-    process.stderr.write(`going on with job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} are done\n`);
+    process.stderr.write(`resuming job ${job}: ${doneBefore} of ${doneBefore + batch.remaining} tasks are done\n`);
   if (batch.differenceText !== undefined)
-    process.stderr.write(`${escapeLines(batch.differenceText)}; --fresh starts a new job with the options given now\n`);
+    process.stderr.write(
+      `${escapeLines(batch.differenceText)}; --fresh starts a new job with the options of this command\n`,
+    );
   const progress = new ProgressBar(process.stderr, count, batch.endedBefore.size);
   const writer = new OutputWriter(interrupt.outputLost);
   const submitted = await broker.withRetry((client) => client.ask("job", { job }));
@@ -81,7 +84,7 @@ export async function runBatch(
   // The output of a single task is printed as it comes: from its beginning, at each start.
   const shown = options.live ? undefined : new ShownTasks(options.dir, submitted, batch.shownBefore);
   const earlier = batch.earlier.filter((one) => one.job.id !== job || shown !== undefined);
-  keepOnly(options.dir, [submitted, ...earlier.map((one) => one.job)]);
+  for (const record of batch.dropped ?? []) removeRecord(options.dir, record);
   const records = earlier.map(
     (one) => (one.job.id === job ? shown : undefined) ?? new ShownTasks(options.dir, one.job),
   );
@@ -155,7 +158,7 @@ export async function runBatch(
   if (interrupt.outputLost.aborted) {
     if (isHeld)
       process.stderr.write(
-        `laboro: the output is not read to its end: job ${job} is held; the same command goes on with it\n`,
+        `laboro: the output can no longer be written: job ${job} is held; the same command resumes it\n`,
       );
     return interrupt.exitCode;
   }
@@ -235,7 +238,9 @@ function handleInterrupt(
     progress.clear();
     const isTerminated = interrupt.once.reason === "SIGTERM";
     process.stderr.write(
-      isTerminated ? "stopping, with what runs\n" : "stopping: what runs may end; Ctrl-C again stops it too\n",
+      isTerminated
+        ? "stopping the running tasks\n"
+        : "no new tasks are started; running tasks may finish (Ctrl-C again stops them)\n",
     );
     holding = currentClient()
       .ask("hold", { job })
@@ -283,7 +288,7 @@ async function printFailures(failures: readonly TaskView[], nameOf: NameTask, { 
   const inOrder = [...failures].sort((a, b) => a.index - b.index);
   for (const task of inOrder.slice(0, MAX_LISTED))
     process.stderr.write(`${nameOf(task.index)}: ${outcomeText(task, limits.timeLimitMs)}\n`);
-  if (failures.length > MAX_LISTED) process.stderr.write(`and ${failures.length - MAX_LISTED} more that failed\n`);
+  if (failures.length > MAX_LISTED) process.stderr.write(`and ${failures.length - MAX_LISTED} more failed tasks\n`);
 }
 
 function printSummary(
@@ -299,9 +304,9 @@ function printSummary(
   const left = count - succeeded - failed - cancelled;
   if (left > 0) parts.push(`${left} left`);
   process.stderr.write(`${count} ${count === 1 ? "task" : "tasks"}: ${parts.join(", ")} in ${shortDuration(ms)}\n`);
-  if (interrupted) process.stderr.write("the same command goes on where this one stopped\n");
+  if (interrupted) process.stderr.write("the same command resumes where this one stopped\n");
   else if (cancelled > 0) {
     const which = failed > 0 ? "failed and cancelled" : "cancelled";
-    process.stderr.write(`to run the ${which} ones again: laboro rerun ${job}\n`);
-  } else if (failed > 0) process.stderr.write(`to run the failed ones again: laboro rerun ${job} --failed\n`);
+    process.stderr.write(`to run the ${which} tasks again: laboro rerun ${job}\n`);
+  } else if (failed > 0) process.stderr.write(`to run the failed tasks again: laboro rerun ${job} --failed\n`);
 }

@@ -16,7 +16,6 @@ export class ShownTasks {
 
   /** `dir`: the data directory of the run. `shownBefore`: what was printed before there was a record. */
   constructor(dir: string, job: JobView, shownBefore: readonly TaskView[] = []) {
-    // The time of creation tells it from a job of the same number in another store.
     this.#path = join(dir, FOLDER, fileName(job));
     const known = orUndefined(() => readFileSync(this.#path, "utf8"));
     this.#shown = new Set(known?.split("\n"));
@@ -47,26 +46,28 @@ export class ShownTasks {
   }
 }
 
-export type UnfinishedJob = Pick<JobView, "id" | "created">;
-
-/** The latest job of this batch whose output was not printed to its end, if there is one. */
-export function unfinishedJob(dir: string, key: string): UnfinishedJob | undefined {
-  const jobs = recordsOf(dir, key).map((name) => name.split(" ").map(Number));
-  const [, id, created] = jobs.sort(([, a = 0], [, b = 0]) => b - a)[0] ?? [];
-  return id === undefined || created === undefined ? undefined : { id, created };
+/** Names a record. The time of creation tells its job from one of the same number in another store. */
+export interface JobRecord {
+  readonly key: string;
+  readonly id: number;
+  readonly created: number;
 }
 
-/** Removes the records of a batch, except of these jobs. */
-export function keepOnly(dir: string, jobs: readonly JobView[]): void {
-  const kept = new Set(jobs.map(fileName));
-  for (const name of recordsOf(dir, jobs[0]?.key))
-    if (!kept.has(name)) orUndefined(() => rmSync(join(dir, FOLDER, name), { force: true }));
+/** The jobs of this command whose output was not printed to its end, the latest first. */
+export function unfinishedJobs(dir: string, key: string): JobRecord[] {
+  const names = (orUndefined(() => readdirSync(join(dir, FOLDER))) ?? []).filter((name) => name.startsWith(`${key} `));
+  const records = names.map((name) => {
+    const [, id, created] = name.split(" ");
+    return { key, id: Number(id), created: Number(created) };
+  });
+  return records.sort((a, b) => b.id - a.id);
 }
 
-const recordsOf = (dir: string, key: string | undefined): string[] =>
-  (orUndefined(() => readdirSync(join(dir, FOLDER))) ?? []).filter((name) => name.startsWith(`${key} `));
+export function removeRecord(dir: string, record: JobRecord): void {
+  orUndefined(() => rmSync(join(dir, FOLDER, fileName(record)), { force: true }));
+}
 
-const fileName = ({ key, id, created }: JobView): string => `${key} ${id} ${created}`;
+const fileName = ({ key, id, created }: Partial<JobRecord>): string => `${key} ${id} ${created}`;
 
 const lineOf = ({ index, attempt }: TaskView): string => `${index} ${attempt}`;
 

@@ -1,4 +1,4 @@
-/** Stops the running tasks of a job so that a later run can go on with it: the job is held, and the tasks wait again. */
+/** Stops the running tasks of a job so that a later run can resume it: the job is held, and the tasks wait again. */
 import { LaboroError } from "../../../base/errors.js";
 import type { Client } from "../../../client/client.js";
 

@@ -9,7 +9,7 @@
  *   --from-json FILE       one entry per item of a JSON array; items that are not text stay JSON
  *   CMD {}                 the lines of standard input, where a placeholder needs an entry and none of these is given
  */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { badInput, errnoOf, LaboroError } from "../../../base/errors.js";
 import { COLUMN_SEPARATOR } from "../../../model/placeholders.js";
 import type { Bytes } from "../../../model/recipe.js";
@@ -37,16 +37,38 @@ const MAX_ENTRIES = 1_000_000;
 export function parseWords(words: readonly string[], delimiter: string): ParsedWords {
   const starts = words.flatMap((word, at) => (LIST_MARKER.test(word) ? [at] : []));
   const [first] = starts;
-  if (first === undefined) return { command: words, lists: 0 };
+  const command = words.slice(0, first);
+  for (const word of command) refuseOtherBytes(word, "a word of the command");
+  if (first === undefined) return { command, lists: 0 };
+  const typed = typedWords(words);
   const sources = starts.flatMap((at, i): readonly EntryList[] => {
     const [, colons, plus] = LIST_MARKER.exec(words[at] ?? "") ?? [];
     const given = words.slice(at + 1, starts[i + 1]);
     const linked = plus === "+";
-    if (colons === ":::") return [{ linked, values: given }];
+    if (colons === ":::") return [{ linked, values: typed.slice(at + 1, starts[i + 1]) }];
     return given.map((file) => ({ linked, values: readEntries(file, delimiter) }));
   });
-  return { command: words.slice(0, first), entries: combineLists(sources), lists: sources.length };
+  return { command, entries: combineLists(sources), lists: sources.length };
 }
+
+/** Stands for bytes that are not UTF-8 in an argument, as Node gives it. */
+const REPLACEMENT = "\uFFFD";
+
+/** Where the bytes cannot be passed on, the argument would name another file. */
+export function refuseOtherBytes(text: string, what: string): void {
+  if (text.includes(REPLACEMENT)) throw badInput(`${what} is not UTF-8: ${text}; only entries may have other bytes`);
+}
+
+/** The words with the bytes that were typed, where the system shows them: file names need not be UTF-8. */
+function typedWords(words: readonly string[]): readonly Bytes[] {
+  if (!words.some((word) => word.includes(REPLACEMENT)) || !existsSync(ARGUMENTS)) return words;
+  const all = readFileSync(ARGUMENTS, "latin1").split("\0").slice(0, -1);
+  const typed = all.slice(-words.length).map((word) => asText(Buffer.from(word, "latin1")));
+  return typed.every((word, at) => Buffer.from(word).toString() === words[at]) ? typed : words;
+}
+
+const ARGUMENTS = "/proc/self/cmdline";
+
 function combineLists(sources: readonly EntryList[]): readonly Bytes[] {
   const [only] = sources;
   if (only?.linked) throw badInput(":::+ goes with the list before it, and there is none");

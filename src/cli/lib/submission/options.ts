@@ -17,6 +17,7 @@ import {
   readEntries,
   readInput,
   readJsonItems,
+  refuseOtherBytes,
   splitColumns,
 } from "./entries.js";
 
@@ -58,62 +59,71 @@ export interface SubmissionOptions {
 
 export function addSubmissionOptions(command: Command): Command {
   return command
-    .option("--array <numbers>", "one task a number: 1-100, 1-100:2, 3,5,10-20")
-    .option("--each-line <file>", "one task a line; - is standard input")
-    .option("-0, --null", "entries in files and standard input end with NUL, not with a line break")
-    .option("-d, --delimiter <text>", "what stands between entries in files and standard input", parseDelimiter)
+    .option("--array <numbers>", "one task per number: 1-100, 1-100:2, 3,5,10-20")
+    .option("--each-line <file>", "one task per line; - is standard input")
+    .option("-0, --null", "in files and standard input, NUL separates entries, not a line break")
     .option(
-      "--colsep <regexp>",
-      "what stands between the columns of a line, for {1} {2} (default: a tab)",
-      parseSeparator,
+      "-d, --delimiter <text>",
+      "in files and standard input, this separates entries (default: a line break)",
+      parseDelimiter,
     )
-    .option("--from-json <file>", "one task an item of a JSON array")
-    .option("--name <name>", "what to call the job")
-    .option("--dir <dir>", "where its tasks run (default: here)")
+    .option("--colsep <regexp>", "this separates the columns of an entry, for {1} {2} (default: a tab)", parseSeparator)
+    .option("--from-json <file>", "one task per item of a JSON array")
+    .option("--name <name>", "the name of the job")
+    .option("--dir <dir>", "the directory in which tasks run (default: this one)")
     .option(
       "--env <name=value>",
-      "set in the environment of its tasks; NAME alone takes it from here; may be repeated",
+      "set a variable for tasks; NAME alone copies it from here; may be repeated",
       collect,
       [],
     )
-    .option("--stdin <file>", "what its tasks read from standard input")
+    .option("--stdin <file>", "the standard input of each task; - copies that of this command")
     .option("--slots <n>", "slots that one task needs", parseWholeNumber)
-    .option("--resource <name=amount>", "what else one task needs, as gpu=1; may be repeated", collect, [])
-    .option("--priority <n>", "-1000 to 1000, the higher goes first", parseInteger)
+    .option(
+      "--resource <name=amount>",
+      "another resource that one task needs, such as gpu=1; may be repeated",
+      collect,
+      [],
+    )
+    .option("--priority <n>", "-1000 to 1000; higher runs first", parseInteger)
     .option("--time-limit <duration>", "per task: 90s, 5m, 1h30m; a bare number is seconds", parseDuration)
     .option(
       "--retries <n>",
-      "how often a task is tried again after a failure: N retries are at most N + 1 tries",
+      "how often a failed task is tried again: N retries are at most N + 1 tries",
       parseWholeNumber,
     )
-    .option("--crash-limit <n>", "workers that a task may lose; 0 for no limit", parseWholeNumber)
+    .option(
+      "--crash-limit <n>",
+      "a task fails when this many workers were lost while they ran it; 0 for no limit",
+      parseWholeNumber,
+    )
     .option(
       "--max-fails <n>",
-      "once more tasks than this have failed, what waits is cancelled; what runs may end",
+      "when more than N tasks have failed, waiting tasks are cancelled; running tasks may finish",
       parseWholeNumber,
     )
-    .option("--max-running <n>", "tasks at one time", parseWholeNumber)
+    .option("--max-running <n>", "at most so many tasks of this job run at one time", parseWholeNumber)
     .option(
       "--after <job>",
-      "waits for the success of a job, or with any:JOB for its end; may be repeated",
+      "start after this job has succeeded, or with any:JOB has ended; may be repeated",
       collect,
       [],
     )
-    .option("--pool <name>", "workers of this pool only")
-    .option("--tag <tag>", "workers with this tag only; may be repeated", collectTag, [])
-    .option("--script <file>", "ship this script and run it; the words after the options are its arguments")
-    .option("--service <name>", "call a service, the entries being the bodies")
+    .option("--pool <name>", "use only workers of this pool")
+    .option("--tag <tag>", "use only workers with this tag; may be repeated", collectTag, [])
+    .option("--script <file>", "send this script to the worker and run it; the words are its arguments")
+    .option("--service <name>", "call a service; each entry is the body of a request")
     .option(
       "--output <path>",
-      "write each task's output there, at the worker; {} and the like stand for the entry; makes the folder",
+      "write each task's output to this file at the worker; may have placeholders; makes the folder",
     )
     .option(
       "--log <path>",
-      "write each task's output there too, at the worker, always to a new file; {#} is its number",
+      "also write each task's output to this file at the worker, {#} being its number; replaces no file",
     )
     .option(
       "--output-cap <size>",
-      "output kept per task, head and tail: 500M, or none to keep all (default: 16M)",
+      "how much output of a task is kept, its head and tail: 500M, or none for all (default: 16M)",
       parseOutputCap,
     );
 }
@@ -153,6 +163,7 @@ export function makeSubmission(
   options: SubmissionOptions,
   readsStandardInput: boolean,
 ): ParsedSubmission {
+  for (const value of Object.values(options)) if (typeof value === "string") refuseOtherBytes(value, "an option");
   const { command: given, entries: named, lists } = parseWords(words, delimiterOf(options));
   const sources = [named, options.eachLine, options.fromJson, options.array].filter((source) => source !== undefined);
   if (sources.length > 1) throw badInput("entries come from one place only: ::: , --each-line, --from-json or --array");

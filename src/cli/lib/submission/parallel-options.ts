@@ -1,6 +1,8 @@
 /** Options of GNU parallel that laboro has under another name, or not at all: the answer says what to write instead. */
 import { Command } from "commander";
 
+const NO_MATCH = "laboro has nothing like it; docs/guide/gnu-parallel.md lists what it has";
+
 const HINTS: Readonly<Record<string, string>> = {
   "-a, --arg-file": "use --each-line FILE, or :::: FILE after the command",
   "-P, --max-procs": "use --jobs N",
@@ -11,17 +13,18 @@ const HINTS: Readonly<Record<string, string>> = {
   "-r, --no-run-if-empty": "leave it out: an empty list is always nothing to do",
   "-S, --sshlogin, --sshloginfile, --slf, --controlmaster, --transferfile, --return, --trc, --cleanup, --onall, --nonall":
     "start laboro worker on the other machines; see docs/guide/many-machines.md",
-  "-u, --ungroup, --lb, --line-buffer, --linebuffer": "laboro logs -f JOB shows output while tasks run",
+  "-u, --ungroup, --lb, --line-buffer, --linebuffer, --ll, --latest-line, --latestline":
+    "leave it out: output is printed when its task ends; laboro logs -f JOB shows it meanwhile",
   "-v, -t, --verbose": "use --dry-run to see the commands, --joblog FILE to keep them",
-  "--bar, --eta, --progress": "leave it out: a terminal shows progress always",
-  "--block, --pipe, --pipepart, --spreadstdin, --recstart, --recend, --round-robin, --roundrobin, --tee, --cat, --fifo":
+  "--bar, --eta, --progress": "leave it out: a terminal always shows progress",
+  "--block, --pipe, --pipepart, --pipe-part, --spreadstdin, --recstart, --recend, --round-robin, --roundrobin, --tee, --cat, --fifo":
     "laboro does not split input: split it into files, and give the files as entries",
   "--citation, --will-cite, --no-notice": "leave it out: laboro prints no such notice",
   "--delay": "use --max-running N to run fewer tasks at a time",
-  "--dryrun": "use --dry-run",
-  "--files, --results, --res": "laboro keeps all output (laboro logs JOB.TASK); --output PATH writes it to files",
+  "--dryrun, --dr": "use --dry-run",
+  "--files, --results, --res": "leave it out: laboro logs JOB.TASK shows kept output; --output PATH writes it to files",
   "--group, --silent": "leave it out: output is grouped by task",
-  "--halt, --halt-on-error": "use --max-fails N: after more than N failures the rest is cancelled",
+  "--halt, --halt-on-error": "use --max-fails N: after more than N failures, waiting tasks are cancelled",
   "--header": "leave out the first line, as with tail -n +2",
   "--keeporder": "use --keep-order",
   "--link, --xapply": "use :::+ between the lists",
@@ -33,11 +36,16 @@ const HINTS: Readonly<Record<string, string>> = {
   "--semaphore, --sem, --fg, --bg": "use laboro submit, with --max-running in one job",
   "--shebang, --hashbang": "use --script FILE",
   "--shuf": "shuffle the list: ::: $(shuf -e …), or shuf FILE | laboro run …",
-  "--tagstring": "use --tag-output, which puts the entry before each line",
+  "--tagstring, --ctag, --ctagstring": "use --tag-output, which puts the entry before each line",
   "--termseq": "Ctrl-C lets running tasks end; the second one stops them",
   "--timeout": "use --time-limit 60s",
   "--trim": "trim the list before: sed 's/^ *//'",
   "--wd, --workdir": "use --dir DIR",
+  "-E, -J, -i, -l, -p, -s, -x, --arg-file-sep, --arg-sep, --basefile, --bf, --color, --compress, --eof, --filter":
+    NO_MATCH,
+  "--hostgroup, --interactive, --limit, --max-chars, --parens, --process-slot-var, --profile, --session": NO_MATCH,
+  "--shell-quote, --sql, --sqlandworker, --sqlmaster, --sqlworker, --sshdelay, --template, --tmpl": NO_MATCH,
+  "--tempdir, --tmpdir, --transfer, --tty": NO_MATCH,
 };
 
 const HINT_OF = new Map(

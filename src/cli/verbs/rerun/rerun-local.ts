@@ -24,7 +24,10 @@ export async function rerunLocally(
   };
   const start = async (client: Client, id: number, selection: RerunSelection): ReturnType<typeof rerunTasks> => {
     const started = await rerunTasks(client, id, selection);
-    if (started === undefined) printLines(noneText(id));
+    if (started === undefined) {
+      printLines(noneText(id));
+      return undefined;
+    }
     // What is left of a run that was stopped goes on, too.
     const { held } = await client.ask("job", { job: id });
     if (held) await client.ask("release", { job: id });
