@@ -1,6 +1,7 @@
 /** Wires broker, store and listeners: the one module that knows them all. */
 import { statfs } from "node:fs/promises";
 import { inUrl, isLoopback } from "./base/addresses.js";
+import { ConnectionGuard } from "./base/connection-guard.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { joinUrl } from "./base/join-url.js";
 import { type Log, SILENT } from "./base/log.js";
@@ -79,7 +80,8 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       return { code, expires, url: `${url}/login?code=${code}` };
     };
     const settings = options.listenerSettings ?? {};
-    const auth = new Auth(tokens, browserLogin);
+    const guard = new ConnectionGuard(options.connectionBounds, (...refusal) => peerErrors.report(...refusal));
+    const auth = new Auth(tokens, browserLogin, guard);
     const info: BrokerInfo = {
       version: packageVersion(),
       connections,
@@ -95,11 +97,12 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         broker: `broker-${core.state.epoch}`,
         heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
         outputWindow: OUTPUT_WINDOW,
+        greetingTimeoutMs: guard.greetingTimeoutMs,
       }),
-      headersTimeoutMs: options.headersTimeoutMs,
+      guard,
       openFuq: async () => {
         const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
-        return new FuqHttp({ core, auth, info, log, peerErrors, connections, settings });
+        return new FuqHttp({ core, guard, auth, info, log, peerErrors, connections, settings });
       },
       ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
     });
@@ -116,12 +119,12 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     const { port, portChanged } = await listen(mainListener, host, options.port);
     // At once: a peer that waited for this broker may ask already where it is.
     url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
-    listeners = await openListeners(options.listeners ?? [], { core, log, peerErrors, connections, settings }).catch(
-      async (cause: unknown) => {
-        await mainListener.close();
-        throw cause;
-      },
-    );
+    listeners = await openListeners(options.listeners ?? [], {
+      ...{ core, guard, log, peerErrors, connections, settings },
+    }).catch(async (cause: unknown) => {
+      await mainListener.close();
+      throw cause;
+    });
     const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     writeAccess(dir, access);
@@ -132,6 +135,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     return {
       ...access,
       core,
+      guard,
       portChanged,
       listeners,
       tokenOf: (role) => tokens.ofRole(role),

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";
 import { isLoopback } from "../../base/addresses.js";
+import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
 import type { BrowserLogin } from "./browser-login.js";
 import type { Role } from "./roles.js";
@@ -26,8 +27,10 @@ export class Auth {
   readonly #tokens: Tokens;
   readonly #browserLogin: BrowserLogin;
   readonly #throttle = new TokenThrottle();
+  readonly #guard: Pick<ListenerGuard, "authenticated">;
 
-  constructor(tokens: Tokens, browserLogin: BrowserLogin) {
+  constructor(tokens: Tokens, browserLogin: BrowserLogin, guard: Pick<ListenerGuard, "authenticated">) {
+    this.#guard = guard;
     this.#tokens = tokens;
     this.#browserLogin = browserLogin;
   }
@@ -56,6 +59,7 @@ export class Auth {
       return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
     // The browser sends the cookie with requests of any page.
     if (isForeign(request)) return refusal(403, "LABORO_FORBIDDEN", "a page from elsewhere may not ask this");
+    this.#guard.authenticated(request.socket);
     return { role };
   }
 
@@ -66,7 +70,9 @@ export class Auth {
 
   #roleOf(request: IncomingMessage, token: string): AuthResult {
     const role = this.#tokens.roleOf(token);
-    return role === undefined ? this.#refuseToken(request) : { role };
+    if (role === undefined) return this.#refuseToken(request);
+    this.#guard.authenticated(request.socket);
+    return { role };
   }
 
   #refuseToken(request: IncomingMessage): Refusal {

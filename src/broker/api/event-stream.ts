@@ -7,6 +7,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { LaboroError } from "../../base/errors.js";
 import { type Fields, integer } from "../../model/input.js";
 import type { Core } from "../core.js";
+import type { BrokerEvent } from "../events.js";
 import { events } from "../operations/events.js";
 import { authorizeAndRead } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
@@ -20,6 +21,33 @@ const FOLLOWERS = 1_000;
 const PAGE = 100;
 
 const following = new WeakMap<Core, number>();
+
+/** Of each event, made once for all its followers. */
+const texts = new WeakMap<BrokerEvent, string>();
+
+function textOf(event: BrokerEvent): string {
+  const known = texts.get(event);
+  if (known !== undefined) return known;
+  const text = `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;
+  texts.set(event, text);
+  return text;
+}
+
+/** A page as bytes. Most followers are at the same place, so the last page that was made serves the next follower too. */
+let lastPage: { core: Core; key: string; last: number; bytes: Buffer } | undefined;
+
+function pageAfter(core: Core, after: number, job: number | undefined): { last: number; bytes: Buffer } {
+  const key = `${after} ${core.events.last} ${job}`;
+  if (lastPage?.core === core && lastPage.key === key) return lastPage;
+  const { events, last, missedUntil } = core.events.after(after, PAGE, job);
+  // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
+  const missed =
+    missedUntil === undefined
+      ? ""
+      : `event: missed\nid: ${missedUntil}\ndata: ${JSON.stringify({ after, until: missedUntil })}\n\n`;
+  lastPage = { core, key, last, bytes: Buffer.from(missed + events.map(textOf).join("")) };
+  return lastPage;
+}
 
 export function streamEvents(
   core: Core,
@@ -53,10 +81,9 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
   let stuck = 0;
   const pump = (): void => {
     while (response.writableLength < BUFFER) {
-      const page = core.events.after(after, PAGE, job);
-      if (page.missed) response.write(`event: missed\nid: ${page.last}\ndata: ${JSON.stringify({ after })}\n\n`);
-      for (const event of page.events) response.write(`id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`);
-      after = page.last;
+      const { last, bytes } = pageAfter(core, after, job);
+      if (bytes.length > 0) response.write(bytes);
+      after = last;
       if (after >= core.events.last) return;
     }
   };
@@ -67,7 +94,7 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
     } else if (++stuck >= MAX_STUCK_HEARTBEATS) response.destroy();
   }, HEARTBEAT_MS);
   heartbeat.unref();
-  const unsubscribe = core.events.onAdded(pump);
+  const unsubscribe = core.events.followers.add(pump);
   response.on("drain", pump);
   response.once("close", () => {
     clearInterval(heartbeat);

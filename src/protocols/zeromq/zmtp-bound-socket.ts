@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { badInput, errnoOf } from "../../base/errors.js";
 import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } from "./types.js";
+import { BufferedBytes } from "./zmtp-buffered-bytes.js";
 import { type ConnectionListener, ZmtpConnection, type ZmtpConnectionOptions } from "./zmtp-connection.js";
 
 /** The events of one connection that its socket type handles. */
@@ -28,11 +29,13 @@ export async function listen(
     ...side,
     bound: true,
     limits,
+    buffered: new BufferedBytes(limits),
     ...(options.plain === undefined ? {} : { plain: options.plain }),
   };
   const connections = new Set<ZmtpConnection>();
   const server = createServer((socket) => {
     const address = socket.remoteAddress ?? "unknown";
+    if (options.guard?.admit(socket) === false) return;
     if (connections.size >= limits.peers) {
       socket.on("error", () => {});
       socket.destroy();
@@ -42,6 +45,10 @@ export async function listen(
     const session = accept(() => connection, address);
     const connection: ZmtpConnection = new ZmtpConnection(socket, full, {
       ...session,
+      opened: (peer) => {
+        options.guard?.authenticated(socket);
+        session.opened(peer);
+      },
       protocolError: ({ code, message }) => onPeerError(address, code, message),
       closed: (why) => {
         connections.delete(connection);

@@ -14,6 +14,7 @@ import type { Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Limits, PlainCredentials } from "./types.js";
+import type { BufferedBytes } from "./zmtp-buffered-bytes.js";
 import {
   makeCommand,
   makeError,
@@ -38,6 +39,8 @@ export interface ZmtpConnectionOptions {
   readonly identity: (peer: Buffer, localUrl: string) => Uint8Array;
   readonly plain?: PlainCredentials;
   readonly limits: Limits;
+  /** Of all connections of the socket, where it is bound. */
+  readonly buffered?: BufferedBytes;
 }
 
 export interface ConnectionListener {
@@ -78,7 +81,7 @@ export class ZmtpConnection {
     this.#options = options;
     this.#listener = listener;
     this.#reader = new FrameReader(options.limits);
-    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes);
+    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes, options.buffered);
     this.#handshakeTimer = setTimeout(() => {
       this.#fail(zmtpError("the handshake took too long"));
       socket.destroy();
@@ -163,7 +166,10 @@ export class ZmtpConnection {
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
-      else this.#reader.push(chunk, this.#take);
+      else {
+        this.#reader.push(chunk, this.#take);
+        this.#options.buffered?.setPartial(this, this.#reader.partialBytes);
+      }
     } catch (cause) {
       this.#fail(asLaboroError(cause));
     }
@@ -292,6 +298,7 @@ export class ZmtpConnection {
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
     this.#outgoing.clear();
+    this.#options.buffered?.setPartial(this, 0);
     for (const settle of this.#livenessChecks) settle(false);
     this.#listener.closed(this.#why);
   }

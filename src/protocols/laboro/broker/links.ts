@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
+import { endSocket } from "../../../base/connection-guard.js";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
@@ -22,12 +23,11 @@ import {
 import { ClientSession } from "./client-session.js";
 import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
 
-/** JOIN or HELLO must come within this time. */
-const FIRST_MESSAGE_MS = 10_000;
-
 type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
 
 export interface LinkOptions extends WorkerSessionOptions {
+  /** JOIN or HELLO must come within this time. */
+  readonly greetingTimeoutMs: number;
   readonly log: Log;
 }
 
@@ -70,7 +70,7 @@ export class Links implements LinkEndpoint {
       const traced = this.#info.connections.open(SUBPROTOCOL, address);
       const silent = setTimeout(
         () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
-        FIRST_MESSAGE_MS,
+        this.#options.greetingTimeoutMs,
       );
       const connection: Caller = new Connection(
         webSocket,
@@ -156,5 +156,5 @@ function refuse(socket: Duplex, status: string, reason: string): void {
   const body = `${reason}\n`;
   const length = Buffer.byteLength(body);
   const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
-  socket.end(head + body);
+  endSocket(socket, head + body);
 }

@@ -1,0 +1,89 @@
+/** Whoever has not said who it is: connections that stay silent, are refused, or are too many. */
+import { connect, type Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { LISTENER_NAMES } from "../../src/broker/listeners/listener.js";
+import { openShop } from "../client/shop.js";
+import { atEnd } from "../support/at-end.js";
+import { until } from "../support/wait.js";
+
+const PORTS = { fuq: 1, fuq1: 1, runexp: 1, "round-robin": 1, scale0: 3 } as const;
+const UPGRADE = "Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+const GREETING = { greetingTimeoutMs: 300 };
+
+/** It never closes its side by itself. */
+function peer(port: number, bytes: Uint8Array | string = ""): Socket & { said: string; cut: boolean } {
+  const socket = Object.assign(connect({ port, host: "127.0.0.1", allowHalfOpen: true }), { said: "", cut: false });
+  socket.on("data", (chunk) => (socket.said += chunk.toString("latin1")));
+  socket.on("error", () => {
+    socket.cut = true;
+  });
+  if (bytes.length > 0) socket.write(bytes);
+  atEnd(() => socket.destroy());
+  return socket;
+}
+
+const portOf = (url: string): number => Number(/:(\d+)$/.exec(url)?.[1]);
+
+describe("a connection is destroyed soon", () => {
+  it("that says nothing, or not all, at any listener", async () => {
+    const listeners = LISTENER_NAMES.map((name) => ({ name, host: "127.0.0.1", ports: Array(PORTS[name]).fill(0) }));
+    const { broker } = await openShop({ connectionBounds: GREETING, listeners });
+    const ports = [broker.url, ...broker.listeners.flatMap(({ urls }) => urls)].map(portOf);
+    expect(ports).toHaveLength(8);
+    const peers = ports.flatMap((port) => ["", "G", "\x16\x03\x01", "\xff"].map((bytes) => peer(port, bytes)));
+    await until("a write fails", () => {
+      for (const socket of peers) if (!socket.cut) socket.write("\0");
+      return peers.every(({ cut }) => cut);
+    });
+  });
+
+  it.each([
+    ["whose upgrade has no token", "GET /node/persistent HTTP/1.1\r\n", "Sec-WebSocket-Protocol: laboro.1\r\n", "401"],
+    ["whose upgrade has another path", "GET /elsewhere HTTP/1.1\r\n", "Sec-WebSocket-Protocol: laboro.1\r\n", "404"],
+    ["whose upgrade has no cookie of fuq", "GET /node/persistent HTTP/1.1\r\n", "", "401"],
+    ["whose headers are too long", "GET / HTTP/1.1\r\n", `x: ${"y".repeat(20_000)}\r\n`, "431"],
+  ])("%s", async (_what, request, header, status) => {
+    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 60_000 } });
+    const socket = peer(portOf(broker.url), `${request}${UPGRADE}${header}\r\n`);
+    await until("the refusal has come", () => socket.said.startsWith(`HTTP/1.1 ${status}`));
+    await until("a write fails", () => {
+      socket.write("\0");
+      return socket.cut;
+    });
+  });
+});
+
+describe("too many connections without authentication", () => {
+  it("cost the oldest of them, and nobody who has a token", async () => {
+    const { broker, client } = await openShop({
+      connectionBounds: { greetingTimeoutMs: 60_000, newPerAddress: 5, newInAll: 5 },
+    });
+    const silent: ReturnType<typeof peer>[] = [];
+    for (let i = 0; i < 20; i++) {
+      const socket = peer(portOf(broker.url));
+      silent.push(socket);
+      await until("it is there", () => socket.readyState === "open" && client.ask("status", {}));
+    }
+    const gone = (): boolean[] =>
+      silent.map((socket) => {
+        if (!socket.cut) socket.write("");
+        return socket.cut || socket.readableEnded;
+      });
+    await until("fifteen are gone", () => gone().filter(Boolean).length === 15);
+    expect(gone().slice(-5)).toEqual([false, false, false, false, false]);
+    const answer = await fetch(`${broker.url}/api/v1/status`, { headers: { authorization: `Bearer ${broker.token}` } });
+    expect(answer.status).toBe(200);
+    expect((await client.ask("status", {})).workers).toBeDefined();
+  });
+
+  it("are refused where all descriptors but the reserved ones are used", async () => {
+    const { broker, client } = await openShop({ connectionBounds: { connections: 3 } });
+    const link = peer(portOf(broker.url));
+    const last = peer(portOf(broker.url));
+    await until("both are there", () => link.readyState === "open" && last.readyState === "open");
+    const more = peer(portOf(broker.url));
+    await until("the oldest without a token is gone", () => link.readableEnded || link.cut);
+    expect(more.readableEnded).toBe(false);
+    expect((await client.ask("status", {})).workers).toBeDefined();
+  });
+});
