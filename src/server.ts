@@ -20,6 +20,7 @@ import { advertisedHost } from "./broker/listeners/advertised-host.js";
 import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
 import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
 import { MainListener } from "./broker/listeners/main-listener.js";
+import { Asks } from "./broker/operations/asks.js";
 import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
 import { type BrokerHost, DEFAULT_PORT, type RunningBroker, type ServerOptions } from "./broker/options.js";
@@ -85,6 +86,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     const info: BrokerInfo = {
       version: packageVersion(),
       connections,
+      asks: new Asks(options.askBounds),
       disk: () => diskSpace(dir),
       listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
       newLoginLink,

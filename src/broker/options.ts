@@ -10,6 +10,7 @@ import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
 import type { ListenerSettings } from "./listeners/listener.js";
 import type { ListenerRequest, OpenListener } from "./listeners/listener-requests.js";
+import type { AskBounds } from "./operations/asks.js";
 import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
@@ -78,6 +79,7 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
   readonly connectionBounds?: Partial<ConnectionBounds>;
+  readonly askBounds?: AskBounds;
   /** The URL of a PostgreSQL database, or how to open a store that others share. */
   readonly store?: string | (() => Store);
 }

@@ -8,7 +8,7 @@ import { LaboroError } from "../../base/errors.js";
 import { type Fields, integer } from "../../model/input.js";
 import type { Core } from "../core.js";
 import type { BrokerEvent } from "../events.js";
-import { events } from "../operations/events.js";
+import { events as eventsOperation } from "../operations/events.js";
 import { authorizeAndRead } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
 
@@ -33,22 +33,6 @@ function textOf(event: BrokerEvent): string {
   return text;
 }
 
-/** A page as bytes. Most followers are at the same place, so the last page that was made serves the next follower too. */
-let lastPage: { core: Core; key: string; last: number; bytes: Buffer } | undefined;
-
-function pageAfter(core: Core, after: number, job: number | undefined): { last: number; bytes: Buffer } {
-  const key = `${after} ${core.events.last} ${job}`;
-  if (lastPage?.core === core && lastPage.key === key) return lastPage;
-  const { events, last, missedUntil } = core.events.after(after, PAGE, job);
-  // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
-  const missed =
-    missedUntil === undefined
-      ? ""
-      : `event: missed\nid: ${missedUntil}\ndata: ${JSON.stringify({ after, until: missedUntil })}\n\n`;
-  lastPage = { core, key, last, bytes: Buffer.from(missed + events.map(textOf).join("")) };
-  return lastPage;
-}
-
 export function streamEvents(
   core: Core,
   request: FastifyRequest,
@@ -56,7 +40,7 @@ export function streamEvents(
   input: Fields,
   context: OperationContext,
 ): FastifyReply {
-  const given = authorizeAndRead(events, input, context.role);
+  const given = authorizeAndRead(eventsOperation, input, context.role);
   const seen = request.headers["last-event-id"];
   const after =
     typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
@@ -81,8 +65,11 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
   let stuck = 0;
   const pump = (): void => {
     while (response.writableLength < BUFFER) {
-      const { last, bytes } = pageAfter(core, after, job);
-      if (bytes.length > 0) response.write(bytes);
+      const { events, last, missedUntil: until } = core.events.after(after, PAGE, job);
+      // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
+      const missed =
+        until === undefined ? "" : `event: missed\nid: ${until}\ndata: ${JSON.stringify({ after, until })}\n\n`;
+      if (missed !== "" || events.length > 0) response.write(missed + events.map(textOf).join(""));
       after = last;
       if (after >= core.events.last) return;
     }

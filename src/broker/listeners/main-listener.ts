@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type ConnectionGuard, endSocket } from "../../base/connection-guard.js";
-import type { LaboroError } from "../../base/errors.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { type Auth, isEncrypted, isRefusal, type Refusal } from "../access/auth.js";
 import type { BrowserLogin } from "../access/browser-login.js";
@@ -144,6 +144,10 @@ export class MainListener {
       else if (FUQ_PATH.test(path)) await (await this.#fuq()).handle(request, response, path);
       else await this.#servePage(path, request, response);
     } catch (cause) {
+      if (cause instanceof LaboroError && cause.code === "LABORO_QUEUE_FULL") {
+        sendError(response, 503, cause);
+        return;
+      }
       this.#options.log.error({ error: String(cause) }, "a request could not be answered");
       if (response.headersSent) response.destroy();
       else

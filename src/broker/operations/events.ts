@@ -77,11 +77,7 @@ export const events = operation({
       if (page.events.length > 0 || left <= 0 || signal.aborted || missed)
         return { events: page.events, last: page.last, missed };
       from = page.last;
-      await waitForNext(
-        (wake: (_: undefined) => void) => core.events.followers.add(() => wake(undefined)),
-        left,
-        signal,
-      );
+      await waitForNext((wake: (_?: undefined) => void) => core.events.followers.add(wake), left, signal);
     }
   },
 });

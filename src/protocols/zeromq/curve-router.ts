@@ -142,7 +142,7 @@ export async function openCurveRouter(
       const peer = present.get(key);
       if (peer === undefined || closed || waiting.length >= MAX_WAITING) return false;
       const bytes = messageSize(frames);
-      if (waitingBytes + bytes > limits.queueBytesInAll) return false;
+      if (waitingBytes + bytes > limits.bufferedBytesInAll) return false;
       waitingBytes += bytes;
       waiting.push({ peer, frames });
       if (!sending) void pump();

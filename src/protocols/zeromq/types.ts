@@ -9,10 +9,8 @@ export interface Limits {
   readonly messageBytes: number;
   /** Bytes on their way to one peer; what comes on top is dropped. */
   readonly queueBytes: number;
-  /** Bytes on their way to all peers of a bound socket. */
-  readonly queueBytesInAll: number;
-  /** Bytes of messages that have not come whole, from all peers; beyond it the peer with the most is cut off. */
-  readonly partialBytesInAll: number;
+  /** Bytes on their way to all peers of a bound socket, and of messages that have not come whole; the peer with the most is cut off. */
+  readonly bufferedBytesInAll: number;
   readonly peers: number;
 }
 
@@ -20,8 +18,7 @@ export const DEFAULT_LIMITS: Limits = {
   frames: 10_000,
   messageBytes: 64 * 1024 * 1024,
   queueBytes: 64 * 1024 * 1024,
-  queueBytesInAll: 256 * 1024 * 1024,
-  partialBytesInAll: 256 * 1024 * 1024,
+  bufferedBytesInAll: 256 * 1024 * 1024,
   peers: 20_000,
 };
 

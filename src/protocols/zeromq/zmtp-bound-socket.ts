@@ -3,11 +3,10 @@ import { createServer } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { badInput, errnoOf } from "../../base/errors.js";
 import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } from "./types.js";
-import { BufferedBytes } from "./zmtp-buffered-bytes.js";
 import { type ConnectionListener, ZmtpConnection, type ZmtpConnectionOptions } from "./zmtp-connection.js";
 
 /** The events of one connection that its socket type handles. */
-export type PeerListener = Omit<ConnectionListener, "protocolError">;
+export type PeerListener = Omit<ConnectionListener, "protocolError" | "muchBuffered">;
 
 export interface BoundSocket {
   readonly url: string;
@@ -29,10 +28,18 @@ export async function listen(
     ...side,
     bound: true,
     limits,
-    buffered: new BufferedBytes(limits),
     ...(options.plain === undefined ? {} : { plain: options.plain }),
   };
   const connections = new Set<ZmtpConnection>();
+  const limitBuffered = (): void => {
+    let [sum, most, largest]: [number, number, ZmtpConnection | undefined] = [0, 0, undefined];
+    for (const connection of connections) {
+      const { bufferedBytes } = connection;
+      sum += bufferedBytes;
+      if (bufferedBytes > most) [most, largest] = [bufferedBytes, connection];
+    }
+    if (sum > limits.bufferedBytesInAll) largest?.destroy(`${sum} bytes are buffered, most of them for this peer`);
+  };
   const server = createServer((socket) => {
     const address = socket.remoteAddress ?? "unknown";
     if (options.guard?.admit(socket) === false) return;
@@ -45,6 +52,7 @@ export async function listen(
     const session = accept(() => connection, address);
     const connection: ZmtpConnection = new ZmtpConnection(socket, full, {
       ...session,
+      muchBuffered: limitBuffered,
       opened: (peer) => {
         options.guard?.authenticated(socket);
         session.opened(peer);

@@ -14,7 +14,6 @@ import type { Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
 import type { Limits, PlainCredentials } from "./types.js";
-import type { BufferedBytes } from "./zmtp-buffered-bytes.js";
 import {
   makeCommand,
   makeError,
@@ -39,8 +38,6 @@ export interface ZmtpConnectionOptions {
   readonly identity: (peer: Buffer, localUrl: string) => Uint8Array;
   readonly plain?: PlainCredentials;
   readonly limits: Limits;
-  /** Of all connections of the socket, where it is bound. */
-  readonly buffered?: BufferedBytes;
 }
 
 export interface ConnectionListener {
@@ -51,7 +48,11 @@ export interface ConnectionListener {
   /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
   protocolError(fault: LaboroError): void;
   closed(why: string): void;
+  /** Called with each piece while more is buffered for this connection than for most. */
+  muchBuffered?(): void;
 }
+
+const MUCH_BUFFERED = 1024 * 1024;
 
 const HANDSHAKE_MS = 10_000;
 const MISSED_LIMIT = 3;
@@ -81,7 +82,7 @@ export class ZmtpConnection {
     this.#options = options;
     this.#listener = listener;
     this.#reader = new FrameReader(options.limits);
-    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes, options.buffered);
+    this.#outgoing = new WriteBuffer(socket, options.limits.queueBytes);
     this.#handshakeTimer = setTimeout(() => {
       this.#fail(zmtpError("the handshake took too long"));
       socket.destroy();
@@ -98,13 +99,20 @@ export class ZmtpConnection {
     );
   }
 
+  /** Of messages under way, and of one that has not come whole. */
+  get bufferedBytes(): number {
+    return this.#outgoing.bytes + this.#reader.partialBytes;
+  }
+
   get open(): boolean {
     return this.#state === "open";
   }
 
   /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
   send(frames: readonly Uint8Array[]): boolean {
-    return this.#state === "open" && this.#outgoing.pushMessage(frames);
+    if (this.#state !== "open" || !this.#outgoing.pushMessage(frames)) return false;
+    this.#checkBuffered();
+    return true;
   }
 
   /** The same for a message, or a command, that is in its bytes already. */
@@ -166,13 +174,15 @@ export class ZmtpConnection {
     if (this.#state === "closed" || this.#state === "failing") return;
     try {
       if (this.#state === "greeting") this.#greet(chunk);
-      else {
-        this.#reader.push(chunk, this.#take);
-        this.#options.buffered?.setPartial(this, this.#reader.partialBytes);
-      }
+      else this.#reader.push(chunk, this.#take);
+      this.#checkBuffered();
     } catch (cause) {
       this.#fail(asLaboroError(cause));
     }
+  }
+
+  #checkBuffered(): void {
+    if (this.bufferedBytes > MUCH_BUFFERED) this.#listener.muchBuffered?.();
   }
 
   #greet(chunk: Buffer): void {
@@ -298,7 +308,6 @@ export class ZmtpConnection {
     this.#state = "closed";
     clearTimeout(this.#handshakeTimer);
     this.#outgoing.clear();
-    this.#options.buffered?.setPartial(this, 0);
     for (const settle of this.#livenessChecks) settle(false);
     this.#listener.closed(this.#why);
   }

@@ -1,6 +1,5 @@
 /** Outgoing messages of a connection. Those of one turn of the event loop are written together; the bytes under way are limited. */
 import type { Socket } from "node:net";
-import type { BufferedBytes } from "./zmtp-buffered-bytes.js";
 import { messageSize, writeMessage } from "./zmtp-frames.js";
 
 /** Above this size the buffer is flushed before the end of the turn. */
@@ -9,16 +8,17 @@ const FLUSH_BYTES = 1024 * 1024;
 export class WriteBuffer {
   readonly #socket: Socket;
   readonly #limitBytes: number;
-  readonly #inAll: BufferedBytes | undefined;
   #queue: (readonly Uint8Array[] | Buffer)[] = [];
   #queuedBytes = 0;
   #scheduled = false;
 
-  /** With `inAll`, the bytes count there too until they have left. */
-  constructor(socket: Socket, limitBytes: number, inAll?: BufferedBytes) {
-    this.#inAll = inAll;
+  constructor(socket: Socket, limitBytes: number) {
     this.#socket = socket;
     this.#limitBytes = limitBytes;
+  }
+
+  get bytes(): number {
+    return this.#queuedBytes + this.#socket.writableLength;
   }
 
   /** A message in its frames. False where too much is on its way already. */
@@ -39,21 +39,17 @@ export class WriteBuffer {
       if (one instanceof Uint8Array) at += one.copy(bytes, at);
       else at = writeMessage(bytes, at, one);
     }
-    const size = this.#queuedBytes;
-    this.#queue = [];
-    this.#queuedBytes = 0;
-    this.#socket.write(bytes, () => this.#inAll?.unqueue(size));
+    this.clear();
+    this.#socket.write(bytes);
   }
 
   clear(): void {
-    this.#inAll?.unqueue(this.#queuedBytes);
     this.#queue = [];
     this.#queuedBytes = 0;
   }
 
   #push(what: readonly Uint8Array[] | Buffer, size: number): boolean {
-    if (this.#queuedBytes + this.#socket.writableLength + size > this.#limitBytes) return false;
-    if (this.#inAll?.queue(size) === false) return false;
+    if (this.bytes + size > this.#limitBytes) return false;
     this.#queue.push(what);
     this.#queuedBytes += size;
     if (this.#queuedBytes > FLUSH_BYTES) {

@@ -53,7 +53,8 @@ export class ClientConnections {
   joined(peer: Peer): void {
     const peerSession = this.#openSession(peer);
     const known = this.#clients.get(peer.key);
-    if (known === undefined) this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map(), bytes: 0 });
+    if (known === undefined)
+      this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map(), bytes: 0 });
     else Object.assign(known, { peerSession, disconnected: false });
   }
 
