@@ -88,7 +88,8 @@ export class ConnectionGuard {
   readonly #report: RefusalReport;
   /** The oldest first. */
   readonly #new = new Map<string, NewConnection>();
-  readonly #byNetwork = new Map<string, Set<string>>();
+  /** How many of each network. */
+  readonly #byNetwork = new Map<string, number>();
   #open = 0;
   #withoutAuthentication = 0;
 
@@ -121,22 +122,23 @@ export class ConnectionGuard {
     }
     const { newPerAddress, newInAll, connections, withoutAuthentication, greetingTimeoutMs } = this.#bounds;
     const network = networkOf(address);
-    const there = this.#byNetwork.get(network) ?? new Set();
-    const full = (key: string | undefined, why: string): void => this.#drop(key, "LABORO_TOO_MANY_PEERS", why);
-    if (there.size >= newPerAddress) full(first(there), `${newPerAddress} of this address have not said who they are`);
-    if (this.#new.size >= newInAll) full(first(this.#new.keys()), `${newInAll} have not said who they are`);
-    if (this.#open >= connections) full(first(this.#new.keys()), `${connections} connections are open`);
-    const crowded = listener !== MAIN && this.#withoutAuthentication >= withoutAuthentication;
-    if (crowded || this.#open >= connections) {
+    const isFull = (): boolean =>
+      this.#open >= connections || (listener !== MAIN && this.#withoutAuthentication >= withoutAuthentication);
+    if ((this.#byNetwork.get(network) ?? 0) >= newPerAddress) this.#dropOldest((one) => one.network === network);
+    if (this.#new.size >= newInAll) this.#dropOldest(() => true);
+    if (isFull()) this.#dropOldest((one) => listener === MAIN || one.listener !== MAIN);
+    if (isFull()) {
       this.#report(listener, address, "LABORO_TOO_MANY_PEERS", `${this.#open} connections are open already`);
       socket.destroy();
       return false;
     }
     const key = keyOf(socket);
-    const timer = setTimeout(
-      () => this.#drop(key, "LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`),
-      greetingTimeoutMs,
-    );
+    let halves = 0;
+    // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
+    const timer = setInterval(() => {
+      if (++halves < 2) return;
+      this.#drop(key, "LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
+    }, greetingTimeoutMs / 2);
     let open = true;
     const release = (): void => {
       if (!open) return;
@@ -146,15 +148,23 @@ export class ConnectionGuard {
       if (listener !== MAIN) this.#withoutAuthentication--;
     };
     this.#new.set(key, { socket, listener, address, network, timer, release });
-    this.#byNetwork.set(network, there.add(key));
+    this.#byNetwork.set(network, (this.#byNetwork.get(network) ?? 0) + 1);
     this.#open++;
     if (listener !== MAIN) this.#withoutAuthentication++;
     socket.once("close", release);
     return true;
   }
 
-  #drop(key: string | undefined, code: ErrorCode, why: string): void {
-    const dropped = key === undefined ? undefined : this.#new.get(key);
+  #dropOldest(matches: (one: NewConnection) => boolean): void {
+    for (const [key, one] of this.#new) {
+      if (!matches(one)) continue;
+      this.#drop(key, "LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
+      return;
+    }
+  }
+
+  #drop(key: string, code: ErrorCode, why: string): void {
+    const dropped = this.#new.get(key);
     if (dropped === undefined) return;
     this.#report(dropped.listener, dropped.address, code, why);
     dropped.socket.destroy();
@@ -164,15 +174,13 @@ export class ConnectionGuard {
   #forget(key: string): void {
     const known = this.#new.get(key);
     if (known === undefined) return;
-    clearTimeout(known.timer);
+    clearInterval(known.timer);
     this.#new.delete(key);
-    const those = this.#byNetwork.get(known.network);
-    those?.delete(key);
-    if (those?.size === 0) this.#byNetwork.delete(known.network);
+    const left = (this.#byNetwork.get(known.network) ?? 1) - 1;
+    if (left === 0) this.#byNetwork.delete(known.network);
+    else this.#byNetwork.set(known.network, left);
   }
 }
-
-const first = (keys: Iterable<string>): string | undefined => keys[Symbol.iterator]().next().value;
 
 const keyOf = ({ remoteAddress, remotePort, localPort }: Endpoints): string =>
   `${remoteAddress} ${remotePort} ${localPort}`;

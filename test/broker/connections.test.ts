@@ -1,4 +1,6 @@
 /** Whoever has not said who it is: connections that stay silent, are refused, or are too many. */
+import type { IncomingMessage } from "node:http";
+import { get } from "node:https";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { LISTENER_NAMES } from "../../src/broker/listeners/listener.js";
@@ -50,6 +52,28 @@ describe("a connection is destroyed soon", () => {
       socket.write("\0");
       return socket.cut;
     });
+  });
+});
+
+describe("a connection with TLS", () => {
+  it("stays when its token is valid, and frees its place when it ends", async () => {
+    const { broker } = await openShop({ connectionBounds: { ...GREETING, connections: 4 } });
+    const url = `${broker.url.replace("http", "https")}/api/v1`;
+    const headers = { authorization: `Bearer ${broker.token}`, accept: "text/event-stream" };
+    const ask = (path: string): Promise<IncomingMessage> =>
+      new Promise((resolve, reject) => {
+        get(url + path, { headers, agent: false, rejectUnauthorized: false }, resolve).once("error", reject);
+      });
+    const stream = await ask("/events");
+    atEnd(() => stream.destroy());
+    for (let i = 0; i < 8; i++) {
+      const answer = (await ask("/status")).resume();
+      await until("it is answered", () => answer.complete && answer.socket.destroyed);
+      expect(answer.statusCode).toBe(200);
+    }
+    const silent = peer(portOf(broker.url));
+    await until("a silent one that came later is gone", () => silent.readableEnded || silent.cut);
+    expect(stream.closed).toBe(false);
   });
 });
 

@@ -20,7 +20,6 @@ export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_QUEUE_FULL: 503,
   LABORO_DEADLINE: 504,
   LABORO_NO_DESCRIPTORS: 503,
-  LABORO_TOO_MANY_PEERS: 503,
   LABORO_DISK_FULL: 507,
 };
 

@@ -31,6 +31,8 @@ export type StreamContext<Out> = Omit<FuqSessionContext, "connection" | "knownWo
   readonly connection: { readonly send: (message: Out) => void; readonly close: () => void };
 };
 
+/** Bytes of a message of a peer that has not said who it is. */
+const GREETING_LIMIT = 1024 * 1024;
 /** Bytes that may wait for a peer that does not read. */
 export const UNREAD_LIMIT = 16 * 1024 * 1024;
 
@@ -57,6 +59,7 @@ export function acceptStream<In, Out>(
     socket.destroy();
   };
   const port = socket.remotePort ?? 0;
+  let named = false;
   const session = makeSession({
     core,
     log,
@@ -66,6 +69,7 @@ export function acceptStream<In, Out>(
     profile: { protocol, pool: settings.pool ?? DEFAULT_POOL, address },
     onNamed: (name) => {
       traced.setPeer(name);
+      named = true;
       greeted();
     },
   });
@@ -78,8 +82,10 @@ export function acceptStream<In, Out>(
       traced.received(() => describe(message));
       session.onMessage(message);
     }
-    if (failure === undefined || socket.writableEnded) return;
-    onPeerError(failure.message);
+    const tooLong = !named && framer.pending > GREETING_LIMIT ? "a greeting that does not end" : undefined;
+    const why = failure?.message ?? tooLong;
+    if (why === undefined || socket.writableEnded) return;
+    onPeerError(why);
     close();
   });
   socket.once("close", () => {
