@@ -48,7 +48,8 @@ export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
 
 /** As announced; a body without a length may be as large as any. */
 function bodyBytes({ headers }: IncomingMessage): number {
-  return headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : LARGE_BODY_LIMIT;
+  const announced = headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : Infinity;
+  return Math.min(announced, LARGE_BODY_LIMIT);
 }
 
 type ContextOf = (request: FastifyRequest, reply: FastifyReply) => OperationContext;

@@ -23,7 +23,7 @@ export interface AskBounds {
 }
 
 export const ASK_BOUNDS: AskBounds = {
-  perConnection: { asks: 20_000, bytes: 256 * MIB, follows: 100 },
+  perConnection: { asks: 20_000, bytes: 256 * MIB, follows: 250 },
   perRole: { asks: 50_000, bytes: 384 * MIB, follows: 1_500 },
   inAll: { asks: 100_000, bytes: 512 * MIB, follows: 2_000 },
 };
