@@ -14,31 +14,23 @@ import type { Duplex } from "node:stream";
 import { networkOf } from "./addresses.js";
 import type { ErrorCode } from "./errors.js";
 
-export interface ConnectionBounds {
-  /** The time to authenticate or to complete the greeting. */
-  readonly greetingTimeoutMs: number;
-  /** New connections of one address, and of all. */
-  readonly newPerAddress: number;
-  readonly newInAll: number;
-  /** Connections of any kind. */
-  readonly connections: number;
-  /** Those of listeners without authentication. */
-  readonly withoutAuthentication: number;
-}
-
 export const GREETING_TIMEOUT_MS = 5_000;
 const NEW_IN_ALL = 4_096;
+/** Connections of listeners without authentication. */
 const WITHOUT_AUTHENTICATION = 20_000;
 /** Descriptors for the database, output files, and what the process itself needs. */
 const RESERVED_DESCRIPTORS = 256;
 /** How long a peer may take to close its side of a connection that was ended here. */
 const CLOSE_MS = 1_000;
 
-export function connectionBounds(descriptors = descriptorLimit()): ConnectionBounds {
-  const reserved = Math.min(RESERVED_DESCRIPTORS, Math.ceil(descriptors * 0.75));
-  const connections = descriptors - reserved;
+export type ConnectionBounds = Readonly<ReturnType<typeof connectionBounds>>;
+
+/** The bounds of a process that may have so many descriptors. */
+function connectionBounds(descriptors = descriptorLimit()) {
+  const connections = descriptors - Math.min(RESERVED_DESCRIPTORS, Math.ceil(descriptors * 0.75));
   const newInAll = Math.min(NEW_IN_ALL, connections);
   return {
+    /** The time to authenticate or to complete the greeting. */
     greetingTimeoutMs: GREETING_TIMEOUT_MS,
     newPerAddress: Math.ceil(newInAll / 2),
     newInAll,
@@ -72,13 +64,10 @@ export type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort
 export type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
 
 interface NewConnection {
-  readonly socket: Socket;
   readonly listener: string;
-  readonly address: string;
   readonly network: string;
   readonly timer: NodeJS.Timeout;
-  /** Its descriptor is free. */
-  readonly release: () => void;
+  readonly drop: (code: ErrorCode, why: string) => void;
 }
 
 const MAIN = "main";
@@ -133,12 +122,6 @@ export class ConnectionGuard {
       return false;
     }
     const key = keyOf(socket);
-    let halves = 0;
-    // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
-    const timer = setInterval(() => {
-      if (++halves < 2) return;
-      this.#drop(key, "LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
-    }, greetingTimeoutMs / 2);
     let open = true;
     const release = (): void => {
       if (!open) return;
@@ -147,7 +130,17 @@ export class ConnectionGuard {
       this.#open--;
       if (listener !== MAIN) this.#withoutAuthentication--;
     };
-    this.#new.set(key, { socket, listener, address, network, timer, release });
+    const drop = (code: ErrorCode, why: string): void => {
+      this.#report(listener, address, code, why);
+      socket.destroy();
+      release();
+    };
+    let halves = 0;
+    // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
+    const timer = setInterval(() => {
+      if (++halves === 2) drop("LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
+    }, greetingTimeoutMs / 2);
+    this.#new.set(key, { listener, network, timer, drop });
     this.#byNetwork.set(network, (this.#byNetwork.get(network) ?? 0) + 1);
     this.#open++;
     if (listener !== MAIN) this.#withoutAuthentication++;
@@ -156,19 +149,11 @@ export class ConnectionGuard {
   }
 
   #dropOldest(matches: (one: NewConnection) => boolean): void {
-    for (const [key, one] of this.#new) {
+    for (const one of this.#new.values()) {
       if (!matches(one)) continue;
-      this.#drop(key, "LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
+      one.drop("LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
       return;
     }
-  }
-
-  #drop(key: string, code: ErrorCode, why: string): void {
-    const dropped = this.#new.get(key);
-    if (dropped === undefined) return;
-    this.#report(dropped.listener, dropped.address, code, why);
-    dropped.socket.destroy();
-    dropped.release();
   }
 
   #forget(key: string): void {

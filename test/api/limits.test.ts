@@ -44,7 +44,7 @@ describe("a body", () => {
 
 describe("a connection", () => {
   it("on which the headers do not end, or nothing comes, is closed", async () => {
-    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 500 } });
+    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 1_000 } });
     const port = Number(new URL(broker.url).port);
     const begun = performance.now();
     const answerTo = (first: string, drip: string): Promise<string> =>
