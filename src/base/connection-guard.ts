@@ -5,8 +5,9 @@
  *   new            accepted. It must authenticate, or complete the greeting of its protocol, before the timeout
  *   authenticated  counts as an open connection only
  *
- * Beyond a bound on new connections the oldest new one is destroyed, not the one that comes: a peer with a token authenticates within
- * milliseconds, so silent connections cannot lock it out.
+ * Beyond a bound the oldest new connection is destroyed that has sent nothing, or not enough for half of the timeout: silent ones cannot
+ * lock out a peer with a token. Where all are in the middle of their handshake, as when a thousand workers come back at once, the one
+ * that comes is refused, so that the others complete theirs.
  */
 import * as fs from "node:fs";
 import type { Socket } from "node:net";
@@ -15,7 +16,7 @@ import { networkOf } from "./addresses.js";
 import type { ErrorCode } from "./errors.js";
 
 export const GREETING_TIMEOUT_MS = 5_000;
-const NEW_IN_ALL = 4_096;
+const NEW_IN_ALL = 2_048;
 /** Connections of listeners without authentication. */
 const WITHOUT_AUTHENTICATION = 20_000;
 /** Descriptors for the database, output files, and what the process itself needs. */
@@ -32,6 +33,8 @@ function connectionBounds(descriptors = descriptorLimit()) {
   return {
     /** The time to authenticate or to complete the greeting. */
     greetingTimeoutMs: GREETING_TIMEOUT_MS,
+    /** The time in which a connection that has sent nothing is not taken for silent. */
+    silentAfterMs: 250,
     newPerAddress: Math.ceil(newInAll / 2),
     newInAll,
     connections,
@@ -64,6 +67,7 @@ export type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort
 export type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
 
 interface NewConnection {
+  readonly isStalled: () => boolean;
   readonly listener: string;
   readonly network: string;
   readonly timer: NodeJS.Timeout;
@@ -109,14 +113,10 @@ export class ConnectionGuard {
       socket.destroy();
       return false;
     }
-    const { newPerAddress, newInAll, connections, withoutAuthentication, greetingTimeoutMs } = this.#bounds;
+    const { greetingTimeoutMs, silentAfterMs } = this.#bounds;
     const network = networkOf(address);
-    const isFull = (): boolean =>
-      this.#open >= connections || (listener !== MAIN && this.#withoutAuthentication >= withoutAuthentication);
-    if ((this.#byNetwork.get(network) ?? 0) >= newPerAddress) this.#dropOldest((one) => one.network === network);
-    if (this.#new.size >= newInAll) this.#dropOldest(() => true);
-    if (isFull()) this.#dropOldest((one) => listener === MAIN || one.listener !== MAIN);
-    if (isFull()) {
+    for (let rivals = this.#rivals(listener, network); rivals !== undefined; rivals = this.#rivals(listener, network)) {
+      if (this.#dropOldest(rivals)) continue;
       this.#report(listener, address, "LABORO_TOO_MANY_PEERS", `${this.#open} connections are open already`);
       socket.destroy();
       return false;
@@ -136,11 +136,14 @@ export class ConnectionGuard {
       release();
     };
     let halves = 0;
+    const since = performance.now();
+    const isStalled = (): boolean =>
+      halves > 0 || (socket.bytesRead === 0 && performance.now() - since >= silentAfterMs);
     // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
     const timer = setInterval(() => {
       if (++halves === 2) drop("LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
     }, greetingTimeoutMs / 2);
-    this.#new.set(key, { listener, network, timer, drop });
+    this.#new.set(key, { listener, network, timer, drop, isStalled });
     this.#byNetwork.set(network, (this.#byNetwork.get(network) ?? 0) + 1);
     this.#open++;
     if (listener !== MAIN) this.#withoutAuthentication++;
@@ -148,12 +151,22 @@ export class ConnectionGuard {
     return true;
   }
 
-  #dropOldest(matches: (one: NewConnection) => boolean): void {
+  /** Where there is no room for another: which new connections take it. */
+  #rivals(listener: string, network: string): ((one: NewConnection) => boolean) | undefined {
+    const { newPerAddress, newInAll, connections, withoutAuthentication } = this.#bounds;
+    if ((this.#byNetwork.get(network) ?? 0) >= newPerAddress) return (one) => one.network === network;
+    if (this.#new.size >= newInAll || this.#open >= connections) return () => true;
+    if (listener === MAIN || this.#withoutAuthentication < withoutAuthentication) return undefined;
+    return (one) => one.listener !== MAIN;
+  }
+
+  #dropOldest(matches: (one: NewConnection) => boolean): boolean {
     for (const one of this.#new.values()) {
-      if (!matches(one)) continue;
+      if (!matches(one) || !one.isStalled()) continue;
       one.drop("LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
-      return;
+      return true;
     }
+    return false;
   }
 
   #forget(key: string): void {

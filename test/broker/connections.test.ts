@@ -4,6 +4,7 @@ import { get } from "node:https";
 import { connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { LISTENER_NAMES } from "../../src/broker/listeners/listener.js";
+import { connect as connectClient } from "../../src/entries/client.js";
 import { openShop } from "../client/shop.js";
 import { atEnd } from "../support/at-end.js";
 import { until } from "../support/wait.js";
@@ -62,7 +63,7 @@ describe("a connection is destroyed soon", () => {
 describe("a connection with TLS", () => {
   it("stays when its token is valid, and frees its place when it ends", async () => {
     const { broker } = await openShop({
-      connectionBounds: { greetingTimeoutMs: 60_000, newPerAddress: 1, newInAll: 1, connections: 4 },
+      connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newPerAddress: 1, newInAll: 1, connections: 4 },
     });
     const url = `${broker.url.replace("http", "https")}/api/v1`;
     const headers = { authorization: `Bearer ${broker.token}`, accept: "text/event-stream" };
@@ -88,7 +89,7 @@ describe("a connection with TLS", () => {
 describe("too many connections without authentication", () => {
   it("cost the oldest of them, and nobody who has a token", async () => {
     const { broker, client } = await openShop({
-      connectionBounds: { greetingTimeoutMs: 60_000, newPerAddress: 5, newInAll: 5 },
+      connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newPerAddress: 5, newInAll: 5 },
     });
     const silent: ReturnType<typeof peer>[] = [];
     for (let i = 0; i < 20; i++) {
@@ -105,11 +106,31 @@ describe("too many connections without authentication", () => {
     expect(gone().slice(-5)).toEqual([false, false, false, false, false]);
     const answer = await fetch(`${broker.url}/api/v1/status`, { headers: { authorization: `Bearer ${broker.token}` } });
     expect(answer.status).toBe(200);
-    expect((await client.ask("status", {})).workers).toBeDefined();
+    const others = [];
+    for (let i = 0; i < 8; i++) {
+      const other = await connectClient({ broker: broker.url, token: broker.token });
+      atEnd(() => other.close());
+      others.push(other);
+    }
+    // More than five, and none of them goes.
+    for (const one of [client, ...others]) expect((await one.ask("status", {})).workers).toBeDefined();
+  });
+
+  it("cost the one that comes where the others are in the middle of their greeting", async () => {
+    const { broker, client } = await openShop({
+      connectionBounds: { greetingTimeoutMs: 60_000, silentAfterMs: 0, newInAll: 1 },
+    });
+    const slow = peer(portOf(broker.url), `GET /healthz HTTP/1.1\r\n${"x: y\r\n".repeat(1_000)}`);
+    await until("it has begun", () => slow.bytesWritten > 6_000 && slow.readyState === "open");
+    await client.ask("status", {});
+    const next = peer(portOf(broker.url));
+    await until("the next one is refused", () => next.readableEnded || next.cut);
+    slow.write("\r\n");
+    await until("the other one is answered", () => slow.said.startsWith("HTTP/1.1 "));
   });
 
   it("are refused where all descriptors but the reserved ones are used", async () => {
-    const { broker, client } = await openShop({ connectionBounds: { connections: 3 } });
+    const { broker, client } = await openShop({ connectionBounds: { connections: 3, silentAfterMs: 0 } });
     const link = peer(portOf(broker.url));
     const last = peer(portOf(broker.url));
     await until("both are there", () => link.readyState === "open" && last.readyState === "open");
