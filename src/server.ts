@@ -1,6 +1,7 @@
 /** Wires broker, store and listeners: the one module that knows them all. */
 import { statfs } from "node:fs/promises";
 import { inUrl, isLoopback } from "./base/addresses.js";
+import { ConnectionGuard } from "./base/connection-guard.js";
 import { badInput, errnoOf, type LaboroError } from "./base/errors.js";
 import { startFailure } from "./base/files/durable.js";
 import { joinUrl } from "./base/join-url.js";
@@ -20,6 +21,7 @@ import { advertisedHost } from "./broker/listeners/advertised-host.js";
 import type { ListenerContext, ListenerFactory, ListenerName } from "./broker/listeners/listener.js";
 import { checkListeners, type ListenerRequest, type OpenListener } from "./broker/listeners/listener-requests.js";
 import { MainListener } from "./broker/listeners/main-listener.js";
+import { Asks } from "./broker/operations/asks.js";
 import { setHeld } from "./broker/operations/jobs.js";
 import type { BrokerInfo } from "./broker/operations/operation.js";
 import { type BrokerHost, DEFAULT_PORT, type RunningBroker, type ServerOptions } from "./broker/options.js";
@@ -82,10 +84,12 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       return { code, expires, url: `${url}/#login=${code}` };
     };
     const settings = options.listenerSettings ?? {};
-    const auth = new Auth(tokens, browserLogin);
+    const guard = new ConnectionGuard(options.connectionBounds, (...refusal) => peerErrors.report(...refusal));
+    const auth = new Auth(tokens, browserLogin, guard);
     const info: BrokerInfo = {
       version: packageVersion(),
       connections,
+      asks: new Asks(options.askBounds),
       disk: () => diskSpace(dir),
       damage: () => damageReports(dir),
       listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
@@ -99,11 +103,12 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
         broker: `broker-${core.state.epoch}`,
         heartbeatMs: options.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
         outputWindow: OUTPUT_WINDOW,
+        greetingTimeoutMs: guard.greetingTimeoutMs,
       }),
-      headersTimeoutMs: options.headersTimeoutMs,
+      guard,
       openFuq: async () => {
         const { FuqHttp } = await import("./protocols/fuq/broker/http/index.js");
-        return new FuqHttp({ core, auth, info, log, peerErrors, connections, settings });
+        return new FuqHttp({ core, guard, auth, info, log, peerErrors, connections, settings });
       },
       ...(tls === "off" ? {} : { certificate: () => serverCertificate(certificates, log) }),
     });
@@ -120,12 +125,12 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     const { port, portChanged } = await listen(mainListener, host, options.port);
     // At once: a peer that waited for this broker may ask already where it is.
     url = `${scheme}://${inUrl(local ? host : name)}:${port}`;
-    listeners = await openListeners(options.listeners ?? [], { core, log, peerErrors, connections, settings }).catch(
-      async (cause: unknown) => {
-        await mainListener.close();
-        throw cause;
-      },
-    );
+    listeners = await openListeners(options.listeners ?? [], {
+      ...{ core, guard, log, peerErrors, connections, settings },
+    }).catch(async (cause: unknown) => {
+      await mainListener.close();
+      throw cause;
+    });
     const stopRetention = options.retention === undefined ? undefined : startRetention(core, options.retention, log);
     const access: Access = ca === undefined ? { url, token } : { url, token, ca };
     const closeListeners = () => Promise.all([mainListener, ...listeners].map((one) => one.close()));
@@ -139,6 +144,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
     return {
       ...access,
       core,
+      guard,
       portChanged,
       listeners,
       tokenOf: (role) => tokens.ofRole(role),

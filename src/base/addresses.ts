@@ -5,5 +5,11 @@ export function isLoopback(host: string): boolean {
   return /^(::ffff:)?127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(plain);
 }
 
+/** The network of an address: a host with one IPv6 address usually has 2^64 of them, so the first 64 bits count. */
+export function networkOf(address: string): string {
+  if (!address.includes(":") || address.startsWith("::ffff:")) return address;
+  return address.split(":").slice(0, 4).join(":");
+}
+
 /** A host as it stands in a URL. */
 export const inUrl = (host: string): string => (host.includes(":") ? `[${host}]` : host);

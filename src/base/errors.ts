@@ -24,10 +24,11 @@ export const ERROR_CODES = {
   LABORO_JOB_ENDED: "the job has ended, this change comes too late",
   LABORO_JOB_OPEN: "the job has not ended, this can only be done when it has",
   LABORO_LEASE_LOST: "the other brokers of the group marked this one dead; it has to open the store again",
+  LABORO_NO_DESCRIPTORS: "no file descriptor is left: nothing new is accepted until some are free",
   LABORO_NO_SUCH_JOB: "no job has this id",
   LABORO_NO_SUCH_TASK: "the job has no task with this number, or in the API with this index",
   LABORO_NO_SUCH_WORKER: "no worker of this id or name is known here",
-  LABORO_QUEUE_FULL: "as many requests wait for this service as the broker keeps",
+  LABORO_QUEUE_FULL: "as much waits for an answer as the broker keeps",
   LABORO_SERVICE_FAILED: "the service answered with an error",
   LABORO_STORE_FAILED: "the store could not complete a write",
   LABORO_STORE_UNAVAILABLE: "the database that the brokers share does not answer",
@@ -47,6 +48,10 @@ export class LaboroError extends Error {
     this.code = code;
   }
 }
+
+/** The system lacks something that it can have again: the same write succeeds later. */
+export const passesByItself = (code: ErrorCode): boolean =>
+  code === "LABORO_DISK_FULL" || code === "LABORO_NO_DESCRIPTORS";
 
 /** A value that a caller gave does not have the expected form. */
 export function badInput(message: string, cause?: unknown): LaboroError {

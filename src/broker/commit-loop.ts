@@ -6,13 +6,13 @@
  *   idle        nothing to write; messages are sent at once
  *   gathering   only results, which may wait
  *   committing  one batch is at the store, the next is collected
- *   waiting     the disk is full or the store cannot be reached: the same batch is tried again. Dispatch is halted. Writes with a
+ *   waiting     the disk is full, no file descriptor is left, or the store cannot be reached: the same batch is tried again. Dispatch is halted. Writes with a
  *               caller are refused, all others are kept. A store is usually back in a moment, so nobody is refused at first
  *   failed      the store is broken, or this broker's lease on it has ended; `failed` was called
  */
 
 import { now } from "../base/clock.js";
-import { asLaboroError, type LaboroError } from "../base/errors.js";
+import { asLaboroError, type LaboroError, passesByItself } from "../base/errors.js";
 import type { Decisions, Send } from "../dispatch/index.js";
 import type { TaskRangeId } from "../model/ids.js";
 import type { Store, Write, WriteResult } from "../model/store.js";
@@ -74,7 +74,7 @@ export class CommitLoop {
     this.#handlers = handlers;
   }
 
-  /** The disk is full, or the store cannot be reached: nothing new is accepted. */
+  /** The disk is full, no descriptor is left, or the store cannot be reached: nothing new is accepted. */
   get refusing(): LaboroError | undefined {
     return this.#failed ?? this.#unavailable;
   }
@@ -185,7 +185,7 @@ export class CommitLoop {
     if (!unreachable || now() - this.#failedTries.since > REFUSE_AFTER_MS) {
       batch.refuse(cause);
       this.#next.refuse(cause);
-      if (!unreachable && cause.code !== "LABORO_DISK_FULL") {
+      if (!unreachable && !passesByItself(cause.code)) {
         this.#failed = cause;
         this.#handlers.failed(cause);
         return false;

@@ -9,6 +9,7 @@ import { now } from "../base/clock.js";
 import type { JobId, WorkerId } from "../model/ids.js";
 import type { Counters, JobEnd } from "../model/job.js";
 import type { Ranges } from "../model/ranges.js";
+import { Followers } from "./followers.js";
 
 export type EventBody =
   | { readonly kind: "job-added"; readonly job: JobId; readonly name: string; readonly count: number }
@@ -40,8 +41,8 @@ export interface EventPage {
   readonly events: readonly BrokerEvent[];
   /** Give this as `after` for the next page. */
   readonly last: number;
-  /** Events between `after` and the first of these are lost. */
-  readonly missed: boolean;
+  /** Events after `after`, up to this one, are lost. */
+  readonly missedUntil?: number;
 }
 
 export const EVENTS_KEPT = 10_000;
@@ -53,6 +54,8 @@ export class Events {
   readonly #events: BrokerEvent[] = [];
   readonly #most: number;
   readonly #listeners = new Set<(event: BrokerEvent) => void>();
+  /** Clients; they are woken a moment after an event. */
+  readonly followers = new Followers();
   /** The event before the first that is kept. */
   #lastDropped: number;
   #last: number;
@@ -76,6 +79,7 @@ export class Events {
     this.#rangeCount += rangeCountOf(event);
     while (this.#events.length - this.#start > this.#most || this.#rangeCount > MAX_RANGES) this.#dropFirst();
     for (const listener of [...this.#listeners]) listener(event);
+    this.followers.notify();
   }
 
   onAdded(listener: (event: BrokerEvent) => void): () => void {
@@ -95,7 +99,7 @@ export class Events {
       last = event.id;
       if (job === undefined || ("job" in event && event.job === job)) events.push(event);
     }
-    return { events, last, missed: !known };
+    return known ? { events, last } : { events, last, missedUntil: this.#lastDropped };
   }
 
   #dropFirst(): void {

@@ -1,4 +1,5 @@
 /** What a broker is started with, and what a program that embeds one gets. */
+import type { ConnectionBounds, ConnectionGuard } from "../base/connection-guard.js";
 import type { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import type { Settings } from "../dispatch/index.js";
@@ -9,6 +10,7 @@ import type { Core } from "./core.js";
 import type { GroupOptions } from "./group/index.js";
 import type { ListenerSettings } from "./listeners/listener.js";
 import type { ListenerRequest, OpenListener } from "./listeners/listener-requests.js";
+import type { AskBounds } from "./operations/asks.js";
 import type { Retention } from "./retention.js";
 
 export const DEFAULT_PORT = 5429;
@@ -27,8 +29,6 @@ export interface BrokerOptions {
   /** The admin's. */
   readonly token?: string;
   readonly heartbeatMs?: number;
-  /** How long a connection to the main listener may take to send its headers; 10 s if absent. */
-  readonly headersTimeoutMs?: number;
   readonly settings?: Partial<Settings>;
   /** Listeners for the old protocols; none if absent. */
   readonly listeners?: readonly ListenerRequest[];
@@ -78,6 +78,8 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
   readonly relaxed?: boolean;
   /** Holds the open jobs for which it returns true, before the first client or worker can connect. */
   readonly holdAtStart?: (job: Job) => boolean;
+  readonly connectionBounds?: Partial<ConnectionBounds>;
+  readonly askBounds?: AskBounds;
   /** The URL of a PostgreSQL database, or how to open a store that others share. */
   readonly store?: string | (() => Store);
 }
@@ -85,6 +87,7 @@ export interface ServerOptions extends Omit<BrokerOptions, "store"> {
 /** A broker with its internals. */
 export interface RunningBroker extends Broker {
   readonly core: Core;
+  readonly guard: ConnectionGuard;
 }
 
 /** What differs between a broker with a store of its own and one of a group. */

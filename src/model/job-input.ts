@@ -10,6 +10,8 @@ import { arrayFault, isRising, type Strides, strideTotal } from "./task-numbers.
 
 /** More tasks than this in one job are refused. */
 export const MAX_TASKS = 1_000_000_000;
+/** A submission of more bytes is read in a thread. */
+export const LARGE_SUBMISSION = 1024 * 1024;
 const MAX_ENTRIES = 10_000_000;
 const MAX_ARGUMENTS = 100_000;
 const MAX_STRIDES = 10_000;

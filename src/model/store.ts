@@ -50,6 +50,15 @@ export interface OutputChunk {
   readonly bytes: Uint8Array;
 }
 
+/** A run of entries as it is stored, see store/entry-chunks.ts. */
+export interface EntryChunk extends Range {
+  readonly bytes: Uint8Array;
+}
+
+export interface PackedEntries {
+  readonly chunks: readonly EntryChunk[];
+}
+
 export type Write =
   /** A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. */
   | {
@@ -57,7 +66,7 @@ export type Write =
       /** A number that this broker may give, see `RecoveredState.nextJob`; without one the store gives the next. */
       readonly id?: JobId;
       readonly job: JobSpec;
-      readonly entries?: Entries;
+      readonly entries?: Entries | PackedEntries;
       readonly lease: number;
       readonly rangeId: TaskRangeId;
     }

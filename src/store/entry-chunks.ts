@@ -5,16 +5,15 @@
 import type { Entries } from "../model/job.js";
 import type { Range } from "../model/ranges.js";
 import type { Bytes } from "../model/recipe.js";
-
-export interface EntryChunk extends Range {
-  readonly bytes: Uint8Array;
-}
+import type { EntryChunk, PackedEntries } from "../model/store.js";
 
 const MAX_ENTRIES = 1000;
 const MAX_BYTES = 256 * 1024;
 const BINARY = 0x80000000;
 
-export function chunkEntries(entries: Entries): EntryChunk[] {
+/** The chunks may change hands: those of packed entries are copied, as a commit may be tried again. */
+export function chunkEntries(entries: Entries | PackedEntries): EntryChunk[] {
+  if ("chunks" in entries) return entries.chunks.map((chunk) => ({ ...chunk, bytes: new Uint8Array(chunk.bytes) }));
   const chunks: EntryChunk[] = [];
   let first = 0;
   while (first < entries.length) {

@@ -25,15 +25,16 @@ describe("the ring of events", () => {
     for (let i = 1; i <= 4; i++) ring.add(released(i));
     const page = ring.after(start, 3);
     expect(page.events.map((event) => "job" in event && event.job)).toEqual([1, 2, 3]);
-    expect(ring.after(page.last, 10)).toMatchObject({ events: [{ job: 4 }], missed: false });
+    expect(ring.after(page.last, 10)).toEqual({ events: [expect.objectContaining({ job: 4 })], last: start + 4 });
     for (let i = 5; i <= 9; i++) ring.add(released(i));
     expect(ring.after(page.last, 10)).toMatchObject({
-      missed: true,
+      missedUntil: start + 4,
       events: [{ job: 5 }, { job: 6 }, { job: 7 }, { job: 8 }, { job: 9 }],
     });
-    expect(ring.after(0, 10)).toMatchObject({ missed: false, events: { length: 5 } });
-    expect(ring.after(ring.last, 10)).toEqual({ events: [], last: ring.last, missed: false });
-    expect(ring.after(ring.last + 1, 10).missed).toBe(true);
+    expect(ring.after(0, 10).events).toHaveLength(5);
+    expect(ring.after(0, 10).missedUntil).toBeUndefined();
+    expect(ring.after(ring.last, 10)).toEqual({ events: [], last: ring.last });
+    expect(ring.after(ring.last + 1, 10).missedUntil).toBe(start + 4);
     expect(new Events(4).last).toBeGreaterThan(ring.last);
   });
 

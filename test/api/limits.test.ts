@@ -1,5 +1,5 @@
 import { connect } from "node:net";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { TRUE } from "../support/recipes.js";
 import { until } from "../support/wait.js";
 import { apiOf, ask, codeOf, openShop, post } from "./kit.js";
@@ -44,7 +44,7 @@ describe("a body", () => {
 
 describe("a connection", () => {
   it("on which the headers do not end, or nothing comes, is closed", async () => {
-    const { broker } = await openShop({ headersTimeoutMs: 500 });
+    const { broker } = await openShop({ connectionBounds: { greetingTimeoutMs: 1_000 } });
     const port = Number(new URL(broker.url).port);
     const begun = performance.now();
     const answerTo = (first: string, drip: string): Promise<string> =>
@@ -74,7 +74,6 @@ describe("a broker that stops", () => {
     const { broker, client } = await openShop();
     const api = apiOf(broker);
     const job = await client.submit({ recipe: TRUE });
-    const follows = vi.spyOn(broker.core.events, "onAdded");
     const polls = [
       api(`/jobs/${job.id}/wait`),
       api("/events?waitMs=60000"),
@@ -86,8 +85,8 @@ describe("a broker that stops", () => {
       ),
     );
     await until("all three wait", () => {
-      const { jobs, state } = broker.core;
-      return jobs.endWatchers.size === 1 && follows.mock.calls.length === 1 && state.requests.size === 1;
+      const { jobs, events, state } = broker.core;
+      return jobs.endWatchers.size === 1 && events.followers.count === 1 && state.requests.size === 1;
     });
     const begun = performance.now();
     await broker.stop();

@@ -15,7 +15,7 @@ describe("wrong tokens", () => {
     expect([delay(), delay(), delay(), delay()]).toEqual([100, 200, 400, 800]);
     expect(delay("10.0.0.2")).toBe(100);
     for (let i = 0; i < 50; i++) delay();
-    expect(delay()).toBe(10_000);
+    expect(delay()).toBe(3_200);
     now = 61_000;
     expect(delay()).toBe(100);
   });

@@ -5,6 +5,7 @@
  * A batch that could not come from a right broker (LABORO_INTERNAL) breaks the world: it is not undone, and every later
  * call is refused with the same error.
  */
+
 import { LaboroError } from "../../src/base/errors.js";
 import { type Attempt, JobId, type TaskIndex, TaskRangeId } from "../../src/model/ids.js";
 import { type Entries, finishedCount, type Job, jobEnd } from "../../src/model/job.js";
@@ -37,6 +38,7 @@ import {
   type Write,
   type WriteResult,
 } from "../../src/model/store.js";
+import { entriesWithin } from "../../src/store/entry-chunks.js";
 import { type AttemptRun, tooManyRanges } from "../../src/store/rerun-ranges.js";
 import { checkWorld } from "./model-check.js";
 import { isWantedJob, isWantedResult } from "./model-filter.js";
@@ -171,7 +173,9 @@ export class ModelWorld {
       counters: { succeeded: 0, failed: 0, cancelled: 0 },
       ...(count === 0 ? { ended: { at: now, state: "succeeded" } } : {}),
     };
-    this.jobs.set(id, { job, entries: write.entries ?? [], results: new Map(), earlier: [], over: new Set() });
+    const { entries = [] } = write;
+    const all = "chunks" in entries ? entriesWithin(entries.chunks, { first: 0, last: count - 1 }) : entries;
+    this.jobs.set(id, { job, entries: all, results: new Map(), earlier: [], over: new Set() });
     if (cursor === 0) return { op: "submit", job };
     return { op: "submit", job, taskRange: this.#fresh(write.rangeId, id, { first: 0, last: cursor - 1 }, epoch) };
   }

@@ -58,8 +58,11 @@ export async function sendFrames(
 }
 
 /** Bytes that open no link, each on a socket of its own that stays open. */
-export function rawSocket(site: Site, bytes: Uint8Array | string): Socket {
-  const socket = connectSocket(Number(new URL(site.url).port), "127.0.0.1");
+export const rawSocket = (site: Site, bytes: Uint8Array | string): Socket =>
+  rawSocketAt(Number(new URL(site.url).port), bytes);
+
+export function rawSocketAt(port: number, bytes: Uint8Array | string): Socket {
+  const socket = connectSocket(port, "127.0.0.1");
   socket.on("error", () => {});
   socket.write(bytes);
   return socket;

@@ -4,15 +4,24 @@
  */
 import * as fs from "node:fs";
 import { dirname } from "node:path";
-import { errnoOf, LaboroError } from "../errors.js";
+import { type ErrorCode, errnoOf, LaboroError, passesByItself } from "../errors.js";
 
-/** The coded error for a failed write: a full disk or quota has its own code, as it can pass by itself. */
+const CODES: Readonly<Record<string, ErrorCode>> = {
+  ENOSPC: "LABORO_DISK_FULL",
+  EDQUOT: "LABORO_DISK_FULL",
+  EMFILE: "LABORO_NO_DESCRIPTORS",
+  ENFILE: "LABORO_NO_DESCRIPTORS",
+};
+
+/** The code of a system error that can pass by itself. */
+export const transientCode = (errno: string | undefined): ErrorCode | undefined =>
+  errno === undefined ? undefined : CODES[errno];
+
+/** The coded error for a failed write: what can pass by itself has codes of its own. */
 export function writeFailure(cause: unknown, doing: string): LaboroError {
   if (cause instanceof LaboroError) return cause;
-  const errno = errnoOf(cause);
   const text = cause instanceof Error ? cause.message : String(cause);
-  const full = errno === "ENOSPC" || errno === "EDQUOT";
-  return new LaboroError(full ? "LABORO_DISK_FULL" : "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
+  return new LaboroError(transientCode(errnoOf(cause)) ?? "LABORO_STORE_FAILED", `${doing}: ${text}`, { cause });
 }
 
 /** Where a start fails because a disk is full: says which directory, and what to do. Any other cause is returned unchanged. */
@@ -89,7 +98,7 @@ export function writeFileAtomically(path: string, bytes: Uint8Array | string, mo
   } catch (cause) {
     fs.rmSync(draft, { force: true });
     const failure = writeFailure(cause, `cannot write ${path}`);
-    if (failure.code === "LABORO_DISK_FULL") throw failure;
+    if (passesByItself(failure.code)) throw failure;
     throw new LaboroError("LABORO_DATA_UNUSABLE", failure.message, { cause });
   }
 }

@@ -3,6 +3,7 @@
  * written and read at positions, so that closing one and opening it again later changes nothing.
  */
 import * as fs from "node:fs";
+import { errnoOf } from "../errors.js";
 
 export class OpenFiles {
   readonly #limit: number;
@@ -30,9 +31,20 @@ export class OpenFiles {
       this.close(oldest);
     }
     const flags = create ? fs.constants.O_RDWR | fs.constants.O_CREAT : fs.constants.O_RDWR;
-    const fd = fs.openSync(path, flags, 0o600);
+    const fd = this.#open(path, flags);
     this.#descriptors.set(path, fd);
     return fd;
+  }
+
+  /** Where the process has no descriptor left, those that are kept open here make room. */
+  #open(path: string, flags: number): number {
+    try {
+      return fs.openSync(path, flags, 0o600);
+    } catch (cause) {
+      if (errnoOf(cause) !== "EMFILE" || this.#descriptors.size === 0) throw cause;
+      this.closeAll();
+      return fs.openSync(path, flags, 0o600);
+    }
   }
 
   close(path: string): void {

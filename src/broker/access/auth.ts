@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";
 import { isLoopback } from "../../base/addresses.js";
+import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
 import type { BrowserLogin, BrowserSession } from "./browser-login.js";
 import type { Role } from "./roles.js";
@@ -25,8 +26,10 @@ export class Auth {
   readonly #tokens: Tokens;
   readonly #browserLogin: BrowserLogin;
   readonly #throttle = new TokenThrottle();
+  readonly #guard: Pick<ListenerGuard, "authenticated">;
 
-  constructor(tokens: Tokens, browserLogin: BrowserLogin) {
+  constructor(tokens: Tokens, browserLogin: BrowserLogin, guard: Pick<ListenerGuard, "authenticated">) {
+    this.#guard = guard;
     this.#tokens = tokens;
     this.#browserLogin = browserLogin;
   }
@@ -51,8 +54,7 @@ export class Auth {
     const token = tokenIn(request);
     if (token === undefined)
       return refusal(401, "LABORO_BAD_TOKEN", "a token is needed here: Authorization: Bearer TOKEN");
-    const role = sessions ? this.#browserLogin.roleOf(token) : undefined;
-    return role === undefined ? this.#roleOf(request, token) : { role };
+    return this.#roleOf(request, token, sessions);
   }
 
   /** Exchanges the code of a login link, which comes where a token does, for a session. */
@@ -66,9 +68,11 @@ export class Auth {
     return this.checkTransport(request) ?? this.#roleOf(request, token);
   }
 
-  #roleOf(request: IncomingMessage, token: string): AuthResult {
-    const role = this.#tokens.roleOf(token);
-    return role === undefined ? this.#refuseToken(request) : { role };
+  #roleOf(request: IncomingMessage, token: string, sessions = false): AuthResult {
+    const role = (sessions ? this.#browserLogin.roleOf(token) : undefined) ?? this.#tokens.roleOf(token);
+    if (role === undefined) return this.#refuseToken(request);
+    this.#guard.authenticated(request.socket);
+    return { role };
   }
 
   #refuseToken(request: IncomingMessage): Refusal {

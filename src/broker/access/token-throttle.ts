@@ -2,8 +2,11 @@
  * Delays the refusal of wrong tokens, longer with each one from the same address. Valid tokens are never delayed: a whole cluster may be
  * behind one address. A token has 192 bits, so this is not needed against guessing; it limits the load.
  */
+import { networkOf } from "../../base/addresses.js";
+
 const FIRST_MS = 100;
-const MAX_MS = 10_000;
+/** Below the time after which a connection without authentication is destroyed. */
+const MAX_MS = 3_200;
 /** Failures are forgotten after this time without another one. */
 const FORGOTTEN_MS = 60_000;
 /** Addresses that are remembered; the one with the oldest failure is dropped first. */
@@ -51,10 +54,4 @@ export class TokenThrottle {
     const offender = this.#offenders.get(networkOf(address));
     if (offender !== undefined && offender.delayed > 0) offender.delayed--;
   }
-}
-
-/** A host with one IPv6 address usually has 2^64 of them: the first 64 bits count. */
-function networkOf(address: string): string {
-  if (!address.includes(":") || address.startsWith("::ffff:")) return address;
-  return address.split(":").slice(0, 4).join(":");
 }

@@ -19,6 +19,7 @@ export const HTTP_STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   LABORO_BROKER_STOPPING: 503,
   LABORO_QUEUE_FULL: 503,
   LABORO_DEADLINE: 504,
+  LABORO_NO_DESCRIPTORS: 503,
   LABORO_DISK_FULL: 507,
 };
 

@@ -7,7 +7,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { LaboroError } from "../../base/errors.js";
 import { type Fields, integer } from "../../model/input.js";
 import type { Core } from "../core.js";
-import { events } from "../operations/events.js";
+import type { BrokerEvent } from "../events.js";
+import { events as eventsOperation } from "../operations/events.js";
 import { authorizeAndRead } from "../operations/index.js";
 import type { OperationContext } from "../operations/operation.js";
 
@@ -21,6 +22,17 @@ const PAGE = 100;
 
 const following = new WeakMap<Core, number>();
 
+/** Of each event, made once for all its followers. */
+const texts = new WeakMap<BrokerEvent, string>();
+
+function textOf(event: BrokerEvent): string {
+  const known = texts.get(event);
+  if (known !== undefined) return known;
+  const text = `id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`;
+  texts.set(event, text);
+  return text;
+}
+
 export function streamEvents(
   core: Core,
   request: FastifyRequest,
@@ -28,7 +40,7 @@ export function streamEvents(
   input: Fields,
   context: OperationContext,
 ): FastifyReply {
-  const given = authorizeAndRead(events, input, context.role);
+  const given = authorizeAndRead(eventsOperation, input, context.role);
   const seen = request.headers["last-event-id"];
   const after =
     typeof seen === "string" ? integer(Number(seen), "last-event-id", 0, Number.MAX_SAFE_INTEGER) : given.after;
@@ -53,10 +65,12 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
   let stuck = 0;
   const pump = (): void => {
     while (response.writableLength < BUFFER) {
-      const page = core.events.after(after, PAGE, job);
-      if (page.missed) response.write(`event: missed\nid: ${page.last}\ndata: ${JSON.stringify({ after })}\n\n`);
-      for (const event of page.events) response.write(`id: ${event.id}\ndata: ${JSON.stringify(event)}\n\n`);
-      after = page.last;
+      const { events, last, missedUntil: until } = core.events.after(after, PAGE, job);
+      // Its id is that of the last event that is lost: whoever continues there gets all that are kept.
+      const missed =
+        until === undefined ? "" : `event: missed\nid: ${until}\ndata: ${JSON.stringify({ after, until })}\n\n`;
+      if (missed !== "" || events.length > 0) response.write(missed + events.map(textOf).join(""));
+      after = last;
       if (after >= core.events.last) return;
     }
   };
@@ -67,7 +81,7 @@ function follow(core: Core, response: ServerResponse, start: number, job: number
     } else if (++stuck >= MAX_STUCK_HEARTBEATS) response.destroy();
   }, HEARTBEAT_MS);
   heartbeat.unref();
-  const unsubscribe = core.events.onAdded(pump);
+  const unsubscribe = core.events.followers.add(pump);
   response.on("drain", pump);
   response.once("close", () => {
     clearInterval(heartbeat);

@@ -8,6 +8,7 @@ import type { Log } from "../../base/log.js";
 import type { Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { authorizeAndRead, OPERATIONS_BY_NAME, perform } from "../operations/index.js";
+import { submitLarge } from "../operations/jobs.js";
 import type { AnyOperation, BrokerInfo, OperationContext } from "../operations/operation.js";
 import { notFound, replyError } from "./errors.js";
 import { streamEvents } from "./event-stream.js";
@@ -20,6 +21,8 @@ import { SharedResponses } from "./shared-responses.js";
 
 export const BASE = "/api/v1";
 const BODY_LIMIT = 1024 * 1024;
+/** Of submissions, and of requests to services. */
+const LARGE_BODY_LIMIT = 64 * BODY_LIMIT;
 /** `shared`: the client accepts a cached answer, up to a second old. */
 const SHARED_HEADER = "laboro-cache";
 
@@ -35,10 +38,18 @@ export function createApi(core: Core, info: BrokerInfo, log: Log): Api {
   const app = build(core, log, contextOf);
   const ready = app.ready();
   return async (request, response, role) => {
+    // Before the body is read.
+    response.once("close", info.asks.connection(role).begin(bodyBytes(request)));
     roles.set(request, role);
     await ready;
     app.routing(request, response);
   };
+}
+
+/** As announced; a body without a length may be as large as any. */
+function bodyBytes({ headers }: IncomingMessage): number {
+  const announced = headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : Infinity;
+  return Math.min(announced, LARGE_BODY_LIMIT);
 }
 
 type ContextOf = (request: FastifyRequest, reply: FastifyReply) => OperationContext;
@@ -70,7 +81,7 @@ function build(core: Core, log: Log, contextOf: ContextOf): FastifyInstance {
     // A message for a service may be anything.
     raw.removeAllContentTypeParsers();
     raw.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
-    raw.post(routeOf("/services/{service}"), { bodyLimit: 64 * BODY_LIMIT }, (request, reply) =>
+    raw.post(routeOf("/services/{service}"), { bodyLimit: LARGE_BODY_LIMIT }, (request, reply) =>
       handleRawRequest(core, request, reply, contextOf(request, reply)),
     );
   });
@@ -109,7 +120,10 @@ function addRoute(
         if (request.headers["if-none-match"] === etag) return reply.code(304).send();
         return reply.type("application/json").send(text);
       }
-      const value = await perform(core, one.name, input, context);
+      const { body } = request;
+      const value = Buffer.isBuffer(body)
+        ? await submitLarge(core, { bytes: body, format: "json" }, context.role)
+        : await perform(core, one.name, input, context);
       return reply.type("application/json").send(jsonOf(value));
     },
   });

@@ -2,6 +2,7 @@
 import type { FastifyRequest } from "fastify";
 import { badInput } from "../../base/errors.js";
 import { type Fields, fields, unexpectedValue } from "../../model/input.js";
+import { LARGE_SUBMISSION } from "../../model/job-input.js";
 import type { Schema } from "../../model/schema.js";
 import type { AnyOperation } from "../operations/operation.js";
 
@@ -19,7 +20,7 @@ export function inputOf(operation: Pick<AnyOperation, "input">, request: Fastify
     }
   }
   const { body } = request;
-  if (body === undefined || body === null) return input;
+  if (body === undefined || body === null || Buffer.isBuffer(body)) return input;
   for (const [name, value] of Object.entries(fields(body, "body"))) put(name, value);
   return input;
 }
@@ -33,6 +34,11 @@ function fromTexts(schema: Schema<unknown, unknown> | undefined, given: string |
 export function readJson(body: string | Buffer, done: (error: Error | null, value?: unknown) => void): void {
   if (body.length === 0) {
     done(null, undefined);
+    return;
+  }
+  // Only a submission may be so large, and a thread reads it.
+  if (body.length > LARGE_SUBMISSION) {
+    done(null, body);
     return;
   }
   try {

@@ -58,6 +58,10 @@ class ReopeningBroker implements RunningBroker {
     else await this.#openBroker();
   }
 
+  get guard() {
+    return this.#current.guard;
+  }
+
   get core() {
     return this.#current.core;
   }

@@ -1,5 +1,6 @@
 /** The listener of an old protocol, and what it is given. */
 
+import type { ConnectionGuard } from "../../base/connection-guard.js";
 import type { Log } from "../../base/log.js";
 import type { PeerErrors } from "../../base/peer-errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
@@ -39,6 +40,7 @@ export interface CurveKeys {
 
 export interface ListenerContext {
   readonly core: Core;
+  readonly guard: ConnectionGuard;
   readonly log: Log;
   /** Peers that misbehave; each is logged once, however often it does. */
   readonly peerErrors: PeerErrors;

@@ -5,24 +5,24 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { LaboroError } from "../../base/errors.js";
+import { type ConnectionGuard, endSocket } from "../../base/connection-guard.js";
+import { LaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
 import { type Auth, isRefusal, type Refusal } from "../access/auth.js";
 import type { CertificatePair } from "../access/certificates.js";
 import type { Core } from "../core.js";
 import type { BrokerInfo } from "../operations/operation.js";
-import { acceptTlsAndPlain } from "./tls-detection.js";
+import { acceptConnections } from "./tls-detection.js";
 
 /** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
 
-const DEFAULT_HEADERS_MS = 10_000;
-
-const limits = (headersTimeout: number) => ({
-  headersTimeout,
+/** Headers must end before the guard destroys the connection, so that a slow peer gets its 408. */
+const limits = (greetingTimeoutMs: number) => ({
+  headersTimeout: Math.ceil(greetingTimeoutMs * 0.6),
   requestTimeout: 120_000,
   keepAliveTimeout: 30_000,
-  connectionsCheckingInterval: headersTimeout / 5,
+  connectionsCheckingInterval: Math.ceil(greetingTimeoutMs / 8),
 });
 
 /** The path of WebSockets: laboro's own link and fuq's. */
@@ -53,8 +53,7 @@ export interface MainListenerOptions {
   readonly link: LinkEndpoint;
   /** Called at the first request for it. */
   readonly openFuq: () => Promise<HttpEndpoint>;
-  /** A connection whose first byte, handshake or headers take longer is closed. */
-  readonly headersTimeoutMs?: number | undefined;
+  readonly guard: ConnectionGuard;
   /** The certificate for TLS connections; absent where TLS is off. */
   readonly certificate?: () => Promise<CertificatePair>;
 }
@@ -77,17 +76,17 @@ export class MainListener {
   constructor(core: Core, options: MainListenerOptions) {
     this.#core = core;
     this.#options = options;
-    const { headersTimeoutMs = DEFAULT_HEADERS_MS } = options;
+    const { guard } = options;
     this.#server = createServer(
-      limits(headersTimeoutMs),
+      limits(guard.greetingTimeoutMs),
       (request, response) => void this.#handleRequest(request, response),
     );
     this.#server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head));
     this.#server.on("clientError", (error, socket) => {
-      if (socket.writable) socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
+      if (socket.writable) endSocket(socket, `HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\n\r\n`);
       else socket.destroy();
     });
-    if (options.certificate !== undefined) acceptTlsAndPlain(this.#server, options.certificate, headersTimeoutMs);
+    acceptConnections(this.#server, guard.of("main"), options.certificate);
     this.#server.on("connection", (socket: Socket) => {
       this.#connected.add(socket);
       socket.once("close", () => this.#connected.delete(socket));
@@ -144,6 +143,10 @@ export class MainListener {
       else if (FUQ_PATH.test(path)) await (await this.#fuq()).handle(request, response, path);
       else await this.#servePage(path, request, response);
     } catch (cause) {
+      if (cause instanceof LaboroError && cause.code === "LABORO_QUEUE_FULL") {
+        sendError(response, 503, cause);
+        return;
+      }
       this.#options.log.error({ error: String(cause) }, "a request could not be answered");
       if (response.headersSent) response.destroy();
       else
@@ -161,7 +164,8 @@ export class MainListener {
 
   #serveHealth(path: string, response: ServerResponse): void {
     const refusing = path === "/healthz" ? undefined : this.#closing ? "stopping" : this.#core.refusing?.code;
-    response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain" });
+    // Nobody authenticates here, and the guard would destroy a connection that stays open.
+    response.writeHead(refusing === undefined ? 200 : 503, { "content-type": "text/plain", connection: "close" });
     response.end(`${refusing ?? "ok"}\n`);
   }
 
@@ -202,7 +206,10 @@ export class MainListener {
     }
     const { servePage } = await import("../api/pages.js");
     const admitted = this.#options.auth.authenticate(request, true);
-    if (isRefusal(admitted)) await admitted.sendAfter;
+    if (isRefusal(admitted)) {
+      await admitted.sendAfter;
+      response.setHeader("connection", "close");
+    }
     await servePage(request, response, path, {
       core: this.#core,
       info: this.#options.info,

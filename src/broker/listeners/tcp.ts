@@ -1,4 +1,4 @@
-/** A listener on a plain TCP port: it accepts peers, counts them and closes. The protocol's session does the rest. */
+/** A listener on a plain TCP port: it accepts peers and closes. The protocol's session does the rest. */
 import { createServer, type Socket } from "node:net";
 import { inUrl } from "../../base/addresses.js";
 import { badInput, errnoOf } from "../../base/errors.js";
@@ -12,27 +12,26 @@ export interface TcpPeer {
 
 /** How long to wait for peers to close. */
 const CLOSE_TIMEOUT_MS = 200;
-/** Peers of one listener at one time. */
-const MAX_PEERS = 20_000;
 
 export async function openTcpListener(
   name: ListenerName,
-  { log, peerErrors }: Pick<ListenerContext, "log" | "peerErrors">,
+  { log, guard: connections }: Pick<ListenerContext, "log" | "guard">,
   { host, ports: [port = 0] }: ListenerAddress,
-  accept: (socket: Socket, address: string) => TcpPeer,
+  /** `greeted`: the peer has said who it is. */
+  accept: (socket: Socket, address: string, greeted: () => void) => TcpPeer,
 ): Promise<Listener> {
+  const guard = connections.of(name);
   const peers = new Map<Socket, TcpPeer>();
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 }, (socket) => {
     const address = socket.remoteAddress ?? "unknown";
     // A broken connection is not an error: the session notices its end.
     socket.on("error", () => socket.destroy());
-    if (peers.size >= MAX_PEERS) {
-      peerErrors.report(name, address, "LABORO_TOO_MANY_PEERS", `${MAX_PEERS} peers are connected already`);
-      socket.destroy();
-      return;
-    }
+    if (!guard.admit(socket)) return;
     socket.once("close", () => peers.delete(socket));
-    peers.set(socket, accept(socket, address));
+    peers.set(
+      socket,
+      accept(socket, address, () => guard.authenticated(socket)),
+    );
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

@@ -2,33 +2,36 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { createServer } from "node:tls";
+import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { CertificatePair } from "../access/certificates.js";
 
 const TLS_HANDSHAKE = 0x16;
 
 /**
- * Lets an HTTP server accept TLS connections too. `certificate` is called when a connection needs it. From here on the server
- * sees a connection only after its first byte has arrived, and decrypted if it is TLS. A connection whose first byte or handshake
- * does not come within the timeout is closed.
+ * Lets an HTTP server accept only what the guard admits, and TLS connections too. `certificate` is called when a connection needs it;
+ * without it there is no TLS. From here on the server sees a connection only after its first byte has arrived, and decrypted if it is
+ * TLS. The guard destroys a connection whose first byte or handshake does not come.
  */
-export function acceptTlsAndPlain(
+export function acceptConnections(
   server: Server,
-  certificate: () => Promise<CertificatePair>,
-  timeoutMs: number,
+  guard: ListenerGuard,
+  certificate: (() => Promise<CertificatePair>) | undefined,
 ): void {
   const listeners = server.listeners("connection") as ((socket: Socket) => void)[];
   const plain = (socket: Socket): void => {
     for (const listener of listeners) listener.call(server, socket);
   };
-  const encrypted = tlsBefore(plain, certificate, timeoutMs);
+  const encrypted = certificate === undefined ? undefined : tlsBefore(plain, certificate);
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
-    const silent = setTimeout(() => socket.destroy(), timeoutMs);
+    if (!guard.admit(socket)) return;
+    if (encrypted === undefined) {
+      plain(socket);
+      return;
+    }
     const leave = (): void => void socket.destroy();
     socket.once("error", leave);
-    socket.once("close", () => clearTimeout(silent));
     socket.once("data", (chunk: Buffer) => {
-      clearTimeout(silent);
       socket.pause();
       socket.off("error", leave);
       socket.unshift(chunk);
@@ -46,10 +49,9 @@ export function acceptTlsAndPlain(
 function tlsBefore(
   accept: (socket: Socket) => void,
   certificate: () => Promise<CertificatePair>,
-  handshakeTimeout: number,
 ): (socket: Socket) => void {
   let current: CertificatePair | undefined;
-  const tls = createServer({ handshakeTimeout, ALPNProtocols: ["http/1.1"] });
+  const tls = createServer({ ALPNProtocols: ["http/1.1"] });
   tls.on("secureConnection", accept);
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
   return (socket) => {

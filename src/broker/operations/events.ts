@@ -2,7 +2,6 @@
 import { now } from "../../base/clock.js";
 import type { ReadType } from "../../model/schema.js";
 import * as s from "../../model/schema.js";
-import type { EventPage } from "../events.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES } from "./job-view.js";
 import { operation } from "./operation.js";
@@ -68,17 +67,18 @@ export const events = operation({
     last: s.described(s.count(), "give this as after for the next page"),
     missed: s.described(s.flag(), "events before these are no longer kept"),
   }),
-  perform: async (core, given: ReadType<typeof input>, { signal }): Promise<EventPage> => {
+  perform: async (core, given: ReadType<typeof input>, { signal }) => {
     const after = given.after ?? core.events.last;
     const deadline = now() + given.waitMs;
     let missed = false;
     for (let from = after; ; ) {
       const page = core.events.after(from, given.limit, given.job);
-      missed ||= page.missed;
+      missed ||= page.missedUntil !== undefined;
       const left = deadline - now();
-      if (page.events.length > 0 || left <= 0 || signal.aborted || missed) return { ...page, missed };
+      if (page.events.length > 0 || left <= 0 || signal.aborted || missed)
+        return { events: page.events, last: page.last, missed };
       from = page.last;
-      await waitForNext((listener: (event: unknown) => void) => core.events.onAdded(listener), left, signal);
+      await waitForNext((wake: (_?: undefined) => void) => core.events.followers.add(wake), left, signal);
     }
   },
 });

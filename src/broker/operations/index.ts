@@ -2,9 +2,9 @@
  * The table of the broker's operations, by name. The link carries them as OPERATION, HTTP has them below /api/v1. The types of the SDK, the
  * OpenAPI document and the table in docs/reference/api.md are generated from it.
  */
-import { badInput, LaboroError } from "../../base/errors.js";
+import { badInput } from "../../base/errors.js";
 import type { ReadType, Schema, WrittenType } from "../../model/schema.js";
-import { type RequiredRole, type Role, roleAllows } from "../access/roles.js";
+import type { RequiredRole, Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { brokers, stepBack } from "./brokers.js";
 import { config, configHistory, configSet, drainBroker } from "./config.js";
@@ -13,7 +13,7 @@ import { events } from "./events.js";
 import { history } from "./history.js";
 import { clean, jobs, remove } from "./job-list.js";
 import { cancel, hold, jobOperation, release, submit, wait } from "./jobs.js";
-import type { AnyOperation, OperationContext } from "./operation.js";
+import { type AnyOperation, authorize, type OperationContext } from "./operation.js";
 import { output } from "./output.js";
 import { overview, permissionsOperation } from "./overview.js";
 import { PEER_OPERATIONS } from "./peer-operations.js";
@@ -104,11 +104,6 @@ export function authorizeAndRead<In>(
   input: unknown,
   role: Role,
 ): In {
-  if (!roleAllows(role, operation.role)) {
-    throw new LaboroError(
-      "LABORO_FORBIDDEN",
-      `${operation.name} needs the role ${operation.role}, this token has ${role}`,
-    );
-  }
+  authorize(operation, role);
   return operation.input.read(input ?? {}, "");
 }

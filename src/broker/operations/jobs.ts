@@ -4,16 +4,18 @@ import { now } from "../../base/clock.js";
 import { LaboroError } from "../../base/errors.js";
 import { firstLease, newTaskRangeId, onRemoteCancel, onRemoteHold, signatureOfJob } from "../../dispatch/index.js";
 import type { JobId } from "../../model/ids.js";
-import { type Entries, type JobEnd, type JobSpec, newJob } from "../../model/job.js";
+import { type JobEnd, type JobSpec, newJob } from "../../model/job.js";
 import { jobSpec, submission } from "../../model/job-input.js";
 import * as s from "../../model/schema.js";
 import type { Write, WriteResult } from "../../model/store.js";
+import type { Role } from "../access/roles.js";
 import type { Core } from "../core.js";
 import { endsOf, refuseFailedDependencies } from "../dependencies.js";
 import { tasksAtPeers } from "../group/load.js";
 import { waitForNext } from "../watchers.js";
 import { END_STATES, jobView, viewOf } from "./job-view.js";
-import { operation } from "./operation.js";
+import type { SubmissionBytes } from "./large-submission.js";
+import { authorize, operation } from "./operation.js";
 import { job, nothing, ranges, requireJob, requireOpenJob, tasksWithin } from "./shared-fields.js";
 
 export const submit = operation({
@@ -25,19 +27,32 @@ export const submit = operation({
   input: submission,
   output: s.object({ job: s.count() }),
   bodyLimit: 64 * 1024 * 1024,
-  perform: async (core, given) => {
-    const { spec, entries } = jobSpec(given);
-    if (spec.after.length === 0) return { job: await submitAtOnce(core, spec, entries) };
-    const others = spec.after.map((after) => after.job);
-    refuseFailedDependencies(spec.after, await endsOf(core, others));
-    const { job: stored, taskRange } = await commitSubmit(core, submitWrite(core, spec, entries));
-    // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
-    await core.jobs.withLock(stored.id, async () => {
-      core.jobs.stored(stored, taskRange, await endsOf(core, others));
-    });
-    return { job: stored.id };
-  },
+  perform: (core, given) => submitJob(core, jobSpec(given)),
 });
+
+/** One that is still in its bytes. */
+export async function submitLarge(core: Core, given: SubmissionBytes, role: Role): Promise<{ job: JobId }> {
+  authorize(submit, role);
+  const { readLargeSubmission } = await import("./large-submission.js");
+  return submitJob(core, await readLargeSubmission(given));
+}
+
+type SubmittedEntries = Submit["entries"];
+
+async function submitJob(
+  core: Core,
+  { spec, entries }: { readonly spec: JobSpec; readonly entries?: SubmittedEntries },
+): Promise<{ job: JobId }> {
+  if (spec.after.length === 0) return { job: await submitAtOnce(core, spec, entries) };
+  const others = spec.after.map((after) => after.job);
+  refuseFailedDependencies(spec.after, await endsOf(core, others));
+  const { job: stored, taskRange } = await commitSubmit(core, submitWrite(core, spec, entries));
+  // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
+  await core.jobs.withLock(stored.id, async () => {
+    core.jobs.stored(stored, taskRange, await endsOf(core, others));
+  });
+  return { job: stored.id };
+}
 
 type Submit = Extract<Write, { op: "submit" }>;
 
@@ -47,7 +62,7 @@ function leaseOf({ state }: Core, job: JobSpec): number {
   return Math.min(job.count, firstLease(state, signatureOfJob(state, job), job));
 }
 
-function submitWrite(core: Core, job: JobSpec, entries: Entries | undefined): Submit {
+function submitWrite(core: Core, job: JobSpec, entries: SubmittedEntries): Submit {
   const rangeId = newTaskRangeId(core.state);
   const lease = leaseOf(core, job);
   const id = core.jobs.nextNumber();
@@ -65,7 +80,7 @@ async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteRes
  * If this broker numbers the jobs, dispatch need not wait for the store: its decisions follow the submission in the same batch, so the first
  * tasks are sent one commit earlier.
  */
-async function submitAtOnce(core: Core, spec: JobSpec, entries: Entries | undefined): Promise<JobId> {
+async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries): Promise<JobId> {
   if (core.refusing !== undefined) throw core.refusing;
   const write = submitWrite(core, spec, entries);
   const { id } = write;

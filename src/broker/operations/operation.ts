@@ -1,14 +1,17 @@
 /** An operation: its name, required role, path in the HTTP API, input, output, and what it does. */
 
+import { LaboroError } from "../../base/errors.js";
 import type { TracedConnections } from "../../base/traced-connections.js";
 import type { ObjectSchema, ReadType, Schema, Shape } from "../../model/schema.js";
-import type { RequiredRole, Role } from "../access/roles.js";
+import { type RequiredRole, type Role, roleAllows } from "../access/roles.js";
 import type { Core } from "../core.js";
+import type { Asks } from "./asks.js";
 
 /** What an operation knows of the broker beyond its core. */
 export interface BrokerInfo {
   readonly version: string;
   readonly connections: TracedConnections;
+  readonly asks: Asks;
   /** Space on the disk of the data directory, in bytes; absent if it is on another machine. */
   disk?(): Promise<{ readonly free: number; readonly total: number }>;
   /** Reports of acknowledged data that is missing from the data directory. */
@@ -46,6 +49,11 @@ export interface Operation<In extends ObjectSchema<Shape>, Out extends Schema<ob
 export type AnyOperation = Omit<Operation<ObjectSchema<Shape>, Schema<object, object>>, "perform"> & {
   perform(core: Core, input: never, context: OperationContext): Promise<object> | object;
 };
+
+export function authorize({ name, role: needed }: Pick<AnyOperation, "name" | "role">, role: Role): void {
+  if (roleAllows(role, needed)) return;
+  throw new LaboroError("LABORO_FORBIDDEN", `${name} needs the role ${needed}, this token has ${role}`);
+}
 
 export const operation = <In extends ObjectSchema<Shape>, Out extends Schema<object, object>>(
   definition: Operation<In, Out>,

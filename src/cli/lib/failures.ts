@@ -16,6 +16,7 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
   LABORO_DISK_FULL: "free disk space, for example with laboro clean --older-than 7d; dispatch resumes by itself",
   LABORO_FORBIDDEN: "join.url is for workers, client.url for jobs and requests, access.json has the admin's token",
   LABORO_INTERNAL: "this is a bug in laboro: please report it with the output of --verbose",
+  LABORO_NO_DESCRIPTORS: "raise ulimit -n of the broker; dispatch resumes by itself",
   LABORO_NO_SUCH_JOB: "laboro status --all lists the jobs that there are",
   LABORO_VERSION: "bring both ends to the same version of laboro",
 };

@@ -8,13 +8,21 @@
 import { type Options, Packr, Unpackr } from "msgpackr";
 import { badInput, badMessage, LaboroError } from "../../base/errors.js";
 import { unexpectedValue } from "../../model/input.js";
+import { LARGE_SUBMISSION } from "../../model/job-input.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
-import type { MessageCodec, Row } from "./codec-fields.js";
+import { count, type MessageCodec, type Row } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
 import { TO_WORKER } from "./codec-to-worker.js";
-import type { FromClient, FromWorker, LinkMessage, ToClient, ToWorker } from "./messages.js";
+import {
+  type FromClient,
+  type FromWorker,
+  LargeInput,
+  type LinkMessage,
+  type ToClient,
+  type ToWorker,
+} from "./messages.js";
 
 /** Who sent a frame, and with that what may be in it. */
 export interface SentBy {
@@ -103,6 +111,9 @@ export const encodeFrame = (messages: readonly LinkMessage[]): Uint8Array => joi
 export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, limit = FRAME_LIMIT): SentBy[From][] {
   if (bytes.length > limit) throw badMessage(`a frame of ${bytes.length} bytes, expected at most ${limit}`);
   try {
+    scan(bytes, FRAME_LIMITS);
+    const large = from === "client" ? largeSubmission(bytes) : undefined;
+    if (large !== undefined) return [large] as SentBy[From][];
     const rows = unpack(bytes);
     const table = from === "caller" ? tableOfCaller(rows) : TABLES[from as Exclude<Sender, "caller">];
     const messages: LinkMessage[] = [];
@@ -115,8 +126,18 @@ export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, 
   }
 }
 
+/** An OPERATION `submit` that is alone in its frame, as a large one is. Its input stays in its bytes. */
+function largeSubmission(bytes: Uint8Array): FromClient | undefined {
+  const [frame, row, type] = bytes;
+  if (bytes.length <= LARGE_SUBMISSION || frame !== 0x91 || row !== 0x94 || type !== FROM_CLIENT.OPERATION.number)
+    return undefined;
+  const name = Buffer.from(bytes.buffer, bytes.byteOffset, 24).indexOf("\xa6submit", 3, "latin1");
+  if (name < 0) return undefined;
+  const id = count(unpackr.unpack(bytes.subarray(3, name)), "id");
+  return { type: "OPERATION", id, operation: "submit", input: new LargeInput(bytes.subarray(name + 7)) };
+}
+
 function unpack(bytes: Uint8Array): Row {
-  scan(bytes, FRAME_LIMITS);
   let frame: unknown;
   try {
     frame = unpackr.unpack(bytes);

@@ -44,8 +44,8 @@ export interface CloseReason {
 }
 
 export interface LinkHandler<In> {
-  /** The messages of one frame. What it throws closes the connection with that reason. */
-  readonly onMessages: (batch: readonly In[]) => void;
+  /** The messages of one frame of so many bytes. What it throws closes the connection with that reason. */
+  readonly onMessages: (batch: readonly In[], bytes: number) => void;
   /** Called once, after close() too. */
   readonly onClose: (reason: CloseReason) => void;
 }
@@ -159,7 +159,7 @@ export class Connection<In extends LinkMessage, Out extends LinkMessage> {
     const { traced } = this.#options;
     if (traced?.recording === true) for (const one of batch) traced.received(() => describeMessage(one));
     try {
-      this.#handler.onMessages(batch as readonly In[]);
+      this.#handler.onMessages(batch as readonly In[], (data as Uint8Array).length);
     } catch (cause) {
       const error = asLaboroError(cause);
       this.#fail(error.code === "LABORO_INTERNAL" ? 1011 : 1008, error);

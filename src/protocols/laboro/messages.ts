@@ -14,6 +14,15 @@ import type { Recipe, Resources } from "../../model/recipe.js";
 import type { RememberedStore } from "../../model/store.js";
 import type { Strides } from "../../model/task-numbers.js";
 
+/** The input of a large submission, in its bytes. */
+export class LargeInput {
+  readonly bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+}
+
 export const SUBPROTOCOL = "laboro.1";
 /** Both ends must have the same: a broker refuses JOIN and HELLO of any other version. */
 export const LINK_VERSION = 1;

@@ -1,6 +1,7 @@
 /** The other sockets with CURVE, by the `zeromq` package: PUB, and DEALER and SUB of the side that connects. */
 import { Context, Dealer as ZmqDealer, Publisher as ZmqPublisher, Subscriber as ZmqSubscriber } from "zeromq";
 import { inUrl } from "../../base/addresses.js";
+import { GREETING_TIMEOUT_MS } from "../../base/connection-guard.js";
 import { badInput } from "../../base/errors.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
@@ -29,6 +30,7 @@ export async function openCurvePublisher(options: BindOptions & { curve: CurveSe
     curvePublicKey: curve.publicKey,
     curveSecretKey: curve.secretKey,
     zapDomain: "laboro",
+    handshakeInterval: GREETING_TIMEOUT_MS,
     linger: 0,
   });
   try {

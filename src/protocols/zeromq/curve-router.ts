@@ -4,6 +4,7 @@
  */
 import { Context, Router as ZmqRouter } from "zeromq";
 import { inUrl } from "../../base/addresses.js";
+import { GREETING_TIMEOUT_MS } from "../../base/connection-guard.js";
 import { badInput } from "../../base/errors.js";
 import { openZapHandler } from "./curve-auth.js";
 import {
@@ -16,9 +17,12 @@ import {
   type RouterListener,
   type RouterOptions,
 } from "./types.js";
+import { messageSize } from "./zmtp-frames.js";
 
 /** Messages that wait for the package, for all peers together. */
 const MAX_WAITING = 100_000;
+/** Whole messages that ZeroMQ reads ahead from a peer. */
+const RECEIVED_AHEAD = 16;
 
 /** When, after a connection was lost, all peers are probed to find whose it was. */
 const LOST_PEER_PROBE_DELAYS_MS = [50, 1_000];
@@ -56,9 +60,11 @@ export async function openCurveRouter(
       : { routingId: options.identity(Buffer.alloc(0), `tcp://${inUrl(host)}:${options.port}`) }),
     handover: true,
     mandatory: true,
+    receiveHighWaterMark: RECEIVED_AHEAD,
     sendTimeout: 0,
     linger: 0,
     maxMessageSize: limits.messageBytes,
+    handshakeInterval: GREETING_TIMEOUT_MS,
     heartbeatInterval: heartbeatMs,
     heartbeatTimeout: heartbeatMs * 3,
     tcpKeepalive: 1,
@@ -74,6 +80,7 @@ export async function openCurveRouter(
   );
   const present = new Map<string, Peer>();
   const waiting: Sending[] = [];
+  let waitingBytes = 0;
   let sending = false;
   let closed = false;
 
@@ -81,6 +88,7 @@ export async function openCurveRouter(
     sending = true;
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
       const { peer, frames } = next;
+      waitingBytes -= messageSize(frames);
       try {
         await socket.send([peer.identity, ...(frames as Uint8Array[])]);
       } catch (cause) {
@@ -133,6 +141,9 @@ export async function openCurveRouter(
     send: (key, frames) => {
       const peer = present.get(key);
       if (peer === undefined || closed || waiting.length >= MAX_WAITING) return false;
+      const bytes = messageSize(frames);
+      if (waitingBytes + bytes > limits.bufferedBytesInAll) return false;
+      waitingBytes += bytes;
       waiting.push({ peer, frames });
       if (!sending) void pump();
       return true;

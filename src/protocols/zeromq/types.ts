@@ -1,4 +1,5 @@
 /** The ZeroMQ sockets that laboro uses. index.ts decides whether a socket is plain TypeScript or one of the `zeromq` package. */
+import type { ListenerGuard } from "../../base/connection-guard.js";
 import type { ErrorCode } from "../../base/errors.js";
 
 export interface Limits {
@@ -8,6 +9,8 @@ export interface Limits {
   readonly messageBytes: number;
   /** Bytes on their way to one peer; what comes on top is dropped. */
   readonly queueBytes: number;
+  /** Bytes on their way to all peers of a bound socket, and of messages that have not come whole; the peer with the most is cut off. */
+  readonly bufferedBytesInAll: number;
   readonly peers: number;
 }
 
@@ -15,6 +18,7 @@ export const DEFAULT_LIMITS: Limits = {
   frames: 10_000,
   messageBytes: 64 * 1024 * 1024,
   queueBytes: 64 * 1024 * 1024,
+  bufferedBytesInAll: 256 * 1024 * 1024,
   peers: 20_000,
 };
 
@@ -49,6 +53,8 @@ export interface BindOptions {
   readonly plain?: PlainCredentials;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
+  /** Counts and bounds the connections; not those with CURVE, which ZeroMQ accepts itself. */
+  readonly guard?: ListenerGuard;
   /** A peer that misbehaves, by its address; may be called often. */
   readonly onPeerError?: (address: string, code: ErrorCode, why: string) => void;
 }

@@ -6,7 +6,7 @@ import { type BindOptions, DEFAULT_HEARTBEAT_MS, DEFAULT_LIMITS, type Limits } f
 import { type ConnectionListener, ZmtpConnection, type ZmtpConnectionOptions } from "./zmtp-connection.js";
 
 /** The events of one connection that its socket type handles. */
-export type PeerListener = Omit<ConnectionListener, "protocolError">;
+export type PeerListener = Omit<ConnectionListener, "protocolError" | "muchBuffered">;
 
 export interface BoundSocket {
   readonly url: string;
@@ -31,8 +31,18 @@ export async function listen(
     ...(options.plain === undefined ? {} : { plain: options.plain }),
   };
   const connections = new Set<ZmtpConnection>();
+  const limitBuffered = (): void => {
+    let [sum, most, largest]: [number, number, ZmtpConnection | undefined] = [0, 0, undefined];
+    for (const connection of connections) {
+      const { bufferedBytes } = connection;
+      sum += bufferedBytes;
+      if (bufferedBytes > most) [most, largest] = [bufferedBytes, connection];
+    }
+    if (sum > limits.bufferedBytesInAll) largest?.destroy(`${sum} bytes are buffered, most of them for this peer`);
+  };
   const server = createServer((socket) => {
     const address = socket.remoteAddress ?? "unknown";
+    if (options.guard?.admit(socket) === false) return;
     if (connections.size >= limits.peers) {
       socket.on("error", () => {});
       socket.destroy();
@@ -42,6 +52,11 @@ export async function listen(
     const session = accept(() => connection, address);
     const connection: ZmtpConnection = new ZmtpConnection(socket, full, {
       ...session,
+      muchBuffered: limitBuffered,
+      opened: (peer) => {
+        options.guard?.authenticated(socket);
+        session.opened(peer);
+      },
       protocolError: ({ code, message }) => onPeerError(address, code, message),
       closed: (why) => {
         connections.delete(connection);

@@ -48,7 +48,11 @@ export interface ConnectionListener {
   /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
   protocolError(fault: LaboroError): void;
   closed(why: string): void;
+  /** Called with each piece while more is buffered for this connection than for most. */
+  muchBuffered?(): void;
 }
+
+const MUCH_BUFFERED = 1024 * 1024;
 
 const HANDSHAKE_MS = 10_000;
 const MISSED_LIMIT = 3;
@@ -95,13 +99,20 @@ export class ZmtpConnection {
     );
   }
 
+  /** Of messages under way, and of one that has not come whole. */
+  get bufferedBytes(): number {
+    return this.#outgoing.bytes + this.#reader.partialBytes;
+  }
+
   get open(): boolean {
     return this.#state === "open";
   }
 
   /** False where too much is on its way already, or it is not open. Messages of one turn leave together. */
   send(frames: readonly Uint8Array[]): boolean {
-    return this.#state === "open" && this.#outgoing.pushMessage(frames);
+    if (this.#state !== "open" || !this.#outgoing.pushMessage(frames)) return false;
+    this.#checkBuffered();
+    return true;
   }
 
   /** The same for a message, or a command, that is in its bytes already. */
@@ -164,9 +175,14 @@ export class ZmtpConnection {
     try {
       if (this.#state === "greeting") this.#greet(chunk);
       else this.#reader.push(chunk, this.#take);
+      this.#checkBuffered();
     } catch (cause) {
       this.#fail(asLaboroError(cause));
     }
+  }
+
+  #checkBuffered(): void {
+    if (this.bufferedBytes > MUCH_BUFFERED) this.#listener.muchBuffered?.();
   }
 
   #greet(chunk: Buffer): void {

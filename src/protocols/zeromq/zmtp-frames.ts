@@ -59,6 +59,9 @@ function writeFrame(into: Buffer, at: number, flags: number, body: Uint8Array): 
   return start + length;
 }
 
+/** More pieces than this are joined: a piece costs more than its bytes. */
+const MAX_PIECES = 1_000;
+
 /** Takes bytes as they come, and gives what has become whole. Throws for what is not ZMTP; then nothing more may be pushed. */
 export class FrameReader {
   readonly #limits: Pick<Limits, "frames" | "messageBytes">;
@@ -74,10 +77,18 @@ export class FrameReader {
     this.#limits = limits;
   }
 
+  /** Bytes that are kept of a message that is not whole. */
+  get partialBytes(): number {
+    return this.#size + this.#messageBytes;
+  }
+
   push(chunk: Buffer, found: (incoming: Incoming) => void): void {
     this.#chunks.push(chunk);
     this.#size += chunk.length;
-    if (this.#size < this.#need) return;
+    if (this.#size < this.#need) {
+      if (this.#chunks.length > MAX_PIECES) this.#chunks = [Buffer.concat(this.#chunks, this.#size)];
+      return;
+    }
     const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks, this.#size);
     let at = 0;
     this.#need = 2;

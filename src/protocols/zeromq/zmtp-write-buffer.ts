@@ -17,6 +17,10 @@ export class WriteBuffer {
     this.#limitBytes = limitBytes;
   }
 
+  get bytes(): number {
+    return this.#queuedBytes + this.#socket.writableLength;
+  }
+
   /** A message in its frames. False where too much is on its way already. */
   pushMessage(frames: readonly Uint8Array[]): boolean {
     return this.#push(frames, messageSize(frames));
@@ -45,7 +49,7 @@ export class WriteBuffer {
   }
 
   #push(what: readonly Uint8Array[] | Buffer, size: number): boolean {
-    if (this.#queuedBytes + this.#socket.writableLength + size > this.#limitBytes) return false;
+    if (this.bytes + size > this.#limitBytes) return false;
     this.#queue.push(what);
     this.#queuedBytes += size;
     if (this.#queuedBytes > FLUSH_BYTES) {

@@ -6,13 +6,13 @@
  * beyond it leaves a gap. An append that fails leaves its job as it was: the file is cut back and the extents do not
  * know of it, so the same chunks can be given again.
  *
- * States: working; or failed, after a sync that did not succeed for another reason than a full disk. The system may have
+ * States: working; or failed, after a sync that did not succeed for another reason than a full disk or a lack of descriptors. The system may have
  * dropped what it could not write and still show it, so nothing said afterwards would be true: every later append and
  * sync fails with the same error until the segments are opened again.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
-import { errnoOf, type LaboroError } from "../../base/errors.js";
+import { errnoOf, type LaboroError, passesByItself } from "../../base/errors.js";
 import { syncDirectory, writeFailure, writeFully } from "../../base/files/durable.js";
 import { OpenFiles } from "../../base/files/open-files.js";
 import { type Attempt, JobId, type TaskIndex } from "../../model/ids.js";
@@ -99,7 +99,7 @@ export class OutputSegments {
       }
     } catch (cause) {
       const failure = writeFailure(cause, "cannot sync output");
-      if (failure.code !== "LABORO_DISK_FULL") this.#failed = failure;
+      if (!passesByItself(failure.code)) this.#failed = failure;
       throw failure;
     }
   }

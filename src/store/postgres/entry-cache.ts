@@ -5,7 +5,8 @@
 import type { JobId } from "../../model/ids.js";
 import type { Entries } from "../../model/job.js";
 import type { Range } from "../../model/ranges.js";
-import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
+import type { EntryChunk } from "../../model/store.js";
+import { entriesWithin } from "../entry-chunks.js";
 import type { Session } from "./connections.js";
 
 /** $1 job, $2 first and $3 last task. */

@@ -6,6 +6,7 @@ import type { TaskResult } from "../../model/outcome.js";
 import type { Range } from "../../model/ranges.js";
 import type {
   EndCounts,
+  EntryChunk,
   Epoch,
   Group,
   JobFilter,
@@ -20,7 +21,7 @@ import type {
   Write,
   WriteResult,
 } from "../../model/store.js";
-import { type EntryChunk, entriesWithin } from "../entry-chunks.js";
+import { entriesWithin } from "../entry-chunks.js";
 import { numberArray, validText } from "./arrays.js";
 import { WorkerNumbers } from "./assigned-numbers.js";
 import { ChangeFeed } from "./change-feed.js";

@@ -1,17 +1,16 @@
-import { errnoOf, LaboroError } from "../../base/errors.js";
+import { type ErrorCode, errnoOf, LaboroError } from "../../base/errors.js";
+import { transientCode } from "../../base/files/durable.js";
 
 /** The primary result codes of SQLite that mean something to a person; https://sqlite.org/rescode.html */
 const SQLITE_PERM = 3;
 const SQLITE_READONLY = 8;
-const SQLITE_IOERR = 10;
 const SQLITE_CORRUPT = 11;
 const SQLITE_FULL = 13;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_CONSTRAINT = 19;
 const SQLITE_NOTADB = 26;
 /** As the addon passes on the errno of the failed call. */
-const ENOSPC = 28;
-const EDQUOT = 122;
+const ERRNO: Readonly<Record<number, string>> = { 23: "ENFILE", 24: "EMFILE", 28: "ENOSPC", 122: "EDQUOT" };
 
 const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXIST", "ELOOP", "ENAMETOOLONG"]);
 
@@ -19,18 +18,15 @@ const UNUSABLE = new Set(["EACCES", "EPERM", "EROFS", "EISDIR", "ENOTDIR", "EEXI
 export function storeFailure(cause: unknown, path: string): LaboroError {
   if (cause instanceof LaboroError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);
+  const system = numberAt(cause, "systemErrno");
   const errno = errnoOf(cause);
-  if (errno === "ENOSPC" || errno === "EDQUOT") return full(path, text, cause);
+  const transient = transientCode(errno) ?? (system === undefined ? undefined : transientCode(ERRNO[system]));
+  if (transient !== undefined) return lacking(transient, path, text, cause);
   if (errno !== undefined && UNUSABLE.has(errno)) return unusable(path, text, cause);
   const code = numberAt(cause, "errcode");
   switch (code === undefined ? undefined : code & 0xff) {
     case SQLITE_FULL:
-      return full(path, text, cause);
-    case SQLITE_IOERR: {
-      const system = numberAt(cause, "systemErrno");
-      if (system === ENOSPC || system === EDQUOT) return full(path, text, cause);
-      break;
-    }
+      return lacking("LABORO_DISK_FULL", path, text, cause);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return corrupt(path, text, cause);
@@ -55,8 +51,9 @@ export function corrupt(path: string, text: string, cause?: unknown): LaboroErro
   );
 }
 
-function full(path: string, text: string, cause: unknown): LaboroError {
-  return new LaboroError("LABORO_DISK_FULL", `no disk space to write ${path}: ${text}`, { cause });
+function lacking(code: ErrorCode, path: string, text: string, cause: unknown): LaboroError {
+  const what = code === "LABORO_DISK_FULL" ? "disk space" : "file descriptor";
+  return new LaboroError(code, `no ${what} to write ${path}: ${text}`, { cause });
 }
 
 export function unusable(path: string, text: string, cause: unknown): LaboroError {

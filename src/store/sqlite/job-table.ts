@@ -1,7 +1,6 @@
 import { JobId } from "../../model/ids.js";
 import type { Range } from "../../model/ranges.js";
-import type { JobFilter } from "../../model/store.js";
-import type { EntryChunk } from "../entry-chunks.js";
+import type { EntryChunk, JobFilter } from "../../model/store.js";
 import type { Database, Statement } from "./database.js";
 import { conditionsOf } from "./job-filter.js";
 import type { JobRow } from "./messages.js";

@@ -10,6 +10,7 @@ import type { Range } from "../../model/ranges.js";
 import type {
   ClaimedRange,
   EndCounts,
+  EntryChunk,
   Epoch,
   JobFilter,
   KeyValue,
@@ -20,7 +21,6 @@ import type {
   Write,
   WriteResult,
 } from "../../model/store.js";
-import type { EntryChunk } from "../entry-chunks.js";
 import type { PackedWriteResults } from "./pack-write-results.js";
 import type { PackedWrites } from "./pack-writes.js";
 

@@ -178,6 +178,23 @@ describe("bytes that are not even ZeroMQ", () => {
   });
 });
 
+describe("a peer that has said nothing", () => {
+  it("is kept messages for, up to a number of bytes", async () => {
+    const place = await openPlace();
+    const silent = dealer(place.url, { routingId: "silent" });
+    await until("it is there", () => [...place.conversations.all()].some(({ peer }) => peer === "silent"));
+    const client = await greeted(place.url);
+    const body = `0x${"00".repeat(8 * 1024 * 1024)}`;
+    for (let i = 1; i <= 8; i++) await client.send("silent", E, V, TRACKEXEC, id8(i), PING, body, E);
+    // The first seven are kept; each has a few bytes beside its body.
+    expect((await client.next()).slice(0, 4)).toEqual([E, V, RESPONSE, id8(8)]);
+    expect(client.got).toEqual([]);
+    await silent.send([E, V, bytesOf(PING), bytesOf(id8(1)), E]);
+    expect((await silent.receive())[2]).toEqual(bytesOf(PONG));
+    for (let i = 1; i <= 7; i++) expect((await silent.receive())[3]).toEqual(bytesOf(id8(i)));
+  });
+});
+
 describe("a client that floods", () => {
   it("is told that the queue is full, and the broker keeps no more than it may", async () => {
     const place = await openPlace({ broker: { settings: { maxWaitingRequests: 100 } } });

@@ -46,6 +46,7 @@ export async function openPlace({
   const conversations = new TracedConnections();
   const context = {
     core: shop.broker.core,
+    guard: shop.broker.guard,
     log,
     peerErrors: new PeerErrors(log),
     connections: conversations,

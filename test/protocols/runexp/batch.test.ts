@@ -68,7 +68,9 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
   await batch.submitOrResume(shop.client, experiments, "default");
   const complaints: string[] = [];
   const log = { info: () => {}, error: () => {}, warn: (_fields: object, text: string) => void complaints.push(text) };
-  const context = { core, log, peerErrors: new PeerErrors(log), connections: new TracedConnections(), settings: {} };
+  const { guard } = shop.broker;
+  const peerErrors = new PeerErrors(log);
+  const context = { core, guard, log, peerErrors, connections: new TracedConnections(), settings: {} };
   const place0 = { host: "127.0.0.1", ports: [0] };
   const listener = await openManager(context, place0, { experiments: batch, limits: { exchangeTimeoutMs: 2_000 } });
   open.push(() => listener.close());

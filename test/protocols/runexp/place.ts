@@ -1,4 +1,5 @@
 /** A broker with the manager's listener open, in this process. */
+import { ConnectionGuard } from "../../../src/base/connection-guard.js";
 import { PeerErrors } from "../../../src/base/peer-errors.js";
 import { TracedConnections } from "../../../src/base/traced-connections.js";
 import type { Listener } from "../../../src/broker/listeners/listener.js";
@@ -20,6 +21,7 @@ export interface ManagerPlace extends Shop {
 interface PlaceOptions extends ManagerOptions {
   readonly broker?: Parameters<typeof openShop>[0];
   readonly pool?: string;
+  readonly greetingTimeoutMs?: number;
 }
 
 export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlace> {
@@ -35,7 +37,12 @@ export async function openPlace(options: PlaceOptions = {}): Promise<ManagerPlac
   const { core } = shop.broker;
   const conversations = new TracedConnections();
   const settings = options.pool === undefined ? {} : { pool: options.pool };
-  const context = { core, log, peerErrors: new PeerErrors(log), connections: conversations, settings };
+  const peerErrors = new PeerErrors(log);
+  const { greetingTimeoutMs } = options;
+  const guard = new ConnectionGuard(greetingTimeoutMs === undefined ? {} : { greetingTimeoutMs }, (...refusal) =>
+    peerErrors.report(...refusal),
+  );
+  const context = { core, guard, log, peerErrors, connections: conversations, settings };
   const listener = await openManager(context, { host: "127.0.0.1", ports: [0] }, options);
   atEnd(() => listener.close());
   // The heart is sound, whatever the runners did to it.

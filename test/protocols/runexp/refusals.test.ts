@@ -4,7 +4,7 @@ import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
 import { openPlace } from "./place.js";
 
-const LIMITS = { handshakeTimeoutMs: 300, exchangeTimeoutMs: 300, maxResultBytes: 1_000 };
+const LIMITS = { exchangeTimeoutMs: 300, maxResultBytes: 1_000 };
 const echo = { kind: "command", argv: ["echo", "x"] } as const;
 
 describe("the manager's listener sends away", () => {
@@ -15,7 +15,7 @@ describe("the manager's listener sends away", () => {
     ["one who says nothing", "", "LABORO_DEADLINE"],
     ["half a hail", "SALU", "LABORO_DEADLINE"],
   ])("%s", async (_what, text, code) => {
-    const { port, complaints, client } = await openPlace({ limits: LIMITS });
+    const { port, complaints, client } = await openPlace({ greetingTimeoutMs: 300 });
     for (let i = 0; i < 3; i++) {
       const peer = await LiteralRunner.connect(port);
       peer.say(text);

@@ -114,6 +114,22 @@ describe("a ROUTER of ours", () => {
     ]);
   });
 
+  it("cuts off the peer with the most, where unfinished messages are too many bytes", async () => {
+    const { router, joined } = await heardRouter({ limits: { bufferedBytesInAll: 4 * 1024 * 1024 } });
+    const [small, large] = [await raw(router.port), await raw(router.port)];
+    const begin = Buffer.concat([Buffer.from([2, 0, 0, 0, 0, 2, 0, 0, 0])]);
+    for (const [name, peer, bytes] of [
+      ["small", small, 1_500_000],
+      ["large", large, 3_500_000],
+    ] as const) {
+      peer.socket.write(hello("DEALER", name));
+      await until("it has joined", () => joined.includes(name));
+      peer.socket.write(Buffer.concat([begin, Buffer.alloc(bytes)]));
+    }
+    await until("the large one is cut off", () => large.closed());
+    expect(small.closed()).toBe(false);
+  });
+
   it("keeps no more than its limit for a peer that does not read", async () => {
     const { router, joined } = await heardRouter({ limits: { queueBytes: 4 * 1024 * 1024 } });
     const slow = await raw(router.port);

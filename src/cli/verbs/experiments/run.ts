@@ -150,7 +150,8 @@ function openListener(
   pool: string,
 ): Promise<Listener> {
   const peerErrors = new PeerErrors(log);
-  const context = { core: broker.core, log, peerErrors, connections: new TracedConnections(), settings: { pool } };
+  const { core, guard } = broker;
+  const context = { core, guard, log, peerErrors, connections: new TracedConnections(), settings: { pool } };
   return openManager(context, { host: run.listen, ports: [run.port] }, { experiments });
 }
 

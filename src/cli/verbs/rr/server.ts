@@ -39,6 +39,7 @@ export async function runServerConsole(options: ServerConsoleOptions): Promise<n
     try {
       const context = {
         core: broker.core,
+        guard: broker.guard,
         log,
         peerErrors: new PeerErrors(log),
         connections: new TracedConnections(),

@@ -35,17 +35,18 @@ export const openFuqListenerWith = (
   options: Partial<FuqSessionOptions>,
   ...[context, listenAddress]: Parameters<ListenerFactory>
 ) =>
-  openTcpListener("fuq", context, listenAddress, (socket, address) =>
+  openTcpListener("fuq", context, listenAddress, (socket, address, greeted) =>
     acceptStream(
       context,
       FUQ,
       socket,
       address,
+      greeted,
       (session) => new FuqWorkerSession(session, { greeting: "foreman", original: false, ...options }),
     ),
   );
 
 export const openFuq1Listener: ListenerFactory = (context, listenAddress) =>
-  openTcpListener("fuq1", context, listenAddress, (socket, address) =>
-    acceptStream(context, FUQ1, socket, address, (session) => new FuqWorkerSessionV1(session)),
+  openTcpListener("fuq1", context, listenAddress, (socket, address, greeted) =>
+    acceptStream(context, FUQ1, socket, address, greeted, (session) => new FuqWorkerSessionV1(session)),
   );

@@ -1,5 +1,6 @@
 /** A peer on a plain TCP stream: its bytes cut into messages for a session, and the session's messages written. */
 import type { Socket } from "node:net";
+import { endSocket } from "../../../base/connection-guard.js";
 import type { TracedMessage } from "../../../base/traced-connections.js";
 import type { ListenerContext, ListenerName } from "../../../broker/listeners/listener.js";
 import type { TcpPeer } from "../../../broker/listeners/tcp.js";
@@ -21,8 +22,6 @@ export interface StreamFormat<In, Out> {
 }
 
 export interface StreamSession<In> {
-  /** The peer has identified itself. */
-  readonly joined: boolean;
   start(): void;
   onMessage(message: In): void;
   onClose(): void;
@@ -32,24 +31,25 @@ export type StreamContext<Out> = Omit<FuqSessionContext, "connection" | "knownWo
   readonly connection: { readonly send: (message: Out) => void; readonly close: () => void };
 };
 
-/** A peer must identify itself within this time. */
-export const JOIN_TIMEOUT_MS = 30_000;
+/** Bytes of a message of a peer that has not said who it is. */
+const GREETING_LIMIT = 1024 * 1024;
 /** Bytes that may wait for a peer that does not read. */
 export const UNREAD_LIMIT = 16 * 1024 * 1024;
-/** How long to wait for the peer to close its side. */
-const CLOSE_TIMEOUT_MS = 1_000;
 
 export function acceptStream<In, Out>(
   context: ListenerContext,
   { listener, protocol, layout, decode, encode, describe }: StreamFormat<In, Out>,
   socket: Socket,
   address: string,
+  greeted: () => void,
   makeSession: (context: StreamContext<Out>) => StreamSession<In>,
 ): TcpPeer {
   const { core, log, peerErrors, connections, settings } = context;
   const traced = connections.open(protocol, address);
   const onPeerError = (why: string): void => peerErrors.report(listener, address, "LABORO_BAD_MESSAGE", why);
-  const close = (): void => endSocket(socket);
+  const close = (): void => {
+    if (!socket.writableEnded) endSocket(socket);
+  };
   const send = (message: Out): void => {
     if (socket.writableEnded || socket.destroyed) return;
     traced.sent(() => describe(message));
@@ -59,6 +59,7 @@ export function acceptStream<In, Out>(
     socket.destroy();
   };
   const port = socket.remotePort ?? 0;
+  let named = false;
   const session = makeSession({
     core,
     log,
@@ -66,13 +67,12 @@ export function acceptStream<In, Out>(
     onPeerError,
     identify: (hello: Hello | undefined): Identity => rawIdentity(core, `${listener}-raw`, address, port, hello),
     profile: { protocol, pool: settings.pool ?? DEFAULT_POOL, address },
-    onNamed: (name) => traced.setPeer(name),
+    onNamed: (name) => {
+      traced.setPeer(name);
+      named = true;
+      greeted();
+    },
   });
-  const silent = setTimeout(() => {
-    if (session.joined) return;
-    onPeerError("it has not said who it is");
-    close();
-  }, JOIN_TIMEOUT_MS);
   const framer = new Framer(layout, MESSAGE_LIMIT);
   socket.on("data", (chunk) => {
     const { messages, failure } = framer.push(chunk);
@@ -82,22 +82,16 @@ export function acceptStream<In, Out>(
       traced.received(() => describe(message));
       session.onMessage(message);
     }
-    if (failure === undefined || socket.writableEnded) return;
-    onPeerError(failure.message);
+    const tooLong = !named && framer.pending > GREETING_LIMIT ? "a greeting that does not end" : undefined;
+    const why = failure?.message ?? tooLong;
+    if (why === undefined || socket.writableEnded) return;
+    onPeerError(why);
     close();
   });
   socket.once("close", () => {
-    clearTimeout(silent);
     traced.close();
     session.onClose();
   });
   session.start();
   return { shutdown: close };
-}
-
-function endSocket(socket: Socket): void {
-  if (socket.writableEnded) return;
-  socket.end();
-  const timer = setTimeout(() => socket.destroy(), CLOSE_TIMEOUT_MS);
-  socket.once("close", () => clearTimeout(timer));
 }

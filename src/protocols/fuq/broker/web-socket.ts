@@ -10,8 +10,10 @@ import type { FuqNode } from "./http/nodes.js";
 import { GRACE_MS } from "./http/polling-worker.js";
 import { FuqWorkerSession } from "./session.js";
 import type { FuqSessionOptions, WorkerConnection } from "./session-context.js";
-import { JOIN_TIMEOUT_MS, UNREAD_LIMIT } from "./stream.js";
+import { UNREAD_LIMIT } from "./stream.js";
 
+/** Its cookie has authenticated it, and an original may be silent for a while. */
+const JOIN_TIMEOUT_MS = 30_000;
 const PROTOCOL = "fuq 2 (WebSocket)";
 /** How often the worker is asked whether it is there, and how often it may not answer. */
 const PING_MS = 60_000;

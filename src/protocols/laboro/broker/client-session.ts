@@ -2,28 +2,34 @@
  * A client, at the broker: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any order. When the connection
  * closes, pending requests are cancelled; writes to the store still happen.
  */
-import { setMaxListeners } from "node:events";
-import { asLaboroError } from "../../../base/errors.js";
+import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
 import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
-import { perform, performForPeer } from "../../../broker/operations/index.js";
-import type { BrokerInfo, OperationContext } from "../../../broker/operations/operation.js";
+import type { ConnectionAsks } from "../../../broker/operations/asks.js";
+import { OPERATIONS_BY_NAME, perform, performForPeer } from "../../../broker/operations/index.js";
+import { submitLarge } from "../../../broker/operations/jobs.js";
+import type { BrokerInfo } from "../../../broker/operations/operation.js";
 import type { JobId, RequestId } from "../../../model/ids.js";
 import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
-import type { FromClient, ToClient } from "../messages.js";
+import { type FromClient, LargeInput, type ToClient } from "../messages.js";
 
 /** Jobs that one client may follow. */
 const MAX_FOLLOWED = 1_000;
+/** Bytes that a request may keep beside its own. */
+const SPARE_BYTES = 64 * 1024;
 
 export class ClientSession {
   readonly #core: Core;
-  readonly #context: OperationContext;
+  readonly #role: Role;
+  readonly #info: BrokerInfo;
+  readonly #asks: ConnectionAsks;
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
-  readonly #requests = new Map<number, RequestId>();
-  readonly #closed = new AbortController();
+  readonly #requests = new Map<number, { readonly number: RequestId; readonly end: () => void }>();
+  /** Operations under way. With one signal for all, each that listens to it would search the others. */
+  readonly #unanswered = new Set<AbortController>();
   /** The jobs whose output is relayed to the client. */
   readonly #followed = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
@@ -39,10 +45,10 @@ export class ClientSession {
   ) {
     this.#core = core;
     this.#peer = role === "admin" && isPeer(name);
-    this.#context = { role, info, signal: this.#closed.signal };
+    this.#role = role;
+    this.#info = info;
+    this.#asks = info.asks.connection(role);
     this.#connection = connection;
-    // Each pending operation listens to it.
-    setMaxListeners(0, this.#closed.signal);
     this.#unsubscribe = core.group?.onChanged?.(() => this.sendBrokers());
   }
 
@@ -52,32 +58,29 @@ export class ClientSession {
     if (urls.length > 0) this.#connection.send({ type: "BROKERS", urls });
   }
 
-  onMessages(batch: readonly FromClient[]): void {
-    for (const message of batch) this.#receive(message);
+  onMessages(batch: readonly FromClient[], bytes: number): void {
+    const share = Math.ceil(bytes / batch.length);
+    for (const message of batch) this.#receive(message, share);
   }
 
   onClose(_reason: CloseReason): void {
-    this.#closed.abort();
+    for (const operation of this.#unanswered) operation.abort();
     this.#unsubscribe?.();
-    for (const id of this.#requests.values()) this.#core.requests.cancel(id);
-    this.#requests.clear();
+    for (const id of [...this.#requests.keys()]) this.#cancel(id);
     for (const { end } of this.#followed.values()) end();
     this.#followed.clear();
   }
 
-  #receive(message: FromClient): void {
+  #receive(message: FromClient, bytes: number): void {
     switch (message.type) {
       case "REQUEST":
-        this.#request(message);
+        this.#request(message, bytes);
         return;
-      case "CANCEL_REQUEST": {
-        const id = this.#requests.get(message.id);
-        this.#requests.delete(message.id);
-        if (id !== undefined) this.#core.requests.cancel(id);
+      case "CANCEL_REQUEST":
+        this.#cancel(message.id);
         return;
-      }
       case "OPERATION":
-        void this.#perform(message.id, message.operation, message.input);
+        void this.#perform(message, bytes);
         return;
       case "FOLLOW":
         this.#follow(message.job);
@@ -92,37 +95,72 @@ export class ClientSession {
   }
 
   #follow(job: JobId): void {
-    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#context.role, "read"))
-      return;
+    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#role, "read")) return;
     const send = (chunk: OutputChunk): void => this.#connection.send({ ...chunk, type: "RELAY" });
     this.#followed.set(job, this.#core.relays.follow(job, send));
   }
 
-  #request(message: FromClient & { type: "REQUEST" }): void {
+  #request(message: FromClient & { type: "REQUEST" }, bytes: number): void {
     const { id } = message;
-    if (!roleAllows(this.#context.role, "client")) {
-      const body = Buffer.from(`a token of role ${this.#context.role} may not send requests`);
-      this.#connection.send({ type: "RESPONSE", id, body, error: "LABORO_FORBIDDEN" });
+    const refuse = (code: ErrorCode, why: string): void =>
+      this.#connection.send({ type: "RESPONSE", id, body: Buffer.from(why), error: code });
+    if (!roleAllows(this.#role, "client")) {
+      refuse("LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
+      return;
+    }
+    let end: () => void;
+    try {
+      end = this.#asks.begin(bytes);
+    } catch (cause) {
+      const { code, message: why } = asLaboroError(cause);
+      refuse(code, why);
       return;
     }
     let answered = false;
-    const forwarded = this.#peer ? { ...message, forwarded: true } : message;
-    const request = this.#core.requests.add(forwarded, (body, error) => {
+    const request = { ...message, body: ownBytes(message.body), ...(this.#peer ? { forwarded: true } : {}) };
+    const number = this.#core.requests.add(request, (body, error) => {
       answered = true;
+      end();
       this.#requests.delete(id);
       this.#connection.send({ type: "RESPONSE", id, body, ...(error === undefined ? {} : { error }) });
     });
     // It may be refused before its id is known here.
-    if (!answered) this.#requests.set(id, request);
+    if (!answered) this.#requests.set(id, { number, end });
   }
 
-  async #perform(id: number, operation: string, input: unknown): Promise<void> {
+  #cancel(id: number): void {
+    const request = this.#requests.get(id);
+    if (request === undefined) return;
+    this.#requests.delete(id);
+    this.#core.requests.cancel(request.number);
+    request.end();
+  }
+
+  async #perform({ id, operation, input }: FromClient & { type: "OPERATION" }, bytes: number): Promise<void> {
+    const waits =
+      operation === "wait" || (typeof input === "object" && input !== null && "waitMs" in input && input.waitMs !== 0);
+    const aborted = new AbortController();
+    const context = { role: this.#role, info: this.#info, signal: aborted.signal };
+    const act = (): Promise<object> =>
+      input instanceof LargeInput
+        ? submitLarge(this.#core, { bytes: input.bytes, format: "msgpack" }, this.#role)
+        : (this.#peer ? performForPeer : perform)(this.#core, operation, input, context);
+    let end: (() => void) | undefined;
     try {
-      const value = await (this.#peer ? performForPeer : perform)(this.#core, operation, input, this.#context);
-      this.#connection.send({ type: "RESULT", id, value });
+      end = this.#asks.begin(bytes, waits && operation !== "wait" ? 1 : 0);
+      this.#unanswered.add(aborted);
+      const reads = !waits && OPERATIONS_BY_NAME.get(operation)?.method === "GET";
+      this.#connection.send({ type: "RESULT", id, value: await (reads ? this.#asks.read(act) : act()) });
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
       this.#connection.send({ type: "ERROR", id, code, message });
+    } finally {
+      end?.();
+      this.#unanswered.delete(aborted);
     }
   }
 }
+
+/** A body is a view into its frame. One that is kept must not keep a much larger frame. */
+const ownBytes = (body: Uint8Array): Uint8Array =>
+  body.buffer.byteLength > 2 * body.length + SPARE_BYTES ? new Uint8Array(body) : body;

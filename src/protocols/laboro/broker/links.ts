@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
+import { endSocket } from "../../../base/connection-guard.js";
 import { badMessage, LaboroError } from "../../../base/errors.js";
 import type { Log } from "../../../base/log.js";
 import { type Auth, isRefusal } from "../../../broker/access/auth.js";
@@ -10,7 +11,7 @@ import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { LINK_PATH, type LinkEndpoint } from "../../../broker/listeners/main-listener.js";
 import type { BrokerInfo } from "../../../broker/operations/operation.js";
-import { type CloseReason, Connection, SERVER_OPTIONS } from "../connection.js";
+import { type CloseReason, Connection, type LinkHandler, SERVER_OPTIONS } from "../connection.js";
 import {
   type FromClient,
   type FromWorker,
@@ -22,12 +23,11 @@ import {
 import { ClientSession } from "./client-session.js";
 import { WorkerSession, type WorkerSessionOptions } from "./worker-session.js";
 
-/** JOIN or HELLO must come within this time. */
-const FIRST_MESSAGE_MS = 10_000;
-
 type Caller = Connection<FromWorker | FromClient, ToWorker | ToClient>;
 
 export interface LinkOptions extends WorkerSessionOptions {
+  /** JOIN or HELLO must come within this time. */
+  readonly greetingTimeoutMs: number;
   readonly log: Log;
 }
 
@@ -70,17 +70,17 @@ export class Links implements LinkEndpoint {
       const traced = this.#info.connections.open(SUBPROTOCOL, address);
       const silent = setTimeout(
         () => connection.close(1008, "LABORO_BAD_MESSAGE: neither JOIN nor HELLO came"),
-        FIRST_MESSAGE_MS,
+        this.#options.greetingTimeoutMs,
       );
       const connection: Caller = new Connection(
         webSocket,
         { from: "caller", transport, log, traced },
         {
-          onMessages: (batch) => {
+          onMessages: (batch, bytes) => {
             clearTimeout(silent);
             const [first] = batch;
             if (first?.type === "JOIN" || first?.type === "HELLO") traced.setPeer(first.name);
-            this.#firstFrame(connection, batch, role, address);
+            this.#firstFrame(connection, batch, bytes, role, address);
           },
           onClose: () => {
             clearTimeout(silent);
@@ -93,7 +93,13 @@ export class Links implements LinkEndpoint {
   }
 
   /** The first message decides whether the peer is a worker or a client; the session takes the connection over. */
-  #firstFrame(connection: Caller, batch: readonly (FromWorker | FromClient)[], role: Role, address: string): void {
+  #firstFrame(
+    connection: Caller,
+    batch: readonly (FromWorker | FromClient)[],
+    bytes: number,
+    role: Role,
+    address: string,
+  ): void {
     const [first, ...rest] = batch;
     if (first?.type === "JOIN" || first?.type === "HELLO") checkVersion(first.version);
     if (first?.type === "JOIN") {
@@ -109,7 +115,7 @@ export class Links implements LinkEndpoint {
       link.send({ type: "HELLO_ACK", version: LINK_VERSION, broker, heartbeatMs });
       session.sendBrokers();
       link.startHeartbeat(heartbeatMs);
-      session.onMessages(rest as FromClient[]);
+      session.onMessages(rest as FromClient[], bytes);
     } else {
       throw badMessage(`${first?.type ?? "nothing"} came first, expected JOIN or HELLO`);
     }
@@ -117,10 +123,10 @@ export class Links implements LinkEndpoint {
 
   #listener<In>(
     connection: Caller,
-    session: () => { onMessages(batch: readonly In[]): void; onClose(reason: CloseReason): void },
-  ): { onMessages: (batch: readonly In[]) => void; onClose: (reason: CloseReason) => void } {
+    session: () => { onMessages(batch: readonly In[], bytes: number): void; onClose(reason: CloseReason): void },
+  ): LinkHandler<In> {
     return {
-      onMessages: (batch) => session().onMessages(batch),
+      onMessages: (batch, bytes) => session().onMessages(batch, bytes),
       onClose: (reason) => {
         this.#connections.delete(connection);
         session().onClose(reason);
@@ -156,5 +162,5 @@ function refuse(socket: Duplex, status: string, reason: string): void {
   const body = `${reason}\n`;
   const length = Buffer.byteLength(body);
   const head = `HTTP/1.1 ${status}\r\ncontent-type: text/plain\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n`;
-  socket.end(head + body);
+  endSocket(socket, head + body);
 }

@@ -34,6 +34,7 @@ export async function openRoundRobinListener(
         host,
         port,
         limits: LIMITS,
+        guard: context.guard.of(PROTOCOL),
         identity: (peer, reached) => serverIdentityFor(peer, identities, reached),
         onPeerError: (address, code, why) => peerErrors.report(PROTOCOL, address, code, why),
         ...(curve === undefined ? {} : { curve }),

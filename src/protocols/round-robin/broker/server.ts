@@ -40,13 +40,16 @@ const JOIN_DELAY_MS = 100;
 /** laboro's own worker greets at once when it reconnects. An original greets only on its first connection. */
 const SILENT_MS = 1_000;
 const MAX_SLOTS = 1_000_000;
-/** Bytes of messages that wait for a worker or an answer. */
+/** Bytes of messages that wait for a worker or an answer: of all peers, and of one. */
 const MAX_PENDING_BYTES = 256 * 1024 * 1024;
+const MAX_PENDING_BYTES_OF_PEER = 128 * 1024 * 1024;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** What a request costs besides its bytes. */
 const OVERHEAD_BYTES = 1_000;
-/** Messages for a peer that has said nothing yet. */
+/** Messages for a peer that has said nothing yet, and their bytes; the bytes for all such peers. */
 const MAX_QUEUED_MESSAGES = 1_000;
+const MAX_QUEUED_BYTES = 64 * 1024 * 1024;
+const MAX_QUEUED_BYTES_IN_ALL = 256 * 1024 * 1024;
 /** Peers that were here and are remembered. */
 const MAX_GREETED = 100_000;
 
@@ -55,6 +58,9 @@ interface PeerConnection {
   readonly traced: TracedConnection;
   /** What may leave only after its first message has come; undefined from then on. */
   queued: (readonly Uint8Array[])[] | undefined;
+  queuedBytes: number;
+  /** Of its requests that have no answer. */
+  pendingBytes: number;
   /** Runs until the first message of a worker that was set aside. */
   silenceTimer?: NodeJS.Timeout;
 }
@@ -80,6 +86,7 @@ export class RoundRobinServer {
   readonly #greeted = new Set<string>();
   readonly #ownAddress = Buffer.from(`laboro:${randomBytes(4).toString("hex")}`);
   #pendingBytes = 0;
+  #queuedBytes = 0;
 
   constructor(
     context: ListenerContext,
@@ -125,8 +132,10 @@ export class RoundRobinServer {
   joined(peer: Peer): void {
     const traced = this.#context.connections.open(PROTOCOL, peer.address);
     traced.setPeer(printable(peer.identity, 255));
-    const present: PeerConnection = { peer, traced, queued: this.#greeted.has(peer.key) ? undefined : [] };
-    clearTimeout(this.#peers.get(peer.key)?.silenceTimer);
+    const queued = this.#greeted.has(peer.key) ? undefined : [];
+    const present: PeerConnection = { peer, traced, queued, queuedBytes: 0, pendingBytes: 0 };
+    const before = this.#peers.get(peer.key);
+    if (before !== undefined) this.#forget(before);
     this.#peers.set(peer.key, present);
     if (!this.#table.isLost(peer)) return;
     present.silenceTimer = setTimeout(() => {
@@ -137,10 +146,16 @@ export class RoundRobinServer {
   left(peer: Peer): void {
     const present = this.#peers.get(peer.key);
     if (present?.peer !== peer) return;
-    clearTimeout(present.silenceTimer);
+    this.#forget(present);
     this.#peers.delete(peer.key);
     this.#table.markLost(peer);
     present.traced.close();
+  }
+
+  #forget(present: PeerConnection): void {
+    clearTimeout(present.silenceTimer);
+    this.#queuedBytes -= present.queuedBytes;
+    present.queuedBytes = 0;
   }
 
   /** Somebody may be gone: a PONG that nobody asked for does no harm, and cannot be sent to one that is. */
@@ -177,6 +192,7 @@ export class RoundRobinServer {
 
   #greet(present: PeerConnection): void {
     present.queued = undefined;
+    this.#forget(present);
     this.#greeted.add(present.peer.key);
     const [oldest] = this.#greeted;
     if (this.#greeted.size > MAX_GREETED && oldest !== undefined) this.#greeted.delete(oldest);
@@ -232,7 +248,10 @@ export class RoundRobinServer {
     const size = OVERHEAD_BYTES + id.length + given.args.reduce((sum, { length }) => sum + length, 0);
     // No worker has a command without a name, and an original would keep the slot.
     const empty = (given.args[0]?.length ?? 0) === 0;
-    if (empty || this.#pendingBytes + size > MAX_PENDING_BYTES) {
+    const present = this.#peers.get(peer.key);
+    const full =
+      this.#pendingBytes + size > MAX_PENDING_BYTES || (present?.pendingBytes ?? 0) + size > MAX_PENDING_BYTES_OF_PEER;
+    if (empty || full) {
       const why = empty ? "it asks for nothing" : "too much waits already";
       this.#reportPeerError(peer, `${command} ${printable(id)} is refused: ${why}`);
       if (command === "TRACKEXEC") this.#respond(peer, given, "RESPONSE", [failureReply(given.args[0])]);
@@ -241,6 +260,7 @@ export class RoundRobinServer {
     const message = copyOf(given);
     const [what = EMPTY, ...rest] = message.args;
     this.#pendingBytes += size;
+    if (present !== undefined) present.pendingBytes += size;
     const { core, peerErrors, settings } = this.#context;
     core.requests.add(
       {
@@ -253,6 +273,7 @@ export class RoundRobinServer {
       },
       (body, error, attachment) => {
         this.#pendingBytes -= size;
+        if (present !== undefined) present.pendingBytes -= size;
         if (attachment === SLOT_FREED) return;
         if (attachment instanceof ForwardedReply) {
           this.#send(peer.key, attachment.frames);
@@ -304,7 +325,12 @@ export class RoundRobinServer {
     const present = this.#peers.get(key);
     if (present === undefined) return false;
     if (present.queued !== undefined) {
-      if (present.queued.length >= MAX_QUEUED_MESSAGES) return false;
+      const bytes = frames.reduce((sum, { length }) => sum + length, 0);
+      const full =
+        present.queuedBytes + bytes > MAX_QUEUED_BYTES || this.#queuedBytes + bytes > MAX_QUEUED_BYTES_IN_ALL;
+      if (full || present.queued.length >= MAX_QUEUED_MESSAGES) return false;
+      present.queuedBytes += bytes;
+      this.#queuedBytes += bytes;
       present.queued.push(frames);
       return true;
     }

@@ -36,8 +36,8 @@ export async function openManager(
   const unsubscribe = context.core.events.onAdded(({ kind }) => {
     if (kind === "tasks-ended" || kind === "job-ended") manager.answerOpenPetos();
   });
-  const listener = await openTcpListener("runexp", context, listenAddress, (socket, address) => {
-    return new RunnerSession(manager, socket, address, limits);
+  const listener = await openTcpListener("runexp", context, listenAddress, (socket, address, greeted) => {
+    return new RunnerSession(manager, socket, address, greeted, limits);
   }).catch((cause: unknown) => {
     unsubscribe();
     throw cause;

@@ -4,6 +4,7 @@
  */
 import type { Socket } from "node:net";
 import { now } from "../../../base/clock.js";
+import { endSocket } from "../../../base/connection-guard.js";
 import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
 import type { TracedConnection } from "../../../base/traced-connections.js";
 import type { TcpPeer } from "../../../broker/listeners/tcp.js";
@@ -17,8 +18,6 @@ import { type AnnouncedResult, ServerStateMachine } from "./server-state-machine
 import { findTaskByName, markOf, type NamedTask } from "./task-packing.js";
 
 export interface SessionLimits {
-  /** From the connection to JES. */
-  readonly handshakeTimeoutMs: number;
   /** Within an exchange, between two pieces. */
   readonly exchangeTimeoutMs: number;
   /** Bytes of one result. */
@@ -26,7 +25,6 @@ export interface SessionLimits {
 }
 
 export const SESSION_LIMITS: SessionLimits = {
-  handshakeTimeoutMs: 10_000,
   exchangeTimeoutMs: 30_000,
   maxResultBytes: 1024 * 1024 * 1024,
 };
@@ -38,7 +36,7 @@ export class RunnerSession implements TcpPeer {
   readonly #limits: SessionLimits;
   readonly #traced: TracedConnection;
   readonly #states: ServerStateMachine;
-  readonly #handshakeTimer: NodeJS.Timeout;
+  readonly #greeted: () => void;
   #quietTimer: NodeJS.Timeout | undefined;
   #port: RunnerPort | undefined;
   /** What LABORO has announced. */
@@ -48,10 +46,11 @@ export class RunnerSession implements TcpPeer {
   #recording: Promise<void> = Promise.resolve();
   #timeoutActive = false;
 
-  constructor(manager: Manager, socket: Socket, address: string, limits: SessionLimits) {
+  constructor(manager: Manager, socket: Socket, address: string, greeted: () => void, limits: SessionLimits) {
     this.#manager = manager;
     this.#socket = socket;
     this.#address = address;
+    this.#greeted = greeted;
     this.#limits = limits;
     this.#traced = manager.context.connections.open("runexp", address);
     this.#states = new ServerStateMachine(manager.group, {
@@ -75,10 +74,6 @@ export class RunnerSession implements TcpPeer {
       protocolError: (reason) => this.#drop("LABORO_BAD_MESSAGE", reason),
       startQuietTimer: () => this.#waitForQuiet(),
     });
-    this.#handshakeTimer = setTimeout(
-      () => this.#drop("LABORO_DEADLINE", "it has not said who it is"),
-      limits.handshakeTimeoutMs,
-    );
     socket.on("data", (bytes) => this.#received(bytes));
     socket.on("timeout", () => this.#drop("LABORO_DEADLINE", `it fell silent in ${this.#states.state.name}`));
     socket.once("close", () => this.#closed());
@@ -114,7 +109,7 @@ export class RunnerSession implements TcpPeer {
   }
 
   #joined(host: string): void {
-    clearTimeout(this.#handshakeTimer);
+    this.#greeted();
     this.#traced.setPeer(host);
     const port = new RunnerPort(this.#manager, host, this.#address, {
       sendJob: (name, kind, content) => {
@@ -125,7 +120,7 @@ export class RunnerSession implements TcpPeer {
       hold: () => this.#states.hold(),
       ban: () => this.#states.ban(),
       finish: () => this.#states.finish(),
-      close: () => void this.#socket.end(),
+      close: () => endSocket(this.#socket),
     });
     this.#port = port;
     port.join().catch((cause: unknown) => {
@@ -228,7 +223,7 @@ export class RunnerSession implements TcpPeer {
 
   #left(): void {
     this.#port?.leave(true);
-    this.#socket.end();
+    endSocket(this.#socket);
   }
 
   #drop(code: ErrorCode, reason: string): void {
@@ -239,7 +234,6 @@ export class RunnerSession implements TcpPeer {
   }
 
   #closed(): void {
-    clearTimeout(this.#handshakeTimer);
     clearTimeout(this.#quietTimer);
     this.#states.drop();
     this.#incoming?.abandon();

@@ -23,7 +23,8 @@ import type { PeerSession } from "./peer-session.js";
 /** Requests under way, of all clients together and of one, and bytes of them. */
 const MAX_REQUESTS = 100_000;
 const MAX_REQUESTS_PER_CLIENT = 20_000;
-const MAX_BYTES = 512 * 1024 * 1024;
+const MAX_BYTES = 256 * 1024 * 1024;
+const MAX_BYTES_PER_CLIENT = 128 * 1024 * 1024;
 
 interface ConnectedClient {
   peerSession: PeerSession;
@@ -31,6 +32,8 @@ interface ConnectedClient {
   disconnected: boolean;
   /** Each with the function that ends it. */
   readonly requests: Map<RequestId, () => void>;
+  /** Bytes of them. */
+  bytes: number;
 }
 
 type ReceivedMessage = Extract<ReceivedFrames, { kind: "message" }>;
@@ -50,7 +53,8 @@ export class ClientConnections {
   joined(peer: Peer): void {
     const peerSession = this.#openSession(peer);
     const known = this.#clients.get(peer.key);
-    if (known === undefined) this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map() });
+    if (known === undefined)
+      this.#clients.set(peer.key, { peerSession, disconnected: false, requests: new Map(), bytes: 0 });
     else Object.assign(known, { peerSession, disconnected: false });
   }
 
@@ -133,22 +137,24 @@ export class ClientConnections {
     const { command, parameters, body, envelope, inline } = message;
     const { service, timeoutMs, retry } = readWorkRequest(parameters);
     const named = readMessageId(command, parameters);
-    const refusal = this.#refusal(client);
+    const whole = joined(body);
+    const refusal = this.#refusal(client, whole.length);
     if (refusal !== undefined) {
       this.#refuse(client, named, envelope, ...refusal);
       return;
     }
-    const whole = joined(body);
     const word = workCommandOf(command);
     const attachment = new ClientRequest(client.peerSession.name, named, word, parameters, body);
     let id: RequestId | undefined;
     let over = false;
     this.#requests++;
     this.#bytes += whole.length;
+    client.bytes += whole.length;
     const done = (): void => {
       over = true;
       this.#requests--;
       this.#bytes -= whole.length;
+      client.bytes -= whole.length;
       if (id !== undefined) client.requests.delete(id);
       this.#removeDisconnected(client.peerSession.peer.key);
     };
@@ -168,13 +174,15 @@ export class ClientConnections {
   }
 
   /** Why a request is refused, from anyone or from this client. */
-  #refusal({ requests }: ConnectedClient): readonly [DisconnectCode, string] | undefined {
+  #refusal({ requests, bytes }: ConnectedClient, more: number): readonly [DisconnectCode, string] | undefined {
     const { core, brokers } = this.#context;
     if (core.maintenance.draining) {
       const why = "this broker is to be taken down";
       return brokers.others().length > 0 ? [301, why] : [503, why];
     }
-    if (this.#requests >= MAX_REQUESTS || this.#bytes >= MAX_BYTES) return [503, "too many requests are under way"];
+    if (this.#requests >= MAX_REQUESTS || this.#bytes + more > MAX_BYTES)
+      return [503, "too many requests are under way"];
+    if (bytes + more > MAX_BYTES_PER_CLIENT) return [503, "too many bytes of your requests are under way"];
     return requests.size >= MAX_REQUESTS_PER_CLIENT
       ? [503, `${MAX_REQUESTS_PER_CLIENT} of your requests are under way`]
       : undefined;

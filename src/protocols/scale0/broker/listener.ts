@@ -28,12 +28,13 @@ import { WorkerConnections } from "./worker-connections.js";
 const PUBLISH_MS = 1_000;
 
 export const openScale0Listener: ListenerFactory = async (
-  { core, peerErrors, connections, settings },
+  { core, guard, peerErrors, connections, settings },
   { host, ports },
 ) => {
   const options = (port = 0): BindOptions => ({
     host,
     port,
+    guard: guard.of("scale0"),
     ...(settings.curve === undefined ? {} : { curve: settings.curve }),
     onPeerError: (address, code, why) => peerErrors.report("scale0", address, code, why),
   });

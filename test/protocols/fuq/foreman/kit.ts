@@ -33,6 +33,7 @@ export async function openYard(options: Parameters<typeof openShop>[0] = {}): Pr
     peerErrors: new PeerErrors(log),
     connections: new TracedConnections(),
     settings: {},
+    guard: shop.broker.guard,
   };
   return { ...shop, context, complaints };
 }

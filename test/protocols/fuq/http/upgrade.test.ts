@@ -9,6 +9,7 @@ import { nodeNamed } from "../foreman/kit.js";
 it("a broker that is stopping lets no worker in: it would wait for ever for an OK", async () => {
   const context = { core: { stopping: true } } as ListenerContext;
   const socket = new PassThrough();
+  const said = text(socket);
   await new Upgrades(context, async () => nodeNamed("vm:7:1")).upgrade({} as IncomingMessage, socket, Buffer.alloc(0));
-  expect(await text(socket)).toMatch(/^HTTP\/1\.1 503 Service Unavailable\r\n.*the broker is stopping\n$/s);
+  expect(await said).toMatch(/^HTTP\/1\.1 503 Service Unavailable\r\n.*the broker is stopping\n$/s);
 });

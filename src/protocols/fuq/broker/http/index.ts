@@ -86,7 +86,13 @@ export class FuqHttp {
   /** The worker whose cookie came along; refuses with 401 or 403, or where this connection may not come in at all. */
   async #nodeOf(request: IncomingMessage): Promise<FuqNode> {
     await this.#refuseMisplaced(request);
-    return this.#nodes.findByCookie(request.headers.cookie);
+    return this.#findNode(request);
+  }
+
+  async #findNode(request: IncomingMessage, ...cookie: readonly [] | readonly [string]): Promise<FuqNode> {
+    const node = await this.#nodes.findByCookie(request.headers.cookie, ...cookie);
+    this.#context.guard.authenticated(request.socket);
+    return node;
   }
 
   async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
@@ -162,7 +168,7 @@ export class FuqHttp {
 
   /** A WebSocket comes as an upgrade: a plain request for its path is refused. */
   readonly #persistent: RequestHandler = async (request) => {
-    await this.#nodes.findByCookie(request.headers.cookie);
+    await this.#findNode(request);
     throw badRequest();
   };
 
@@ -171,7 +177,7 @@ export class FuqHttp {
   ): RequestHandler {
     return async (request, response) => {
       const envelope = await readJsonBody(request);
-      const node = await this.#nodes.findByCookie(request.headers.cookie, envelope.text("cookie"));
+      const node = await this.#findNode(request, envelope.text("cookie"));
       // Older workers put what they ask in an envelope, and some their cookie nowhere else.
       const given = envelope.object("msg") ?? envelope;
       const worker = this.#pollingWorker(node);

@@ -3,6 +3,7 @@ import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer } from "ws";
+import { endSocket } from "../../../../base/connection-guard.js";
 import { asLaboroError } from "../../../../base/errors.js";
 import type { ListenerContext } from "../../../../broker/listeners/listener.js";
 import { MESSAGE_LIMIT } from "../../codec.js";
@@ -45,7 +46,8 @@ export class Upgrades {
 
 function refuse(socket: Duplex, { status, message }: HttpError): void {
   const body = `${message}\n`;
-  socket.end(
+  endSocket(
+    socket,
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
   );

@@ -1,0 +1,193 @@
+/**
+ * The connections of all listeners of a broker. File descriptors are a resource like disk space: some stay reserved for the store, and
+ * whoever has not authenticated holds few of them, for a short time.
+ *
+ *   new            accepted. It must authenticate, or complete the greeting of its protocol, before the timeout
+ *   authenticated  counts as an open connection only
+ *
+ * Beyond a bound the oldest new connection is destroyed that has sent nothing, or not enough for half of the timeout: silent ones cannot
+ * lock out a peer with a token. Where all are in the middle of their handshake, as when a thousand workers come back at once, the one
+ * that comes is refused, so that the others complete theirs.
+ */
+import * as fs from "node:fs";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { networkOf } from "./addresses.js";
+import type { ErrorCode } from "./errors.js";
+
+export const GREETING_TIMEOUT_MS = 5_000;
+const NEW_IN_ALL = 2_048;
+/** Connections of listeners without authentication. */
+const WITHOUT_AUTHENTICATION = 20_000;
+/** Descriptors for the database, output files, and what the process itself needs. */
+const RESERVED_DESCRIPTORS = 256;
+/** How long a peer may take to close its side of a connection that was ended here. */
+const CLOSE_MS = 1_000;
+
+export type ConnectionBounds = Readonly<ReturnType<typeof connectionBounds>>;
+
+/** The bounds of a process that may have so many descriptors. */
+function connectionBounds(descriptors = descriptorLimit()) {
+  const connections = descriptors - Math.min(RESERVED_DESCRIPTORS, Math.ceil(descriptors * 0.75));
+  const newInAll = Math.min(NEW_IN_ALL, connections);
+  return {
+    /** The time to authenticate or to complete the greeting. */
+    greetingTimeoutMs: GREETING_TIMEOUT_MS,
+    /** The time in which a connection that has sent nothing is not taken for silent. */
+    silentAfterMs: 250,
+    newPerAddress: Math.ceil(newInAll / 2),
+    newInAll,
+    connections,
+    withoutAuthentication: Math.min(WITHOUT_AUTHENTICATION, Math.ceil(connections / 2)),
+  };
+}
+
+/** Node has raised the soft limit to the hard one. */
+function descriptorLimit(): number {
+  try {
+    const limits = fs.readFileSync("/proc/self/limits", "latin1");
+    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.MAX_SAFE_INTEGER);
+  } catch {
+    // What macOS allows a process.
+    return 10_240;
+  }
+}
+
+/** The guard, as one listener uses it. */
+export interface ListenerGuard {
+  /** Counts a new connection. False: it was destroyed. */
+  admit(socket: Socket): boolean;
+  /** Its peer has authenticated, or completed its greeting. */
+  authenticated(socket: Endpoints): void;
+}
+
+/** Names a connection: the socket itself, or the TLS socket on top of it. */
+export type Endpoints = Pick<Socket, "remoteAddress" | "remotePort" | "localPort">;
+
+export type RefusalReport = (listener: string, address: string, code: ErrorCode, why: string) => void;
+
+interface NewConnection {
+  readonly isStalled: () => boolean;
+  readonly listener: string;
+  readonly network: string;
+  readonly timer: NodeJS.Timeout;
+  readonly drop: (code: ErrorCode, why: string) => void;
+}
+
+const MAIN = "main";
+
+export class ConnectionGuard {
+  readonly #bounds: ConnectionBounds;
+  readonly #report: RefusalReport;
+  /** The oldest first. */
+  readonly #new = new Map<string, NewConnection>();
+  /** How many of each network. */
+  readonly #byNetwork = new Map<string, number>();
+  #open = 0;
+  #withoutAuthentication = 0;
+
+  constructor(bounds: Partial<ConnectionBounds> = {}, report: RefusalReport = () => {}) {
+    this.#bounds = { ...connectionBounds(), ...bounds };
+    this.#report = report;
+  }
+
+  get greetingTimeoutMs(): number {
+    return this.#bounds.greetingTimeoutMs;
+  }
+
+  of(listener: string): ListenerGuard {
+    return {
+      admit: (socket) => this.#admit(listener, socket),
+      authenticated: (socket) => this.authenticated(socket),
+    };
+  }
+
+  authenticated(socket: Endpoints): void {
+    this.#forget(keyOf(socket));
+  }
+
+  #admit(listener: string, socket: Socket): boolean {
+    const { remoteAddress: address } = socket;
+    // It is closed already.
+    if (address === undefined) {
+      socket.destroy();
+      return false;
+    }
+    const { greetingTimeoutMs, silentAfterMs } = this.#bounds;
+    const network = networkOf(address);
+    for (let rivals = this.#rivals(listener, network); rivals !== undefined; rivals = this.#rivals(listener, network)) {
+      if (this.#dropOldest(rivals)) continue;
+      this.#report(listener, address, "LABORO_TOO_MANY_PEERS", `${this.#open} connections are open already`);
+      socket.destroy();
+      return false;
+    }
+    const key = keyOf(socket);
+    let open = true;
+    const release = (): void => {
+      if (!open) return;
+      open = false;
+      this.#forget(key);
+      this.#open--;
+      if (listener !== MAIN) this.#withoutAuthentication--;
+    };
+    const drop = (code: ErrorCode, why: string): void => {
+      this.#report(listener, address, code, why);
+      socket.destroy();
+      release();
+    };
+    let halves = 0;
+    const since = performance.now();
+    const isStalled = (): boolean =>
+      halves > 0 || (socket.bytesRead === 0 && performance.now() - since >= silentAfterMs);
+    // In two parts: where this process was stopped for long, what has come meanwhile is read before the second.
+    const timer = setInterval(() => {
+      if (++halves === 2) drop("LABORO_DEADLINE", `it has not said who it is within ${greetingTimeoutMs} ms`);
+    }, greetingTimeoutMs / 2);
+    this.#new.set(key, { listener, network, timer, drop, isStalled });
+    this.#byNetwork.set(network, (this.#byNetwork.get(network) ?? 0) + 1);
+    this.#open++;
+    if (listener !== MAIN) this.#withoutAuthentication++;
+    socket.once("close", release);
+    return true;
+  }
+
+  /** Where there is no room for another: which new connections take it. */
+  #rivals(listener: string, network: string): ((one: NewConnection) => boolean) | undefined {
+    const { newPerAddress, newInAll, connections, withoutAuthentication } = this.#bounds;
+    if ((this.#byNetwork.get(network) ?? 0) >= newPerAddress) return (one) => one.network === network;
+    if (this.#new.size >= newInAll || this.#open >= connections) return () => true;
+    if (listener === MAIN || this.#withoutAuthentication < withoutAuthentication) return undefined;
+    return (one) => one.listener !== MAIN;
+  }
+
+  #dropOldest(matches: (one: NewConnection) => boolean): boolean {
+    for (const one of this.#new.values()) {
+      if (!matches(one) || !one.isStalled()) continue;
+      one.drop("LABORO_TOO_MANY_PEERS", `it has not said who it is, as ${this.#new.size} others`);
+      return true;
+    }
+    return false;
+  }
+
+  #forget(key: string): void {
+    const known = this.#new.get(key);
+    if (known === undefined) return;
+    clearInterval(known.timer);
+    this.#new.delete(key);
+    const left = (this.#byNetwork.get(known.network) ?? 1) - 1;
+    if (left === 0) this.#byNetwork.delete(known.network);
+    else this.#byNetwork.set(known.network, left);
+  }
+}
+
+const keyOf = ({ remoteAddress, remotePort, localPort }: Endpoints): string =>
+  `${remoteAddress} ${remotePort} ${localPort}`;
+
+/** Sends the last bytes and closes. A peer that does not close its side soon is cut off. */
+export function endSocket(socket: Duplex, last = ""): void {
+  if (!socket.writableEnded) socket.end(last);
+  // Bytes that nobody reads would reset the connection, and the peer could lose the last ones.
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), CLOSE_MS);
+  socket.once("close", () => clearTimeout(timer));
+}
