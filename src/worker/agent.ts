@@ -43,17 +43,17 @@ export interface AgentOptions {
 }
 
 export interface LeaveOptions {
-  /** Let running tasks end by themselves. */
+  /** Let running tasks end by themselves, until they have to be stopped for all to end within the grace. */
   readonly finish: boolean;
+  /** How long all of it may take; may be infinite. */
   readonly graceMs: number;
-  /** How long to wait for the broker to acknowledge the results. */
-  readonly deliveryTimeoutMs: number;
 }
 
 type Link = LinkOf<"worker">;
 
-/** How long to wait for the answer of an aborted call: a handler may ignore its signal. */
-const ABORT_GRACE_MS = 1_000;
+/** A broker that is connected has at least this long to acknowledge results: a task without one runs again. */
+const MIN_DELIVERY_MS = 1_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Agent {
   readonly #deps: WorkerDependencies;
@@ -68,7 +68,12 @@ export class Agent {
   #tags: readonly string[];
   #everJoined = false;
   #link: Link | undefined;
-  #leaving = false;
+  #left: Promise<void> | undefined;
+  /** When all must have ended, once the worker leaves. */
+  #endAt = Number.POSITIVE_INFINITY;
+  readonly #leaveTimers: NodeJS.Timeout[] = [];
+  /** The broker has refused the worker: no result can be delivered. */
+  #refused = false;
 
   constructor(deps: WorkerDependencies, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
     this.#deps = deps;
@@ -76,7 +81,7 @@ export class Agent {
     this.#initialSlots = deps.capacity.total.slots;
     this.#tags = options.tags;
     this.#tasks = new WorkerTasks(deps, options.cancelGraceMs, spooled, () => this.#idle?.check());
-    this.#calls = new Calls(deps.services, () => this.#idle?.check());
+    this.#calls = new Calls(deps.services, options.cancelGraceMs, () => this.#idle?.check());
     const busy = (): boolean => !this.#tasks.idle || this.#calls.count > 0;
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
     this.#idle?.check();
@@ -95,7 +100,7 @@ export class Agent {
         else this.#idle?.check();
       },
       onDisconnected: (reason) => this.#down(reason),
-      onRefused: options.onRefused,
+      onRefused: (error) => this.#refuse(error),
       // A broker known only from the group's list may belong to somebody else by now.
       ignoreRefusal: (url) => !this.#brokers.isExplicit(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
@@ -129,35 +134,50 @@ export class Agent {
   }
 
   /**
-   * Orderly stop: return prefetched tasks, stop running tasks or await them, deliver results, close. A result that cannot
-   * be delivered in time stays in the spool for the next start.
+   * Orderly stop: return prefetched tasks, await running tasks or stop them, deliver results, close. A result that cannot
+   * be delivered in time stays in the spool for the next start. A later call can only shorten the time.
    */
-  async leave({ finish, graceMs, deliveryTimeoutMs }: LeaveOptions): Promise<void> {
-    this.#leaving = true;
+  leave({ finish, graceMs }: LeaveOptions): Promise<void> {
+    this.#endAt = Math.min(this.#endAt, this.#deps.now() + graceMs);
+    const finishMs = graceMs - Math.min(this.#options.cancelGraceMs, graceMs / 2);
+    this.#left ??= this.#leave();
+    if (!finish) this.#stopRunning();
+    else this.#whileLeaving(finishMs, () => this.#stopRunning());
+    this.#whileLeaving(graceMs, () => this.#tasks.notifyWatchers());
+    return this.#left;
+  }
+
+  async #leave(): Promise<void> {
     this.#idle?.stop();
     this.#link?.send({ type: "LEAVING" });
     this.#tasks.beginClosing();
-    if (!finish) this.#tasks.returnRunning(graceMs);
-    // A client waits for each answer, so calls may end by themselves; in an urgent stop only within the grace.
-    await this.#calls.whenIdle(finish ? undefined : graceMs);
-    this.#calls.abortAll();
-    await this.#tasks.waitUntil(() => this.#tasks.runningCount === 0);
-    await this.#calls.whenIdle(Math.min(graceMs, ABORT_GRACE_MS));
-    let timedOut = false;
-    const timer = setTimeout(() => {
-      timedOut = true;
-      this.#tasks.pause();
-    }, deliveryTimeoutMs);
-    await this.#tasks.waitUntil(() => this.#tasks.idle || this.#link === undefined || timedOut);
-    clearTimeout(timer);
+    await Promise.all([this.#calls.whenIdle(), this.#tasks.waitUntil(() => this.#tasks.runningCount === 0)]);
+    const endedAt = this.#deps.now();
+    this.#whileLeaving(MIN_DELIVERY_MS, () => this.#tasks.notifyWatchers());
+    await this.#tasks.waitUntil(() => {
+      if (this.#tasks.allDelivered || this.#refused) return true;
+      const giveUpAt = this.#link === undefined ? this.#endAt : Math.max(this.#endAt, endedAt + MIN_DELIVERY_MS);
+      return this.#deps.now() >= giveUpAt;
+    });
+    for (const timer of this.#leaveTimers) clearTimeout(timer);
     this.#dial.stop(1000, "the worker stops");
     this.#tasks.close();
   }
 
-  /** Gives the tasks and calls that `leave` awaits at most this long. */
-  shortenGrace(graceMs: number): void {
-    this.#tasks.returnRunning(graceMs);
-    void this.#calls.whenIdle(graceMs).then(() => this.#calls.abortAll());
+  /** What still runs has the rest of the grace. */
+  #stopRunning(): void {
+    const restMs = this.leaveGraceMs;
+    this.#tasks.returnRunning(restMs);
+    this.#calls.abortAll(restMs);
+  }
+
+  /** The time that is left of the grace. */
+  get leaveGraceMs(): number {
+    return Math.max(0, this.#endAt - this.#deps.now());
+  }
+
+  #whileLeaving(ms: number, act: () => void): void {
+    if (ms <= MAX_TIMER_MS) this.#leaveTimers.push(setTimeout(act, Math.ceil(ms)));
   }
 
   #join(link: Link): void {
@@ -185,7 +205,7 @@ export class Agent {
     link.startHeartbeat(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
     if (this.#deps.memory?.shortage !== undefined) this.announce();
-    if (this.#leaving) link.send({ type: "LEAVING" });
+    if (this.#left !== undefined) link.send({ type: "LEAVING" });
     this.#tasks.resume(welcome, (message) => link.send(message));
     this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
@@ -219,8 +239,14 @@ export class Agent {
   #unreachable(error: LaboroError, rounds: number): void {
     if (error.code === "LABORO_BAD_CERTIFICATE" && !this.#everJoined) {
       this.#dial.stop();
-      this.#options.onRefused(error);
+      this.#refuse(error);
     } else this.#options.onUnreachable(error, rounds);
+  }
+
+  #refuse(error: LaboroError): void {
+    this.#refused = true;
+    this.#tasks.notifyWatchers();
+    this.#options.onRefused(error);
   }
 
   #down(reason: CloseReason): void {

@@ -51,6 +51,8 @@ interface RunningAttempt {
   readonly task: TaskRef;
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
+  /** A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been interrupted. */
+  readonly isCall: boolean;
   /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";
 }
@@ -92,7 +94,7 @@ export class WorkerTasks {
     this.#deps = deps;
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
-    this.#runner = new TaskRunner(deps.slots, deps.files, deps.services, deps.log, deps.now);
+    this.#runner = new TaskRunner(deps, cancelGraceMs);
     this.#outputSender = new OutputSender(
       deps.directory.outputDirectory,
       ({ error }) => deps.log.warn({ code: error.code }, `output was lost: ${error.message}`),
@@ -119,6 +121,11 @@ export class WorkerTasks {
     return this.#running.size;
   }
 
+  /** Nothing runs, and every result is acknowledged. */
+  get allDelivered(): boolean {
+    return this.#running.size === 0 && this.#tracker.runningCount === 0 && this.#tracker.undelivered === 0;
+  }
+
   held(): HeldTasks[] {
     return this.#tracker.held();
   }
@@ -140,7 +147,7 @@ export class WorkerTasks {
   pause(): void {
     this.#send = undefined;
     this.#outputSender.pause();
-    this.#notifyWatchers();
+    this.notifyWatchers();
   }
 
   /** The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed. */
@@ -244,7 +251,8 @@ export class WorkerTasks {
     this.#outputSender.close();
   }
 
-  #notifyWatchers(): void {
+  /** Checks again what `waitUntil` waits for. */
+  notifyWatchers(): void {
     for (const resolve of this.#watchers.splice(0)) resolve();
     this.#onChange();
   }
@@ -266,7 +274,13 @@ export class WorkerTasks {
       },
       ended: (end) => this.#ended(task, end),
     });
-    this.#running.set(attemptKey(task), { task, run, acquired, endAction: "report" });
+    this.#running.set(attemptKey(task), {
+      task,
+      run,
+      acquired,
+      isCall: recipe.recipe.kind === "call",
+      endAction: "report",
+    });
     this.#started.push(task);
   }
 
@@ -275,21 +289,23 @@ export class WorkerTasks {
     if (running === undefined) return;
     this.#running.delete(attemptKey(task));
     this.#deps.capacity.release(running.acquired);
-    if (running.endAction === "report") this.#resultReporter.report(task, end);
+    const finished = running.isCall && end.code === 0 && running.endAction === "return";
+    const endAction = finished ? "report" : running.endAction;
+    if (endAction === "report") this.#resultReporter.report(task, end);
     else this.#outputSender.discard(task);
-    if (running.endAction === "return") {
+    if (endAction === "return") {
       const range = { job: task.job, attempt: task.attempt, first: task.index, last: task.index };
       this.#tracker.drop([range]);
       this.#returnTasks([range]);
     }
     this.pump();
-    this.#notifyWatchers();
+    this.notifyWatchers();
   }
 
   /** The result is acknowledged, or was dropped. */
   #delivered(task: TaskRef): void {
     this.#resultReporter.acknowledge(task);
-    if (this.#tracker.idle) this.#notifyWatchers();
+    if (this.allDelivered) this.notifyWatchers();
   }
 
   /** The broker has assigned the task to another worker. */
