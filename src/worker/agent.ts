@@ -67,8 +67,11 @@ export class Agent {
   readonly #initialSlots: number;
   #tags: readonly string[];
   #everJoined = false;
+  /** When WELCOME was read: what the deadlines of calls are counted from. */
+  #welcomedAt = 0;
   #link: Link | undefined;
   #left: Promise<void> | undefined;
+  #ended = false;
   /** When all must have ended, once the worker leaves. */
   #endAt = Number.POSITIVE_INFINITY;
   readonly #leaveTimers: NodeJS.Timeout[] = [];
@@ -138,6 +141,7 @@ export class Agent {
    * be delivered in time stays in the spool for the next start. A later call can only shorten the time.
    */
   leave({ finish, graceMs }: LeaveOptions): Promise<void> {
+    if (this.#ended && this.#left !== undefined) return this.#left;
     this.#endAt = Math.min(this.#endAt, this.#deps.now() + graceMs);
     const finishMs = graceMs - Math.min(this.#options.cancelGraceMs, graceMs / 2);
     this.#left ??= this.#leave();
@@ -160,13 +164,14 @@ export class Agent {
       return this.#deps.now() >= giveUpAt;
     });
     for (const timer of this.#leaveTimers) clearTimeout(timer);
+    this.#ended = true;
     this.#dial.stop(1000, "the worker stops");
     this.#tasks.close();
   }
 
   /** What still runs has the rest of the grace. */
   #stopRunning(): void {
-    const restMs = this.leaveGraceMs;
+    const restMs = Math.min(this.leaveGraceMs, MAX_TIMER_MS);
     this.#tasks.returnRunning(restMs);
     this.#calls.abortAll(restMs);
   }
@@ -202,6 +207,7 @@ export class Agent {
   #welcome(welcome: Welcome, link: Link): void {
     this.#link = link;
     this.#everJoined = true;
+    this.#welcomedAt = this.#deps.now();
     link.startHeartbeat(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
     if (this.#deps.memory?.shortage !== undefined) this.announce();
@@ -283,7 +289,7 @@ export class Agent {
         this.#tasks.cancel(message.tasks);
         break;
       case "CALL":
-        this.#calls.handle(message, (reply) => link.send(reply));
+        this.#calls.handle(message, this.#deps.now() - this.#welcomedAt, (reply) => link.send(reply));
         break;
       case "CANCEL_CALL":
         this.#calls.abort(message.id);

@@ -28,8 +28,12 @@ export class Calls {
     return this.#active.size;
   }
 
-  /** Every call gets a reply, an aborted one too: until then its slot is not free. */
-  handle({ id, service, body }: Call, send: (message: FromWorker) => void): void {
+  /** Every call gets a reply, an aborted one too: until then its slot is not free. `linkMs` is the age of the link. */
+  handle({ id, service, body, deadline }: Call, linkMs: number, send: (message: FromWorker) => void): void {
+    if (linkMs > deadline) {
+      send({ type: "REPLY", id, ...readTooLate(service) });
+      return;
+    }
     const call = new ServiceCall(service, (reply) => {
       // On a later connection another call may have the same id.
       if (this.#active.get(id) !== call) return;
@@ -71,6 +75,12 @@ export class Calls {
     this.#onReply();
   }
 }
+
+/** The worker was busy, or the network slow. */
+const readTooLate = (service: string): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
+  error: "LABORO_DEADLINE",
+  body: Buffer.from(`service ${service}: the worker read the request after its deadline and did not begin it`),
+});
 
 const tooLarge = (service: string, bytes: number): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
   error: "LABORO_BODY_TOO_LARGE",

@@ -13,6 +13,8 @@ export interface Proxy {
   readonly accepted: number;
   swallow(directions: readonly Direction[]): void;
   heal(): void;
+  /** Ends all connections at once, at both ends. What waits in the hole is gone. */
+  cut(): void;
   close(): Promise<void>;
 }
 
@@ -67,6 +69,12 @@ export async function proxyTo(port: number): Promise<Proxy> {
         apply(pair);
         if (pair.near.destroyed) pair.far.destroy();
         if (pair.far.destroyed) pair.near.destroy();
+      }
+    },
+    cut: () => {
+      for (const { near, far } of pairs) {
+        near.destroy();
+        far.destroy();
       }
     },
     close: () =>

@@ -59,6 +59,7 @@ export const jobView = s.object({
   needs: s.record(s.number()),
   priority: s.integer(-1000, 1000),
   key: s.optional(s.text()),
+  idempotencyKey: s.optional(s.described(s.text(), "of its submission; the SDK makes one")),
   resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
   hasEntries: s.flag(),
@@ -84,8 +85,22 @@ export type JobState = JobView["state"];
 
 /** `atPeers`: how many of its tasks run at workers of other brokers. */
 export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
-  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement, resumes } =
-    job;
+  const {
+    id,
+    name,
+    count,
+    priority,
+    held,
+    hasEntries,
+    created,
+    reason,
+    cancels,
+    limits,
+    key,
+    idempotencyKey,
+    requirement,
+    resumes,
+  } = job;
   const numbers = numbersOf(job);
   const { pool, tags, needs, service } = requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
@@ -107,6 +122,7 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     needs: { ...needs },
     priority,
     ...(key === undefined ? {} : { key }),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
     hasEntries,

@@ -2,13 +2,13 @@
  * A client, at the broker: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any order. When the connection
  * closes, pending requests are cancelled; writes to the store still happen.
  */
-import { setMaxListeners } from "node:events";
-import { asLaboroError } from "../../../base/errors.js";
+import { now } from "../../../base/clock.js";
+import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
 import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
 import { perform, performForPeer } from "../../../broker/operations/index.js";
-import type { BrokerInfo, OperationContext } from "../../../broker/operations/operation.js";
+import type { BrokerInfo } from "../../../broker/operations/operation.js";
 import type { JobId, RequestId } from "../../../model/ids.js";
 import type { OutputChunk } from "../../../model/store.js";
 import type { CloseReason, Connection } from "../connection.js";
@@ -19,11 +19,15 @@ const MAX_FOLLOWED = 1_000;
 
 export class ClientSession {
   readonly #core: Core;
-  readonly #context: OperationContext;
+  readonly #role: Role;
+  readonly #info: BrokerInfo;
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, RequestId>();
-  readonly #closed = new AbortController();
+  /** Operations under way, likewise. */
+  readonly #operations = new Map<number, AbortController>();
+  /** When HELLO was read: what deadlines are counted from. */
+  readonly #openedAt = now();
   /** The jobs whose output is relayed to the client. */
   readonly #followed = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
@@ -39,10 +43,9 @@ export class ClientSession {
   ) {
     this.#core = core;
     this.#peer = role === "admin" && isPeer(name);
-    this.#context = { role, info, signal: this.#closed.signal };
+    this.#role = role;
+    this.#info = info;
     this.#connection = connection;
-    // Each pending operation listens to it.
-    setMaxListeners(0, this.#closed.signal);
     this.#unsubscribe = core.group?.onChanged?.(() => this.sendBrokers());
   }
 
@@ -57,7 +60,7 @@ export class ClientSession {
   }
 
   onClose(_reason: CloseReason): void {
-    this.#closed.abort();
+    for (const operation of this.#operations.values()) operation.abort();
     this.#unsubscribe?.();
     for (const id of this.#requests.values()) this.#core.requests.cancel(id);
     this.#requests.clear();
@@ -74,10 +77,11 @@ export class ClientSession {
         const id = this.#requests.get(message.id);
         this.#requests.delete(message.id);
         if (id !== undefined) this.#core.requests.cancel(id);
+        this.#operations.get(message.id)?.abort();
         return;
       }
       case "OPERATION":
-        void this.#perform(message.id, message.operation, message.input);
+        void this.#perform(message);
         return;
       case "FOLLOW":
         this.#follow(message.job);
@@ -92,22 +96,27 @@ export class ClientSession {
   }
 
   #follow(job: JobId): void {
-    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#context.role, "read"))
-      return;
+    if (this.#followed.has(job) || this.#followed.size >= MAX_FOLLOWED || !roleAllows(this.#role, "read")) return;
     const send = (chunk: OutputChunk): void => this.#connection.send({ ...chunk, type: "RELAY" });
     this.#followed.set(job, this.#core.relays.follow(job, send));
   }
 
   #request(message: FromClient & { type: "REQUEST" }): void {
-    const { id } = message;
-    if (!roleAllows(this.#context.role, "client")) {
-      const body = Buffer.from(`a token of role ${this.#context.role} may not send requests`);
-      this.#connection.send({ type: "RESPONSE", id, body, error: "LABORO_FORBIDDEN" });
+    const { id, service, body, pool, retry, deadline } = message;
+    const refuse = (error: ErrorCode, text: string): void =>
+      this.#connection.send({ type: "RESPONSE", id, body: Buffer.from(text), error });
+    const timeoutMs = this.#remainingMs(deadline);
+    if (!roleAllows(this.#role, "client")) {
+      refuse("LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
+      return;
+    }
+    if (timeoutMs <= 0) {
+      refuse("LABORO_DEADLINE", readTooLate(`the request for ${service}`, timeoutMs));
       return;
     }
     let answered = false;
-    const forwarded = this.#peer ? { ...message, forwarded: true } : message;
-    const request = this.#core.requests.add(forwarded, (body, error) => {
+    const forwarded = this.#peer ? { forwarded: true } : {};
+    const request = this.#core.requests.add({ service, body, pool, retry, timeoutMs, ...forwarded }, (body, error) => {
       answered = true;
       this.#requests.delete(id);
       this.#connection.send({ type: "RESPONSE", id, body, ...(error === undefined ? {} : { error }) });
@@ -116,13 +125,27 @@ export class ClientSession {
     if (!answered) this.#requests.set(id, request);
   }
 
-  async #perform(id: number, operation: string, input: unknown): Promise<void> {
+  async #perform({ id, operation, input, deadline }: FromClient & { type: "OPERATION" }): Promise<void> {
+    const abort = new AbortController();
+    this.#operations.set(id, abort);
     try {
-      const value = await (this.#peer ? performForPeer : perform)(this.#core, operation, input, this.#context);
+      const restMs = deadline === undefined ? 1 : this.#remainingMs(deadline);
+      if (restMs <= 0) throw new LaboroError("LABORO_DEADLINE", readTooLate(`the operation ${operation}`, restMs));
+      const context = { role: this.#role, info: this.#info, signal: abort.signal };
+      const value = await (this.#peer ? performForPeer : perform)(this.#core, operation, input, context);
       this.#connection.send({ type: "RESULT", id, value });
     } catch (cause) {
       const { code, message } = asLaboroError(cause);
       this.#connection.send({ type: "ERROR", id, code, message });
+    } finally {
+      this.#operations.delete(id);
     }
   }
+
+  #remainingMs(deadline: number): number {
+    return this.#openedAt + deadline - now();
+  }
 }
+
+const readTooLate = (what: string, restMs: number): string =>
+  `${what} was read ${Math.round(-restMs)} ms after its deadline and was not begun`;
