@@ -15,11 +15,10 @@ import { JobId } from "../model/ids.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { type FromClient, LINK_VERSION, type TaskOutput, type ToClient } from "../protocols/laboro/messages.js";
 
-type Request = Extract<FromClient, { type: "REQUEST" }>;
-type Operation = Extract<FromClient, { type: "OPERATION" }>;
+type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Type }>, "id" | "deadline">;
 
 /** The link adds number and deadline. */
-export type ClientMessage = Omit<Request, "id" | "deadline"> | Omit<Operation, "id" | "deadline">;
+export type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
 
 export interface SendOptions {
   /** Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent. */
@@ -40,7 +39,7 @@ interface PendingReply {
 }
 
 export const DEFAULT_TIMEOUT_MS = 30_000;
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 /** The broker's own refusal at the deadline says why there was no answer: it has a moment to arrive. */
 const REFUSAL_SLACK_MS = 50;
 
@@ -134,10 +133,8 @@ export class ClientLink {
     const timeoutMs = options.timeoutMs ?? (message.type === "REQUEST" ? DEFAULT_TIMEOUT_MS : undefined);
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (signal?.aborted === true) return Promise.reject(signal.reason);
-    if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS))
-      return Promise.reject(
-        badInput(`timeoutMs: expected more than 0 and at most ${MAX_TIMEOUT_MS}, got ${timeoutMs}`),
-      );
+    if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY))
+      return Promise.reject(badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`));
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       const cancel = (error: unknown): void => {
@@ -145,13 +142,9 @@ export class ClientLink {
         pending.reject(error);
       };
       const onAbort = (): void => cancel(signal?.reason);
-      const timer =
-        timeoutMs === undefined
-          ? undefined
-          : setTimeout(
-              () => cancel(this.#noAnswer(message, timeoutMs)),
-              Math.min(timeoutMs + REFUSAL_SLACK_MS, MAX_TIMEOUT_MS),
-            );
+      const onTimeout = (): void => cancel(this.#noAnswer(message, timeoutMs));
+      const timerMs = Math.min((timeoutMs ?? 0) + REFUSAL_SLACK_MS, MAX_TIMER_MS);
+      const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timerMs);
       const settle = (): void => {
         this.#pendingReplies.delete(id);
         clearTimeout(timer);
@@ -190,7 +183,7 @@ export class ClientLink {
     }
   }
 
-  #noAnswer(message: ClientMessage, timeoutMs: number): LaboroError {
+  #noAnswer(message: ClientMessage, timeoutMs: number | undefined): LaboroError {
     const what = message.type === "REQUEST" ? `service ${message.service}` : message.operation;
     const why = this.#link === undefined && this.#lastError !== undefined ? `: ${this.#lastError.message}` : "";
     return new LaboroError("LABORO_DEADLINE", `${what}: no answer within ${timeoutMs} ms${why}`);

@@ -74,6 +74,7 @@ export class Agent {
   #ended = false;
   /** When all must have ended, once the worker leaves. */
   #endAt = Number.POSITIVE_INFINITY;
+  #graceOver = false;
   readonly #leaveTimers: NodeJS.Timeout[] = [];
   /** The broker has refused the worker: no result can be delivered. */
   #refused = false;
@@ -147,7 +148,7 @@ export class Agent {
     this.#left ??= this.#leave();
     if (!finish) this.#stopRunning();
     else this.#whileLeaving(finishMs, () => this.#stopRunning());
-    this.#whileLeaving(graceMs, () => this.#tasks.notifyWatchers());
+    this.#whileLeaving(graceMs, () => (this.#graceOver = true));
     return this.#left;
   }
 
@@ -156,12 +157,11 @@ export class Agent {
     this.#link?.send({ type: "LEAVING" });
     this.#tasks.beginClosing();
     await Promise.all([this.#calls.whenIdle(), this.#tasks.waitUntil(() => this.#tasks.runningCount === 0)]);
-    const endedAt = this.#deps.now();
-    this.#whileLeaving(MIN_DELIVERY_MS, () => this.#tasks.notifyWatchers());
+    let minimumOver = false;
+    this.#whileLeaving(MIN_DELIVERY_MS, () => (minimumOver = true));
     await this.#tasks.waitUntil(() => {
-      if (this.#tasks.allDelivered || this.#refused) return true;
-      const giveUpAt = this.#link === undefined ? this.#endAt : Math.max(this.#endAt, endedAt + MIN_DELIVERY_MS);
-      return this.#deps.now() >= giveUpAt;
+      const timeOver = this.#graceOver && (minimumOver || this.#link === undefined);
+      return this.#tasks.allDelivered || this.#refused || timeOver;
     });
     for (const timer of this.#leaveTimers) clearTimeout(timer);
     this.#ended = true;
@@ -182,7 +182,11 @@ export class Agent {
   }
 
   #whileLeaving(ms: number, act: () => void): void {
-    if (ms <= MAX_TIMER_MS) this.#leaveTimers.push(setTimeout(act, Math.ceil(ms)));
+    const timer = (): void => {
+      act();
+      this.#tasks.notifyWatchers();
+    };
+    if (ms <= MAX_TIMER_MS) this.#leaveTimers.push(setTimeout(timer, ms));
   }
 
   #join(link: Link): void {

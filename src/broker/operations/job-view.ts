@@ -85,24 +85,9 @@ export type JobState = JobView["state"];
 
 /** `atPeers`: how many of its tasks run at workers of other brokers. */
 export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobView {
-  const {
-    id,
-    name,
-    count,
-    priority,
-    held,
-    hasEntries,
-    created,
-    reason,
-    cancels,
-    limits,
-    key,
-    idempotencyKey,
-    requirement,
-    resumes,
-  } = job;
+  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, resumes } = job;
   const numbers = numbersOf(job);
-  const { pool, tags, needs, service } = requirement;
+  const { pool, tags, needs, service } = job.requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // Dispatch may have newer counters than the store.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
@@ -122,7 +107,7 @@ export function viewOf(core: Core, job: Job, content = false, atPeers = 0): JobV
     needs: { ...needs },
     priority,
     ...(key === undefined ? {} : { key }),
-    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(job.idempotencyKey === undefined ? {} : { idempotencyKey: job.idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
     hasEntries,

@@ -25,20 +25,8 @@ export function prepareSubmit(
     const { op, spec, name, pool, key, idempotencyKey, count, held, chunks } = write;
     const granted = Math.max(0, Math.min(write.lease, count));
     const entries = chunks === undefined ? 0 : 1;
-    const fields = [
-      write.id ?? null,
-      now,
-      spec,
-      name,
-      pool,
-      key,
-      idempotencyKey,
-      count,
-      entries,
-      held ? 1 : 0,
-      granted,
-    ];
-    const row: { id: JobId } | undefined = insertJob.get(...fields);
+    const columns = [spec, name, pool, key, idempotencyKey, count, entries, held ? 1 : 0, granted];
+    const row: { id: JobId } | undefined = insertJob.get(write.id ?? null, now, ...columns);
     if (row === undefined) {
       const found: { id: JobId } = first.get(idempotencyKey);
       return { op: "duplicate", job: found.id };
