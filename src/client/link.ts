@@ -40,8 +40,8 @@ interface PendingReply {
 
 export const DEFAULT_TIMEOUT_MS = 30_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** The broker's own refusal at the deadline says why there was no answer: it has a moment to arrive. */
-const REFUSAL_SLACK_MS = 50;
+/** The refusal of a connected broker says why there was no answer: it has this long to arrive after the deadline. */
+const REFUSAL_SLACK_MS = 100;
 
 /** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
 export type TakeOutput = (output: TaskOutput) => Promise<void>;
@@ -142,9 +142,12 @@ export class ClientLink {
         pending.reject(error);
       };
       const onAbort = (): void => cancel(signal?.reason);
-      const onTimeout = (): void => cancel(this.#noAnswer(message, timeoutMs));
-      const timerMs = Math.min((timeoutMs ?? 0) + REFUSAL_SLACK_MS, MAX_TIMER_MS);
-      const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timerMs);
+      const giveUp = (): void => cancel(this.#noAnswer(message, timeoutMs));
+      const onTimeout = (): void => {
+        if (this.#link === undefined) giveUp();
+        else timer = setTimeout(giveUp, REFUSAL_SLACK_MS);
+      };
+      let timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, Math.min(timeoutMs, MAX_TIMER_MS));
       const settle = (): void => {
         this.#pendingReplies.delete(id);
         clearTimeout(timer);

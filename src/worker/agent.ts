@@ -146,8 +146,13 @@ export class Agent {
     this.#endAt = Math.min(this.#endAt, this.#deps.now() + graceMs);
     const finishMs = graceMs - Math.min(this.#options.cancelGraceMs, graceMs / 2);
     this.#left ??= this.#leave();
-    if (!finish) this.#stopRunning();
-    else this.#whileLeaving(finishMs, () => this.#stopRunning());
+    // What is stopped has the rest of the grace.
+    const restMs = (): number => Math.min(this.leaveGraceMs, MAX_TIMER_MS);
+    const stopTasks = (): void => this.#tasks.returnRunning(restMs());
+    if (finish) this.#whileLeaving(finishMs, stopTasks);
+    else stopTasks();
+    // A client waits for each answer, so calls may go on also where tasks may not.
+    this.#whileLeaving(finishMs, () => this.#calls.abortAll(restMs()));
     this.#whileLeaving(graceMs, () => (this.#graceOver = true));
     return this.#left;
   }
@@ -167,13 +172,6 @@ export class Agent {
     this.#ended = true;
     this.#dial.stop(1000, "the worker stops");
     this.#tasks.close();
-  }
-
-  /** What still runs has the rest of the grace. */
-  #stopRunning(): void {
-    const restMs = Math.min(this.leaveGraceMs, MAX_TIMER_MS);
-    this.#tasks.returnRunning(restMs);
-    this.#calls.abortAll(restMs);
   }
 
   /** The time that is left of the grace. */

@@ -68,8 +68,8 @@ export type StopReason = "broker" | "lifetime" | "idle";
 
 export interface StopOptions {
   /**
-   * Let running tasks and requests end by themselves; true if absent. What still runs shortly before the end of the grace, or at once with
-   * false, is stopped and returns to the queue; no failure is counted.
+   * Let running tasks end by themselves; true if absent. What still runs shortly before the end of the grace, or with false every task
+   * at once, is stopped and returns to the queue; no failure is counted.
    */
   readonly finish?: boolean;
   /**

@@ -133,6 +133,27 @@ describe("stop()", () => {
     expect([calls, await job.text(0)]).toEqual([1, "mail sent"]);
   });
 
+  it("stops tasks at once with finish: false, and lets a request be answered within the grace", async () => {
+    const { client, worker } = await openShop();
+    let finish: (value: string) => void = () => {};
+    let begun = false;
+    let aborted = false;
+    const slow: Handler = (_body, { signal }) => {
+      begun = true;
+      signal.addEventListener("abort", () => (aborted = true));
+      return new Promise((resolve) => (finish = resolve));
+    };
+    const first = worker({ services: { slow } });
+    const answer = client.request("slow");
+    await until("it runs", () => begun);
+    const stopped = first.stop({ finish: false });
+    await until("the broker knows", async () => (await client.workers())[0]?.draining === true);
+    finish("in time");
+    expect(text(await answer)).toBe("in time");
+    await stopped;
+    expect(aborted).toBe(false);
+  });
+
   it("records what a handler returns after its abort, within the grace", async () => {
     const { client, worker } = await openShop();
     let calls = 0;
