@@ -6,6 +6,7 @@ export const ERROR_CODES = {
   LABORO_BAD_CERTIFICATE: "the certificate at this address is not one of the broker that was named",
   LABORO_BAD_INPUT: "a value given does not have the form that was expected",
   LABORO_BAD_MESSAGE: "a peer sent bytes that are not a message of this protocol",
+  LABORO_BAD_REPLY: "the handler of a service returned a value that cannot be sent",
   LABORO_BAD_TOKEN: "the token is missing or unknown to this broker",
   LABORO_BODY_TOO_LARGE: "a request body or reply is larger than the limit",
   LABORO_BROKER_GONE: "the connection to the broker ended before the answer came",

@@ -1,5 +1,6 @@
 /** The client API: jobs, their results and output, and services. */
 
+import { now } from "../base/clock.js";
 import { LaboroError } from "../base/errors.js";
 import type { OperationInput, OperationName, OperationOutput } from "../broker/operations/index.js";
 import type { JobEnd } from "../model/job.js";
@@ -8,7 +9,7 @@ import type { OutputStream } from "../model/outcome.js";
 import type { Range } from "../model/ranges.js";
 import { DEFAULT_POOL } from "../model/recipe.js";
 import type { OutputPiece } from "../model/store.js";
-import { ClientLink, type TakeOutput } from "./link.js";
+import { ClientLink, DEFAULT_TIMEOUT_MS, type TakeOutput } from "./link.js";
 
 export interface ConnectOptions {
   /** One broker, or the brokers of a group. */
@@ -20,20 +21,24 @@ export interface ConnectOptions {
   readonly connectTimeoutMs?: number;
 }
 
-export interface RequestOptions {
-  /** How long to wait for the answer; 30 s if absent. */
+export interface CallOptions {
+  /** Rejects with LABORO_DEADLINE after this time, also while no broker can be reached. Nothing is begun later than that. */
   readonly timeoutMs?: number;
+  /** Rejects at once with its reason when it is aborted. */
+  readonly signal?: AbortSignal;
+}
+
+/** `timeoutMs` is 30 s if absent. */
+export interface RequestOptions extends CallOptions {
   readonly pool?: string;
   /** Let another worker answer, once, where the first is lost. For requests that may be done twice. */
   readonly retry?: boolean;
-  readonly signal?: AbortSignal;
 }
 
 export type JobInfo = OperationOutput<"job">;
 export type TaskResult = OperationOutput<"tasks">["tasks"][number];
 export type WorkerInfo = OperationOutput<"workers">["workers"][number];
 
-const DEFAULT_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** A connected client; rejects with a code where the broker cannot be reached or refuses. */
@@ -56,10 +61,16 @@ export class Client {
     this.#link = link;
   }
 
-  /** Durable when it resolves. */
-  async submit(submission: Submission): Promise<JobHandle> {
-    const { job } = await this.ask("submit", submission);
-    return new JobHandle(this, job);
+  /**
+   * Durable when it resolves. One job is made, also where the connection is lost before the answer and the submission is repeated. After
+   * LABORO_DEADLINE (30 s if `timeoutMs` is absent), `jobs({ idempotencyKey })` says whether it was made.
+   */
+  async submit(submission: Submission, options: CallOptions = {}): Promise<JobHandle> {
+    const { timeoutMs = DEFAULT_TIMEOUT_MS, signal } = options;
+    const input = { ...submission, idempotencyKey: submission.idempotencyKey ?? crypto.randomUUID() };
+    const message = { type: "OPERATION", operation: "submit", input } as const;
+    const answer = await this.#link.sendAndWait(message, { timeoutMs, signal, repeatable: true });
+    return new JobHandle(this, (answer as OperationOutput<"submit">).job);
   }
 
   job(id: number): JobHandle {
@@ -85,17 +96,21 @@ export class Client {
 
   /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */
   async request(service: string, body: Uint8Array | string = "", options: RequestOptions = {}): Promise<Uint8Array> {
-    const { timeoutMs = DEFAULT_TIMEOUT_MS, pool = DEFAULT_POOL, retry = false, signal } = options;
+    const { pool = DEFAULT_POOL, retry = false } = options;
     const bytes = typeof body === "string" ? Buffer.from(body) : body;
-    const make = (id: number) => ({ type: "REQUEST" as const, id, service, body: bytes, timeoutMs, pool, retry });
-    return (await this.#link.sendAndWait(make, signal)) as Uint8Array;
+    const message = { type: "REQUEST", service, body: bytes, pool, retry } as const;
+    return (await this.#link.sendAndWait(message, options)) as Uint8Array;
   }
 
   /** An operation of the broker by name; docs/reference/api.md lists them. */
-  ask<Name extends OperationName>(operation: Name, input: OperationInput<Name>): Promise<OperationOutput<Name>>;
-  ask(operation: string, input: unknown): Promise<unknown>;
-  ask(operation: string, input: unknown): Promise<unknown> {
-    return this.#link.sendAndWait((id) => ({ type: "OPERATION", id, operation, input }));
+  ask<Name extends OperationName>(
+    operation: Name,
+    input: OperationInput<Name>,
+    options?: CallOptions,
+  ): Promise<OperationOutput<Name>>;
+  ask(operation: string, input: unknown, options?: CallOptions): Promise<unknown>;
+  ask(operation: string, input: unknown, { timeoutMs, signal }: CallOptions = {}): Promise<unknown> {
+    return this.#link.sendAndWait({ type: "OPERATION", operation, input }, { timeoutMs, signal });
   }
 
   /** Gets the output of a job submitted with `relay` that is not kept, as it comes. See ClientLink. */
@@ -123,10 +138,13 @@ export class JobHandle {
   }
 
   /** How it ended, once it has. Survives a restart of the broker. */
-  async wait(): Promise<JobEnd> {
+  async wait(options: CallOptions = {}): Promise<JobEnd> {
+    const { timeoutMs, signal } = options;
+    const end = timeoutMs === undefined ? undefined : now() + timeoutMs;
     for (;;) {
+      const rest = end === undefined ? {} : { timeoutMs: Math.max(1, end - now()) };
       try {
-        const { state } = await this.#client.ask("wait", { job: this.id });
+        const { state } = await this.#client.ask("wait", { job: this.id }, { ...rest, ...(signal && { signal }) });
         if (state !== undefined) return state;
       } catch (cause) {
         // Waiting changes nothing, so it may be repeated.

@@ -5,19 +5,43 @@
  *   open        messages are sent at once
  *   closed      by close(), by a refusal, or because the broker could not be reached: every message is rejected
  *
- * When an open link is lost, messages without a reply are rejected with LABORO_BROKER_GONE. Whether the broker received them is not known,
- * so the caller decides whether to repeat them. The link reconnects by itself.
+ * A message ends with its reply, at its deadline or when its signal is aborted, whatever the link does. When an open link is lost, messages
+ * without a reply are rejected with LABORO_BROKER_GONE: whether the broker received them is not known, so the caller decides whether
+ * to repeat them. Those that may be repeated are sent again on the next connection instead. The link reconnects by itself.
  */
-import { LaboroError } from "../base/errors.js";
+import { now } from "../base/clock.js";
+import { badInput, LaboroError } from "../base/errors.js";
 import { JobId } from "../model/ids.js";
 import { type Dial, dial, type LinkOf } from "../protocols/laboro/dial.js";
 import { type FromClient, LINK_VERSION, type TaskOutput, type ToClient } from "../protocols/laboro/messages.js";
 
-interface PendingReply {
-  readonly message: FromClient;
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: LaboroError) => void;
+type Sent<Type extends FromClient["type"]> = Omit<Extract<FromClient, { type: Type }>, "id" | "deadline">;
+
+/** The link adds number and deadline. */
+export type ClientMessage = Sent<"REQUEST"> | Sent<"OPERATION">;
+
+export interface SendOptions {
+  /** Rejects with LABORO_DEADLINE after this time, and the broker begins nothing later. A REQUEST has 30 s if absent. */
+  readonly timeoutMs?: number | undefined;
+  /** Rejects with the signal's reason when it is aborted. */
+  readonly signal?: AbortSignal | undefined;
+  /** To do it twice is the same as once: it is sent again after a lost connection. */
+  readonly repeatable?: boolean;
 }
+
+interface PendingReply {
+  readonly message: ClientMessage;
+  /** On the clock of this process. */
+  readonly deadline: number | undefined;
+  readonly repeatable: boolean;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export const DEFAULT_TIMEOUT_MS = 30_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+/** The refusal of a connected broker says why there was no answer: it has this long to arrive after the deadline. */
+const REFUSAL_SLACK_MS = 100;
 
 /** Resolves when it has taken the output; until then no more than a window of the same task is sent. */
 export type TakeOutput = (output: TaskOutput) => Promise<void>;
@@ -43,6 +67,8 @@ export class ClientLink {
   #link: LinkOf<"client"> | undefined;
   #closed: LaboroError | undefined;
   #lastId = 0;
+  /** When HELLO was sent: what deadlines are counted from. */
+  #openedAt = 0;
   /** The brokers of the group, as last received. They stay candidates: one that left the group may come back. */
   #groupUrls: readonly string[] = [];
   #readyWaiters: (() => void)[] = [];
@@ -56,13 +82,18 @@ export class ClientLink {
       urls: options.urls,
       token: options.token,
       ...(options.caFingerprint === undefined ? {} : { caFingerprint: options.caFingerprint }),
-      onOpen: (link) => link.send({ type: "HELLO", version: LINK_VERSION, name: options.name }),
+      onOpen: (link) => {
+        this.#openedAt = now();
+        link.send({ type: "HELLO", version: LINK_VERSION, name: options.name });
+      },
       onMessages: (batch, link) => {
         for (const message of batch) this.#receive(message, link);
       },
       onDisconnected: (reason) => {
+        const error = new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`);
         this.#link = undefined;
-        this.#rejectAll(new LaboroError("LABORO_BROKER_GONE", `the broker is gone: ${reason.text}`));
+        this.#lastError = error;
+        for (const pending of [...this.#pendingReplies.values()]) if (!pending.repeatable) pending.reject(error);
       },
       onRefused: (error) => this.close(error),
       onUnreachable: (error) => {
@@ -96,24 +127,69 @@ export class ClientLink {
     });
   }
 
-  /** Sends a message with a new id and waits for its reply. `signal` cancels it. */
-  sendAndWait(make: (id: number) => FromClient, signal?: AbortSignal): Promise<unknown> {
+  /** Sends a message with a new id and waits for its reply. */
+  sendAndWait(message: ClientMessage, options: SendOptions = {}): Promise<unknown> {
+    const { signal, repeatable = false } = options;
+    const timeoutMs = options.timeoutMs ?? (message.type === "REQUEST" ? DEFAULT_TIMEOUT_MS : undefined);
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (signal?.aborted === true) return Promise.reject(signal.reason);
+    if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs < Number.POSITIVE_INFINITY))
+      return Promise.reject(badInput(`timeoutMs: expected a finite number above 0, got ${timeoutMs}`));
     const id = ++this.#lastId;
-    const cancel = (): void => this.#cancel(id);
-    const reply = new Promise((resolve, reject) => {
-      const message = make(id);
-      this.#pendingReplies.set(id, { message, resolve, reject });
-      try {
-        this.#link?.send(message);
-      } catch (cause) {
+    return new Promise((resolve, reject) => {
+      const cancel = (error: unknown): void => {
+        this.#link?.send({ type: "CANCEL_REQUEST", id });
+        pending.reject(error);
+      };
+      const onAbort = (): void => cancel(signal?.reason);
+      const giveUp = (): void => cancel(this.#noAnswer(message, timeoutMs));
+      const onTimeout = (): void => {
+        if (this.#link === undefined) giveUp();
+        else timer = setTimeout(giveUp, REFUSAL_SLACK_MS);
+      };
+      let timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, Math.min(timeoutMs, MAX_TIMER_MS));
+      const settle = (): void => {
         this.#pendingReplies.delete(id);
-        reject(cause);
-      }
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const pending: PendingReply = {
+        ...{ message, repeatable, deadline: timeoutMs === undefined ? undefined : now() + timeoutMs },
+        resolve: (value) => {
+          settle();
+          resolve(value);
+        },
+        reject: (error) => {
+          settle();
+          reject(error);
+        },
+      };
+      signal?.addEventListener("abort", onAbort);
+      this.#pendingReplies.set(id, pending);
+      if (this.#link !== undefined) this.#send(id, pending, this.#link);
     });
-    if (signal === undefined) return reply;
-    signal.addEventListener("abort", cancel);
-    return reply.finally(() => signal.removeEventListener("abort", cancel));
+  }
+
+  #send(
+    id: number,
+    { message, deadline = Number.POSITIVE_INFINITY, reject }: PendingReply,
+    link: LinkOf<"client">,
+  ): void {
+    // Its timer rejects it in a moment.
+    if (deadline <= now()) return;
+    const sinceOpen = deadline - this.#openedAt;
+    try {
+      if (message.type === "REQUEST") link.send({ ...message, id, deadline: sinceOpen });
+      else link.send({ ...message, id, ...(sinceOpen < Number.POSITIVE_INFINITY ? { deadline: sinceOpen } : {}) });
+    } catch (cause) {
+      reject(cause);
+    }
+  }
+
+  #noAnswer(message: ClientMessage, timeoutMs: number | undefined): LaboroError {
+    const what = message.type === "REQUEST" ? `service ${message.service}` : message.operation;
+    const why = this.#link === undefined && this.#lastError !== undefined ? `: ${this.#lastError.message}` : "";
+    return new LaboroError("LABORO_DEADLINE", `${what}: no answer within ${timeoutMs} ms${why}`);
   }
 
   /** `take` gets the output of this job that is not kept, in the order of each task; twice, where it was not yet taken at a cut. */
@@ -128,22 +204,8 @@ export class ClientLink {
     this.#closed = why;
     clearTimeout(this.#deadline);
     this.#dial.stop(1000, "");
-    this.#rejectAll(why);
+    for (const pending of [...this.#pendingReplies.values()]) pending.reject(why);
     for (const wake of this.#readyWaiters.splice(0)) wake();
-  }
-
-  #cancel(id: number): void {
-    const pending = this.#pendingReplies.get(id);
-    if (pending === undefined) return;
-    this.#pendingReplies.delete(id);
-    if (pending.message.type === "REQUEST") this.#link?.send({ type: "CANCEL_REQUEST", id });
-    pending.reject(new LaboroError("LABORO_DEADLINE", "the caller no longer waits"));
-  }
-
-  #rejectAll(error: LaboroError): void {
-    const pending = [...this.#pendingReplies.values()];
-    this.#pendingReplies.clear();
-    for (const { reject } of pending) reject(error);
   }
 
   #receive(message: ToClient, link: LinkOf<"client">): void {
@@ -161,14 +223,13 @@ export class ClientLink {
       this.#link = link;
       clearTimeout(this.#deadline);
       link.startHeartbeat(message.heartbeatMs);
-      for (const pending of this.#pendingReplies.values()) link.send(pending.message);
+      for (const [id, pending] of [...this.#pendingReplies]) this.#send(id, pending, link);
       for (const job of this.#followed.keys()) link.send({ type: "FOLLOW", job });
       for (const wake of this.#readyWaiters.splice(0)) wake();
       return;
     }
     const pending = this.#pendingReplies.get(message.id);
     if (pending === undefined) return;
-    this.#pendingReplies.delete(message.id);
     if (message.type === "RESULT") pending.resolve(message.value);
     else if (message.type === "ERROR") pending.reject(new LaboroError(message.code, message.message));
     else if (message.error === undefined) pending.resolve(message.body);

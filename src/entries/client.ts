@@ -1,6 +1,7 @@
 /** `laboro`: a client of a broker that runs elsewhere. It loads neither broker, nor worker, nor store. */
 export { type ErrorCode, LaboroError } from "../base/errors.js";
 export {
+  type CallOptions,
   Client,
   type ConnectOptions,
   connect,

@@ -123,6 +123,12 @@ const after = s.object({
 
 const optionalInteger = (min: number, max: number) => s.optional(s.integer(min, max));
 
+/** Characters that every store compares alike. */
+const idempotencyKey = s.mapped(s.text(200), (given, what) => {
+  if (/^[\x21-\x7e]+$/.test(given)) return given;
+  throw unexpectedValue(what, "printable ASCII characters without spaces", given);
+});
+
 /** What `client.submit` takes. */
 export const submission = s.object({
   recipe,
@@ -154,6 +160,12 @@ export const submission = s.object({
   held: s.optional(s.flag()),
   /** What makes it the same batch as another. */
   key: s.optional(s.text()),
+  idempotencyKey: s.optional(
+    s.described(
+      idempotencyKey,
+      "a submission repeated with the same one makes no second job: the answer names the first",
+    ),
+  ),
   resumes: s.optional(
     s.described(s.integer(1, Number.MAX_SAFE_INTEGER), "the job of the same batch whose remaining tasks this one runs"),
   ),
@@ -167,7 +179,7 @@ export function readSubmission(input: unknown): { spec: JobSpec; entries?: Entri
 
 /** The job that a submission asks for. */
 export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; entries?: Entries } {
-  const { recipe, entries, key, numbers, resumes } = given;
+  const { recipe, entries, key, idempotencyKey, numbers, resumes } = given;
   const spec: JobSpec = {
     name: given.name ?? defaultName(recipe),
     recipe,
@@ -184,6 +196,7 @@ export function jobSpec(given: s.ReadType<typeof submission>): { spec: JobSpec; 
     after: (given.after ?? []).map(({ job, any = false }): Dependency => ({ job: JobId(job), any })),
     held: given.held ?? false,
     ...(key === undefined ? {} : { key }),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes: JobId(resumes) }),
   };
   checkPlaceholders(recipe, entries);

@@ -47,6 +47,8 @@ export interface JobSpec {
   readonly held: boolean;
   /** What makes it the same batch as another: a client that submits it again finds the one it began. */
   readonly key?: string;
+  /** Chosen by the client, unique among stored jobs: a submission that is repeated with it makes no second job. */
+  readonly idempotencyKey?: string;
   /** The job of the same batch whose remaining tasks this one runs. */
   readonly resumes?: JobId;
   /** A random id of the broker process that accepted it. Another store may give the job's number again, but not with this id. */

@@ -60,7 +60,10 @@ export interface PackedEntries {
 }
 
 export type Write =
-  /** A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. */
+  /**
+   * A new job; the first `lease` tasks are granted to the submitting broker as task range `rangeId`. Where a job has the same
+   * `idempotencyKey`, nothing is made and the result is `duplicate`.
+   */
   | {
       readonly op: "submit";
       /** A number that this broker may give, see `RecoveredState.nextJob`; without one the store gives the next. */
@@ -174,6 +177,8 @@ export interface Progress {
  */
 export type WriteResult =
   | { readonly op: "submit"; readonly job: Job; readonly taskRange?: TaskRange }
+  /** Of a submit: the job that was made before. */
+  | { readonly op: "duplicate"; readonly job: JobId }
   | { readonly op: "lease"; readonly job: JobId; readonly taskRanges: readonly TaskRange[]; readonly mayLease: boolean }
   /** With the tasks' entries, where the job has any. */
   | { readonly op: "claim"; readonly lost: boolean; readonly entries?: Entries }
@@ -288,6 +293,7 @@ export interface JobFilter {
   readonly name?: string;
   readonly pool?: string;
   readonly key?: string;
+  readonly idempotencyKey?: string;
   readonly createdFrom?: number;
   readonly createdBefore?: number;
   /** One that has not ended is not among them. */

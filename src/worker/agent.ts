@@ -44,17 +44,17 @@ export interface AgentOptions {
 }
 
 export interface LeaveOptions {
-  /** Let running tasks end by themselves. */
+  /** Let running tasks end by themselves, until they have to be stopped for all to end within the grace. */
   readonly finish: boolean;
+  /** How long all of it may take; may be infinite. */
   readonly graceMs: number;
-  /** How long to wait for the broker to acknowledge the results. */
-  readonly deliveryTimeoutMs: number;
 }
 
 type Link = LinkOf<"worker">;
 
-/** How long to wait for the answer of an aborted call: a handler may ignore its signal. */
-const ABORT_GRACE_MS = 1_000;
+/** A broker that is connected has at least this long to acknowledge results: a task without one runs again. */
+const MIN_DELIVERY_MS = 1_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Agent {
   readonly #deps: WorkerDependencies;
@@ -69,8 +69,17 @@ export class Agent {
   readonly #initialSlots: number;
   #tags: readonly string[];
   #everJoined = false;
+  /** When WELCOME was read: what the deadlines of calls are counted from. */
+  #welcomedAt = 0;
   #link: Link | undefined;
-  #leaving = false;
+  #left: Promise<void> | undefined;
+  #ended = false;
+  /** When all must have ended, once the worker leaves. */
+  #endAt = Number.POSITIVE_INFINITY;
+  #graceOver = false;
+  readonly #leaveTimers: NodeJS.Timeout[] = [];
+  /** The broker has refused the worker: no result can be delivered. */
+  #refused = false;
 
   constructor(deps: WorkerDependencies, options: AgentOptions, spooled: readonly UnacknowledgedResult[]) {
     this.#deps = deps;
@@ -78,7 +87,7 @@ export class Agent {
     this.#initialSlots = deps.capacity.total.slots;
     this.#tags = options.tags;
     this.#tasks = new WorkerTasks(deps, options.cancelGraceMs, spooled, () => this.#idle?.check());
-    this.#calls = new Calls(deps.services, () => this.#idle?.check());
+    this.#calls = new Calls(deps.services, options.cancelGraceMs, () => this.#idle?.check());
     const busy = (): boolean => !this.#tasks.idle || this.#calls.count > 0;
     if (options.idleTimeoutMs !== undefined) this.#idle = new IdleWatch(options.idleTimeoutMs, busy, options.onIdle);
     this.#idle?.check();
@@ -99,7 +108,7 @@ export class Agent {
         else this.#idle?.check();
       },
       onDisconnected: (reason) => this.#down(reason),
-      onRefused: options.onRefused,
+      onRefused: (error) => this.#refuse(error),
       // A broker known only from the group's list may belong to somebody else by now.
       ignoreRefusal: (url) => !this.#brokers.isExplicit(url),
       onUnreachable: (error, rounds) => this.#unreachable(error, rounds),
@@ -133,35 +142,53 @@ export class Agent {
   }
 
   /**
-   * Orderly stop: return prefetched tasks, stop running tasks or await them, deliver results, close. A result that cannot
-   * be delivered in time stays in the spool for the next start.
+   * Orderly stop: return prefetched tasks, await running tasks or stop them, deliver results, close. A result that cannot
+   * be delivered in time stays in the spool for the next start. A later call can only shorten the time.
    */
-  async leave({ finish, graceMs, deliveryTimeoutMs }: LeaveOptions): Promise<void> {
-    this.#leaving = true;
+  leave({ finish, graceMs }: LeaveOptions): Promise<void> {
+    if (this.#ended && this.#left !== undefined) return this.#left;
+    this.#endAt = Math.min(this.#endAt, this.#deps.now() + graceMs);
+    const finishMs = graceMs - Math.min(this.#options.cancelGraceMs, graceMs / 2);
+    this.#left ??= this.#leave();
+    // What is stopped has the rest of the grace.
+    const restMs = (): number => Math.min(this.leaveGraceMs, MAX_TIMER_MS);
+    const stopTasks = (): void => this.#tasks.returnRunning(restMs());
+    if (finish) this.#whileLeaving(finishMs, stopTasks);
+    else stopTasks();
+    // A client waits for each answer, so calls may go on also where tasks may not.
+    this.#whileLeaving(finishMs, () => this.#calls.abortAll(restMs()));
+    this.#whileLeaving(graceMs, () => (this.#graceOver = true));
+    return this.#left;
+  }
+
+  async #leave(): Promise<void> {
     this.#idle?.stop();
     this.#link?.send({ type: "LEAVING" });
     this.#tasks.beginClosing();
-    if (!finish) this.#tasks.returnRunning(graceMs);
-    // A client waits for each answer, so calls may end by themselves; in an urgent stop only within the grace.
-    await this.#calls.whenIdle(finish ? undefined : graceMs);
-    this.#calls.abortAll();
-    await this.#tasks.waitUntil(() => this.#tasks.runningCount === 0);
-    await this.#calls.whenIdle(Math.min(graceMs, ABORT_GRACE_MS));
-    let timedOut = false;
-    const timer = setTimeout(() => {
-      timedOut = true;
-      this.#tasks.pause();
-    }, deliveryTimeoutMs);
-    await this.#tasks.waitUntil(() => this.#tasks.idle || this.#link === undefined || timedOut);
-    clearTimeout(timer);
+    await Promise.all([this.#calls.whenIdle(), this.#tasks.waitUntil(() => this.#tasks.runningCount === 0)]);
+    let minimumOver = false;
+    this.#whileLeaving(MIN_DELIVERY_MS, () => (minimumOver = true));
+    await this.#tasks.waitUntil(() => {
+      const timeOver = this.#graceOver && (minimumOver || this.#link === undefined);
+      return this.#tasks.allDelivered || this.#refused || timeOver;
+    });
+    for (const timer of this.#leaveTimers) clearTimeout(timer);
+    this.#ended = true;
     this.#dial.stop(1000, "the worker stops");
     this.#tasks.close();
   }
 
-  /** Gives the tasks and calls that `leave` awaits at most this long. */
-  shortenGrace(graceMs: number): void {
-    this.#tasks.returnRunning(graceMs);
-    void this.#calls.whenIdle(graceMs).then(() => this.#calls.abortAll());
+  /** The time that is left of the grace. */
+  get leaveGraceMs(): number {
+    return Math.max(0, this.#endAt - this.#deps.now());
+  }
+
+  #whileLeaving(ms: number, act: () => void): void {
+    const timer = (): void => {
+      act();
+      this.#tasks.notifyWatchers();
+    };
+    if (ms <= MAX_TIMER_MS) this.#leaveTimers.push(setTimeout(timer, ms));
   }
 
   #join(link: Link): void {
@@ -188,10 +215,11 @@ export class Agent {
     this.#link = link;
     this.#everJoined = true;
     this.#store.joined(welcome.store);
+    this.#welcomedAt = this.#deps.now();
     link.startHeartbeat(welcome.heartbeatMs);
     this.#applyConfig(welcome.config, link);
     if (this.#deps.memory?.shortage !== undefined) this.announce();
-    if (this.#leaving) link.send({ type: "LEAVING" });
+    if (this.#left !== undefined) link.send({ type: "LEAVING" });
     this.#tasks.resume(welcome, (message) => link.send(message));
     this.#deps.log.info({ broker: welcome.broker }, "joined the broker");
     this.#options.onJoined();
@@ -225,8 +253,14 @@ export class Agent {
   #unreachable(error: LaboroError, rounds: number): void {
     if (error.code === "LABORO_BAD_CERTIFICATE" && !this.#everJoined) {
       this.#dial.stop();
-      this.#options.onRefused(error);
+      this.#refuse(error);
     } else this.#options.onUnreachable(error, rounds);
+  }
+
+  #refuse(error: LaboroError): void {
+    this.#refused = true;
+    this.#tasks.notifyWatchers();
+    this.#options.onRefused(error);
   }
 
   #down(reason: CloseReason): void {
@@ -264,7 +298,7 @@ export class Agent {
         this.#tasks.cancel(message.tasks);
         break;
       case "CALL":
-        this.#calls.handle(message, (reply) => link.send(reply));
+        this.#calls.handle(message, this.#deps.now() - this.#welcomedAt, (reply) => link.send(reply));
         break;
       case "CANCEL_CALL":
         this.#calls.abort(message.id);

@@ -2,7 +2,7 @@
 import type { ErrorCode } from "../base/errors.js";
 import { FRAME_LIMIT } from "../protocols/laboro/codec-limits.js";
 import type { FromWorker, ToWorker } from "../protocols/laboro/messages.js";
-import { AbortableCall, type Services } from "./services.js";
+import { ServiceCall, type Services } from "./services.js";
 
 type Call = Extract<ToWorker, { type: "CALL" }>;
 
@@ -11,13 +11,16 @@ export const REPLY_LIMIT = FRAME_LIMIT - 1024;
 
 export class Calls {
   readonly #services: Services;
-  readonly #active = new Map<number, AbortableCall>();
+  readonly #cancelGraceMs: number;
+  readonly #active = new Map<number, ServiceCall>();
   readonly #onReply: () => void;
+  #leaving = false;
   #waiting: (() => void)[] = [];
 
-  /** `onReply` is called after each reply. */
-  constructor(services: Services, onReply: () => void = () => {}) {
+  /** A handler has `cancelGraceMs` to end after its signal was aborted. `onReply` is called after each reply. */
+  constructor(services: Services, cancelGraceMs: number, onReply: () => void = () => {}) {
     this.#services = services;
+    this.#cancelGraceMs = cancelGraceMs;
     this.#onReply = onReply;
   }
 
@@ -25,48 +28,46 @@ export class Calls {
     return this.#active.size;
   }
 
-  /** Every call gets a reply, an aborted one too: until then its slot is not free. */
-  handle({ id, service, body }: Call, send: (message: FromWorker) => void): void {
-    const call = new AbortableCall();
-    this.#active.set(id, call);
-    const reply = (served: { body: Uint8Array; error?: ErrorCode }): void => {
+  /** Every call gets a reply, an aborted one too: until then its slot is not free. `linkMs` is the age of the link. */
+  handle({ id, service, body, deadline }: Call, linkMs: number, send: (message: FromWorker) => void): void {
+    if (linkMs > deadline) {
+      send({ type: "REPLY", id, ...readTooLate(service) });
+      return;
+    }
+    const call = new ServiceCall(service, (reply) => {
       // On a later connection another call may have the same id.
       if (this.#active.get(id) !== call) return;
       this.#active.delete(id);
-      send({ type: "REPLY", id, ...(served.body.length > REPLY_LIMIT ? tooLarge(served.body.length) : served) });
+      const { length } = reply.body;
+      // Without a reply from a worker that leaves, the broker may give the request to another worker.
+      if (!this.#leaving || !call.abandoned)
+        send({ type: "REPLY", id, ...(length > REPLY_LIMIT ? tooLarge(service, length) : reply) });
       this.#callEnded();
-    };
-    const answer = this.#services.call(service, body, call);
-    if (answer instanceof Promise) void answer.then(reply);
-    else reply(answer);
+    });
+    this.#active.set(id, call);
+    this.#services.start(call, service, body);
   }
 
   abort(id: number): void {
-    this.#active.get(id)?.abort();
+    this.#active.get(id)?.abort(this.#cancelGraceMs);
   }
 
-  /** Aborts the signal of every handler. Their replies still follow. */
-  abortAll(): void {
-    for (const call of this.#active.values()) call.abort();
+  /** The worker leaves: no handler goes on for longer than the grace. */
+  abortAll(graceMs: number): void {
+    this.#leaving = true;
+    for (const call of this.#active.values()) call.abort(graceMs);
   }
 
   /** The connection is gone: nobody waits for the replies. */
   forgetAll(): void {
-    this.abortAll();
+    for (const call of this.#active.values()) call.abort(this.#cancelGraceMs);
     this.#active.clear();
     this.#callEnded();
   }
 
-  /** Resolves when no call is active, or after `ms`. */
-  whenIdle(ms = Number.POSITIVE_INFINITY): Promise<void> {
-    if (this.#active.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = ms < MAX_TIMER_MS ? setTimeout(resolve, ms) : undefined;
-      this.#waiting.push(() => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
+  /** Resolves when no call is active. */
+  whenIdle(): Promise<void> {
+    return this.#active.size === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   #callEnded(): void {
@@ -75,9 +76,13 @@ export class Calls {
   }
 }
 
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** The worker was busy, or the network slow. */
+const readTooLate = (service: string): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
+  error: "LABORO_DEADLINE",
+  body: Buffer.from(`service ${service}: the worker read the request after its deadline and did not begin it`),
+});
 
-const tooLarge = (bytes: number): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
+const tooLarge = (service: string, bytes: number): { readonly body: Uint8Array; readonly error: ErrorCode } => ({
   error: "LABORO_BODY_TOO_LARGE",
-  body: Buffer.from(`the reply has ${bytes} bytes, a frame holds ${FRAME_LIMIT}`),
+  body: Buffer.from(`service ${service}: the reply has ${bytes} bytes, a frame holds ${FRAME_LIMIT}`),
 });

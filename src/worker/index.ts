@@ -50,6 +50,7 @@ export interface WorkerOptions {
   readonly lifetimeMs?: number;
   /** The worker stops in order after it was idle for this time. */
   readonly idleTimeoutMs?: number;
+  /** How long a task or handler has to end after it was cancelled, past its time limit or when the worker stops; 5 s if absent. */
   readonly cancelGraceMs?: number;
   /** Added to the environment of its tasks and programs. */
   readonly env?: Readonly<Record<string, string>>;
@@ -67,11 +68,16 @@ export interface WorkerOptions {
 export type StopReason = "broker" | "lifetime" | "idle";
 
 export interface StopOptions {
-  /** Let running tasks end by themselves. Otherwise they are stopped and return to the queue; no failure is counted. */
+  /**
+   * Let running tasks end by themselves; true if absent. What still runs shortly before the end of the grace, or with false every task
+   * at once, is stopped and returns to the queue; no failure is counted.
+   */
   readonly finish?: boolean;
+  /**
+   * How long all of it may take, the delivery of results included; it may be `Infinity`. 30 s if absent, with `finish: false` the
+   * worker's `cancelGraceMs`.
+   */
   readonly graceMs?: number;
-  /** How long to wait for the broker to acknowledge the results. */
-  readonly deliveryTimeoutMs?: number;
 }
 
 export interface Worker {
@@ -81,14 +87,14 @@ export interface Worker {
   serve(service: string, handler: Handler): void;
   /** The brokers to try when the link is down. */
   setBrokers(urls: readonly string[]): void;
-  /** A second call without `finish` stops the tasks that still run. */
+  /** Resolves when nothing runs and the broker has all results, or at the end of the grace. A second call can only shorten the grace. */
   stop(options?: StopOptions): Promise<void>;
 }
 
 /** A result that the broker has acknowledged by then is not written to this worker's disk at all. */
 const SPOOL_AFTER_MS = 20;
 const CANCEL_GRACE_MS = 5_000;
-const DELIVERY_TIMEOUT_MS = 5_000;
+const STOP_GRACE_MS = 30_000;
 
 export function startWorker(options: WorkerOptions): Worker {
   try {
@@ -151,14 +157,13 @@ function openWorker(options: WorkerOptions): Worker {
     results,
   );
   let stopping: Promise<void> | undefined;
-  const stop = (how: StopOptions): Promise<void> => {
-    if (stopping !== undefined && how.finish !== true) agent.shortenGrace(how.graceMs ?? cancelGraceMs);
+  const stop = ({ finish = true, graceMs = finish ? STOP_GRACE_MS : cancelGraceMs }: StopOptions): Promise<void> => {
+    const left = agent.leave({ finish, graceMs });
     stopping ??= (async () => {
-      const { finish = false, graceMs = cancelGraceMs, deliveryTimeoutMs = DELIVERY_TIMEOUT_MS } = how;
       memory?.stop();
-      await agent.leave({ finish, graceMs, deliveryTimeoutMs });
+      await left;
       lifetime?.stop();
-      await programs.close();
+      await programs.close(Math.min(cancelGraceMs, agent.leaveGraceMs));
       await slots.close();
       await spool.close();
       files.remove();
@@ -171,7 +176,7 @@ function openWorker(options: WorkerOptions): Worker {
     const first = stopping === undefined;
     if (first) log.info({ reason }, "the worker stops");
     // At the end of its lifetime there is no time left for tasks to end by themselves.
-    const stopped = stop({ finish: reason !== "lifetime" });
+    const stopped = stop(reason === "lifetime" ? { finish: false } : { graceMs: Number.POSITIVE_INFINITY });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   return {

@@ -9,7 +9,7 @@ import type { AcquiredSlot } from "./capacity.js";
 import type { JobFiles } from "./job-files.js";
 import { LogFile } from "./log-file.js";
 import type { Slots } from "./processes/index.js";
-import { AbortableCall, type Services } from "./services.js";
+import { ServiceCall, type ServiceReply, type Services } from "./services.js";
 import type { PrefetchedTask } from "./task-tracker.js";
 
 /** The outcome without the length of the output, which the receiver of the output knows. */
@@ -21,7 +21,7 @@ export interface RunSink {
 }
 
 export interface RunHandle {
-  /** SIGTERM, and SIGKILL after the grace. `ended` follows when it is gone. */
+  /** SIGTERM, and SIGKILL after the grace: `ended` follows when it is gone. A handler is aborted; `ended` follows after the grace at the latest. */
   stop(graceMs: number): void;
   /** Stops reading the task's output, so that it blocks when its pipes are full. */
   pause(): void;
@@ -30,8 +30,13 @@ export interface RunHandle {
 
 const NO_PROCESS = { pause: () => {}, resume: () => {} };
 
-/** A task past its time limit gets this long to end after SIGTERM. */
-export const LIMIT_GRACE_MS = 5_000;
+export interface TaskRunnerDependencies {
+  readonly slots: Slots;
+  readonly files: JobFiles;
+  readonly services: Services;
+  readonly log: Log;
+  readonly now: () => number;
+}
 
 export class TaskRunner {
   readonly #slots: Slots;
@@ -39,13 +44,16 @@ export class TaskRunner {
   readonly #services: Services;
   readonly #log: Log;
   readonly #now: () => number;
+  readonly #limitGraceMs: number;
 
-  constructor(slots: Slots, files: JobFiles, services: Services, log: Log, now: () => number) {
-    this.#slots = slots;
-    this.#files = files;
-    this.#services = services;
-    this.#log = log;
-    this.#now = now;
+  /** A task past its time limit has `limitGraceMs` to end. */
+  constructor(deps: TaskRunnerDependencies, limitGraceMs: number) {
+    this.#slots = deps.slots;
+    this.#files = deps.files;
+    this.#services = deps.services;
+    this.#log = deps.log;
+    this.#now = deps.now;
+    this.#limitGraceMs = limitGraceMs;
   }
 
   run(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink): RunHandle {
@@ -75,7 +83,7 @@ export class TaskRunner {
       timer = setTimeout(
         () => {
           timedOut = true;
-          run.stop(LIMIT_GRACE_MS);
+          run.stop(this.#limitGraceMs);
         },
         Math.min(timeLimitMs, 2 ** 31 - 1),
       );
@@ -85,7 +93,8 @@ export class TaskRunner {
 
   #start(task: PrefetchedTask, job: JobRecipe, acquired: AcquiredSlot, sink: RunSink, started: number): RunHandle {
     const { recipe } = job;
-    if (recipe.kind === "call") return this.#call(recipe.service, bodyOf(task, recipe.body), sink, started);
+    if (recipe.kind === "call")
+      return this.#call(recipe.service, bodyOf(task, recipe.body), job.limits.outputCap, sink, started);
     const shell = this.#slots.slots[acquired.slot];
     if (shell === undefined) throw new Error(`there is no slot ${acquired.slot}`);
     const file = this.#logFile(task, job);
@@ -113,19 +122,25 @@ export class TaskRunner {
     return LogFile.open(path, recipe.dir, (message) => this.#log.warn({ job, task: number }, message));
   }
 
-  /** The answer of the service is the task's standard output. */
-  #call(service: string, body: Uint8Array, sink: RunSink, started: number): RunHandle {
-    const call = new AbortableCall();
-    void Promise.resolve(this.#services.call(service, body, call)).then(({ body: answer, error }) => {
+  /** The answer of the service is the task's standard output. One that the job does not keep whole is a failure: no one could use it. */
+  #call(service: string, body: Uint8Array, cap: number, sink: RunSink, started: number): RunHandle {
+    const ended = ({ body: answer, error }: ServiceReply): void => {
       const times = { started, ended: this.#now() };
-      if (error !== undefined) {
-        sink.ended({ ...times, code: 1, error: Buffer.from(answer).toString() });
+      if (error === undefined && answer.length <= cap) {
+        if (answer.length > 0) sink.output("stdout", answer);
+        sink.ended({ ...times, code: 0 });
         return;
       }
-      if (answer.length > 0) sink.output("stdout", answer);
-      sink.ended({ ...times, code: 0 });
-    });
-    return { ...NO_PROCESS, stop: () => call.abort() };
+      const text =
+        error === undefined
+          ? `LABORO_BODY_TOO_LARGE: the answer of ${service} has ${answer.length} bytes, the job keeps ${cap}: raise its outputCap`
+          : `${error === "LABORO_SERVICE_FAILED" ? "" : `${error}: `}${Buffer.from(answer).toString()}`;
+      sink.ended({ ...times, code: 1, error: text });
+    };
+    // Not at once: the caller does not have the handle yet.
+    const call = new ServiceCall(service, (reply) => queueMicrotask(() => ended(reply)));
+    this.#services.start(call, service, body);
+    return { ...NO_PROCESS, stop: (graceMs) => call.abort(graceMs) };
   }
 }
 

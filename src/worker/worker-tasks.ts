@@ -51,6 +51,8 @@ interface RunningAttempt {
   readonly task: TaskRef;
   readonly run: RunHandle;
   readonly acquired: AcquiredSlot;
+  /** A handler that succeeds after its abort has done its work. A process that exits with 0 after SIGTERM may have been interrupted. */
+  readonly isCall: boolean;
   /** What to do at its end: report the result, drop it (the broker dropped the task), or return the task (the worker leaves). */
   endAction: "report" | "drop" | "return";
 }
@@ -93,7 +95,7 @@ export class WorkerTasks {
     this.#deps = deps;
     this.#cancelGraceMs = cancelGraceMs;
     this.#onChange = onChange;
-    this.#runner = new TaskRunner(deps.slots, deps.files, deps.services, deps.log, deps.now);
+    this.#runner = new TaskRunner(deps, cancelGraceMs);
     this.#outputSender = new OutputSender(
       deps.directory.outputDirectory,
       ({ error }) => deps.log.warn({ code: error.code }, `output was lost: ${error.message}`),
@@ -120,6 +122,11 @@ export class WorkerTasks {
     return this.#running.size;
   }
 
+  /** Nothing runs, and every result is acknowledged. */
+  get allDelivered(): boolean {
+    return this.#running.size === 0 && this.#tracker.runningCount === 0 && this.#tracker.undelivered === 0;
+  }
+
   held(): HeldTasks[] {
     return this.#tracker.held();
   }
@@ -141,7 +148,7 @@ export class WorkerTasks {
   pause(): void {
     this.#send = undefined;
     this.#outputSender.pause();
-    this.#notifyWatchers();
+    this.notifyWatchers();
   }
 
   /** The broker sends a recipe again if it is not among the last it sent, so old recipes without tasks here are removed. */
@@ -248,7 +255,8 @@ export class WorkerTasks {
     this.#outputSender.close();
   }
 
-  #notifyWatchers(): void {
+  /** Checks again what `waitUntil` waits for. */
+  notifyWatchers(): void {
     for (const resolve of this.#watchers.splice(0)) resolve();
     this.#onChange();
   }
@@ -271,15 +279,18 @@ export class WorkerTasks {
       },
       ended: (end) => this.#ended(running, end),
     });
-    const running: RunningAttempt = { task, run, acquired, endAction: "report" };
+    const isCall = recipe.recipe.kind === "call";
+    const running: RunningAttempt = { task, run, acquired, isCall, endAction: "report" };
     this.#running.add(running);
     this.#started.push(task);
   }
 
   #ended(running: RunningAttempt, end: RunEnd): void {
-    const { task, acquired, endAction } = running;
+    const { task, acquired, isCall } = running;
     if (!this.#running.delete(running)) return;
     this.#deps.capacity.release(acquired);
+    const finished = isCall && end.code === 0 && running.endAction === "return";
+    const endAction = finished ? "report" : running.endAction;
     if (endAction === "report") this.#resultReporter.report(task, end);
     if (endAction === "return") {
       this.#outputSender.discard(task);
@@ -288,13 +299,13 @@ export class WorkerTasks {
       this.#returnTasks([range]);
     }
     this.pump();
-    this.#notifyWatchers();
+    this.notifyWatchers();
   }
 
   /** The result is acknowledged, or was dropped. */
   #delivered(task: TaskRef): void {
     this.#resultReporter.acknowledge(task);
-    if (this.#tracker.idle) this.#notifyWatchers();
+    if (this.allDelivered) this.notifyWatchers();
   }
 
   /** The broker has assigned the task to another worker. */

@@ -63,7 +63,7 @@ it("keeps so many bytes of requests, refuses the next, and takes more when one i
   const { broker } = await openShop({ askBounds: { perConnection: small, perRole: small, inAll: small } });
   const link = await openLink(broker, "client");
   const request = (id: number): FromClient => ({
-    ...{ type: "REQUEST", id, service: "none", body: Buffer.alloc(30_000), timeoutMs: 60_000 },
+    ...{ type: "REQUEST", id, service: "none", body: Buffer.alloc(30_000), deadline: 60_000 },
     ...{ pool: "default", retry: false },
   });
   for (let id = 1; id <= 4; id++) link.send(request(id));

@@ -13,7 +13,7 @@ it("a worker that is away when the broker starts again keeps its name, its slots
   const first = await startBroker({ dir, port: 0 });
   const { url, token } = first;
   const worker = startWorker({ broker: url, token, name: "w1", slots: 4, tags: ["big"], resources: { gpu: 1 } });
-  onTestFinished(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
+  onTestFinished(() => worker.stop({ graceMs: 0 }));
   const before = await connect({ broker: url, token });
   await before.submit({ recipe: { kind: "command", argv: ["sleep", "60"] }, tags: ["big"] });
   await until("the task runs", async () => (await before.ask("status", {})).tasks.running === 1);

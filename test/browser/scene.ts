@@ -49,7 +49,7 @@ export class Scene {
   async close(): Promise<void> {
     open.delete(this);
     this.client.close();
-    await Promise.all(this.#workers.map((worker) => worker.stop({ graceMs: 0, deliveryTimeoutMs: 500 })));
+    await Promise.all(this.#workers.map((worker) => worker.stop({ graceMs: 0 })));
     await this.broker.stop();
     rmSync(this.dir, { recursive: true, force: true });
   }

@@ -53,7 +53,7 @@ const SEEDS: readonly (readonly (FromWorker | FromClient)[])[] = [
   ],
   [
     { type: "HELLO", version: LINK_VERSION, name: "junk" },
-    { type: "REQUEST", id: 3, service: "x", body: Buffer.from("y"), timeoutMs: 50, pool: "nobody", retry: false },
+    { type: "REQUEST", id: 3, service: "x", body: Buffer.from("y"), deadline: 50, pool: "nobody", retry: false },
   ],
 ];
 

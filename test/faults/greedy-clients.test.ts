@@ -29,7 +29,7 @@ it("keeps its memory beside clients with much that waits", async () => {
   link.send(encodeFrame(events));
   const body = Buffer.alloc(30 * MIB);
   for (let id = asks; id < asks + (FULL ? 40 : 4); id++) {
-    const rest = { body, timeoutMs: 60_000, pool: "nobody", retry: false };
+    const rest = { body, deadline: 60_000, pool: "nobody", retry: false };
     link.send(encodeFrame([{ type: "REQUEST", id, service: "x", ...rest }]));
   }
   await until("all was sent", () => link.bufferedAmount === 0);

@@ -61,7 +61,7 @@ export interface OwnedTaskRange {
 }
 
 type Op<Name extends Write["op"]> = Extract<Write, { op: Name }>;
-type AnswerTo<Name extends Write["op"]> = Extract<WriteResult, { op: Name }>;
+type AnswerTo<Name extends WriteResult["op"]> = Extract<WriteResult, { op: Name }>;
 
 export class ModelWorld {
   readonly shared: boolean;
@@ -157,7 +157,11 @@ export class ModelWorld {
     }
   }
 
-  #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit"> {
+  #submit(write: Op<"submit">, epoch: Epoch, now: number): AnswerTo<"submit" | "duplicate"> {
+    const { idempotencyKey } = write.job;
+    for (const { job } of this.jobs.values())
+      if (idempotencyKey !== undefined && job.idempotencyKey === idempotencyKey)
+        return { op: "duplicate", job: job.id };
     const id = write.id ?? JobId(this.lastJob + 1);
     if (this.jobs.has(id)) throw new LaboroError("LABORO_INTERNAL", `there is a job ${id} already`);
     this.lastJob = JobId(Math.max(this.lastJob, id));

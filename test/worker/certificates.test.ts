@@ -142,7 +142,7 @@ describe("an https broker", () => {
         broker: url,
         token: "secret",
         caFingerprint: ours.fingerprint,
-        onRefused: (error) => void worker.stop({ deliveryTimeoutMs: 0 }).then(() => resolve(error)),
+        onRefused: (error) => void worker.stop({ graceMs: 0 }).then(() => resolve(error)),
       });
     });
     expect(refused.code).toBe("LABORO_BAD_CERTIFICATE");

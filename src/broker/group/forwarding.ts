@@ -3,9 +3,6 @@ import { asLaboroError } from "../../base/errors.js";
 import type { Reply, RequestForwarder, ServiceRequest } from "../pending-requests.js";
 import type { Peer, Peers } from "./peers.js";
 
-/** The other broker enforces the deadline; this broker gives up this much later. */
-const SLACK_MS = 500;
-
 export class PeerForwarder implements RequestForwarder {
   readonly #peers: Peers;
   /** Reads the heartbeats of the others again: one may offer the service by now. */
@@ -35,15 +32,11 @@ export class PeerForwarder implements RequestForwarder {
     return () => cancelled.abort();
   }
 
-  async #forward(
-    { service, pool, body, timeoutMs, retry }: ServiceRequest,
-    cancelled: AbortSignal,
-  ): Promise<Uint8Array> {
+  async #forward({ service, pool, body, timeoutMs, retry }: ServiceRequest, signal: AbortSignal): Promise<Uint8Array> {
     const offering = this.#offering(service, pool);
     const peer = offering[this.#turns++ % Math.max(1, offering.length)];
     if (peer === undefined) throw new Error(`no broker offers ${service}`);
-    const timeout = AbortSignal.timeout(Math.min(Math.ceil(timeoutMs) + SLACK_MS, 2 ** 31 - 1));
-    return this.#peers.request(peer, { service, pool, body, timeoutMs, retry }, AbortSignal.any([cancelled, timeout]));
+    return this.#peers.request(peer, { service, pool, body, retry }, { timeoutMs, signal });
   }
 
   #offering(service: string, pool: string): readonly Peer[] {

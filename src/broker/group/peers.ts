@@ -29,19 +29,21 @@ export interface PeerOptions {
 export interface PeerLink {
   readonly open: boolean;
   readonly closed: boolean;
-  sendAndWait(make: (id: number) => PeerMessage, signal?: AbortSignal): Promise<unknown>;
+  sendAndWait(
+    message: PeerMessage,
+    options: { readonly timeoutMs: number; readonly signal?: AbortSignal },
+  ): Promise<unknown>;
   close(why: LaboroError): void;
 }
 
 export type PeerMessage =
-  | { readonly type: "OPERATION"; readonly id: number; readonly operation: string; readonly input: unknown }
-  | ({ readonly type: "REQUEST"; readonly id: number } & ServiceRequest);
+  | { readonly type: "OPERATION"; readonly operation: string; readonly input: unknown }
+  | ({ readonly type: "REQUEST" } & ServiceRequest);
 
 interface ServiceRequest {
   readonly service: string;
   readonly pool: string;
   readonly body: Uint8Array;
-  readonly timeoutMs: number;
   readonly retry: boolean;
 }
 
@@ -108,9 +110,9 @@ export class Peers {
   async ask<T extends object>(peer: Peer, operation: string, input: unknown, timeoutMs = ANSWER_MS): Promise<T> {
     const { link, connectDeadline } = await this.#linkTo(peer);
     const unreachable = !link.open && now() > connectDeadline;
-    const timeout = AbortSignal.timeout(unreachable ? Math.min(timeoutMs, UNREACHABLE_MS) : timeoutMs);
+    const options = { timeoutMs: unreachable ? Math.min(timeoutMs, UNREACHABLE_MS) : timeoutMs };
     // A broker has the admin's token: its answers are trusted.
-    return (await link.sendAndWait((id) => ({ type: "OPERATION", id, operation, input }), timeout)) as T;
+    return (await link.sendAndWait({ type: "OPERATION", operation, input }, options)) as T;
   }
 
   /** The answers of all; a broker that does not answer in time is left out. */
@@ -128,9 +130,13 @@ export class Peers {
   }
 
   /** A request for a service of its workers; `signal` cancels it. */
-  async request(peer: Peer, request: ServiceRequest, signal: AbortSignal): Promise<Uint8Array> {
+  async request(
+    peer: Peer,
+    request: ServiceRequest,
+    options: { readonly timeoutMs: number; readonly signal: AbortSignal },
+  ): Promise<Uint8Array> {
     const { link } = await this.#linkTo(peer);
-    return (await link.sendAndWait((id) => ({ type: "REQUEST", id, ...request }), signal)) as Uint8Array;
+    return (await link.sendAndWait({ type: "REQUEST", ...request }, options)) as Uint8Array;
   }
 
   async #linkTo(peer: Peer): Promise<OpenLink> {

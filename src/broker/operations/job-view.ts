@@ -61,6 +61,7 @@ export const jobView = s.object({
   needs: s.record(s.number()),
   priority: s.integer(-1000, 1000),
   key: s.optional(s.text()),
+  idempotencyKey: s.optional(s.described(s.text(), "of its submission; the SDK makes one")),
   resumes: s.optional(s.described(s.count(), "the job of the same batch whose remaining tasks it runs")),
   held: s.flag(),
   hasEntries: s.flag(),
@@ -94,10 +95,9 @@ export interface ViewOptions {
 }
 
 export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 0 }: ViewOptions): JobView {
-  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, requirement, resumes } =
-    job;
+  const { id, name, count, priority, held, hasEntries, created, reason, cancels, limits, key, resumes } = job;
   const numbers = numbersOf(job);
-  const { pool, tags, needs, service } = requirement;
+  const { pool, tags, needs, service } = job.requirement;
   const open = job.ended === undefined ? core.state.jobs.get(id) : undefined;
   // Dispatch may have newer counters than the store.
   const done = later(job.counters, open === undefined ? undefined : core.jobs.countersOf(id));
@@ -117,6 +117,7 @@ export function viewOf(core: Core, job: Job, { role, content = false, atPeers = 
     needs: { ...needs },
     priority,
     ...(key === undefined ? {} : { key }),
+    ...(job.idempotencyKey === undefined ? {} : { idempotencyKey: job.idempotencyKey }),
     ...(resumes === undefined ? {} : { resumes }),
     held: open?.held ?? held,
     hasEntries,

@@ -45,8 +45,13 @@ async function submitJob(
 ): Promise<{ job: JobId }> {
   if (spec.after.length === 0) return { job: await submitAtOnce(core, spec, entries) };
   const others = spec.after.map((after) => after.job);
+  // What it depends on may have failed since it was submitted for the first time.
+  const before = await submittedBefore(core, spec);
+  if (before !== undefined) return { job: before };
   refuseFailedDependencies(spec.after, await endsOf(core, others));
-  const { job: stored, taskRange } = await commitSubmit(core, submitWrite(core, spec, entries));
+  const result = await commitSubmit(core, submitWrite(core, spec, entries));
+  if (result.op === "duplicate") return { job: result.job };
+  const { job: stored, taskRange } = result;
   // Another job may have ended while this one was stored; then this one must not run as if it had succeeded.
   await core.jobs.withLock(stored.id, async () => {
     core.jobs.stored(stored, taskRange, await endsOf(core, others));
@@ -70,9 +75,14 @@ function submitWrite(core: Core, job: JobSpec, entries: SubmittedEntries): Submi
   return { op: "submit", job: { ...job, acceptedBy: core.processId }, lease, rangeId, ...more };
 }
 
-async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" }>> {
+async function submittedBefore(core: Core, { idempotencyKey }: JobSpec): Promise<JobId | undefined> {
+  if (idempotencyKey === undefined) return undefined;
+  return (await core.store.jobs({ limit: 1, filter: { idempotencyKey } })).jobs[0]?.id;
+}
+
+async function commitSubmit(core: Core, write: Submit): Promise<Extract<WriteResult, { op: "submit" | "duplicate" }>> {
   const result = await core.commit(write);
-  if (result.op === "submit") return result;
+  if (result.op === "submit" || result.op === "duplicate") return result;
   throw new LaboroError("LABORO_INTERNAL", "the store gave another result");
 }
 
@@ -85,9 +95,10 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   const write = submitWrite(core, spec, entries);
   const { id } = write;
   if (id === undefined) {
-    const { job: stored, taskRange } = await commitSubmit(core, write);
-    core.jobs.stored(stored, taskRange, new Map());
-    return stored.id;
+    const result = await commitSubmit(core, write);
+    if (result.op === "duplicate") return result.job;
+    core.jobs.stored(result.job, result.taskRange, new Map());
+    return result.job.id;
   }
   const stored = commitSubmit(core, write);
   const granted = Math.min(write.lease, spec.count);
@@ -95,12 +106,14 @@ async function submitAtOnce(core: Core, spec: JobSpec, entries: SubmittedEntries
   const history = { attempt: 0, failures: 0, crashes: 0, notBefore: 0 };
   core.jobs.stored(job, { id: write.rangeId, job: id, first: 0, last: granted - 1, ...history }, new Map());
   try {
-    await stored;
+    const result = await stored;
+    if (result.op === "submit") return id;
+    core.jobs.submitRefused(id);
+    return result.job;
   } catch (cause) {
     core.jobs.submitRefused(id);
     throw cause;
   }
-  return id;
 }
 
 export const jobOperation = operation({

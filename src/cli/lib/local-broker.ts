@@ -79,7 +79,7 @@ async function startLocalBroker(dir: string, slots: number, holdAtStart: (job: J
     client,
     started: { broker, worker },
     close: async (finish) => {
-      await worker?.stop({ finish, graceMs: GRACE_MS });
+      await worker?.stop({ finish, graceMs: finish ? Number.POSITIVE_INFINITY : GRACE_MS });
       client.close();
       await broker.stop();
     },
@@ -113,7 +113,7 @@ async function joinLocalBroker(dir: string, slots: number): Promise<LocalBroker 
     return {
       client,
       close: async (finish) => {
-        await worker?.stop({ finish, graceMs: GRACE_MS });
+        await worker?.stop({ finish, graceMs: finish ? Number.POSITIVE_INFINITY : GRACE_MS });
         client.close();
       },
     };

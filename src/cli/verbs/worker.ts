@@ -130,11 +130,11 @@ async function run(options: Options): Promise<void> {
     onRefused: (error) => {
       const why = `the broker refuses it: ${error.message} (${error.code})`;
       // Running tasks are stopped; undelivered results stay for the next start.
-      void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(why, 3));
+      void started.stop({ finish: false }).then(() => exitWith(why, 3));
     },
     onUnreachable: (error) => {
       if (!options.wait && !everJoined) {
-        void started.stop({ deliveryTimeoutMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
+        void started.stop({ graceMs: 0 }).then(() => exitWith(`${error.message} (${error.code})`, 3));
         return;
       }
       if (!reportedUnreachable) printNotice(`${error.message}; it is tried again until it answers`);
@@ -147,7 +147,8 @@ async function run(options: Options): Promise<void> {
   });
   // Ctrl-C lets tasks end. SIGTERM (the machine shuts down) and SIGHUP (the terminal is closed) stop and return them.
   onStopSignal((signal) => {
-    void started.stop({ finish: signal === "SIGINT" }).then(() => exitWith(`${signal} came`, 0));
+    const how = signal === "SIGINT" ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false };
+    void started.stop(how).then(() => exitWith(`${signal} came`, 0));
   });
 }
 

@@ -18,7 +18,7 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
     number: 41,
     // The default pool and no retry are what most requests have: left out, they cost nothing.
     write: (m) => {
-      const row: unknown[] = [41, m.id, m.service, m.body, m.timeoutMs];
+      const row: unknown[] = [41, m.id, m.service, m.body, m.deadline];
       if (m.retry || m.pool !== DEFAULT_POOL) row.push(m.pool);
       if (m.retry) row.push(true);
       return row;
@@ -28,7 +28,7 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
       id: count(row[1], "id"),
       service: name(row[2], "service"),
       body: body(row[3], "body"),
-      timeoutMs: amount(row[4], "timeoutMs"),
+      deadline: amount(row[4], "deadline"),
       pool: absent(row[5]) ? DEFAULT_POOL : name(row[5], "pool"),
       retry: absent(row[6]) ? false : flag(row[6], "retry"),
     }),
@@ -40,12 +40,17 @@ export const FROM_CLIENT: MessageCodecs<FromClient> = {
   },
   OPERATION: {
     number: 43,
-    write: (m) => (m.input === undefined ? [43, m.id, m.operation] : [43, m.id, m.operation, m.input]),
+    // The input comes last: a large one is read in another thread.
+    write: (m) => {
+      const head = [43, m.id, m.deadline ?? null, m.operation];
+      return m.input === undefined ? head : [...head, m.input];
+    },
     read: (row) => ({
       type: "OPERATION",
       id: count(row[1], "id"),
-      operation: name(row[2], "operation"),
-      input: row[3],
+      ...(absent(row[2]) ? {} : { deadline: amount(row[2], "deadline") }),
+      operation: name(row[3], "operation"),
+      input: row[4],
     }),
   },
   FOLLOW: {

@@ -117,13 +117,13 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
   BROKERS,
   CALL: {
     number: 31,
-    write: (m) => [31, m.id, m.service, m.body, m.timeoutMs],
+    write: (m) => [31, m.id, m.service, m.body, m.deadline],
     read: (row) => ({
       type: "CALL",
       id: count(row[1], "id"),
       service: name(row[2], "service"),
       body: body(row[3], "body"),
-      timeoutMs: amount(row[4], "timeoutMs"),
+      deadline: amount(row[4], "deadline"),
     }),
   },
   CANCEL_CALL: {

@@ -10,7 +10,7 @@ import { badInput, badMessage, LaboroError } from "../../base/errors.js";
 import { unexpectedValue } from "../../model/input.js";
 import { LARGE_SUBMISSION } from "../../model/job-input.js";
 import { FROM_CLIENT, TO_CLIENT } from "./codec-client.js";
-import { count, type MessageCodec, type Row } from "./codec-fields.js";
+import type { MessageCodec, Row } from "./codec-fields.js";
 import { FROM_WORKER } from "./codec-from-worker.js";
 import { DEPTH_LIMIT, FRAME_LIMIT, MESSAGES_LIMIT, VALUES_LIMIT } from "./codec-limits.js";
 import { scan } from "./codec-scan.js";
@@ -129,12 +129,13 @@ export function decodeFrame<From extends Sender>(bytes: Uint8Array, from: From, 
 /** An OPERATION `submit` that is alone in its frame, as a large one is. Its input stays in its bytes. */
 function largeSubmission(bytes: Uint8Array): FromClient | undefined {
   const [frame, row, type] = bytes;
-  if (bytes.length <= LARGE_SUBMISSION || frame !== 0x91 || row !== 0x94 || type !== FROM_CLIENT.OPERATION.number)
+  if (bytes.length <= LARGE_SUBMISSION || frame !== 0x91 || row !== 0x95 || type !== FROM_CLIENT.OPERATION.number)
     return undefined;
-  const name = Buffer.from(bytes.buffer, bytes.byteOffset, 24).indexOf("\xa6submit", 3, "latin1");
+  const name = Buffer.from(bytes.buffer, bytes.byteOffset, 32).indexOf("\xa6submit", 3, "latin1");
   if (name < 0) return undefined;
-  const id = count(unpackr.unpack(bytes.subarray(3, name)), "id");
-  return { type: "OPERATION", id, operation: "submit", input: new LargeInput(bytes.subarray(name + 7)) };
+  const head: Row = [type, ...((unpackr.unpackMultiple(bytes.subarray(3, name)) as unknown[] | undefined) ?? [])];
+  const input = new LargeInput(bytes.subarray(name + 7));
+  return head.length === 3 ? FROM_CLIENT.OPERATION.read([...head, "submit", input]) : undefined;
 }
 
 function unpack(bytes: Uint8Array): Row {

@@ -4,6 +4,9 @@
  * a reply, except that JOIN is answered by WELCOME before anything else goes either way.
  *
  * A worker link starts with JOIN, a client link with HELLO. The token travels in the upgrade request.
+ *
+ * A deadline is in milliseconds after its sender opened the link: a client with HELLO, the broker with WELCOME. The receiver counts
+ * from the moment when it read that message, so clocks are never compared. What is read after its deadline is not begun.
  */
 import type { ErrorCode } from "../../base/errors.js";
 import type { Attempt, JobId, SessionId, TaskIndex } from "../../model/ids.js";
@@ -179,7 +182,7 @@ export type ToWorker =
       readonly id: number;
       readonly service: string;
       readonly body: Uint8Array;
-      readonly timeoutMs: number;
+      readonly deadline: number;
     }
   /** The caller no longer waits. */
   | { readonly type: "CANCEL_CALL"; readonly id: number }
@@ -193,15 +196,22 @@ export type FromClient =
       readonly id: number;
       readonly service: string;
       readonly body: Uint8Array;
-      readonly timeoutMs: number;
+      readonly deadline: number;
       readonly pool: string;
       /** Send it to another worker once, if the first is lost. */
       readonly retry: boolean;
     }
-  /** The caller no longer waits for this REQUEST. */
+  /** The caller no longer waits for this REQUEST or OPERATION. */
   | { readonly type: "CANCEL_REQUEST"; readonly id: number }
   /** An operation of the broker itself: submit, wait, results… */
-  | { readonly type: "OPERATION"; readonly id: number; readonly operation: string; readonly input: unknown }
+  | {
+      readonly type: "OPERATION";
+      readonly id: number;
+      readonly operation: string;
+      readonly input: unknown;
+      /** None if absent. */
+      readonly deadline?: number;
+    }
   /** From now on, RELAY this job's output that is not kept. */
   | { readonly type: "FOLLOW"; readonly job: JobId }
   | ({ readonly type: "TAKEN" } & TakenOutput)

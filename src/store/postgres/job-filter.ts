@@ -12,7 +12,7 @@ export interface Condition {
 }
 
 export function conditionsOf(filter: JobFilter): Condition[] {
-  const { states, name, pool, key, createdFrom, createdBefore, endedBefore } = filter;
+  const { states, name, pool, key, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   const conditions: Condition[] = [];
   const add = (sql: string, value: Value | undefined): void => {
     if (value !== undefined) conditions.push({ sql, value });
@@ -22,6 +22,7 @@ export function conditionsOf(filter: JobFilter): Condition[] {
   else if (name !== undefined) add("name = ?::text", validText(name));
   add("pool = ?::text", pool === undefined ? undefined : validText(pool));
   add("key = ?::text", key === undefined ? undefined : validText(key));
+  add("idempotency_key = ?::text", idempotencyKey === undefined ? undefined : validText(idempotencyKey));
   add("created >= ?::float8", createdFrom);
   add("created < ?::float8", createdBefore);
   add("ended_at < ?::float8", endedBefore);

@@ -8,7 +8,7 @@ export interface Condition {
 }
 
 export function conditionsOf(filter: JobFilter): Condition[] {
-  const { states, name, pool, key, createdFrom, createdBefore, endedBefore } = filter;
+  const { states, name, pool, key, idempotencyKey, createdFrom, createdBefore, endedBefore } = filter;
   const conditions: Condition[] = [];
   const add = (sql: string, value: string | number | undefined): void => {
     if (value !== undefined) conditions.push({ sql, value });
@@ -17,6 +17,7 @@ export function conditionsOf(filter: JobFilter): Condition[] {
   if (name !== undefined) add(name.includes("*") ? "name GLOB ?" : "name = ?", name.includes("*") ? glob(name) : name);
   add("pool = ?", pool);
   add("key = ?", key);
+  add("idempotency_key = ?", idempotencyKey);
   add("created >= ?", createdFrom);
   add("created < ?", createdBefore);
   add("ended_at < ?", endedBefore);

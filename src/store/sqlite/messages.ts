@@ -32,6 +32,7 @@ export interface SubmitRow {
   readonly name: string;
   readonly pool: string;
   readonly key: string | null;
+  readonly idempotencyKey: string | null;
   readonly count: number;
   readonly held: boolean;
   readonly chunks?: readonly EntryChunk[];

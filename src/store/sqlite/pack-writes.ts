@@ -209,10 +209,10 @@ function unpackOutput(packed: PackedWrites): OutputChunk[] {
 
 function submitRow(write: Extract<Write, { op: "submit" }>): SubmitRow {
   const { op, id, job, lease, rangeId } = write;
-  const { name, count, held, key = null } = job;
+  const { name, count, held, key = null, idempotencyKey = null } = job;
   const { pool } = job.requirement;
   const numbered = id === undefined ? {} : { id };
-  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, count, held, lease, rangeId };
+  const row = { op, ...numbered, spec: encodeSpec(job), name, pool, key, idempotencyKey, count, held, lease, rangeId };
   return write.entries === undefined ? row : { ...row, chunks: chunkEntries(write.entries) };
 }
 

@@ -35,8 +35,8 @@ export interface Programs {
   readonly handlers: Readonly<Record<string, Handler>>;
   /** Raises the number of concurrent calls to `count`, if that is more. */
   grow(count: number): void;
-  /** Resolves when no process and no file is left. */
-  close(): Promise<void>;
+  /** Processes have the grace between SIGTERM and SIGKILL. Resolves when no process and no file is left. */
+  close(graceMs: number): Promise<void>;
 }
 
 export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>, options: ProgramsOptions): Programs {
@@ -64,8 +64,8 @@ export function openPrograms(programs: Readonly<Record<string, ServiceProgram>>,
       for (const shell of slots.slots.slice(before)) shells.release(shell);
       for (const pool of pools) pool.grow(more);
     },
-    close: async () => {
-      await Promise.all([...processes].map((process) => process.close()));
+    close: async (graceMs) => {
+      await Promise.all([...processes].map((process) => process.close(graceMs)));
       await slots.close();
       rmSync(dir, { recursive: true, force: true });
     },

@@ -1,6 +1,8 @@
 /** A pool of objects, each used by one holder at a time. The one released last is acquired first. Objects are created when needed, up to `max`. */
 import { LaboroError } from "../../base/errors.js";
 
+const notWanted = (): LaboroError => new LaboroError("LABORO_DEADLINE", "the call was aborted before it began");
+
 export class ObjectPool<Item> {
   #max: number;
   readonly #create: (() => Item) | undefined;
@@ -16,6 +18,7 @@ export class ObjectPool<Item> {
 
   /** First come, first served. `signal` cancels the wait. */
   acquire(signal: AbortSignal): Promise<Item> {
+    if (signal.aborted) return Promise.reject(notWanted());
     const free = this.#free.pop();
     if (free !== undefined) return Promise.resolve(free);
     if (this.#create !== undefined && this.#created < this.#max) {
@@ -25,7 +28,7 @@ export class ObjectPool<Item> {
     return new Promise((resolve, reject) => {
       const abort = (): void => {
         this.#waiting.delete(got);
-        reject(new LaboroError("LABORO_DEADLINE", "nobody waits for the answer any more"));
+        reject(notWanted());
       };
       const got = (item: Item): void => {
         signal.removeEventListener("abort", abort);

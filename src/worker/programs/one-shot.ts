@@ -65,7 +65,7 @@ function run(
           reject(
             new LaboroError("LABORO_BODY_TOO_LARGE", `the reply of ${service} is larger than ${REPLY_LIMIT} bytes`),
           );
-        } else if (end.code === 0) resolve(Buffer.concat(reply));
+        } else if (end.code === 0 && !signal.aborted) resolve(Buffer.concat(reply));
         else reject(new LaboroError("LABORO_SERVICE_FAILED", tail.text || describeEnd(service, end)));
       },
     });

@@ -47,6 +47,7 @@ export class PersistentProcess {
   #pendingCall: PendingCall | undefined;
   #fault: LaboroError | undefined;
   #grace: NodeJS.Timeout | undefined;
+  #killAt = Number.POSITIVE_INFINITY;
 
   constructor(options: PersistentProcessOptions) {
     const { service, command, env, framing, guardian } = options;
@@ -104,10 +105,10 @@ export class PersistentProcess {
     });
   }
 
-  /** Ends it; resolves when it is gone. */
-  close(): Promise<void> {
+  /** Ends it; resolves when it is gone. The grace may be shorter than the one that it was given before. */
+  close(graceMs: number): Promise<void> {
     if (this.#state === "gone") return Promise.resolve();
-    const { service, graceMs } = this.#options;
+    const { service } = this.#options;
     return new Promise((resolve) => {
       this.#whenGone.push(resolve);
       this.#child.stdin?.end();
@@ -142,12 +143,20 @@ export class PersistentProcess {
     }
   }
 
+  /** A later call can only shorten the grace. */
   #stop(fault: LaboroError, graceMs: number): void {
-    if (this.#state === "ending" || this.#state === "gone") return;
-    this.#state = "ending";
-    this.#fault = fault;
-    this.#signal(graceMs > 0 ? "SIGTERM" : "SIGKILL");
+    if (this.#state === "gone") return;
+    if (this.#state !== "ending") {
+      this.#state = "ending";
+      this.#fault = fault;
+      if (graceMs > 0) this.#signal("SIGTERM");
+    }
+    const killAt = performance.now() + graceMs;
+    if (killAt >= this.#killAt) return;
+    this.#killAt = killAt;
+    clearTimeout(this.#grace);
     if (graceMs > 0) this.#grace = setTimeout(() => this.#signal("SIGKILL"), graceMs);
+    else this.#signal("SIGKILL");
   }
 
   #signal(name: NodeJS.Signals): void {

@@ -55,7 +55,7 @@ describe("the brokers of a group", () => {
       ...(caFingerprint === undefined ? {} : { caFingerprint }),
       dir: join(dir, "w"),
     });
-    atEnd(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
+    atEnd(() => worker.stop({ graceMs: 0 }));
     await until("it is at a", () => a.broker.core.state.workers.get(worker.id)?.connected, PATIENCE_MS);
     await hasHeardOf(join(dir, "w"), b.broker.url);
     await until("a asks b", async () => (await a.client.ask("status", {})).workers.connected === 1, PATIENCE_MS);

@@ -16,6 +16,18 @@ describe("a job given to one broker", () => {
     expect([here, there]).toEqual(["succeeded", "succeeded"]);
   });
 
+  it("and to another with the same key is one job, and runs once", async () => {
+    const { members } = await openGroup(2);
+    const [a, b] = members as [(typeof members)[0], (typeof members)[0]];
+    let calls = 0;
+    for (const one of [a, b]) one.worker({ services: { count: () => void calls++ } });
+    const submission = { recipe: { kind: "call", service: "count" }, count: 10, idempotencyKey: "once" } as const;
+    const [here, there] = await Promise.all([a.client.submit(submission), b.client.submit(submission)]);
+    expect(there.id).toBe(here.id);
+    expect([await here.wait(), await there.wait()]).toEqual(["succeeded", "succeeded"]);
+    expect([calls, (await a.client.jobs()).jobs.length]).toEqual([10, 1]);
+  });
+
   it("is shared by the workers of all", async () => {
     const { members } = await openGroup(2);
     const [a, b] = members as [(typeof members)[0], (typeof members)[0]];

@@ -66,7 +66,7 @@ async function joinGroup({ dir, world, members }: TestGroup, options: Partial<Se
         ...(caFingerprint === undefined ? {} : { caFingerprint }),
         ...more,
       });
-      atEnd(() => worker.stop({ graceMs: 0, deliveryTimeoutMs: 0 }));
+      atEnd(() => worker.stop({ graceMs: 0 }));
       return worker;
     },
   };

@@ -218,7 +218,7 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
   fc.constantFrom({ type: "DRAIN" as const }, { type: "STOP" as const }),
   record({ type: type("CONFIG"), config }),
   record({ type: type("BROKERS"), urls }),
-  record({ type: type("CALL"), id: count, service: name, body: bytes, timeoutMs: time }),
+  record({ type: type("CALL"), id: count, service: name, body: bytes, deadline: time }),
   record({ type: type("CANCEL_CALL"), id: count }),
   record({ type: type("RELAYED"), ...ref, end: count }),
 );
@@ -231,12 +231,13 @@ export const fromClient: fc.Arbitrary<FromClient> = fc.oneof(
     id: count,
     service: name,
     body: bytes,
-    timeoutMs: time,
+    deadline: time,
     pool: name,
     retry: fc.boolean(),
   }),
   record({ type: type("CANCEL_REQUEST"), id: count }),
   record({ type: type("OPERATION"), id: count, operation: name, input: free }),
+  record({ type: type("OPERATION"), id: count, operation: name, input: free, deadline: time }),
   record({ type: type("FOLLOW"), job: ref.job }),
   record({ type: type("TAKEN"), ...ref, end: count }),
 );

@@ -185,7 +185,7 @@ describe("a message that the other end would refuse is refused to its sender", (
     id: 1,
     service: "echo",
     body,
-    timeoutMs: 1,
+    deadline: 1,
     pool: "default",
     retry: false,
   } as const;
@@ -198,7 +198,7 @@ describe("a message that the other end would refuse is refused to its sender", (
       /service: expected a name of 1 to 1024 bytes/,
     ],
     ["half a surrogate pair", { ...request, service: "\ud800" }, /not UTF-8/],
-    ["an endless timeout", { ...request, timeoutMs: Number.POSITIVE_INFINITY }, /timeoutMs: .* got Infinity/],
+    ["an endless timeout", { ...request, deadline: Number.POSITIVE_INFINITY }, /deadline: .* got Infinity/],
     ["a date", { type: "OPERATION", id: 1, operation: "x", input: new Date(0) }, /a type that the link does not use/],
     ["a value that holds itself", { type: "OPERATION", id: 1, operation: "x", input: loop }, /./],
     ["a value nested too deep", { type: "OPERATION", id: 1, operation: "x", input: deep(63) }, /63 deep/],

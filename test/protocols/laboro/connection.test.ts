@@ -105,7 +105,7 @@ describe("messages", () => {
       const reply = { type: "REPLY", id, body: randomBytes(id) } as const;
       sent.push(reply);
       worker.send(reply);
-      pair.broker.send({ type: "CALL", id, service: "echo", body: reply.body, timeoutMs: id });
+      pair.broker.send({ type: "CALL", id, service: "echo", body: reply.body, deadline: id });
       if (id % 13 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     await until("all messages", () => pair.batches.flat().length === 300 && got.length === 300);
@@ -311,7 +311,7 @@ describe("closing", () => {
     pair.proxy.stall();
     const body = Buffer.alloc(256 * 1024);
     for (let id = 0; id < 1000 && pair.closes.length === 0; id++) {
-      pair.broker.send({ type: "CALL", id, service: "echo", body, timeoutMs: 1 });
+      pair.broker.send({ type: "CALL", id, service: "echo", body, deadline: 1 });
       await new Promise((resolve) => setImmediate(resolve));
     }
     expect(pair.closes).toHaveLength(1);

@@ -20,7 +20,7 @@ import { APPEND } from "../../../src/store/postgres/operations/output.js";
 import { RELEASE } from "../../../src/store/postgres/operations/release.js";
 import { replaceStatement } from "../../../src/store/postgres/operations/replace.js";
 import { settleStatement } from "../../../src/store/postgres/operations/settle.js";
-import { INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
+import { FIND_SUBMITTED, INSERT_ENTRIES, SUBMIT } from "../../../src/store/postgres/operations/submit.js";
 import { LATEST, OUTPUT_ENDS, OUTPUT_ROWS } from "../../../src/store/postgres/output-rows.js";
 import { EARLIER, ENDS, pageOfResults } from "../../../src/store/postgres/result-rows.js";
 import { type DatabaseHarness, databaseOfFile } from "./harness.js";
@@ -29,9 +29,9 @@ const postgresHarness = databaseOfFile();
 
 const JOBS = 6_000;
 const FILL = `
-INSERT INTO laboro.job (id, created, ended_at, ended_state, count, cursor, has_entries, held, changed_xid, changed_by, name, pool, key, spec)
+INSERT INTO laboro.job (id, created, ended_at, ended_state, count, cursor, has_entries, held, changed_xid, changed_by, name, pool, key, idempotency_key, spec)
 SELECT j, j, CASE WHEN j % 10 > 0 THEN j END, CASE WHEN j % 10 > 0 THEN 0 END, 50, 50, false, false, j::text::xid8, 1,
-  'job ' || j, 'pool ' || j % 100, 'key ' || j, '' FROM generate_series(1, ${JOBS}) j;
+  'job ' || j, 'pool ' || j % 100, 'key ' || j, 'submission ' || j, '' FROM generate_series(1, ${JOBS}) j;
 INSERT INTO laboro.job_counters (job, epoch, succeeded) SELECT j, e, 25 FROM generate_series(1, ${JOBS}) j, generate_series(1, 2) e;
 INSERT INTO laboro.worker (name) SELECT 'worker ' || w FROM generate_series(1, 50) w;
 INSERT INTO laboro.result (job, idx, attempt, state, worker, started, ended, output_bytes, code)
@@ -96,6 +96,7 @@ const BATCH: readonly (readonly [string, string])[] = [
   ["lease", LEASE],
   ["submit", SUBMIT],
   ["keep entries", INSERT_ENTRIES],
+  ["submitted before", FIND_SUBMITTED],
   ["append output", APPEND],
   ["take turns", LOCK_ENDING_JOBS],
   ["totals", TOTALS],
@@ -137,6 +138,7 @@ describe("reading", () => {
 
   it.each([
     ["the key", { key: "key 17" }],
+    ["the idempotency key", { idempotencyKey: "submission 17" }],
     ["the name", { name: "job 17" }],
     ["the beginning of the name", { name: "job 17*" }],
     ["the pool", { pool: "pool 17" }],

@@ -32,6 +32,7 @@ it("finds all results, and the succeeded ones, by the primary key", () => {
 
 it.each([
   ["job_key", { key: "k" }],
+  ["job_idempotency_key", { idempotencyKey: "k" }],
   ["job_pool", { pool: "p" }],
   ["job_name", { name: "n" }],
   ["job_open", { states: ["open"] }],

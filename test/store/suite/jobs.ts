@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { JobId } from "../../../src/model/ids.js";
-import { ANN, type Broker, newRangeId, none, request, result } from "./kit.js";
+import type { Write } from "../../../src/model/store.js";
+import { ANN, type Broker, NOW, newRangeId, none, request, result } from "./kit.js";
 
 export function describeJobs(broker: () => Broker): void {
   it("gives back a job as it was asked for, bytes and all", async () => {
@@ -53,6 +54,34 @@ export function describeJobs(broker: () => Broker): void {
     const { job } = await broker().submit({ count: 0 }, 5);
     expect(job.ended?.state).toBe("succeeded");
     expect(await broker().store.job(job.id)).toEqual(job);
+  });
+
+  it("makes one job of submissions with the same idempotency key, in one batch or later, for as long as it is kept", async () => {
+    const { store } = broker();
+    const submission = (): Write => ({
+      op: "submit",
+      job: request({ count: 2, idempotencyKey: "once" }),
+      entries: ["a", "b"],
+      lease: 2,
+      rangeId: newRangeId(),
+    });
+    const [made, again] = await store.commit([submission(), submission()], NOW);
+    if (made?.op !== "submit") throw new Error("no job was made");
+    const duplicate = { op: "duplicate", job: made.job.id };
+    expect(again).toEqual(duplicate);
+    const late = submission();
+    const claim = { op: "claim", from: "rangeId" in late ? late.rangeId : newRangeId(), first: 0, last: 0 } as const;
+    expect(await store.commit([late, { ...claim, rangeId: newRangeId(), attempt: 1, worker: ANN }], NOW)).toMatchObject(
+      [duplicate, { op: "claim", lost: true }],
+    );
+    const { job: other } = await broker().submit({ idempotencyKey: "another" });
+    const filter = { idempotencyKey: "once" };
+    expect((await store.jobs({ limit: 9, filter })).jobs.map(({ id }) => id)).toEqual([made.job.id]);
+    expect((await store.jobs({ limit: 9 })).jobs.map(({ id }) => id)).toEqual([other.id, made.job.id]);
+    expect(await store.entries(made.job.id, { first: 0, last: 1 })).toEqual(["a", "b"]);
+    const { job: ended } = await broker().submit({ count: 0, idempotencyKey: "removed" });
+    await broker().write({ op: "remove", job: ended.id });
+    expect((await broker().submit({ count: 0, idempotencyKey: "removed" })).job.id).not.toBe(ended.id);
   });
 
   it("knows nothing of a job that was never submitted", async () => {

@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
+import type { JobId } from "../../../src/model/ids.js";
+import type { Write } from "../../../src/model/store.js";
 import {
   ANN,
   BOB,
@@ -6,6 +8,7 @@ import {
   type MakeStore,
   NOW,
   newRangeId,
+  request,
   result,
   results,
   type StoreHarness,
@@ -44,6 +47,24 @@ export function describeShared(make: MakeStore): void {
     await first.write({ op: "remove", job: job.id });
     expect(await first.store.job(job.id)).toBeUndefined();
     expect(await first.store.group?.lastJob()).toBe(job.id);
+  });
+
+  it("makes one job of a submission that two brokers get at the same time, in whatever order with others", async () => {
+    const submit = (idempotencyKey: string): Write => ({
+      ...{ op: "submit", job: request({ count: 1, idempotencyKey }), entries: ["x"], lease: 1, rangeId: newRangeId() },
+    });
+    const rounds = Array.from({ length: 20 }, (_, round) => [`a${round}`, `b${round}`]);
+    const ids = async ({ store }: Broker, keys: readonly string[]): Promise<JobId[]> =>
+      (await store.commit(keys.map(submit), NOW)).map((answer) => {
+        if (answer.op === "duplicate") return answer.job;
+        if (answer.op !== "submit") throw new Error(`answered by ${answer.op}`);
+        return answer.job.id;
+      });
+    for (const keys of rounds) {
+      const [one, other] = await Promise.all([ids(first, keys), ids(second, keys.toReversed())]);
+      expect(other).toEqual(one.toReversed());
+    }
+    expect((await first.store.jobs({ limit: 100 })).jobs).toHaveLength(40);
   });
 
   it("grants a task to one broker only", async () => {

@@ -104,7 +104,7 @@ async function run(options: Options): Promise<void> {
     now,
   });
   const end = async (): Promise<void> => {
-    await offered.close();
+    await offered.close(GRACE_MS);
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
   };
   try {

@@ -2,7 +2,8 @@
  * A client, at the broker: REQUESTs go to services, OPERATIONs to the broker itself. Both are answered in any order. When the connection
  * closes, pending requests are cancelled; writes to the store still happen.
  */
-import { asLaboroError, type ErrorCode } from "../../../base/errors.js";
+import { now } from "../../../base/clock.js";
+import { asLaboroError, type ErrorCode, LaboroError } from "../../../base/errors.js";
 import { type Role, roleAllows } from "../../../broker/access/roles.js";
 import type { Core } from "../../../broker/core.js";
 import { isPeer } from "../../../broker/group/peers.js";
@@ -28,8 +29,10 @@ export class ClientSession {
   readonly #connection: Connection<FromClient, ToClient>;
   /** Requests under way, by the client's number for them. */
   readonly #requests = new Map<number, { readonly number: RequestId; readonly end: () => void }>();
-  /** Operations under way. With one signal for all, each that listens to it would search the others. */
-  readonly #unanswered = new Set<AbortController>();
+  /** Operations under way, likewise. With one signal for all, each that listens to it would search the others. */
+  readonly #operations = new Map<number, AbortController>();
+  /** When HELLO was read: what deadlines are counted from. */
+  readonly #openedAt = now();
   /** The jobs whose output is relayed to the client. */
   readonly #followed = new Map<JobId, ReturnType<Core["relays"]["follow"]>>();
 
@@ -64,7 +67,7 @@ export class ClientSession {
   }
 
   onClose(_reason: CloseReason): void {
-    for (const operation of this.#unanswered) operation.abort();
+    for (const operation of this.#operations.values()) operation.abort();
     this.#unsubscribe?.();
     for (const id of [...this.#requests.keys()]) this.#cancel(id);
     for (const { end } of this.#followed.values()) end();
@@ -78,6 +81,7 @@ export class ClientSession {
         return;
       case "CANCEL_REQUEST":
         this.#cancel(message.id);
+        this.#operations.get(message.id)?.abort();
         return;
       case "OPERATION":
         void this.#perform(message, bytes);
@@ -101,11 +105,16 @@ export class ClientSession {
   }
 
   #request(message: FromClient & { type: "REQUEST" }, bytes: number): void {
-    const { id } = message;
+    const { id, service, body, pool, retry } = message;
     const refuse = (code: ErrorCode, why: string): void =>
       this.#connection.send({ type: "RESPONSE", id, body: Buffer.from(why), error: code });
     if (!roleAllows(this.#role, "client")) {
       refuse("LABORO_FORBIDDEN", `a token of role ${this.#role} may not send requests`);
+      return;
+    }
+    const timeoutMs = this.#remainingMs(message.deadline);
+    if (timeoutMs <= 0) {
+      refuse("LABORO_DEADLINE", readTooLate(`the request for ${service}`, timeoutMs));
       return;
     }
     let end: () => void;
@@ -117,12 +126,13 @@ export class ClientSession {
       return;
     }
     let answered = false;
-    const request = { ...message, body: ownBytes(message.body), ...(this.#peer ? { forwarded: true } : {}) };
-    const number = this.#core.requests.add(request, (body, error) => {
+    const forwarded = this.#peer ? { forwarded: true } : {};
+    const request = { service, body: ownBytes(body), pool, retry, timeoutMs, ...forwarded };
+    const number = this.#core.requests.add(request, (reply, error) => {
       answered = true;
       end();
       this.#requests.delete(id);
-      this.#connection.send({ type: "RESPONSE", id, body, ...(error === undefined ? {} : { error }) });
+      this.#connection.send({ type: "RESPONSE", id, body: reply, ...(error === undefined ? {} : { error }) });
     });
     // It may be refused before its id is known here.
     if (!answered) this.#requests.set(id, { number, end });
@@ -136,30 +146,42 @@ export class ClientSession {
     request.end();
   }
 
-  async #perform({ id, operation, input }: FromClient & { type: "OPERATION" }, bytes: number): Promise<void> {
+  async #perform(message: FromClient & { type: "OPERATION" }, bytes: number): Promise<void> {
+    const { id, operation, input, deadline } = message;
     const waits =
       operation === "wait" || (typeof input === "object" && input !== null && "waitMs" in input && input.waitMs !== 0);
-    const aborted = new AbortController();
-    const context = { role: this.#role, info: this.#info, signal: aborted.signal };
+    const abort = new AbortController();
+    const context = { role: this.#role, info: this.#info, signal: abort.signal };
     const act = (): Promise<object> =>
       input instanceof LargeInput
         ? submitLarge(this.#core, { bytes: input.bytes, format: "msgpack" }, this.#role)
         : (this.#peer ? performForPeer : perform)(this.#core, operation, input, context);
     let end: (() => void) | undefined;
+    // Only a client that numbers two operations alike has another one here.
+    this.#operations.get(id)?.abort();
+    this.#operations.set(id, abort);
     try {
+      const restMs = deadline === undefined ? 1 : this.#remainingMs(deadline);
+      if (restMs <= 0) throw new LaboroError("LABORO_DEADLINE", readTooLate(`the operation ${operation}`, restMs));
       end = this.#asks.begin(bytes, waits && operation !== "wait" ? 1 : 0);
-      this.#unanswered.add(aborted);
       const reads = !waits && OPERATIONS_BY_NAME.get(operation)?.method === "GET";
       this.#connection.send({ type: "RESULT", id, value: await (reads ? this.#asks.read(act) : act()) });
     } catch (cause) {
-      const { code, message } = asLaboroError(cause);
-      this.#connection.send({ type: "ERROR", id, code, message });
+      const { code, message: why } = asLaboroError(cause);
+      this.#connection.send({ type: "ERROR", id, code, message: why });
     } finally {
       end?.();
-      this.#unanswered.delete(aborted);
+      if (this.#operations.get(id) === abort) this.#operations.delete(id);
     }
   }
+
+  #remainingMs(deadline: number): number {
+    return this.#openedAt + deadline - now();
+  }
 }
+
+const readTooLate = (what: string, restMs: number): string =>
+  `${what} was read ${Math.round(-restMs)} ms after its deadline and was not begun`;
 
 /** A body is a view into its frame. One that is kept must not keep a much larger frame. */
 const ownBytes = (body: Uint8Array): Uint8Array =>

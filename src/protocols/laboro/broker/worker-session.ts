@@ -31,6 +31,8 @@ export class WorkerSession implements WorkerPort {
   readonly #connection: Connection<FromWorker, ToWorker>;
   readonly #options: WorkerSessionOptions;
   readonly #recipesSent = new Set<JobId>();
+  /** What the deadlines of calls are counted from: a moment before WELCOME. */
+  readonly #openedAt = now();
   #profile: WorkerProfile;
   #state: "joining" | "working" | "leaving" | "closed" = "joining";
   #unsubscribe: readonly (() => void)[] = [];
@@ -187,7 +189,7 @@ export class WorkerSession implements WorkerPort {
   }
 
   call(request: RequestId, service: string, body: Uint8Array, timeoutMs: number): void {
-    this.#send({ type: "CALL", id: request, service, body, timeoutMs });
+    this.#send({ type: "CALL", id: request, service, body, deadline: now() - this.#openedAt + timeoutMs });
   }
 
   cancelCall(request: RequestId): void {

@@ -43,6 +43,7 @@ CREATE TABLE laboro.job (
   name text COLLATE "C" NOT NULL,
   pool text COLLATE "C" NOT NULL,
   key text COLLATE "C",
+  idempotency_key text COLLATE "C",
   cancel_reason text,
   cancels int4multirange NOT NULL DEFAULT '{}',
   spec bytea NOT NULL
@@ -51,6 +52,7 @@ CREATE INDEX job_open ON laboro.job (id) WHERE ended_at IS NULL;
 CREATE INDEX job_name ON laboro.job (name, id);
 CREATE INDEX job_pool ON laboro.job (pool, id);
 CREATE INDEX job_key ON laboro.job (key, id) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_idempotency_key ON laboro.job (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX job_ended ON laboro.job (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX job_changed ON laboro.job (changed_xid);
 

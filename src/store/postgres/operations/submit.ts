@@ -1,6 +1,7 @@
 /** New jobs, each one row however many tasks it has. */
 import { pack } from "msgpackr";
 import { LaboroError } from "../../../base/errors.js";
+import type { JobId } from "../../../model/ids.js";
 import { type Job, newJob } from "../../../model/job.js";
 import type { TaskRange } from "../../../model/store.js";
 import { chunkEntries } from "../../entry-chunks.js";
@@ -9,22 +10,26 @@ import type { BatchContext } from "../batch-context.js";
 import type { IndexedWrite, WriteOf } from "../stages.js";
 import { addToJobCounters, OWN_EPOCH } from "../statements.js";
 
-/** $1 now; $2 the specs, concatenated; $3 to $14 the jobs. */
+/** $1 now; $2 the specs, concatenated; $3 to $15 the jobs. A job with the idempotency key of another is not made. */
 export const SUBMIT = `
 WITH asked AS MATERIALIZED (
   SELECT * FROM unnest($3::bigint[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::int[], $10::boolean[], $11::boolean[],
-    $12::int[], $13::bigint[], $14::bigint[])
-  AS a (id, start, length, name, pool, key, count, has_entries, held, granted, range_id, bytes)),
+    $12::int[], $13::bigint[], $14::bigint[], $15::text[])
+  AS a (id, start, length, name, pool, key, count, has_entries, held, granted, range_id, bytes, idempotency_key)),
 jobs AS (
-  INSERT INTO laboro.job (id, created, spec, name, pool, key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
+  INSERT INTO laboro.job (id, created, spec, name, pool, key, idempotency_key, count, has_entries, held, cursor, changed_by, ended_at, ended_state)
   -- A job without tasks has ended with its submission.
-  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, count, has_entries, held, granted, ${OWN_EPOCH},
+  SELECT id, $1::float8, substring($2::bytea FROM start FOR length), name, pool, key, idempotency_key, count, has_entries, held, granted, ${OWN_EPOCH},
     CASE count WHEN 0 THEN $1::float8 END, CASE count WHEN 0 THEN 0 END
-  FROM asked),
+  -- In one order at every broker: two that insert the same keys would block each other.
+  FROM asked ORDER BY idempotency_key, id
+  ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+  RETURNING id),
+made AS (SELECT asked.* FROM asked JOIN jobs USING (id)),
 task_ranges AS (
   INSERT INTO laboro.task_range (id, job, first, last, attempt, failures, crashes, not_before, epoch)
-  SELECT range_id, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM asked WHERE granted > 0),
-sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM asked WHERE bytes > 0)
+  SELECT range_id, id, 0, granted - 1, 0, 0, 0, 0, ${OWN_EPOCH} FROM made WHERE granted > 0),
+sized AS (SELECT id AS job, bytes, 0 AS succeeded, 0 AS failed, 0 AS cancelled FROM made WHERE bytes > 0)
 ${addToJobCounters("sized")}`;
 
 /** $1 the chunks, concatenated; $2 to $6 the job, tasks and position of each. */
@@ -32,7 +37,11 @@ export const INSERT_ENTRIES = `
 INSERT INTO laboro.entry_chunk (job, first, last, bytes)
 SELECT job, first, last, substring($1::bytea FROM start FOR length)
 FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS c (job, first, last, start, length)
-WHERE ${OWN_EPOCH} > 0`;
+WHERE ${OWN_EPOCH} > 0 AND EXISTS (SELECT 1 FROM laboro.job WHERE id = c.job)`;
+
+/** A statement of its own: only its snapshot has the jobs that SUBMIT has waited for. */
+export const FIND_SUBMITTED = `
+SELECT id, idempotency_key AS key FROM laboro.job WHERE idempotency_key = ANY($1::text[]) AND ${OWN_EPOCH} > 0`;
 
 export async function submit(batch: BatchContext, writes: readonly IndexedWrite<"submit">[]): Promise<void> {
   const specs = new ConcatenatedBytes();
@@ -66,6 +75,7 @@ export async function submit(batch: BatchContext, writes: readonly IndexedWrite<
       numberArray(jobs.map(({ cursor }) => cursor)),
       numberArray(jobs.map(({ rangeId }) => rangeId)),
       numberArray(jobs.map(({ bytes }) => bytes)),
+      textArray(jobs.map(({ idempotencyKey }) => idempotencyKey ?? null)),
     ]),
   ];
   if (chunks.length > 0) {
@@ -73,12 +83,22 @@ export async function submit(batch: BatchContext, writes: readonly IndexedWrite<
     const lists = [...places, entries.starts, entries.lengths].map(numberArray);
     sent.push(batch.session.send(INSERT_ENTRIES, [entries.bytes, ...lists]));
   }
+  const keys = jobs.flatMap(({ idempotencyKey }) => (idempotencyKey === undefined ? [] : [idempotencyKey]));
+  const found = keys.length === 0 ? [] : await batch.session.send<Submitted>(FIND_SUBMITTED, [textArray(keys)]);
+  const byKey = new Map(found.map(({ id, key }) => [key, id]));
   writes.forEach(({ at, write }) => {
     const job = submitted(batch, write);
     const taskRange = firstTaskRange(job, write);
-    batch.writeResults[at] = taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange };
+    const first = byKey.get(write.job.idempotencyKey ?? "") ?? job.id;
+    if (first !== job.id) batch.writeResults[at] = { op: "duplicate", job: first };
+    else batch.writeResults[at] = taskRange === undefined ? { op: "submit", job } : { op: "submit", job, taskRange };
   });
   await Promise.all(sent);
+}
+
+interface Submitted {
+  readonly id: JobId;
+  readonly key: string;
 }
 
 function submitted(batch: BatchContext, write: WriteOf<"submit">): Job {

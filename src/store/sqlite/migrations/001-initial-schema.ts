@@ -15,6 +15,7 @@ CREATE TABLE job (
   name TEXT NOT NULL,
   pool TEXT NOT NULL,
   key TEXT,
+  idempotency_key TEXT,
   spec BLOB NOT NULL,
   count INTEGER NOT NULL,
   has_entries INTEGER NOT NULL,
@@ -32,6 +33,7 @@ CREATE INDEX job_open ON job (id) WHERE ended_at IS NULL;
 CREATE INDEX job_name ON job (name);
 CREATE INDEX job_pool ON job (pool);
 CREATE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_idempotency_key ON job (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX job_ended ON job (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE entry_chunk (
