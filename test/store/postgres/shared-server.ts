@@ -13,7 +13,7 @@ declare module "vitest" {
 export const EMPTY = `
 DO $$ BEGIN EXECUTE (
   SELECT 'TRUNCATE ' || string_agg(format('laboro.%I', tablename), ', ') || ' RESTART IDENTITY' FROM pg_tables
-  WHERE schemaname = 'laboro' AND tablename <> 'schema_version'); END $$;
+  WHERE schemaname = 'laboro' AND tablename NOT IN ('schema_version', 'store')); END $$;
 ALTER SEQUENCE laboro.job_number RESTART`;
 
 /** A database with the schema of this laboro and nothing in it, to make others from. */

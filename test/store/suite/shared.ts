@@ -38,6 +38,7 @@ export function describeShared(make: MakeStore): void {
     expect(first.store.shared).toBe(true);
     expect(second.held.epoch).toBeGreaterThan(first.held.epoch);
     expect(second.held.taskRanges).toEqual([]);
+    expect(second.held.identity).not.toBeNull();
     expect(second.held.identity).toBe(first.held.identity);
   });
 
