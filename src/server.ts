@@ -30,7 +30,6 @@ import { DEFAULT_SETTINGS } from "./dispatch/index.js";
 import type { Job } from "./model/job.js";
 import type { Store } from "./model/store.js";
 import { Links } from "./protocols/laboro/broker/links.js";
-import { damageReports } from "./store/sqlite/damage.js";
 import { openSqliteStore } from "./store/sqlite/index.js";
 
 const DEFAULT_HEARTBEAT_MS = 2_000;
@@ -91,7 +90,7 @@ async function openBroker(options: ServerOptions, brokerHost: BrokerHost): Promi
       connections,
       asks: new Asks(options.askBounds),
       disk: () => diskSpace(dir),
-      damage: () => damageReports(dir),
+      damage: async () => (await import("./store/sqlite/damage.js")).damageReports(dir),
       listeners: () => [{ name: "main", url }, ...listenerUrls(listeners)],
       newLoginLink,
       ...(brokerHost.group?.stepBack === undefined ? {} : { stepBack: brokerHost.group.stepBack }),

@@ -15,7 +15,7 @@ export interface BrokerInfo {
   /** Space on the disk of the data directory, in bytes; absent if it is on another machine. */
   disk?(): Promise<{ readonly free: number; readonly total: number }>;
   /** Reports of acknowledged data that is missing from the data directory. */
-  damage(): readonly string[];
+  damage(): Promise<readonly string[]>;
   /** A fallback closes its listeners again; absent if this broker is not a fallback. */
   stepBack?(): void;
   listeners(): readonly { readonly name: string; readonly url: string }[];

@@ -43,7 +43,7 @@ export const status = operation({
       uptimeMs: now() - core.started,
       listeners: info.listeners(),
       ...(refusing === undefined ? {} : { refusing: { code: refusing.code, message: refusing.message } }),
-      damage: info.damage(),
+      damage: await info.damage(),
       ...load,
       lastEvent: core.events.last,
     };
