@@ -30,7 +30,7 @@ describe("escape sequences in the output of a task", () => {
     expect((await shop.laboro(["logs", "1", "--raw"], { columns: 80 })).stdout).toBe(RAW);
     expect((await shop.laboro(["logs", "1"])).stdout).toBe(RAW);
     expect((await shop.laboro(["logs", "2"])).stderr).toBe(RAW);
-  });
+  }, 60_000);
 
   it("pass from laboro run and from a service in the same way", async () => {
     const place = openPlace();
@@ -44,7 +44,7 @@ describe("escape sequences in the output of a task", () => {
     shop.worker({ services: { hostile: () => RAW } });
     expect((await shop.laboro(["request", "hostile"], { columns: 80 })).stdout).toBe(`first\n${RED}`);
     expect((await shop.laboro(["request", "hostile"])).stdout).toBe(RAW);
-  });
+  }, 60_000);
 });
 
 describe("escape sequences in names, reasons and errors", () => {
@@ -103,5 +103,5 @@ describe.skipIf(!hasTmux())("in a real terminal", () => {
     type(`${laboro} logs 1 --raw; echo done $((6 * 8))`);
     await until("it is printed raw", () => screen().includes("done 48"));
     expect([screen().includes("above"), title()]).toEqual([false, "hacked"]);
-  });
+  }, 60_000);
 });
