@@ -17,7 +17,12 @@ export default defineConfig({
     target: "node20",
     minify: false,
     rolldownOptions: {
-      input: { main: "dist/cli/main.js", thread: "dist/store/sqlite/thread.js" },
+      input: [
+        "dist/cli/main.js",
+        // Threads find their files by these names, see threadFile in src/base/package.ts.
+        "dist/store/sqlite/thread.js",
+        "dist/broker/operations/large-submission-thread.js",
+      ],
       output: { entryFileNames: "[name].js", chunkFileNames: "[name]-[hash].js" },
     },
     license: { fileName: "THIRD-PARTY-NOTICES.md" },

@@ -163,7 +163,7 @@ it(
     fs.writeFileSync(site.path("gate"), "");
     expect(await (await site.client()).job(job.id).wait()).toBe("succeeded");
     expect(await (await site.client()).job(job.id).text(0)).toBe("new\n");
-    const [aside = ""] = fs.readdirSync(site.data).filter((name) => name.startsWith("output-of-another-store"));
+    const [aside = ""] = fs.readdirSync(site.data).filter((name) => name.startsWith("unknown-output-"));
     expect(fs.readdirSync(join(site.data, aside))).toEqual([String(old.id)]);
   },
   TEST_MS,

@@ -68,7 +68,7 @@ it.skipIf(!mayUnshare)("laboro run that was killed goes on at once in a new name
   fs.writeFileSync(place.file("go"), "");
   const { code, stdout, stderr } = await place.shell(line).said;
   expect([code, stdout]).toEqual([0, expect.stringContaining("ended")]);
-  expect(stderr).toContain("going on with job 1");
+  expect(stderr).toContain("resuming job 1");
 });
 
 const untilEnded = (pids: readonly string[]): Promise<unknown> =>

@@ -157,6 +157,13 @@ describe("the package that npm publishes", () => {
     expect(notices).toContain(read(REPOSITORY, "node_modules", name, "LICENSE").trim());
   });
 
+  it("ships the file of each thread beside the bundle", () => {
+    const sources = files.filter((path) => /^src\/.*\.ts$/.test(path)).map((path) => read(unpacked, path));
+    const threads = sources.flatMap((text) => Array.from(text.matchAll(/threadFile\("([^"]+)"/g), ([, name]) => name));
+    expect(threads.length).toBeGreaterThan(1);
+    expect(threads.filter((name) => !files.includes(`dist/bundle/${name}`))).toEqual([]);
+  });
+
   it("ships the documents and the examples", () => {
     for (const path of [
       "README.md",

@@ -6,7 +6,7 @@ import * as fs from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname } from "node:path";
 import { errnoOf, LaboroError } from "../../base/errors.js";
-import { packageRoot } from "../../base/version.js";
+import { packageRoot } from "../../base/package.js";
 
 export const UI_PATH = "/ui/";
 const ASSETS = `${UI_PATH}assets/`;

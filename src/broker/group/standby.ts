@@ -7,7 +7,7 @@ import { inUrl, isLoopback } from "../../base/addresses.js";
 import { now } from "../../base/clock.js";
 import { asLaboroError } from "../../base/errors.js";
 import type { Log } from "../../base/log.js";
-import { packageVersion } from "../../base/version.js";
+import { packageVersion } from "../../base/package.js";
 import type { Store } from "../../model/store.js";
 import { type BrokerOptions, DEFAULT_PORT } from "../options.js";
 import { type HeartbeatInfo, nameOf, readHeartbeatInfo } from "./heartbeat-info.js";

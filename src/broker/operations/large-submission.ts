@@ -2,9 +2,9 @@
  * A submission of more than a megabyte is read in a thread: a million entries would stop everything else for a second. One at a time,
  * because one takes many times its bytes in memory.
  */
-import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { asLaboroError, LaboroError } from "../../base/errors.js";
+import { threadFile } from "../../base/package.js";
 import type { JobSpec } from "../../model/job.js";
 import type { PackedEntries } from "../../model/store.js";
 
@@ -31,7 +31,10 @@ export async function readLargeSubmission(given: SubmissionBytes): Promise<{ spe
 
 function inThread(workerData: SubmissionBytes): Promise<ReadSubmission> {
   return new Promise((resolve, reject) => {
-    const thread = new Worker(threadFile(), { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB } });
+    const thread = new Worker(threadFile("large-submission-thread.js", import.meta.url), {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY_MIB },
+    });
     thread.once("message", resolve);
     thread.once("error", (cause: NodeJS.ErrnoException) => {
       const tooLarge = cause.code === "ERR_WORKER_OUT_OF_MEMORY";
@@ -39,12 +42,4 @@ function inThread(workerData: SubmissionBytes): Promise<ReadSubmission> {
       reject(tooLarge ? new LaboroError("LABORO_BODY_TOO_LARGE", why, { cause }) : asLaboroError(cause));
     });
   });
-}
-
-/** Node runs no TypeScript in a thread: from the sources, as in tests, the compiled thread is used. */
-function threadFile(): URL {
-  const beside = new URL("./large-submission-thread.js", import.meta.url);
-  return fs.existsSync(beside)
-    ? beside
-    : new URL("../../../dist/broker/operations/large-submission-thread.js", import.meta.url);
 }

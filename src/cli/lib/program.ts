@@ -1,6 +1,6 @@
 /** The commander program: every verb by name; only the needed ones are loaded. */
 import { Command, CommanderError, type Option } from "commander";
-import { packageVersion } from "../../base/version.js";
+import { packageVersion } from "../../base/package.js";
 import { exitCodeOfUsage, isVerbose, reportFailure, usageText } from "./failures.js";
 import { VERBS } from "./verb-list.js";
 

@@ -1,7 +1,7 @@
 /**
  * Which store the segments of a directory belong to: the file `store` in it names its identity. Segments that the store cannot know are
- * those of another store, or of jobs beyond its last number after it was restored from a copy. They are moved aside, so that
- * no job of this store is given their output.
+ * those of another store, or of jobs beyond its last number: it was restored from a copy, or its log was damaged. They are moved aside, so
+ * that no job of this store is given their output.
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -16,7 +16,7 @@ export function setAsideUnknownOutput(directory: string, identity: string, nextJ
   const foreign = owner !== "" && owner !== identity;
   const jobs = fs.readdirSync(directory).filter((name) => /^\d+$/.test(name));
   const unknown = jobs.map(Number).filter((job) => foreign || job >= nextJob);
-  const aside = unknown.length > 0 ? fs.mkdtempSync(`${directory}-of-another-store-`) : undefined;
+  const aside = unknown.length > 0 ? fs.mkdtempSync(join(dirname(directory), "unknown-output-")) : undefined;
   if (aside !== undefined) {
     for (const job of unknown) fs.renameSync(join(directory, String(job)), join(aside, String(job)));
     for (const changed of [aside, directory, dirname(directory)]) syncDirectory(changed);

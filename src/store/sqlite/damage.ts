@@ -1,8 +1,8 @@
 /**
  * Acknowledged commits that are missing because a file was damaged, mostly SQLite's log. SQLite goes on from the last commit that it can
  * read and reports nothing. laboro goes on from there too: the rest cannot be restored, and a broker that refuses to start helps nobody.
- * But it reports what is missing, and keeps the damaged log and the output of missing jobs in `damaged/TIME/`. The report is part of
- * `status` and `doctor` until that folder is removed.
+ * But it reports what is missing, and keeps the damaged log in `damaged/TIME/`. The report is part of `status` and `doctor` until that folder
+ * is removed. Output of missing jobs is set aside as any that the store does not know (output-owner.ts).
  */
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
@@ -47,10 +47,7 @@ function stateOf(log: WalScan | undefined): string {
   return log.headerDamaged ? "has a damaged header" : `can be read up to frame ${log.frames}`;
 }
 
-/**
- * Before SQLite writes: writes a report, copies the log, and moves output of jobs that the database does not know, so that no later job
- * takes it for its own.
- */
+/** Before SQLite writes: writes a report and copies the log. */
 export function keepDamaged(database: string, stored: StoredCounts): Damage | undefined {
   const damage = findDamage(database, stored);
   if (damage === undefined) return undefined;
@@ -62,12 +59,6 @@ export function keepDamaged(database: string, stored: StoredCounts): Damage | un
   if (fs.existsSync(log)) writeFileAtomically(join(folder, "store.db-wal"), fs.readFileSync(log));
   const text = `${damage.text}. This is reported until ${folder} is removed`;
   writeFileAtomically(join(folder, REPORT), `${text}\n`);
-  const output = join(dir, "output");
-  const jobs = fs.existsSync(output) ? fs.readdirSync(output) : [];
-  for (const job of jobs.filter((name) => /^\d+$/.test(name) && Number(name) > stored.job)) {
-    openPrivateDirectory(join(folder, "output"));
-    fs.renameSync(join(output, job), join(folder, "output", job));
-  }
   return { ...damage, text };
 }
 

@@ -2,10 +2,9 @@
  * The broker's end of the database's thread: calls out, replies in. Every call gets its reply; where the thread dies, every
  * waiting call and every later one is refused with LABORO_STORE_FAILED.
  */
-import * as fs from "node:fs";
 import { Worker } from "node:worker_threads";
 import { LaboroError } from "../../base/errors.js";
-import { packageRoot } from "../../base/version.js";
+import { threadFile } from "../../base/package.js";
 import type { CallName, Calls, StoreLog, ThreadData, ThreadReply } from "./messages.js";
 
 interface PendingCall {
@@ -19,7 +18,7 @@ export class ThreadCalls {
   #count = 0;
   #failure: LaboroError | undefined;
 
-  constructor(data: ThreadData, log: StoreLog, file: URL = threadFile()) {
+  constructor(data: ThreadData, log: StoreLog, file: URL = threadFile("thread.js", import.meta.url)) {
     this.#worker = new Worker(file, { workerData: data, name: "laboro-store" });
     this.#worker.on("message", (reply: ThreadReply) => {
       if ("log" in reply) log(reply.log, reply.code);
@@ -62,10 +61,4 @@ export class ThreadCalls {
     for (const { reject } of this.#pending.values()) reject(this.#failure);
     this.#pending.clear();
   }
-}
-
-/** Node runs no TypeScript in a thread: from the sources, as in tests, the compiled thread is used. */
-function threadFile(): URL {
-  const beside = new URL("./thread.js", import.meta.url);
-  return fs.existsSync(beside) ? beside : new URL("dist/store/sqlite/thread.js", packageRoot());
 }

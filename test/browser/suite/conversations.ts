@@ -21,7 +21,7 @@ export function describeConversations(browser: () => Browser): void {
     await page.locator(".sequence li.peer", { hasText: "REPLY" }).waitFor();
     await call.locator("summary").click();
     await call.locator(".field-list").getByText("hello", { exact: true }).waitFor();
-    expect(await call.locator("dt").allTextContents()).toEqual(["id", "service", "body", "timeoutMs"]);
+    expect(await call.locator("dt").allTextContents()).toEqual(["id", "service", "body", "deadline"]);
     await visitor.shoot("conversation-light");
     expect(await visitor.faults()).toEqual([]);
     // Nothing is recorded of those that nobody looks at.

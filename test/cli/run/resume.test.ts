@@ -77,7 +77,7 @@ describe("laboro run, killed and started again", () => {
     await until("it shows what ended before", () => shown() !== "");
     writeFileSync(go, "");
     const { code, stdout, stderr } = await second;
-    expect([code, stderr]).toEqual([0, expect.stringContaining(`going on with job 1: ${ended} of 3 are done`)]);
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`resuming job 1: ${ended} of 3 tasks are done`)]);
     // One that is in the pipe whole was shown; all others come now.
     const countIn = (shownText: string, entry: string): number =>
       shownText.split("\n").filter((line) => line === entry).length;

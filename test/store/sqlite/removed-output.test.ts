@@ -32,7 +32,7 @@ it("removes the segments of a removed job, also where an earlier broker died bef
   fs.mkdirSync(join(dir, "output", "4711"));
   const after = await Broker.at(handle());
   expect(segments()).toEqual([String(kept)]);
-  const [aside] = fs.readdirSync(dir).filter((name) => name.startsWith("output-of-another-store"));
+  const [aside] = fs.readdirSync(dir).filter((name) => name.startsWith("unknown-output-"));
   expect(segments(aside)).toEqual(["4711"]);
   expect(after.held.nextJob).toBe(4712);
   const { pieces } = await after.store.output(kept, 0, { from: 0, limit: 9 });

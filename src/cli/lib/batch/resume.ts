@@ -70,6 +70,7 @@ export async function startOrResume(
   const dropped: JobRecord[] = [];
   const ended: JobView[] = [];
   for (const record of unfinished) {
+    if (jobs.some(({ id }) => id === record.id)) continue;
     const job = await endedJob(client, record);
     if (job === undefined) dropped.push(record);
     else ended.push(job);

@@ -3,7 +3,7 @@
 import { statSync } from "node:fs";
 import { LaboroError } from "../../../base/errors.js";
 import { pluralize, shortDuration } from "../../../base/format.js";
-import { packageVersion } from "../../../base/version.js";
+import { packageVersion } from "../../../base/package.js";
 import { type BrokerChoice, connectToBroker, isConfigured, resolveBroker } from "../../lib/broker-connection.js";
 import type { OperationOutput } from "../../lib/views.js";
 import { type Check, fail, messageOf, ok, warn } from "./check.js";

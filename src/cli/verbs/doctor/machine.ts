@@ -1,6 +1,6 @@
 /** What laboro needs of the machine. */
 import { accessSync, constants, readFileSync } from "node:fs";
-import { packageVersion } from "../../../base/version.js";
+import { packageVersion } from "../../../base/package.js";
 import { type Check, fail, ok, warn } from "./check.js";
 
 /** The oldest release of each line that loads ES modules by require(), as in package.json's `engines`. Newer lines all do. */

@@ -1,4 +1,4 @@
-/** Where this package is, and its version. */
+/** This package: where it is, its version, its files. */
 import { existsSync, readFileSync } from "node:fs";
 
 /** Of the sources, of the compiled modules and of the bundle alike. */
@@ -11,4 +11,12 @@ export function packageRoot(): URL {
 export function packageVersion(): string {
   const file = new URL("package.json", packageRoot());
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
+}
+
+/** The file of a thread, which is beside the module that starts it. For a source it is the compiled one: Node runs no TypeScript there. */
+export function threadFile(name: string, module: string): URL {
+  const beside = new URL(name, module);
+  if (existsSync(beside)) return beside;
+  const root = packageRoot();
+  return new URL(beside.href.replace(`${root.href}src/`, `${root.href}dist/`));
 }
