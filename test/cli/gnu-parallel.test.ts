@@ -1,12 +1,14 @@
 /**
  * The same command lines with GNU parallel and with laboro run: the same output, and success or failure alike. What GNU parallel gave is
- * recorded; where it is installed, it is asked again. LABORO_RECORD=1 writes the recording.
+ * recorded, with its version. Where another version is installed, or with LABORO_FAULTS=full, it is asked again. LABORO_RECORD=1 writes the
+ * recording.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { FULL } from "../support/fault-batch.js";
 import { LABORO, REPOSITORY } from "../support/launched.js";
 import { openCliShop } from "./support/cli.js";
 
@@ -19,7 +21,10 @@ const FIXTURES = join(REPOSITORY, "test/fixtures/gnu-parallel");
 const RECORDING = join(FIXTURES, "recorded.json");
 const LINES = readFileSync(join(FIXTURES, "lines.txt"), "utf8").trimEnd().split("\n");
 const AT_ONCE = 4;
-const isInstalled = spawnSync("parallel", ["--version"]).stdout?.includes("GNU parallel") === true;
+const VERSION = /^GNU parallel (\d+)/.exec(String(spawnSync("parallel", ["--version"]).stdout))?.[1];
+const recording = JSON.parse(readFileSync(RECORDING, "utf8")) as { version: string; results: Record<string, Result> };
+const isAskedAgain =
+  VERSION !== undefined && (VERSION !== recording.version || FULL || process.env.LABORO_RECORD === "1");
 
 const FILES: Readonly<Record<string, string>> = {
   words: "alpha\nbeta\ngamma\n",
@@ -64,12 +69,11 @@ async function runAll(command: string, env: NodeJS.ProcessEnv = {}): Promise<Map
 }
 
 describe("laboro run beside GNU parallel", () => {
-  const recorded = (): unknown => JSON.parse(readFileSync(RECORDING, "utf8"));
-
-  it.skipIf(!isInstalled)("the recording is what GNU parallel does", { timeout: 120_000 }, async () => {
+  it.skipIf(!isAskedAgain)("the recording is what GNU parallel does", { timeout: 120_000 }, async () => {
     const results = Object.fromEntries(await runAll("parallel --will-cite"));
-    if (process.env.LABORO_RECORD === "1") writeFileSync(RECORDING, `${JSON.stringify(results, undefined, 2)}\n`);
-    expect(results).toEqual(recorded());
+    if (process.env.LABORO_RECORD === "1")
+      writeFileSync(RECORDING, `${JSON.stringify({ version: VERSION, results }, undefined, 2)}\n`);
+    expect(results).toEqual(recording.results);
   });
 
   it("prints the same and ends alike", { timeout: 120_000 }, async () => {
@@ -77,6 +81,6 @@ describe("laboro run beside GNU parallel", () => {
     const { data, worker } = await openCliShop();
     worker({ slots: AT_ONCE });
     const results = await runAll(`'${process.execPath}' '${LABORO}' run`, { LABORO_DATA: data });
-    expect(Object.fromEntries(results)).toEqual(recorded());
+    expect(Object.fromEntries(results)).toEqual(recording.results);
   });
 });
