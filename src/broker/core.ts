@@ -5,7 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { now } from "../base/clock.js";
-import { type ErrorCode, LaboroError } from "../base/errors.js";
+import { LaboroError } from "../base/errors.js";
 import type { Log } from "../base/log.js";
 import {
   type AttemptRange,
@@ -18,12 +18,10 @@ import {
   onDone,
   onDrain,
   onForgive,
-  onHalt,
   onOpened,
   onOrphans,
   onProfile,
   onReclaim,
-  onResume,
   onRetracted,
   onStarted,
   onTimer,
@@ -39,7 +37,7 @@ import {
   type WorkerProfile,
 } from "../dispatch/index.js";
 import { claimOf, claimsOf, GONE } from "../dispatch/state.js";
-import { type Attempt, type JobId, type RequestId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
+import { type Attempt, type JobId, type TaskIndex, taskKey, type WorkerId } from "../model/ids.js";
 import { rangesOf } from "../model/ranges.js";
 import type { ClaimedRange, OutputChunk, Store, TaskRange, Write, WriteResult } from "../model/store.js";
 import { Alarm } from "./alarm.js";
@@ -52,6 +50,7 @@ import { type EventBody, Events } from "./events.js";
 import type { Membership } from "./group/membership.js";
 import type { Peers } from "./group/peers.js";
 import type { WorkerMoves } from "./group/worker-moves.js";
+import { Halts } from "./halts.js";
 import { Maintenance } from "./maintenance.js";
 import { OpenJobs } from "./open-jobs.js";
 import { OutputRelays, type ReportTaken } from "./output-relays.js";
@@ -63,15 +62,6 @@ import { StoreAge } from "./store-age.js";
 import { Watchers } from "./watchers.js";
 
 export type { JoinResult, WorkerPort } from "./sessions/worker-port.js";
-
-/** Why no tasks are assigned, for people. */
-const HALT_TEXTS = {
-  commits: "its store cannot be written",
-  lease: "its lease on the shared store is about to end",
-  maintenance: "it is drained",
-  stop: "it is stopping",
-} as const;
-export type HaltReason = keyof typeof HALT_TEXTS;
 
 type PutResult = Extract<WriteResult, { op: "put" }>;
 
@@ -102,13 +92,14 @@ export class Core {
   /** Adds these jobs to dispatch, if another broker accepted them and they are open. */
   loadJobs: (jobs: readonly JobId[]) => Promise<void> = async () => {};
   readonly history: History;
+  readonly halts: Halts;
   readonly #log: Log;
   readonly #commits: CommitLoop;
   readonly #ports = new Map<WorkerId, WorkerPort>();
   readonly #knownWorkers = new Map<WorkerId, string>();
   readonly #alarm = new Alarm(() => this.decide((out) => onTimer(this.state, out, now())));
-  /** Why no tasks are assigned, if so. */
-  readonly #halts = new Map<HaltReason, LaboroError | undefined>();
+  /** Of sessions that have ended: one may end while it joins. */
+  readonly #endedPorts = new WeakSet<WorkerPort>();
   #takingOver: Promise<void> = Promise.resolve();
 
   private constructor(store: Store, identity: string, state: State, log: Log, failed: (cause: LaboroError) => void) {
@@ -121,6 +112,7 @@ export class Core {
     this.events.onAdded((event) => this.counters.onEvent(event));
     const decide: Decide = (step) => this.decide(step);
     this.history = new History(this, log);
+    this.halts = new Halts(state, decide);
     this.jobs = new OpenJobs(state, decide);
     this.requests = new PendingRequests(state, decide, (worker) => this.#ports.get(worker), this.counters);
     this.#commits = new CommitLoop(store, {
@@ -135,18 +127,18 @@ export class Core {
       halted: (cause) => {
         log.error({ code: cause.code }, `no work is assigned or accepted for now: ${cause.message}`);
         this.events.add({ kind: "broker-halted", code: cause.code, message: cause.message });
-        this.halt("commits", cause);
+        this.halts.add("commits", cause);
       },
       resumed: (written) => {
         this.events.add({ kind: "broker-resumed" });
         if (written) log.info({}, "the store can be written again: dispatch resumes");
-        this.resume("commits");
+        this.halts.remove("commits");
       },
       failed,
     });
     this.maintenance.onChanged((draining) => {
-      if (draining) this.halt("maintenance");
-      else this.resume("maintenance");
+      if (draining) this.halts.add("maintenance");
+      else this.halts.remove("maintenance");
     });
   }
 
@@ -179,7 +171,9 @@ export class Core {
 
   async workerJoins(profile: WorkerProfile, held: readonly ReportedTasks[], port: WorkerPort): Promise<JoinResult> {
     if (this.stopping) throw new LaboroError("LABORO_BROKER_STOPPING", "this broker is stopping");
+    this.#endedPorts.delete(port);
     if (this.store.shared) await this.#adopt(profile.id);
+    if (this.#endedPorts.has(port)) throw new LaboroError("LABORO_BROKER_GONE", "the worker's connection has ended");
     this.#ports.get(profile.id)?.close("another connection of this worker took over");
     this.#ports.set(profile.id, port);
     const { keep, drop } = this.decide((out) => onWorkerJoined(this.state, out, profile, held, now()));
@@ -269,16 +263,6 @@ export class Core {
     });
   }
 
-  workerReplied(
-    id: WorkerId,
-    request: RequestId,
-    body: Uint8Array,
-    error: ErrorCode | undefined,
-    attachment?: unknown,
-  ): void {
-    this.requests.replied(id, request, body, error, attachment);
-  }
-
   workerDrains(id: WorkerId): void {
     const worker = this.state.workers.get(id);
     if (worker?.draining === false) this.events.add({ kind: "worker-draining", worker: id, name: worker.profile.name });
@@ -287,6 +271,7 @@ export class Core {
 
   /** The session behind `port` has ended; `orderly` if the worker announced that it stops, `closed` if its side closed the connection. */
   workerDisconnected(id: WorkerId, port: WorkerPort, orderly: boolean, closed = false): void {
+    this.#endedPorts.add(port);
     if (this.#ports.get(id) !== port) return;
     this.#ports.delete(id);
     if (this.stopping) return;
@@ -348,33 +333,12 @@ export class Core {
 
   /** Why nothing new is accepted, if so. */
   get refusing(): LaboroError | undefined {
-    return this.#commits.refusing ?? this.#halts.get("lease");
+    return this.#commits.refusing ?? this.halts.causeOf("lease");
   }
 
   /** Moving average of the duration of a commit. */
   get commitMs(): number {
     return this.#commits.averageMs;
-  }
-
-  /** Stops assigning tasks; requests are still served. */
-  halt(reason: HaltReason, cause?: LaboroError): void {
-    this.#halts.set(reason, cause);
-    this.#updateHalt();
-  }
-
-  /** Removes one reason; dispatch resumes with the last of them. */
-  resume(reason: HaltReason): void {
-    if (!this.#halts.delete(reason)) return;
-    if (this.#halts.size === 0) this.decide((out) => onResume(this.state, out, now()));
-    else this.#updateHalt();
-  }
-
-  #updateHalt(): void {
-    const texts = Array.from(this.#halts, ([reason, cause]) => {
-      const detail = cause === undefined ? "" : ` (${cause.message})`;
-      return `${HALT_TEXTS[reason]}${detail}`;
-    });
-    onHalt(this.state, texts.join("; "));
   }
 
   /** Events of jobs, here or at another broker. */
@@ -389,7 +353,7 @@ export class Core {
   /** Assigns nothing more and waits for pending commits. The store stays open. */
   async stop(): Promise<void> {
     this.stopping = true;
-    this.halt("stop");
+    this.halts.add("stop");
     this.#alarm.clear();
     this.config.close();
     this.history.stop();

@@ -155,7 +155,7 @@ export class Membership {
     this.#cutOff = false;
     this.#options.log.info({}, "the store answers again: dispatch resumes");
     this.#core.events.add({ kind: "broker-resumed" });
-    this.#core.resume("lease");
+    this.#core.halts.remove("lease");
   }
 
   #onCutOff(): void {
@@ -165,7 +165,7 @@ export class Membership {
     const cause = new LaboroError("LABORO_STORE_UNAVAILABLE", why);
     this.#options.log.error({ code: cause.code }, why);
     this.#core.events.add({ kind: "broker-halted", code: cause.code, message: why });
-    this.#core.halt("lease", cause);
+    this.#core.halts.add("lease", cause);
     this.#schedule(0);
   }
 

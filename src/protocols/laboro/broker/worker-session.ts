@@ -139,7 +139,7 @@ export class WorkerSession implements WorkerPort {
         this.#core.workerRetracted(id, message.tasks);
         return;
       case "REPLY":
-        this.#core.workerReplied(id, RequestId(message.id), message.body, message.error);
+        this.#core.requests.replied(id, RequestId(message.id), message.body, message.error);
         return;
       case "SERVICES": {
         const { type: _, ...offered } = message;

@@ -182,7 +182,7 @@ export class RoundRobinWorkerSession implements WorkerPort {
   call(request: RequestId, service: string, body: Uint8Array, _timeoutMs: number, attachment?: unknown): void {
     const name = `request ${request}`;
     const done: OutstandingMessage["done"] = (answer, error, attached) =>
-      this.#context.core.workerReplied(this.#profile.id, request, answer, error, attached);
+      this.#context.core.requests.replied(this.#profile.id, request, answer, error, attached);
     if (attachment instanceof ClientCall) this.#forward(name, attachment, done);
     else this.#sendRequest(name, service, body, done);
   }

@@ -272,7 +272,7 @@ export class Scale0WorkerSession implements WorkerPort {
     const identifier = `${clientRequest?.client ?? "laboro"}/${messageId}/${request}`;
     const answer = (frames: readonly Uint8Array[], error: unknown): void => {
       const failed = error === undefined ? undefined : "LABORO_SERVICE_FAILED";
-      core.workerReplied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
+      core.requests.replied(this.#profile.id, request, joined(frames), failed, new WorkerReply(frames, error));
     };
     this.#waitQueue.add(identifier, { id: request, answer, timeoutMs });
     this.#sendWork(

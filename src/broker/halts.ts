@@ -1,0 +1,46 @@
+/** Why this broker assigns no tasks. It assigns again when the last reason is gone; requests are served all the while. */
+import { now } from "../base/clock.js";
+import type { LaboroError } from "../base/errors.js";
+import { onHalt, onResume, type State } from "../dispatch/index.js";
+import type { Decide } from "./pending-requests.js";
+
+const TEXTS = {
+  commits: "its store cannot be written",
+  lease: "its lease on the shared store is about to end",
+  maintenance: "it is drained",
+  stop: "it is stopping",
+} as const;
+export type HaltReason = keyof typeof TEXTS;
+
+export class Halts {
+  readonly #state: State;
+  readonly #decide: Decide;
+  readonly #causes = new Map<HaltReason, LaboroError | undefined>();
+
+  constructor(state: State, decide: Decide) {
+    this.#state = state;
+    this.#decide = decide;
+  }
+
+  causeOf(reason: HaltReason): LaboroError | undefined {
+    return this.#causes.get(reason);
+  }
+
+  add(reason: HaltReason, cause?: LaboroError): void {
+    this.#causes.set(reason, cause);
+    this.#apply();
+  }
+
+  remove(reason: HaltReason): void {
+    if (!this.#causes.delete(reason)) return;
+    if (this.#causes.size === 0) this.#decide((out) => onResume(this.#state, out, now()));
+    else this.#apply();
+  }
+
+  #apply(): void {
+    const texts = Array.from(this.#causes, ([reason, cause]) =>
+      cause === undefined ? TEXTS[reason] : `${TEXTS[reason]} (${cause.message})`,
+    );
+    onHalt(this.#state, texts.join("; "));
+  }
+}
