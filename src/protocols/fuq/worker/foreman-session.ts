@@ -263,8 +263,9 @@ export class ForemanSession implements ProtocolSession {
 
   #onCancel(pairs: readonly TaskPair[]): Reply {
     const { tasks, foremanKind } = this.#options;
-    const count = pairs.reduce((sum, pair) => sum + tasks.cancel(pair), 0);
-    if (foremanKind === "original") return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
+    const original = foremanKind === "original";
+    const count = pairs.reduce((sum, pair) => sum + (original ? tasks.cancel(pair) : tasks.drop(pair)), 0);
+    if (original) return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
     return count === 0 ? refusal("no_such_job") : this.#counts();
   }
 

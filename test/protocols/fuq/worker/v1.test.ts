@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Packr } from "msgpackr";
 import { afterEach, describe, expect, it } from "vitest";
@@ -149,5 +149,32 @@ describe("our client and a server by the text of v1", () => {
     server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
     expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
     await until("what ran is gone", () => !isAlive(pid), 30_000);
+  });
+
+  it("greet again with every slot, though what was killed has not died yet, and the same tasks run again", async () => {
+    const yard = new Yard();
+    const server = await new Server().start();
+    const slots = 12;
+    yard.worker(server.place, { slots, firstDelayMs: 1 });
+    await server.welcome(1);
+    const command = yard.script(
+      "twice.sh",
+      `[ -e ${yard.path("ran")}.$1 ] && exit 0; touch ${yard.path("ran")}.$1; exec sleep 1000`,
+    );
+    const numbers = Array.from({ length: slots }, (_, i) => i + 1);
+    for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
+    await until("all run", () => numbers.every((number) => existsSync(yard.path(`ran.${number}`))), 30_000);
+    server.sockets[0]?.destroy();
+    expect(await server.welcome(2)).toMatchObject({ type: OK, arg0: slots });
+    for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
+    const ended: unknown[] = [];
+    for (let left = slots; left > 0; left--) {
+      const { type, data } = await server.next();
+      expect(type).toBe(UPDATE);
+      expect(data).toMatchObject({ Success: true });
+      ended.push((data as { Task: number }).Task);
+      server.say(OK, slots - left + 1);
+    }
+    expect(new Set(ended)).toEqual(new Set(numbers));
   });
 });
