@@ -48,7 +48,7 @@ function payloadOf(message: Body): Uint8Array {
     case "UPDATE":
       return encodeUpdate(message.update);
     case "CANCEL":
-      return encodePairs(message.pairs);
+      return encodePairs(message.pairs, message.single);
     default:
       return NOTHING;
   }

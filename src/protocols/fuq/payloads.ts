@@ -56,15 +56,17 @@ export function encodeUpdate({ jobId, task, success, status, newJob }: Update): 
   return to.bytes();
 }
 
-export function encodePairs(pairs: readonly TaskPair[]): Buffer {
+export function encodePairs(pairs: readonly TaskPair[], single = false): Buffer {
   const to = new MsgpackWriter();
-  to.list(pairs, ({ jobId, task }) => {
+  const write = ({ jobId, task }: TaskPair): void => {
     to.map(2);
     to.text("JobId");
     to.integer(jobId);
     to.text("Task");
     to.integer(task);
-  });
+  };
+  if (single) pairs.forEach(write);
+  else to.list(pairs, write);
   return to.bytes();
 }
 

@@ -89,11 +89,6 @@ export class ProtocolStateMachine<Tag> {
     return this.#outgoing.unanswered;
   }
 
-  /** A request waits to be sent again after ERROR(overflow). */
-  get overflowed(): boolean {
-    return this.#outgoing.overflowed;
-  }
-
   start(): Effect<Tag>[] {
     this.#greet();
     return this.#take();
@@ -195,6 +190,7 @@ export class ProtocolStateMachine<Tag> {
       if ((request.type === "HELLO" || wantsCounts(request)) && this.#stage === "greeting") this.#stage = "open";
     } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
       this.#outgoing.overflow(sent);
+      this.#effects.push({ kind: "overflow" });
       return;
     }
     this.#effects.push({ kind: "reply", request, tag, reply });

@@ -175,9 +175,9 @@ export class AssignedTasks {
     return held;
   }
 
-  takeCancels(): readonly AssignedTask[] {
-    const gone = [...this.#toCancel];
-    this.#toCancel.clear();
+  takeCancels(limit?: number): readonly AssignedTask[] {
+    const gone = [...this.#toCancel].slice(0, limit);
+    for (const held of gone) this.#toCancel.delete(held);
     return gone;
   }
 
@@ -284,14 +284,16 @@ export class AssignedTasks {
   settleAfter(held: AssignedTask, ms: number): void {
     if (!this.#tasks.has(held)) return;
     clearTimeout(held.settleTimer);
-    held.settleTimer = setTimeout(() => {
-      if (held.state === "foreign") this.#tasks.remove(held);
-      else if (held.timedOut) {
-        this.#tasks.remove(held);
-        this.#record(held, { success: false, status: "" }, () => {});
-      } else this.#returnTasks([held]);
-      this.publishSlots();
-    }, ms);
+    held.settleTimer = setTimeout(() => this.settle(held), ms);
+  }
+
+  /** No UPDATE will come: the worker does not have it, or `stopped` it. */
+  settle(held: AssignedTask, stopped = held.timedOut): void {
+    if (!this.#tasks.has(held)) return;
+    if (held.state === "foreign" || stopped) this.#tasks.remove(held);
+    else this.#returnTasks([held]);
+    if (held.state !== "foreign" && stopped) this.#record(held, undefined, () => {});
+    this.publishSlots();
   }
 
   /** Reports the usable slots to the core. */
@@ -302,7 +304,7 @@ export class AssignedTasks {
     this.#core.workerChanged(this.#profile);
   }
 
-  #record(held: AssignedTask, update: Pick<Update, "success" | "status">, recorded: () => void): void {
+  #record(held: AssignedTask, update: Update | undefined, recorded: () => void): void {
     if (this.#profile !== undefined) this.#core.workerDone(this.#profile.id, [outcomeOf(held, update)], recorded);
   }
 

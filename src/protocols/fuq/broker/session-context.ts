@@ -39,6 +39,8 @@ export interface FuqSessionOptions {
   readonly queueLimit?: number;
   /** How long an original program may be silent before it is asked for its numbers. */
   readonly silenceMs?: number;
+  /** How long after a refusal a request is sent again. */
+  readonly retryMs?: number;
   /** How long the UPDATE of a cancelled task is waited for. */
   readonly settleMs?: number;
   /** The same where the worker does not have the task. */

@@ -23,6 +23,7 @@ import {
   type Message,
   type Numbered,
   type Ok,
+  RETRY_MS,
   type Reply,
   type Request,
   SEND_HELLO,
@@ -39,8 +40,6 @@ import { recordBeforeJoin } from "./task-outcome.js";
 
 const SETTLE_MS = 5_000;
 const MISSING_MS = 2_000;
-/** How long after a refusal a request is tried again, if no reply lets it go on sooner. */
-const RETRY_MS = 1_000;
 
 /** What a request of the foreman was about. */
 type ForemanRequestTag =
@@ -54,15 +53,16 @@ export class FuqWorkerSession implements WorkerPort {
   readonly #context: FuqSessionContext;
   readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
   readonly #assigned: AssignedTasks;
+  readonly #original: boolean;
   readonly #settleMs: number;
   readonly #missingMs: number;
+  readonly #retryMs: number;
   readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
   #busy = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #slotsToStop: number | undefined;
   readonly #timers = new Timers();
-  #overflowed = false;
   #joining: Promise<void> = Promise.resolve();
   /** UPDATEs whose result is not on disk yet. */
   readonly #unacknowledgedUpdates = new Set<number>();
@@ -71,11 +71,13 @@ export class FuqWorkerSession implements WorkerPort {
 
   constructor(
     context: FuqSessionContext,
-    { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions,
+    { settleMs = SETTLE_MS, missingMs = MISSING_MS, retryMs = RETRY_MS, ...options }: FuqSessionOptions,
   ) {
     this.#context = context;
+    this.#original = options.original;
     this.#settleMs = settleMs;
     this.#missingMs = missingMs;
+    this.#retryMs = retryMs;
     this.#silenceTimer = new SilenceTimer({
       ...options,
       joined: () => this.joined,
@@ -131,7 +133,6 @@ export class FuqWorkerSession implements WorkerPort {
       }
     } while (this.#sendNextRequest());
     this.#busy = false;
-    this.#watchOverflow();
   }
 
   #runEffect(effect: Effect<ForemanRequestTag>): void {
@@ -152,6 +153,9 @@ export class FuqWorkerSession implements WorkerPort {
         this.#context.onPeerError(effect.why);
         this.#context.connection.close(1002, effect.why);
         return;
+      case "overflow":
+        this.#timers.after(this.#retryMs, () => this.#runEffects(this.#protocol.retry()));
+        return;
       // After a RESET the worker says HELLO by itself.
       case "begin":
       case "restarted":
@@ -162,12 +166,13 @@ export class FuqWorkerSession implements WorkerPort {
   /** One request, if there is something to ask for and it may be asked: what is to end before what is to begin. */
   #sendNextRequest(): boolean {
     if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
-    const gone = this.#assigned.takeCancels();
-    if (gone.length > 0)
-      return this.#queueRequest(
-        { type: "CANCEL", pairs: this.#assigned.cancelPairs(gone) },
-        { kind: "cancel", held: gone },
-      );
+    // By the text one at a time; the original takes a list.
+    const single = !this.#original;
+    const gone = this.#assigned.takeCancels(single ? 1 : undefined);
+    if (gone.length > 0) {
+      const pairs = single ? gone : this.#assigned.cancelPairs(gone);
+      return this.#queueRequest({ type: "CANCEL", pairs, single }, { kind: "cancel", held: gone });
+    }
     if (this.#slotsToStop !== undefined) {
       const count = this.#slotsToStop;
       this.#slotsToStop = undefined;
@@ -266,11 +271,14 @@ export class FuqWorkerSession implements WorkerPort {
     else if (tag.kind === "stop") this.#onStopReply(tag.count, reply);
     else if (tag.kind === "counts") this.#onCounts(reply);
     else if (tag.kind === "probe") this.#silenceTimer.stop();
-    else {
-      // Slots are not taken from this reply: the original counts in it what it has cancelled.
-      for (const held of tag.held)
-        this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
-    }
+    else for (const held of tag.held) this.#onCancelReply(held, reply);
+  }
+
+  /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
+  #onCancelReply(held: AssignedTask, reply: Numbered<Reply>): void {
+    if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#missingMs);
+    else if (this.#original) this.#assigned.settleAfter(held, this.#settleMs);
+    else this.#assigned.settle(held, true);
   }
 
   #onJobReply(held: AssignedTask, reply: Numbered<Reply>): void {
@@ -321,7 +329,7 @@ export class FuqWorkerSession implements WorkerPort {
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#timers.after(RETRY_MS, () => this.stopSlots(count));
+      this.#timers.after(this.#retryMs, () => this.stopSlots(count));
       return;
     }
     const { capacity } = this.#assigned;
@@ -386,15 +394,6 @@ export class FuqWorkerSession implements WorkerPort {
 
   get #isClosed(): boolean {
     return this.#state === "closed";
-  }
-
-  #watchOverflow(): void {
-    if (!this.#protocol.overflowed || this.#overflowed) return;
-    this.#overflowed = true;
-    this.#timers.after(RETRY_MS, () => {
-      this.#overflowed = false;
-      this.#runEffects(this.#protocol.retry());
-    });
   }
 
   #fail(cause: unknown): void {

@@ -11,11 +11,14 @@ import { indexOfPair } from "./fuq-task.js";
 
 type ReportedStatus = Pick<Update, "success" | "status">;
 
-/** One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker reports. */
-export function outcomeOf(held: AssignedTask, { success, status }: ReportedStatus): Done {
+/**
+ * One that was over its time limit and has not succeeded meanwhile timed out, whatever its worker reports. Nothing is reported of one that
+ * was cancelled by the text.
+ */
+export function outcomeOf(held: AssignedTask, reported?: ReportedStatus): Done {
   const { job, first: index, attempt } = rangeOf(held);
-  const late = held.timedOut && !success;
-  const end = late && status === "" ? {} : outcomeFromStatus(success, status);
+  const late = held.timedOut && reported?.success !== true;
+  const end = reported === undefined ? {} : outcomeFromStatus(reported.success, reported.status);
   return {
     job,
     index,

@@ -18,6 +18,7 @@ import {
   COUNT_LIMIT,
   errorName,
   type Numbered,
+  RETRY_MS,
   type Reply,
   type Request,
   refusal,
@@ -178,6 +179,9 @@ export class ForemanSession implements ProtocolSession {
       case "reply":
         this.#onReply(effect.tag, effect.reply);
         break;
+      case "overflow":
+        this.#timers.after(RETRY_MS, () => this.#runEffects(this.#protocol.retry()));
+        break;
       case "restarted":
         this.#joined = false;
         break;
@@ -261,6 +265,7 @@ export class ForemanSession implements ProtocolSession {
     return tasks.start(given) ? this.#counts() : refusal("no_procs", joinCounts(tasks.nproc, tasks.nrun));
   }
 
+  /** By the text a cancelled task has no UPDATE, and the OK has the counts without it. */
   #onCancel(pairs: readonly TaskPair[]): Reply {
     const { tasks, foremanKind } = this.#options;
     const original = foremanKind === "original";
