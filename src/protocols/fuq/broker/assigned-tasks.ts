@@ -5,7 +5,7 @@
 import { now } from "../../../base/clock.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { type Attempt, JobId, type TaskIndex } from "../../../model/ids.js";
+import { JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { taskNumber } from "../../../model/task-numbers.js";
 import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
@@ -196,7 +196,7 @@ export class AssignedTasks {
       const { job, attempt } = rangeOf(held);
       this.#core.workerStarted(this.#profile.id, [{ job, index: held.index, attempt }]);
       this.#watchLimit(held);
-    }
+    } else if (this.#tasks.has(held) && held.state === "foreign") this.#toCancel.add(held);
     this.publishSlots();
   }
 
@@ -213,17 +213,20 @@ export class AssignedTasks {
     }, pauseMs);
   }
 
-  /** `recorded` is called when the result is durable, or known to be nobody's. */
+  /** `recorded` is called when the result is durable, or known to be nobody's. A task that ended while the worker was away counts. */
   updated(update: Update, recorded: () => void): void {
-    const held = this.#tasks.get(update);
-    if (this.#profile === undefined || held === undefined || held.state === "unsent") {
+    const held = this.#tasks.get(update) ?? this.#reclaim(update);
+    if (this.#profile === undefined || held === undefined) {
       recorded();
       return;
     }
-    this.#tasks.remove(held);
+    const { state } = held;
+    // Its JOB is on its way, so this is the end of an earlier run: the worker may begin it again.
+    if (state === "sent") this.#tasks.setState(held, "foreign");
+    else this.#tasks.remove(held);
     this.#toCancel.delete(held);
     this.publishSlots();
-    if (held.state === "foreign") recorded();
+    if (state === "foreign") recorded();
     else this.#record(held, update, recorded);
   }
 
@@ -266,18 +269,24 @@ export class AssignedTasks {
       return known;
     }
     // Nobody has it: it stays where it runs. Somebody has, or it is over: it is to end here.
-    const index = indexOfPair(this.#core, pair) ?? -1;
-    const attempt = this.#reclaim(pair.jobId, index);
-    const state = attempt === undefined ? "foreign" : "running";
-    const held = this.#tasks.add({ ...pair, index, attempt: attempt ?? 0, state, since: now(), timedOut: false });
-    if (attempt === undefined) this.#toCancel.add(held);
-    else this.#watchLimit(held);
+    const own = this.#reclaim(pair);
+    if (own !== undefined) {
+      this.#watchLimit(own);
+      return own;
+    }
+    const foreign = { ...pair, index: -1, attempt: 0, state: "foreign", since: now(), timedOut: false } as const;
+    const held = this.#tasks.add(foreign);
+    this.#toCancel.add(held);
     return held;
   }
 
-  #reclaim(jobId: number, index: TaskIndex): Attempt | undefined {
-    if (index < 0 || this.#profile === undefined) return undefined;
-    return this.#core.reclaim(this.#profile.id, JobId(jobId), index);
+  /** Assigns the task to this worker again, where nobody else has it. */
+  #reclaim(pair: TaskPair): AssignedTask | undefined {
+    const index = indexOfPair(this.#core, pair);
+    if (index === undefined || this.#profile === undefined) return undefined;
+    const attempt = this.#core.reclaim(this.#profile.id, JobId(pair.jobId), index);
+    if (attempt === undefined) return undefined;
+    return this.#tasks.add({ ...pair, index, attempt, state: "running", since: now(), timedOut: false });
   }
 
   /** Waits so long for its UPDATE; then the task is settled without. */

@@ -224,14 +224,16 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   async #onUpdate(seq: number, update: Update): Promise<void> {
+    const { core, knownWorker, absentOwnerOf } = this.#context;
     if (this.#assigned.joined) {
       this.#silenceTimer.messageReceived();
       this.#unacknowledgedUpdates.add(seq);
-      this.#assigned.updated(update, () => this.#acknowledge(seq));
+      const owner = absentOwnerOf?.(update);
+      if (owner === undefined) this.#assigned.updated(update, () => this.#acknowledge(seq));
+      else await recordBeforeJoin(core, owner, update).then(() => this.#acknowledge(seq));
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
-    const { core, knownWorker } = this.#context;
     if (knownWorker !== undefined) await recordBeforeJoin(core, knownWorker, update);
     if (!this.#isClosed) this.#requestHello(seq);
   }
