@@ -137,7 +137,7 @@ export function startWorker(options: WorkerOptions): Worker {
         options.onRefused?.(error);
       },
       onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
-      onStop: () => leave("broker"),
+      onStop: (now) => leave("broker", !now),
     },
     results,
   );
@@ -158,11 +158,11 @@ export function startWorker(options: WorkerOptions): Worker {
     })();
     return stopping;
   };
-  const leave = (reason: StopReason): void => {
+  const leave = (reason: StopReason, finish = reason !== "lifetime"): void => {
     const first = stopping === undefined;
     if (first) log.info({ reason }, "the worker stops");
     // At the end of its lifetime there is no time left for tasks to end by themselves.
-    const stopped = stop({ finish: reason !== "lifetime" });
+    const stopped = stop({ finish });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   return {

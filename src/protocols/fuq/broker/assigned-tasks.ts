@@ -41,6 +41,7 @@ export class AssignedTasks {
   #profile: WorkerProfile | undefined;
   #pause: NodeJS.Timeout | undefined;
   #leaving = false;
+  #leavingNow = false;
   #orderly = false;
   #closed = false;
 
@@ -91,6 +92,7 @@ export class AssignedTasks {
     if (this.#closed) return;
     this.capacity.pause();
     this.#returnTasks(this.#takeUnsent());
+    if (this.#leavingNow) this.returnAll();
     this.#closed = true;
     this.#orderly = this.#leaving && this.#tasks.claimedCount === 0;
     clearTimeout(this.#pause);
@@ -110,9 +112,10 @@ export class AssignedTasks {
     this.#returnTasks(this.#tasks.all().filter(({ state }) => state !== "foreign"));
   }
 
-  /** It was asked to stop: its disconnect is orderly. */
-  markLeaving(): void {
+  /** It was asked to stop: its disconnect is orderly. `now`: it goes without an UPDATE of its tasks. */
+  markLeaving(now = false): void {
     this.#leaving = true;
+    this.#leavingNow = now;
     this.#returnTasks(this.#takeUnsent());
   }
 

@@ -18,7 +18,7 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
-import { COUNT_LIMIT, ERRORS, errorName, type Update } from "../messages.js";
+import { COUNT_LIMIT, ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
 import type { AssignedTask } from "./assigned-task-map.js";
 import { AssignedTasks } from "./assigned-tasks.js";
 import type { FuqSessionContext } from "./session-context.js";
@@ -197,11 +197,24 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     if (this.#stopping || this.#state === "SV_EXIT") return;
     this.#stopping = true;
     this.#assigned.markLeaving();
-    const { capacity } = this.#assigned;
-    this.#context.connection.send({ type: "STOP", count: capacity.slots });
-    capacity.slots = 0;
-    this.#assigned.publishSlots();
+    this.#sendStop(this.#assigned.capacity.slots);
     if (this.#assigned.counts.nrun === 0) this.#closeSoon();
+  }
+
+  stopSlots(slots: number | "now"): void {
+    if (slots === "now") {
+      this.#assigned.markLeaving(true);
+      this.#sendStop(STOP_AT_ONCE);
+      this.#closeSoon();
+    } else if (slots >= this.#assigned.capacity.slots) this.stop();
+    else this.#sendStop(slots);
+  }
+
+  #sendStop(count: number): void {
+    const { capacity } = this.#assigned;
+    this.#context.connection.send({ type: "STOP", count });
+    capacity.slots = Math.max(0, capacity.slots - count);
+    this.#assigned.publishSlots();
   }
 
   close(): void {

@@ -331,7 +331,7 @@ export class FuqWorkerSession implements WorkerPort {
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#timers.after(this.#retryMs, () => this.stopSlots(count));
+      this.#timers.after(this.#retryMs, () => (count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count)));
       return;
     }
     const { capacity } = this.#assigned;
@@ -369,18 +369,22 @@ export class FuqWorkerSession implements WorkerPort {
     this.#assigned.markLeaving();
     const { guessed, slots } = this.#assigned.capacity;
     // By number, because 0 is all of them by the text and one for the original; a worker that has named none goes by the text.
-    this.stopSlots(guessed ? 0 : slots);
+    this.#sendStop(guessed ? 0 : slots);
   }
 
-  /** So many slots end as soon as they are free, or all at once. */
-  stopSlots(count: number): void {
-    if (this.#isClosed || this.#state === "stopping") return;
-    if (count === STOP_AT_ONCE)
-      this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
-    else {
-      this.#slotsToStop = count;
-      this.#runEffects([]);
-    }
+  stopSlots(slots: number | "now"): void {
+    if (slots === "now") {
+      this.#assigned.markLeaving(true);
+      const stop = { type: "STOP", count: STOP_AT_ONCE } as const;
+      this.#runEffects(this.#protocol.request(stop, { kind: "stop", count: STOP_AT_ONCE }));
+    } else if (slots >= this.#assigned.capacity.slots) this.stop();
+    else this.#sendStop((this.#slotsToStop ?? 0) + slots);
+  }
+
+  #sendStop(count: number): void {
+    if (this.#state === "stopping") return;
+    this.#slotsToStop = count;
+    this.#runEffects([]);
   }
 
   /** The original waits for ever for an OK that is lost with its connection, so its UPDATEs get their OK first. */

@@ -1,10 +1,9 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
-import { FuqWorkerSession } from "../../../../src/protocols/fuq/broker/session.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
 import { numbered, openRaw, openYard, rawWorker, type Yard } from "./kit.js";
-import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, STOP, type TaskOf, UPDATE } from "./literal-worker.js";
+import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, type TaskOf, UPDATE } from "./literal-worker.js";
 
 describe("a worker on the raw listener", () => {
   it("hears OK(0), says HELLO, gets one task a JOB, and every OK has the true numbers", async () => {
@@ -201,86 +200,6 @@ describe("a worker on the raw listener", () => {
     const again = await worker.expect(JOB);
     expect(again.seq).toBe(9);
     expect(again.rest).toEqual(second.rest);
-  });
-});
-
-describe("STOP", () => {
-  it("of a busy worker: it ends what it runs, gets nothing new, and the connection ends with its last UPDATE", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(2);
-    const job = await yard.client.submit(numbered(3));
-    await worker.take(2, 2);
-    const [{ id } = { id: "" }] = await yard.client.workers();
-    await yard.client.stopWorker(id);
-    const stop = await worker.expect(STOP);
-    expect(stop.arg0).toBe(2);
-    worker.ok(stop.seq, 0, 2);
-    worker.update(stop.seq + 1, { JobId: job.id, Task: 1 });
-    expect(counts(await worker.expect(OK))).toBe("0|1");
-    worker.update(stop.seq + 3, { JobId: job.id, Task: 2 });
-    expect(counts(await worker.expect(OK))).toBe("0|0");
-    await until("it is closed", () => worker.closed !== undefined);
-    await until("it is gone", async () => (await yard.client.workers()).length === 0);
-    expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2, failed: 0 } });
-  });
-
-  it("of an idle worker lets it go by itself", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(3);
-    const [{ id } = { id: "" }] = await yard.client.workers();
-    await yard.client.stopWorker(id);
-    const stop = await worker.expect(STOP);
-    expect(stop).toMatchObject({ seq: 3, arg0: 3 });
-    worker.ok(3, 0, 0);
-    worker.cut();
-    await until("it is gone", async () => (await yard.client.workers()).length === 0);
-  });
-});
-
-describe("STOP of some slots, and at once", () => {
-  const sessionOf = (yard: Awaited<ReturnType<typeof openYard>>): FuqWorkerSession => {
-    const [id] = yard.broker.core.state.workers.keys();
-    const port = id === undefined ? undefined : yard.broker.core.portOf(id);
-    if (!(port instanceof FuqWorkerSession)) throw new Error("no session");
-    return port;
-  };
-
-  it("STOP(n) takes so many slots, and the rest works on", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(3);
-    sessionOf(yard).stopSlots(2);
-    const stop = await worker.expect(STOP);
-    expect(stop.arg0).toBe(2);
-    worker.ok(stop.seq, 1, 0);
-    await until("one slot is left", async () => (await yard.client.workers())[0]?.total.slots === 1);
-    const job = await yard.client.submit(numbered(2));
-    for (let task = 1; task <= 2; task++) {
-      const { seq } = await worker.expect(JOB);
-      worker.ok(seq, 0, 1);
-      worker.update(seq + 1, { JobId: job.id, Task: task });
-      expect(counts(await worker.expect(OK))).toBe("1|0");
-    }
-    expect(await job.wait()).toBe("succeeded");
-  });
-
-  it("STOP(at once) goes out beside a JOB that has no reply yet", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard, { missingMs: 50 }));
-    await worker.expect(OK);
-    await worker.greet(1);
-    await yard.client.submit(numbered(1));
-    await worker.expect(JOB);
-    sessionOf(yard).stopSlots(0xffff_ffff);
-    const stop = await worker.expect(STOP);
-    expect(stop).toMatchObject({ seq: 5, arg0: 0xffff_ffff });
-    worker.ok(5, 0, 0);
-    await until("it is left, if it does not leave", () => worker.closed !== undefined);
   });
 });
 

@@ -188,6 +188,28 @@ it("STOP: it ends what it runs, hears no OK(0) before that, and is left when it 
   expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2 } });
 });
 
+it("STOP(n): so many slots fewer, and the client works on; STOP(immed): its tasks go to others at no cost", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.greet(3);
+  const [{ id } = { id: "" }] = await yard.client.workers();
+  await yard.client.stopWorker(id, { slots: 1 });
+  expect((await client.expect(STOP)).arg0).toBe(1);
+  const job = await yard.client.submit(numbered(3, { crashLimit: 1 }));
+  const tasks = [await client.task(), await client.task()];
+  client.update(tasks[0] as TaskOf);
+  expect((await client.expect(OK)).arg0).toBe(1);
+  tasks.push(await client.task());
+  await yard.client.stopWorker(id, { now: true });
+  expect((await client.expect(STOP)).arg0).toBe(0xffff_ffff);
+  client.cut();
+  const other = new LiteralClient(port);
+  await other.greet(2);
+  for (const task of [await other.task(), await other.task()]) other.update(task);
+  expect(await job.wait()).toBe("succeeded");
+});
+
 it("what does not belong there is answered with ERROR, and garbage ends the connection", async () => {
   const yard = await openYard();
   const port = await openV1(yard);
