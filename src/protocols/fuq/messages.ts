@@ -56,8 +56,8 @@ export interface Task {
 }
 
 export interface Hello {
-  /** Slots that are free. */
-  readonly numProcs: number;
+  /** Slots that are free; undefined in a bare list of tasks, which is a HELLO by the letter of the text. */
+  readonly numProcs: number | undefined;
   /**
    * What runs, and what has ended and was not acknowledged: a foreman takes what is not listed for lost, and the original ends at an
    * UPDATE for it. `null` is Go's nil slice.

@@ -12,6 +12,7 @@ import { MsgpackWriter } from "./msgpack-writer.js";
 const LIST_LIMIT = COUNT_LIMIT;
 
 export function encodeHello({ numProcs, running }: Hello): Buffer {
+  if (numProcs === undefined) return encodeTasks(running ?? []);
   const to = new MsgpackWriter();
   to.map(2);
   to.text("NumProcs");
@@ -95,6 +96,7 @@ function writeTask(to: MsgpackWriter, { task, job }: Task): void {
 /** These throw LABORO_BAD_MESSAGE, and nothing else. */
 export function decodeHello(bytes: Uint8Array): Hello {
   const from = new MsgpackReader(bytes);
+  if (from.atList()) return { numProcs: undefined, running: decodeTasks(bytes) };
   let numProcs = 0;
   let running: readonly Task[] | null = null;
   from.struct("HELLO", (key) => {

@@ -215,6 +215,7 @@ export class ProtocolStateMachine<Tag> {
     const { seq } = message;
     if (!this.#mayHave(seq)) return;
     this.#numbers.requestReceived(seq);
+    if (this.#numbers.otherSideUsedUp) this.#resetWanted = true;
     if (message.type === "?" || message.type === "LIST" || message.type === "RESET" || !this.#isForThisSide(message)) {
       this.#violation(message.type === "?" ? message.why : `${message.type} is not for this side`);
       this.#send({ ...refusal("bad_message"), seq });

@@ -309,11 +309,16 @@ describe("overflow", () => {
     expect(sent(foreman.answer(0, OK))).toEqual(["OK 0", "JOB 3"]);
   });
 
-  it("of the numbers by the other side leaves nothing to do but to close", () => {
+  it("of the worker's numbers leaves the foreman one for a RESET", () => {
+    const foreman = openForeman({ maxSequence: 9 });
+    expect(asked(foreman.receive(numbered(UPDATE, 8)))).toEqual(["UPDATE 8"]);
+    expect(sent(foreman.answer(8, OK))).toEqual(["OK 8", "RESET 9"]);
+  });
+
+  it("of the foreman's numbers leaves the worker nothing to do but to close", () => {
     const worker = openWorker({ maxSequence: 9 });
     worker.receive(numbered(JOB, 9));
-    worker.answer(9, OK);
-    expect(kinds(worker.request(UPDATE, "update"))).toEqual(["broken"]);
+    expect(kinds(worker.answer(9, OK))).toEqual(["send", "broken"]);
   });
 });
 

@@ -56,8 +56,7 @@ export class AssignedTasks {
 
   /** Free slots and running tasks, as an OK names them. */
   get counts(): { readonly nproc: number; readonly nrun: number } {
-    const nproc = Math.min(COUNT_LIMIT, this.capacity.freeSlots(this.#tasks));
-    return { nproc, nrun: Math.min(COUNT_LIMIT, this.#tasks.usedSlots) };
+    return { nproc: this.capacity.freeSlots(this.#tasks), nrun: this.#tasks.usedSlots };
   }
 
   /** It gets nothing until its first HELLO is reconciled. */
@@ -116,6 +115,7 @@ export class AssignedTasks {
   markLeaving(now = false): void {
     this.#leaving = true;
     this.#leavingNow = now;
+    if (this.#profile !== undefined) this.#core.workerDrains(this.#profile.id);
     this.#returnTasks(this.#takeUnsent());
   }
 
@@ -218,7 +218,9 @@ export class AssignedTasks {
 
   /** `recorded` is called when the result is durable, or known to be nobody's. A task that ended while the worker was away counts. */
   updated(update: Update, recorded: () => void): void {
-    const held = this.#tasks.get(update) ?? this.#reclaim(update);
+    const known = this.#tasks.get(update);
+    // A task that a worker had begun when it was lost. Others do not count: anybody can send an UPDATE to a raw listener.
+    const held = known === undefined || known.state === "unsent" ? this.#reclaim(update, true) : known;
     if (this.#profile === undefined || held === undefined) {
       recorded();
       return;
@@ -233,11 +235,11 @@ export class AssignedTasks {
     else this.#record(held, update, recorded);
   }
 
-  /** Compares what the worker lists with what it is known to have. Without a list nothing runs, and the number of slots is unknown. */
+  /** Compares what the worker lists with what it is known to have. Without a list nothing runs. */
   reconcileHello(hello: Hello | undefined): void {
     const running = (hello?.running ?? []).map(({ task, job }) => ({ jobId: job.jobId, task }));
-    if (hello !== undefined) this.capacity.slots = hello.numProcs + running.length;
-    else if (this.capacity.slots === 0) this.capacity.guess();
+    if (hello?.numProcs !== undefined) this.capacity.slots = hello.numProcs + running.length;
+    else if (this.capacity.slots <= running.length) this.capacity.guess(running.length);
     this.#compare(running);
   }
 
@@ -284,10 +286,10 @@ export class AssignedTasks {
   }
 
   /** Assigns the task to this worker again, where nobody else has it. */
-  #reclaim(pair: TaskPair): AssignedTask | undefined {
+  #reclaim(pair: TaskPair, crashedOnly = false): AssignedTask | undefined {
     const index = indexOfPair(this.#core, pair);
     if (index === undefined || this.#profile === undefined) return undefined;
-    const attempt = this.#core.reclaim(this.#profile.id, JobId(pair.jobId), index);
+    const attempt = this.#core.reclaim(this.#profile.id, JobId(pair.jobId), index, crashedOnly);
     if (attempt === undefined) return undefined;
     return this.#tasks.add({ ...pair, index, attempt, state: "running", since: now(), timedOut: false });
   }
@@ -310,7 +312,8 @@ export class AssignedTasks {
 
   /** Reports the usable slots to the core. */
   publishSlots(): void {
-    const slots = this.capacity.total(this.#tasks);
+    // A client of version 1 may name more than it can be sent tasks for at a time.
+    const slots = Math.min(COUNT_LIMIT, this.capacity.total(this.#tasks));
     if (this.#profile === undefined || this.#closed || this.#profile.total.slots === slots) return;
     this.#profile = { ...this.#profile, total: { slots }, ...remarkOn(this.capacity.withheld) };
     this.#core.workerChanged(this.#profile);

@@ -18,7 +18,7 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
-import { COUNT_LIMIT, ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
+import { ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
 import type { AssignedTask } from "./assigned-task-map.js";
 import { AssignedTasks } from "./assigned-tasks.js";
 import type { FuqSessionContext } from "./session-context.js";
@@ -97,7 +97,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
       return;
     }
     this.#state = "SV_INIT2";
-    this.#join(Math.min(message.nproc, COUNT_LIMIT)).catch((cause: unknown) => {
+    this.#join(message.nproc).catch((cause: unknown) => {
       const { code, message: why } = asLaboroError(cause);
       this.#context.onPeerError(`${code}: ${why}`);
       this.#context.connection.close();

@@ -209,7 +209,9 @@ export class FuqWorkerSession implements WorkerPort {
     if (stopping) this.stop();
     // The original exits unless the OK has its own counts.
     const counts =
-      hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+      hello?.numProcs === undefined
+        ? this.#assigned.counts
+        : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
     this.#answer(seq, { type: "OK", ...counts });
   }
 

@@ -270,7 +270,7 @@ export class ForemanSession implements ProtocolSession {
     const { tasks, foremanKind } = this.#options;
     const original = foremanKind === "original";
     const count = pairs.reduce((sum, pair) => sum + (original ? tasks.cancel(pair) : tasks.drop(pair)), 0);
-    if (original) return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
+    if (original) return { type: "OK", nproc: count, nrun: 0 };
     return count === 0 ? refusal("no_such_job") : this.#counts();
   }
 
@@ -287,6 +287,6 @@ export class ForemanSession implements ProtocolSession {
 
   #counts(): Reply {
     const { nproc, nrun } = this.#options.tasks;
-    return { type: "OK", nproc: Math.min(nproc, COUNT_LIMIT), nrun: Math.min(nrun, COUNT_LIMIT) };
+    return { type: "OK", nproc, nrun };
   }
 }

@@ -113,6 +113,31 @@ describe("a worker on the raw listener", () => {
     expect(await job.wait()).toBe("succeeded");
   });
 
+  it("may say HELLO with a bare list of what runs: as many slots are assumed, until it says how many it has", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(4));
+    const running = (await worker.take(2, 2)).map(({ task }) => task);
+    worker.cut();
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    again.send(HELLO, 0, running);
+    expect(await again.expect(OK)).toMatchObject({ seq: 0, arg0: 2 });
+    again.update(2, { JobId: job.id, Task: 1 });
+    expect(counts(await again.expect(OK))).toBe("1|1");
+    // It has three slots in fact.
+    const third = await again.expect(JOB);
+    again.ok(third.seq, 1, 2);
+    const fourth = await again.expect(JOB);
+    expect([third.rest, fourth.rest]).toMatchObject([[{ Task: 3 }], [{ Task: 4 }]]);
+    again.ok(fourth.seq, 0, 3);
+    expect((await yard.client.workers())[0]?.total.slots).toBe(3);
+  });
+
   it("gets LoggingDir = WorkingDir where the job has no log, and nothing that it cannot run", async () => {
     const yard = await openYard();
     const worker = await rawWorker(await openRaw(yard));
@@ -235,6 +260,25 @@ describe("RESET", () => {
     expect(resets).toBeGreaterThanOrEqual(2);
     expect([...runs].sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
     expect((await resultsOf(job)).every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+
+  it("follows an UPDATE that has the worker's last number, after which it could not ask for a RESET itself", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(2));
+    await worker.take(1, 1);
+    worker.update(0xffff_fffe, { JobId: job.id, Task: 1 });
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0xffff_fffe });
+    expect(await worker.expect(RESET)).toMatchObject({ seq: 0xffff_ffff });
+    worker.send(RESET, 0xffff_ffff, 3);
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
+    await worker.greet(1);
+    const [second] = await worker.take(1, 1);
+    expect(second).toMatchObject({ seq: 3, task: { Task: 2 } });
+    worker.update(4, { JobId: job.id, Task: 2 });
+    expect(await job.wait()).toBe("succeeded");
   });
 
   it("by the worker: what it listed goes on, and what was dropped comes again", async () => {
@@ -390,6 +434,24 @@ describe("a task that ended while its raw worker was away", () => {
     again.update(2, taken);
     await again.expect(OK);
     expect(await resultsOf(next.client.job(job.id))).toMatchObject([{ state: "succeeded" }]);
+  });
+
+  it("does not count where no worker has begun it", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    await worker.expect(JOB);
+    worker.cut();
+    await until("its task waits again", async () => (await yard.client.workers()).length === 0);
+    const other = await rawWorker(port);
+    await other.expect(OK);
+    await other.greet(0);
+    other.update(2, { JobId: job.id, Task: 1 });
+    await other.expect(OK);
+    expect((await job.info()).counters.succeeded).toBe(0);
   });
 
   it("does not count where another worker has it", async () => {

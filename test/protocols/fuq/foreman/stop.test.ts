@@ -75,6 +75,7 @@ describe("STOP(n)", () => {
     const worker = await webWorker(await openWeb(yard, nodeNamed("vm:7:1")));
     await worker.greet(2);
     await stopOnly(yard, { slots: 5 });
+    expect((await yard.client.workers())[0]?.draining).toBe(true);
     const stop = await worker.expect(STOP);
     expect(stop.arg0).toBe(2);
     worker.ok(stop.seq, 0, 0);

@@ -81,6 +81,13 @@ class LiteralClient {
     this.send(UPDATE, { JobId: JobDescription.JobId, Task, Success: success, Status, NewJob: null });
   }
 
+  /** In one piece, without waiting for any OK. */
+  updateAll(tasks: readonly TaskOf[]): void {
+    this.#socket.cork();
+    for (const task of tasks) this.update(task);
+    this.#socket.uncork();
+  }
+
   cut(): void {
     this.#socket.destroy();
   }
@@ -106,6 +113,32 @@ it("a client greets, gets one JOB a task without being asked for a reply, and ev
   expect((await client.expect(OK)).arg0).toBe(2);
   expect(await job.wait()).toBe("failed");
   expect((await resultsOf(job)).map(({ state }) => state)).toEqual(["succeeded", "succeeded", "failed"]);
+});
+
+it("a client may have more processors than two bytes can count, and hears their number", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(70_000);
+  const job = await yard.client.submit(numbered(1));
+  client.update(await client.task());
+  expect((await client.expect(OK)).arg0).toBe(70_000);
+  expect(await job.wait()).toBe("succeeded");
+});
+
+it("more than 64 UPDATEs without waiting for an OK end the connection", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(100);
+  const job = await yard.client.submit(numbered(100));
+  const tasks: TaskOf[] = [];
+  while (tasks.length < 100) tasks.push(await client.task());
+  // One is being recorded, 64 wait.
+  client.updateAll(tasks.slice(0, 65));
+  for (let left = 65; left > 0; left--) await client.expect(OK);
+  expect((await job.info()).counters.succeeded).toBe(65);
+  client.updateAll([...tasks.slice(65), ...tasks, ...tasks]);
+  await until("it is closed", () => client.closed, 30_000);
+  expect(yard.complaints.join()).toMatch(/UPDATEs without waiting for their OK/);
 });
 
 it("an ERROR is about the newest JOB, which is handed out again and has cost nothing", async () => {
