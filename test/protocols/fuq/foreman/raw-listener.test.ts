@@ -226,6 +226,22 @@ describe("a worker on the raw listener", () => {
     expect(again.seq).toBe(9);
     expect(again.rest).toEqual(second.rest);
   });
+
+  it("that answers ERROR(overflow) and says nothing more gets the same task again after a while", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard, { retryMs: 20 }));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    const first = await worker.expect(JOB);
+    worker.send(ERROR, first.seq, 0, 1);
+    const again = await worker.expect(JOB);
+    expect(again).toMatchObject({ seq: first.seq + 2, rest: first.rest });
+    worker.ok(again.seq, 0, 1);
+    worker.update(again.seq + 1, { JobId: job.id, Task: 1 });
+    expect(await job.wait()).toBe("succeeded");
+    expect(await resultsOf(job)).toMatchObject([{ attempt: 1 }]);
+  });
 });
 
 describe("RESET", () => {

@@ -88,6 +88,14 @@ class LiteralClient {
     this.#socket.uncork();
   }
 
+  pauseReading(): void {
+    this.#socket.pause();
+  }
+
+  resumeReading(): void {
+    this.#socket.resume();
+  }
+
   cut(): void {
     this.#socket.destroy();
   }
@@ -139,6 +147,31 @@ it("more than 64 UPDATEs without waiting for an OK end the connection", async ()
   client.updateAll([...tasks.slice(65), ...tasks, ...tasks]);
   await until("it is closed", () => client.closed, 30_000);
   expect(yard.complaints.join()).toMatch(/UPDATEs without waiting for their OK/);
+});
+
+it("a client that does not read is left when 16 MiB wait for it, and its tasks go to others", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.greet(2_000);
+  client.pauseReading();
+  const dir = `/${"x".repeat(32_000)}`;
+  const recipe = { kind: "command", argv: ["/bin/echo", "{#}"], placeholders: true, dir } as const;
+  // 8 MB wait: it may take its time.
+  const some = await yard.client.submit({ recipe, count: 250 });
+  await until("all are sent", async () => (await some.info()).counters.running === 250);
+  client.resumeReading();
+  for (let left = 250; left > 0; left--) await client.expect(JOB);
+  client.pauseReading();
+  await yard.client.submit({ recipe, count: 1_000 });
+  await until("it is left", () => yard.complaints.length > 0, 30_000);
+  const [, bytes] = /it does not read: (\d+) bytes wait for it/.exec(yard.complaints[0] ?? "") ?? [];
+  expect(Number(bytes)).toBeGreaterThan(16 * 1024 * 1024);
+  expect(Number(bytes)).toBeLessThan(16 * 1024 * 1024 + 40_000);
+  await until("it is gone", async () => (await yard.client.workers()).length === 0);
+  const other = new LiteralClient(port);
+  await other.greet(1);
+  await other.task();
 });
 
 it("an ERROR is about the newest JOB, which is handed out again and has cost nothing", async () => {
