@@ -147,10 +147,8 @@ export const stop = operation({
 type StopInput = s.ReadType<typeof stopInput>;
 
 async function drainOrStop(core: Core, how: "drain" | "stop", given: StopInput): Promise<{ worker: string }> {
-  const here = core.state.workers.get(WorkerId(given.worker))?.connected === true;
-  const { view, peer } = here
-    ? { view: { id: given.worker }, peer: undefined }
-    : workerNamed(await allWorkers(core), given.worker);
+  if (core.state.workers.get(WorkerId(given.worker))?.connected === true) return drainOrStopHere(core, how, given);
+  const { view, peer } = workerNamed(await allWorkers(core), given.worker);
   const located = { ...given, worker: view.id };
   if (core.peers === undefined || peer === undefined) return drainOrStopHere(core, how, located);
   return core.peers.ask<{ worker: string }>(peer, `peer.${how}`, located);

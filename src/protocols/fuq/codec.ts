@@ -132,12 +132,12 @@ function bodyOf(type: TypeName, subtype: number, arg0: number, rest: Buffer): Bo
   }
 }
 
-function payloadIn(rest: Buffer, length: number): Buffer {
+export function payloadIn(rest: Buffer, length: number): Buffer {
   if (length > rest.length) throw badMessage(`arg0 claims ${length} bytes, ${rest.length} came`);
   return rest.subarray(0, length);
 }
 
-function checkMagic(magic: number): void {
+export function checkMagic(magic: number): void {
   if (magic !== MAGIC) throw badMessage(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
 }
 

@@ -117,11 +117,6 @@ export class ProtocolStateMachine<Tag> {
     return this.request(request, tag);
   }
 
-  /** Takes back requests that were not sent, or are to be sent again; gives their tags. */
-  withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
-    return this.#outgoing.withdraw(which);
-  }
-
   /** The caller's answer to a request. One that a RESET has swept away is not sent. */
   answer(seq: number, reply: Reply): Effect<Tag>[] {
     if (this.#stopAtOnce?.seq === seq) {
@@ -151,7 +146,7 @@ export class ProtocolStateMachine<Tag> {
   /** This end asks nothing more; what it was asked it still answers. */
   exit(atOnce = false): void {
     this.#stage = atOnce ? "exit at once" : "exit";
-    this.#outgoing.withdraw(() => true);
+    this.#outgoing.clearQueue();
   }
 
   #greet(): void {

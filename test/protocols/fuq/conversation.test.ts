@@ -125,8 +125,6 @@ describe("the greeting", () => {
   it("is over for the foreman when its worker has answered a JOB of no tasks", () => {
     const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
-    expect(foreman.request(JOB, "job")).toEqual([]);
-    foreman.withdraw(() => true);
     expect(sent(foreman.request(COUNTS_WANTED, "counts"))).toEqual(["JOB 1"]);
     expect(foreman.state).toBe("SV_INIT1");
     expect(answered(foreman.receive(numbered(OK, 1)))).toEqual(["counts: OK"]);
@@ -287,13 +285,11 @@ describe("overflow", () => {
     expect(sent(foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 }))).toEqual(["JOB 5"]);
   });
 
-  it("that no reply ends can be tried again, or taken back", () => {
+  it("that no reply ends can be tried again", () => {
     const foreman = openForeman();
     foreman.request(JOB, "job");
     foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 });
     expect(sent(foreman.retry())).toEqual(["JOB 5"]);
-    foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 5 });
-    expect(foreman.withdraw(() => true)).toEqual(["job"]);
   });
 
   it("of the numbers makes a RESET of the last one", () => {
@@ -446,12 +442,4 @@ it("after exit nothing is asked, and what was asked is answered", () => {
   const killed = openWorker();
   killed.exit(true);
   expect(killed.state).toBe("CL_EXIT1");
-});
-
-it("what was not sent can be taken back", () => {
-  const foreman = openForeman();
-  foreman.request(JOB, "a");
-  foreman.request(JOB, "b");
-  expect(foreman.withdraw((_request, tag) => tag !== "c")).toEqual(["b"]);
-  expect(sent(foreman.receive(numbered(OK, 3)))).toEqual([]);
 });

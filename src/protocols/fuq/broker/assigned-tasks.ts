@@ -12,7 +12,7 @@ import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "..
 import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf } from "./assigned-task-map.js";
 import { indexOfPair, toFuqTask } from "./fuq-task.js";
 import { SlotCapacity } from "./slot-capacity.js";
-import { outcomeOf, startTimeOf } from "./task-outcome.js";
+import { outcomeOf, recordOutcome, startTimeOf } from "./task-outcome.js";
 
 export interface AssignedTasksOptions {
   readonly core: Core;
@@ -320,7 +320,7 @@ export class AssignedTasks {
   }
 
   #record(held: AssignedTask, update: Update | undefined, recorded: () => void): void {
-    if (this.#profile !== undefined) this.#core.workerDone(this.#profile.id, [outcomeOf(held, update)], recorded);
+    if (this.#profile !== undefined) recordOutcome(this.#core, this.#profile.id, outcomeOf(held, update), recorded);
   }
 
   #takeUnsent(): readonly AssignedTask[] {

@@ -177,21 +177,10 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     this.#context.connection.send({ type: "ERROR", code: ERRORS.bad_message });
   }
 
-  assign(job: Job, tasks: AttemptRange): void {
-    this.#assigned.assign(job, tasks);
-  }
-
-  retract(tasks: readonly AttemptRange[]): void {
-    this.#assigned.retract(tasks);
-  }
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    this.#assigned.cancel(tasks);
-  }
-
-  drain(): void {
-    this.#assigned.drain();
-  }
+  readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
+  readonly retract = (tasks: readonly AttemptRange[]): void => this.#assigned.retract(tasks);
+  readonly cancel = (tasks: readonly AttemptRange[]): void => this.#assigned.cancel(tasks);
+  readonly drain = (): void => this.#assigned.drain();
 
   stop(): void {
     if (this.#stopping || this.#state === "SV_EXIT") return;

@@ -38,8 +38,7 @@ import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js"
 import { SilenceTimer } from "./silence-timer.js";
 import { recordBeforeJoin } from "./task-outcome.js";
 
-const SETTLE_MS = 5_000;
-const MISSING_MS = 2_000;
+const TIMEOUTS = { settleMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
 
 /** What a request of the foreman was about. */
 type ForemanRequestTag =
@@ -53,10 +52,7 @@ export class FuqWorkerSession implements WorkerPort {
   readonly #context: FuqSessionContext;
   readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
   readonly #assigned: AssignedTasks;
-  readonly #original: boolean;
-  readonly #settleMs: number;
-  readonly #missingMs: number;
-  readonly #retryMs: number;
+  readonly #options: typeof TIMEOUTS & FuqSessionOptions;
   readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
   #busy = false;
@@ -69,15 +65,9 @@ export class FuqWorkerSession implements WorkerPort {
   /** Set while the connection waits for their OKs before it closes. */
   #closeReason: string | undefined;
 
-  constructor(
-    context: FuqSessionContext,
-    { settleMs = SETTLE_MS, missingMs = MISSING_MS, retryMs = RETRY_MS, ...options }: FuqSessionOptions,
-  ) {
+  constructor(context: FuqSessionContext, options: FuqSessionOptions) {
     this.#context = context;
-    this.#original = options.original;
-    this.#settleMs = settleMs;
-    this.#missingMs = missingMs;
-    this.#retryMs = retryMs;
+    this.#options = { ...TIMEOUTS, ...options };
     this.#silenceTimer = new SilenceTimer({
       ...options,
       joined: () => this.joined,
@@ -88,7 +78,7 @@ export class FuqWorkerSession implements WorkerPort {
       core: context.core,
       port: this,
       onPending: () => this.#runEffects([]),
-      missingMs,
+      missingMs: this.#options.missingMs,
     });
   }
 
@@ -154,7 +144,7 @@ export class FuqWorkerSession implements WorkerPort {
         this.#context.connection.close(1002, effect.why);
         return;
       case "overflow":
-        this.#timers.after(this.#retryMs, () => this.#runEffects(this.#protocol.retry()));
+        this.#timers.after(this.#options.retryMs, () => this.#runEffects(this.#protocol.retry()));
         return;
       // After a RESET the worker says HELLO by itself.
       case "begin":
@@ -167,7 +157,7 @@ export class FuqWorkerSession implements WorkerPort {
   #sendNextRequest(): boolean {
     if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
     // By the text one at a time; the original takes a list.
-    const single = !this.#original;
+    const single = !this.#options.original;
     const gone = this.#assigned.takeCancels(single ? 1 : undefined);
     if (gone.length > 0) {
       const pairs = single ? gone : this.#assigned.cancelPairs(gone);
@@ -280,8 +270,8 @@ export class FuqWorkerSession implements WorkerPort {
 
   /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
   #onCancelReply(held: AssignedTask, reply: Numbered<Reply>): void {
-    if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#missingMs);
-    else if (this.#original) this.#assigned.settleAfter(held, this.#settleMs);
+    if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#options.missingMs);
+    else if (this.#options.original) this.#assigned.settleAfter(held, this.#options.settleMs);
     else this.#assigned.settle(held, true);
   }
 
@@ -333,7 +323,9 @@ export class FuqWorkerSession implements WorkerPort {
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#timers.after(this.#retryMs, () => (count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count)));
+      this.#timers.after(this.#options.retryMs, () =>
+        count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count),
+      );
       return;
     }
     const { capacity } = this.#assigned;
@@ -344,28 +336,17 @@ export class FuqWorkerSession implements WorkerPort {
     this.#state = "stopping";
     // It goes by itself; if it does not, this is the end of it.
     if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
-      this.#timers.after(this.#missingMs, () => this.#context.connection.close(1000, "closing"));
+      this.#timers.after(this.#options.missingMs, () => this.#context.connection.close(1000, "closing"));
     }
   }
 
   // Calls of the core
 
-  assign(job: Job, tasks: AttemptRange): void {
-    this.#assigned.assign(job, tasks);
-  }
-
-  retract(tasks: readonly AttemptRange[]): void {
-    this.#assigned.retract(tasks);
-  }
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    this.#assigned.cancel(tasks);
-  }
-
+  readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
+  readonly retract = (tasks: readonly AttemptRange[]): void => this.#assigned.retract(tasks);
+  readonly cancel = (tasks: readonly AttemptRange[]): void => this.#assigned.cancel(tasks);
   /** It gets nothing new; fuq has no message for it. */
-  drain(): void {
-    this.#assigned.drain();
-  }
+  readonly drain = (): void => this.#assigned.drain();
 
   stop(): void {
     this.#assigned.markLeaving();

@@ -47,10 +47,6 @@ export class SlotCapacity {
     return this.#guessed;
   }
 
-  get paused(): boolean {
-    return this.#paused;
-  }
-
   pause(): void {
     this.#paused = true;
   }

@@ -269,7 +269,7 @@ export class ForemanSession implements ProtocolSession {
   #onCancel(pairs: readonly TaskPair[]): Reply {
     const { tasks, foremanKind } = this.#options;
     const original = foremanKind === "original";
-    const count = pairs.reduce((sum, pair) => sum + (original ? tasks.cancel(pair) : tasks.drop(pair)), 0);
+    const count = pairs.reduce((sum, pair) => sum + tasks.cancel(pair, !original), 0);
     if (original) return { type: "OK", nproc: count, nrun: 0 };
     return count === 0 ? refusal("no_such_job") : this.#counts();
   }

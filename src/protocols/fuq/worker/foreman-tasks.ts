@@ -84,28 +84,17 @@ export class ForemanTasks {
     return true;
   }
 
-  /** How many tasks it ends. Those that have ended by themselves are not among them. */
-  cancel(pair: TaskPair): number {
-    const cancelled = this.#running(pair);
-    for (const { command } of cancelled) this.#end(command);
-    return cancelled.length;
-  }
-
-  /** The same, without UPDATEs: their slots count as free at once. */
-  drop(pair: TaskPair): number {
-    const dropped = this.#running(pair);
-    for (const { task, command } of dropped) {
-      this.#tasks.delete(keyOf(pairOf(task)));
+  /** How many tasks it ends. Those that have ended by themselves are not among them. With `drop` they have no UPDATE. */
+  cancel({ jobId, task }: TaskPair, drop = false): number {
+    let count = 0;
+    for (const [key, { task: one, command, update }] of this.#tasks) {
+      if (one.job.jobId !== jobId || (task !== ALL_TASKS && one.task !== task)) continue;
+      if (update !== undefined) continue;
+      if (drop) this.#tasks.delete(key);
       this.#end(command);
+      count++;
     }
-    return dropped.length;
-  }
-
-  #running({ jobId, task }: TaskPair): readonly ForemanTask[] {
-    return [...this.#tasks.values()].filter(
-      ({ task: one, update }) =>
-        one.job.jobId === jobId && (task === ALL_TASKS || one.task === task) && update === undefined,
-    );
+    return count;
   }
 
   /** So many slots fewer from now on; 0 is all of them. */

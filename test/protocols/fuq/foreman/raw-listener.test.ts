@@ -48,6 +48,11 @@ describe("a worker on the raw listener", () => {
       { index: 1, state: "succeeded", code: 0, attempt: 1 },
       { index: 2, state: "failed", signal: "SIGKILL" },
     ]);
+    // Its output is on the worker's machine.
+    const [{ name } = { name: "" }] = await yard.client.workers();
+    const { pieces } = await yard.client.ask("output", { job: job.id, index: 1, attempt: 1 });
+    const shown = pieces.flatMap((piece) => ("bytes" in piece ? [Buffer.from(piece.bytes).toString()] : []));
+    expect(shown).toEqual([`laboro: the log is /log/dir/demo_2.log on worker ${name}\n`]);
   });
 
   it("gets the tasks of an array by their numbers, and tells of them by these, also after a reconnect", async () => {

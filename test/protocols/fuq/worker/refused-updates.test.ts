@@ -42,12 +42,15 @@ it("after ERROR(overflow) and one good reply it comes again at once, before any 
   caller.sayWith(JOB, update.seq + 1, [task(3, { dir: yard.dir, command: "/bin/true" })]);
   // A JOB of no tasks is answered OK.
   caller.sayWith(JOB, update.seq + 3, []);
+  caller.sayWith(JOB, update.seq + 5, []);
   // Both slots are taken until their UPDATEs are acknowledged: no good reply, so nothing goes out yet.
   expect(await caller.next()).toMatchObject({ type: ERROR, subtype: 2, seq: update.seq + 1 });
   expect(await caller.next()).toMatchObject({ type: OK, seq: update.seq + 3 });
   const again = await caller.next();
   expect(said(again)).toEqual(said(update));
   expect(again.seq).toBe(update.seq + 4);
+  caller.say(OK, again.seq, counts(1, 1));
+  expect(await caller.next()).toMatchObject({ type: OK, seq: update.seq + 5 });
 });
 
 it("after another ERROR it is repeated, four times in all; then the slot is free again", async () => {

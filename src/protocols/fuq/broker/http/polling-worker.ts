@@ -21,6 +21,7 @@ import { taskIndex } from "../../../../model/task-numbers.js";
 import { outcomeFromStatus } from "../../outcome.js";
 import { indexOfPair } from "../fuq-task.js";
 import { describeTask, type TaskDescription } from "../job-description.js";
+import { recordOutcome } from "../task-outcome.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
 import { PendingPolls, type PollAnswer, type PollSource } from "./pending-polls.js";
@@ -147,8 +148,8 @@ export class PollingWorker implements WorkerPort {
     this.#tasks.remove([held]);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
     this.#publishSlots();
-    const done = { job, index, attempt, started, ended: now(), outputBytes: 0, ...outcomeFromStatus(success, status) };
-    return new Promise((resolve) => this.#core.workerDone(this.#node.id, [done], resolve));
+    const done = { job, index, attempt, started, ended: now(), ...outcomeFromStatus(success, status) };
+    return new Promise((resolve) => recordOutcome(this.#core, this.#node.id, done, resolve));
   }
 
   // Connections
