@@ -1,7 +1,9 @@
 /** The text of version 2, rule by rule, with a literal foreman at our worker. docs/reference/protocols/fuq.md lists these tests. */
 import { existsSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { describe, expect, it } from "vitest";
 import type { FuqWorkerOptions } from "../../../../src/protocols/fuq/worker/index.js";
+import { atEnd } from "../../../support/at-end.js";
 import { until } from "../../../support/wait.js";
 import { isAlive, raw, Yard } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, openRawForeman, RESET, STOP, task, UPDATE } from "./literal-foreman.js";
@@ -24,6 +26,24 @@ async function opened(options: Partial<FuqWorkerOptions> = {}) {
     begun: (number: number) => until("it runs", () => existsSync(yard.path(`begun.${number}`)), 30_000),
   };
 }
+
+it("1., 2. arg0 is the length of what follows the header, values are little-endian, however the bytes arrive", async () => {
+  const yard = new Yard();
+  let bytes = "";
+  const server = createServer((socket) => {
+    atEnd(() => socket.destroy());
+    socket.setNoDelay(true).on("error", () => {});
+    for (const part of ["47c00100000000", "000000000000000000"]) socket.write(Buffer.from(part, "hex"));
+    socket.setEncoding("hex").on("data", (chunk: string) => {
+      bytes += chunk;
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  atEnd(() => server.close());
+  yard.worker(raw((server.address() as AddressInfo).port));
+  await until("HELLO comes", () => bytes.length === 72);
+  expect(bytes).toBe("47c0020000000000000000001400000082a84e756d50726f637302a752756e6e696e6790");
+});
 
 describe("the sequence numbers, by the text of version 2 at the worker", () => {
   it("4.1 a new connection resets the sequence number to zero", async () => {
@@ -128,6 +148,21 @@ describe("the sequence numbers, by the text of version 2 at the worker", () => {
   });
 });
 
+it("4.6 after ERROR(overflow) the request is reissued after one non-error reply", async () => {
+  const { caller, quick } = await opened();
+  await caller.welcome();
+  caller.sayWith(JOB, 3, quick(1));
+  await caller.next();
+  const update = await caller.next();
+  caller.say(ERROR, update.seq, 0, 1);
+  for (const seq of [5, 7]) caller.sayWith(JOB, seq, []);
+  expect(await caller.next()).toMatchObject({ type: OK, seq: 5 });
+  const again = await caller.next();
+  expect(again).toMatchObject({ type: UPDATE, seq: 6, data: update.data });
+  caller.say(OK, again.seq, counts(2, 0));
+  expect(await caller.next()).toMatchObject({ type: OK, seq: 7 });
+});
+
 describe("RESET, by the text of version 2 at the worker", () => {
   it("5. the reply is a RESET with the same number, after lower requests are answered", async () => {
     const { caller, waits } = await opened();
@@ -229,6 +264,16 @@ describe("the worker, by the text of version 2", () => {
     const pid = await process();
     caller.say(STOP, 5, AT_ONCE);
     await until("it has ended", () => worker.outcome === "stopped" && !isAlive(pid));
+  });
+
+  it("worker_loop: ERROR to an UPDATE, which is sent again", async () => {
+    const { caller, quick } = await opened();
+    await caller.welcome();
+    caller.sayWith(JOB, 3, quick(1));
+    await caller.next();
+    const update = await caller.next();
+    caller.say(ERROR, update.seq, 0, 6);
+    expect(await caller.next()).toMatchObject({ type: UPDATE, data: update.data });
   });
 
   it("worker_loop: when a job finishes UPDATE is sent and its OK awaited; the processor is free then", async () => {
