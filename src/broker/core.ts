@@ -218,8 +218,8 @@ export class Core {
   }
 
   /** The worker reports that it has this task. Returns its attempt if the worker may keep it. */
-  reclaim(id: WorkerId, job: JobId, index: TaskIndex): Attempt | undefined {
-    return this.decide((out) => onReclaim(this.state, out, id, job, index, now()));
+  reclaim(id: WorkerId, job: JobId, index: TaskIndex, crashedOnly = false): Attempt | undefined {
+    return this.decide((out) => onReclaim(this.state, out, id, job, index, now(), crashedOnly));
   }
 
   workerChanged(profile: WorkerProfile): void {

@@ -90,8 +90,9 @@ export class Client {
     await this.ask("drain", { worker });
   }
 
-  async stopWorker(worker: string): Promise<void> {
-    await this.ask("stop", { worker });
+  /** Lets it end its tasks and leave; with `slots` only so many of its slots, with `now` without waiting for its tasks. */
+  async stopWorker(worker: string, options: Omit<OperationInput<"stop">, "worker"> = {}): Promise<void> {
+    await this.ask("stop", { worker, ...options });
   }
 
   /** Ask a service; rejects with LABORO_SERVICE_FAILED and the service's message if it failed. */

@@ -11,7 +11,10 @@ import { addWaiting, reindexJob, replaceWaiting } from "./job-queue.js";
 import { reindexWorker } from "./signature.js";
 import { claimOf, type JobState, newTaskRangeId, STARTED, type State, type WaitingRange } from "./state.js";
 
-/** The attempt of the task as it is now assigned; undefined where another worker has it, it has ended, was never handed out, or maxRunning is reached. */
+/**
+ * The attempt of the task as it is now assigned; undefined where another worker has it, it has ended, was never handed out, or maxRunning
+ * is reached. `crashedOnly`: also where no worker was lost while it ran the task.
+ */
 export function onReclaim(
   state: State,
   out: Decisions,
@@ -19,16 +22,17 @@ export function onReclaim(
   of: JobId,
   index: TaskIndex,
   now: number,
+  crashedOnly = false,
 ): Attempt | undefined {
   const worker = state.workers.get(id);
   const job = state.jobs.get(of);
   if (worker?.connected !== true || job === undefined) return undefined;
   const own = claimOf(worker, of, index);
-  if (own !== undefined) return own.attempt;
+  if (own !== undefined) return crashedOnly && own.crashes === 0 ? undefined : own.attempt;
   if (contains(job.cancels, index) || job.assigned >= (job.job.limits.maxRunning ?? Number.POSITIVE_INFINITY))
     return undefined;
   const found = waitingAt(job, index);
-  if (found === undefined || found.attempt === 0) return undefined;
+  if (found === undefined || found.attempt === 0 || (crashedOnly && found.crashes === 0)) return undefined;
   const attempt = found.attempt + 1;
   const rangeId = newTaskRangeId(state);
   const { failures } = found;

@@ -1,6 +1,6 @@
 /**
- * What people see of a worker, stored with the first task that it gets: a broker that has been started again knows the workers that
- * have tasks and are still away. Workers that cannot resume are not away, so they have no record.
+ * What people see of a worker, and how long it may be away. Stored with the first task that it gets: a broker that has been started again
+ * knows the workers that have tasks and are still away. Workers that cannot resume are not away, so they have no record.
  */
 import { WorkerId } from "../model/ids.js";
 import type { KeyValue } from "../model/store.js";
@@ -9,9 +9,10 @@ import type { State, WorkerProfile, WorkerState } from "./state.js";
 
 export const WORKER_BUCKET = "worker";
 
-export function recordOf({ resumable, name, protocol, pool, tags, services, total, reserveRequests }: WorkerProfile) {
-  if (!resumable) return undefined;
-  return JSON.stringify({ name, protocol, pool, tags, services, total, reserveRequests });
+export function recordOf(profile: WorkerProfile): string | undefined {
+  if (!profile.resumable) return undefined;
+  const { name, protocol, pool, tags, services, total, reserveRequests, graceMs } = profile;
+  return JSON.stringify({ name, protocol, pool, tags, services, total, reserveRequests, graceMs });
 }
 
 /** To be called before the worker gets a task. */

@@ -39,8 +39,8 @@ export interface AgentOptions {
   readonly onRefused: (error: LaboroError) => void;
   /** All brokers were tried without an answer, `rounds` times in a row. */
   readonly onUnreachable: (error: LaboroError, rounds: number) => void;
-  /** The broker asks the worker to stop. */
-  readonly onStop: () => void;
+  /** The broker asks the worker to stop, when its tasks have ended or now. */
+  readonly onStop: (now: boolean) => void;
 }
 
 export interface LeaveOptions {
@@ -67,6 +67,7 @@ export class Agent {
   readonly #idle: IdleWatch | undefined;
   /** The number it was started with, which applies where the pushed config has none. */
   readonly #initialSlots: number;
+  #stoppedSlots = 0;
   #tags: readonly string[];
   #everJoined = false;
   /** When WELCOME was read: what the deadlines of calls are counted from. */
@@ -231,7 +232,7 @@ export class Agent {
     try {
       const { version, heartbeatMs, settings } = readPushedConfig(config);
       const before = JSON.stringify([capacity.total.slots, this.#tags]);
-      const count = settings.slots ?? this.#initialSlots;
+      const count = Math.max(1, (settings.slots ?? this.#initialSlots) - this.#stoppedSlots);
       slots.grow(count);
       this.#options.onSlots?.(count);
       capacity.setSlots(count);
@@ -247,6 +248,17 @@ export class Agent {
     } catch (cause) {
       log.warn({ error: String(cause) }, "the broker's config cannot be used");
     }
+  }
+
+  /** A worker that would have no slot left stops as a whole. */
+  #stop(slots: number | "now" | undefined): void {
+    const { capacity } = this.#deps;
+    const before = capacity.total.slots;
+    if (typeof slots === "number" && slots < before) {
+      this.#stoppedSlots += slots;
+      capacity.setSlots(before - slots);
+      this.announce();
+    } else this.#options.onStop(slots === "now");
   }
 
   /** A wrong certificate before the first join means a wrong join URL. Later it is treated as temporary. */
@@ -308,7 +320,7 @@ export class Agent {
         this.#dial.setUrls(this.#brokers.currentUrls, this.#brokers.fallbackUrls);
         break;
       case "STOP":
-        this.#options.onStop();
+        this.#stop(message.slots);
         break;
       case "CONFIG":
         this.#applyConfig(message.config, link);

@@ -152,7 +152,7 @@ function openWorker(options: WorkerOptions): Worker {
         options.onRefused?.(error);
       },
       onUnreachable: (error, rounds) => options.onUnreachable?.(error, rounds),
-      onStop: () => leave("broker"),
+      onStop: (now) => leave("broker", !now),
     },
     results,
   );
@@ -172,11 +172,11 @@ function openWorker(options: WorkerOptions): Worker {
     })();
     return stopping;
   };
-  const leave = (reason: StopReason): void => {
+  const leave = (reason: StopReason, finish = reason !== "lifetime"): void => {
     const first = stopping === undefined;
     if (first) log.info({ reason }, "the worker stops");
     // At the end of its lifetime there is no time left for tasks to end by themselves.
-    const stopped = stop(reason === "lifetime" ? { finish: false } : { graceMs: Number.POSITIVE_INFINITY });
+    const stopped = stop(finish ? { graceMs: Number.POSITIVE_INFINITY } : { finish: false });
     if (first) void stopped.then(() => options.onStopped?.(reason));
   };
   return {

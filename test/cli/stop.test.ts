@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { until } from "../support/wait.js";
 import { openCliShop } from "./support/cli.js";
@@ -16,6 +18,48 @@ describe("laboro stop", () => {
     const { code, stdout } = await shop.laboro(["stop", "node17"], { process: true });
     expect([code, stdout]).toEqual([0, "worker node17 stops when it has ended what it runs: 0 tasks\n"]);
     await until("it has stopped", () => stopped);
+  });
+
+  it("--slots takes so many slots of a worker, which works on with the rest, also after a reconnect", async () => {
+    const shop = await openCliShop();
+    const worker = shop.worker({ name: "node17", slots: 3 });
+    const total = async () => (await shop.client.workers()).map(({ total: { slots } }) => slots);
+    await until("it has joined", async () => (await shop.client.workers()).length === 1);
+    const { code, stdout } = await shop.laboro(["stop", "node17", "--slots", "2"]);
+    expect([code, stdout]).toEqual([0, "worker node17 stops 2 slots, each when it is free\n"]);
+    await until("one slot is left", async () => (await total())[0] === 1);
+    const job = await shop.client.submit({ recipe: { kind: "command", argv: ["true"] }, count: 3 });
+    expect(await job.wait()).toBe("succeeded");
+    shop.broker.core.portOf(worker.id)?.close("a test");
+    await until("it has joined again", async () => (await shop.client.workers())[0]?.connected === true);
+    expect(await total()).toEqual([1]);
+  });
+
+  it("--slots of as many as it has, and --now, end the worker; what --now ends is run by others, at no cost", async () => {
+    const shop = await openCliShop();
+    const stopped: string[] = [];
+    shop.worker({ name: "small", slots: 2, onStopped: () => stopped.push("small") });
+    await until("it has joined", async () => (await shop.client.workers()).length === 1);
+    expect((await shop.laboro(["stop", "small", "--slots", "2"])).code).toBe(0);
+    await until("it has stopped", () => stopped.includes("small"));
+    shop.worker({ name: "busy", slots: 1, onStopped: () => stopped.push("busy") });
+    const file = join(shop.dir, "begun");
+    const argv = ["sh", "-c", `[ -e ${file} ] && exit 0; touch ${file}; exec sleep 1000`];
+    const job = await shop.client.submit({ recipe: { kind: "command", argv }, crashLimit: 1 });
+    await until("its task runs", () => existsSync(file));
+    const { code, stdout } = await shop.laboro(["stop", "busy", "--now"]);
+    expect([code, stdout]).toEqual([0, "worker busy stops now. For others: 1 task\n"]);
+    await until("it has stopped", () => stopped.includes("busy"));
+    shop.worker({ name: "other" });
+    expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("refuses --slots with --now", async () => {
+    const shop = await openCliShop();
+    shop.worker({ name: "node17" });
+    await until("it has joined", async () => (await shop.client.workers()).length === 1);
+    const both = await shop.laboro(["stop", "node17", "--slots", "1", "--now"]);
+    expect([both.code, both.stderr]).toEqual([2, "laboro: slots and now exclude each other (LABORO_BAD_INPUT)\n"]);
   });
 
   it("of two with one name asks which", async () => {

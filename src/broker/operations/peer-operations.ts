@@ -10,7 +10,7 @@ import { localTaskLocation } from "../group/task-location.js";
 import type { OperationContext } from "./operation.js";
 import { localServices } from "./services.js";
 import { runningFrom } from "./tasks.js";
-import { drainOrStopHere, localWorkers } from "./workers.js";
+import { drainOrStopHere, localWorkers, stopInput } from "./workers.js";
 
 type PeerOperation = (core: Core, input: unknown, context: OperationContext) => Promise<object> | object;
 
@@ -40,8 +40,8 @@ export const PEER_OPERATIONS: ReadonlyMap<string, PeerOperation> = new Map([
     "peer.running",
     peerOperation(page, (core, given) => ({ tasks: runningFrom(core, given.job, given.from, given.limit) })),
   ],
-  ["peer.drain", peerOperation(worker, (core, given) => drainOrStopHere(core, "drain", given.worker))],
-  ["peer.stop", peerOperation(worker, (core, given) => drainOrStopHere(core, "stop", given.worker))],
+  ["peer.drain", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "drain", given))],
+  ["peer.stop", peerOperation(stopInput, (core, given) => drainOrStopHere(core, "stop", given))],
   [
     "peer.forgive",
     peerOperation(s.object({ name: s.text() }), async (core, { name }) => ({ known: await core.forgive(name) })),

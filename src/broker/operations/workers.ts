@@ -116,36 +116,64 @@ export const forgive = operation({
   },
 });
 
-const drainOrStop = (name: "drain" | "stop") =>
-  operation({
-    name,
-    role: "admin",
-    method: "POST",
-    path: `/workers/{worker}/${name}`,
-    summary: name === "drain" ? "Assign nothing new to a worker" : "Let a worker finish its tasks and leave",
-    input: s.object({ worker }),
-    output: s.object({ worker: s.text() }),
-    perform: async (core, given) => {
-      const here = WorkerId(given.worker);
-      if (core.state.workers.get(here)?.connected === true) return drainOrStopHere(core, name, here);
-      const { view, peer } = workerNamed(await allWorkers(core), given.worker);
-      if (core.peers === undefined || peer === undefined) return drainOrStopHere(core, name, WorkerId(view.id));
-      return core.peers.ask<{ worker: string }>(peer, `peer.${name}`, { worker: view.id });
-    },
-  });
+export const drain = operation({
+  name: "drain",
+  role: "admin",
+  method: "POST",
+  path: "/workers/{worker}/drain",
+  summary: "Assign nothing new to a worker",
+  input: s.object({ worker }),
+  output: s.object({ worker: s.text() }),
+  perform: (core, given) => drainOrStop(core, "drain", given),
+});
 
-/** For a worker that is connected to this broker. */
-export function drainOrStopHere(core: Core, how: "drain" | "stop", id: WorkerId): { worker: string } {
-  if (!core.state.workers.has(id)) throw unknownWorker(id);
-  core.workerDrains(id);
-  const port = core.portOf(id);
-  if (how === "drain") port?.drain();
-  else port?.stop();
-  return { worker: id };
+export const stopInput = s.object({
+  worker,
+  slots: s.optional(s.described(s.integer(1, 65_535), "only so many of its slots, each as soon as it is free")),
+  now: s.optional(s.described(s.flag(), "do not let its tasks end: they are killed and go to other workers")),
+});
+
+export const stop = operation({
+  name: "stop",
+  role: "admin",
+  method: "POST",
+  path: "/workers/{worker}/stop",
+  summary: "Let a worker finish its tasks and leave, or stop some of its slots, or stop it now",
+  input: stopInput,
+  output: s.object({ worker: s.text() }),
+  perform: (core, given) => drainOrStop(core, "stop", given),
+});
+
+type StopInput = s.ReadType<typeof stopInput>;
+
+async function drainOrStop(core: Core, how: "drain" | "stop", given: StopInput): Promise<{ worker: string }> {
+  if (core.state.workers.get(WorkerId(given.worker))?.connected === true) return drainOrStopHere(core, how, given);
+  const { view, peer } = workerNamed(await allWorkers(core), given.worker);
+  const located = { ...given, worker: view.id };
+  if (core.peers === undefined || peer === undefined) return drainOrStopHere(core, how, located);
+  return core.peers.ask<{ worker: string }>(peer, `peer.${how}`, located);
 }
 
-export const drain = drainOrStop("drain");
-export const stop = drainOrStop("stop");
+/** For a worker that is connected to this broker. */
+export function drainOrStopHere(core: Core, how: "drain" | "stop", given: StopInput): { worker: string } {
+  const id = WorkerId(given.worker);
+  const one = core.state.workers.get(id);
+  if (one === undefined) throw unknownWorker(id);
+  const { slots, now = false } = given;
+  const port = core.portOf(id);
+  if (slots !== undefined && now) throw badInput("slots and now exclude each other");
+  if (slots !== undefined || now) {
+    if (port?.stopSlots === undefined) {
+      const why =
+        port === undefined ? "is disconnected" : `speaks ${one.profile.protocol}: it can only be stopped as a whole`;
+      throw new LaboroError("LABORO_NOT_SUPPORTED", `worker ${id} ${why}`);
+    }
+    port.stopSlots(slots ?? "now");
+  } else if (how === "drain") port?.drain();
+  else port?.stop();
+  if (slots === undefined) core.workerDrains(id);
+  return { worker: id };
+}
 
 function workerNamed(known: readonly LocatedWorker[], given: string): LocatedWorker {
   const exact = known.find(({ view }) => view.id === given);

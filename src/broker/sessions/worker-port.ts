@@ -13,6 +13,8 @@ export interface WorkerPort {
   cancelCall(request: RequestId): void;
   drain(): void;
   stop(): void;
+  /** So many slots end as soon as they are free, or all of them now, whatever runs. Absent where the protocol has no message for it. */
+  stopSlots?(slots: number | "now"): void;
   /** Another session of the same worker took over, or the broker stops. */
   close(reason: string): void;
 }

@@ -5,6 +5,7 @@
  * its arg0.
  */
 import { badMessage, LaboroError } from "../../base/errors.js";
+import { checkMagic, payloadIn } from "./codec.js";
 import type { Layout } from "./framer.js";
 import { MAGIC, type Task, TYPES, type Update } from "./messages.js";
 import { decodeTask, decodeUpdate, encodeTask, encodeUpdate } from "./payloads.js";
@@ -93,14 +94,8 @@ function bodyOf(type: TypeV1, arg0: number, rest: Buffer): MessageV1 {
   }
 }
 
-function payloadIn(rest: Buffer, length: number): Buffer {
-  if (length > rest.length) throw badMessage(`arg0 claims ${length} bytes, ${rest.length} came`);
-  return rest.subarray(0, length);
-}
-
 function typeIn(header: Buffer): TypeV1 {
-  const magic = header.readUInt16LE(0);
-  if (magic !== MAGIC) throw badMessage(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
+  checkMagic(header.readUInt16LE(0));
   const number = header.readUInt16LE(2);
   const type = NAMES.get(number);
   if (type === undefined) throw badMessage(`${number} is no type of message in version 1`);

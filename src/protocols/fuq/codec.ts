@@ -5,7 +5,16 @@
  */
 import { badMessage, LaboroError } from "../../base/errors.js";
 import type { Layout } from "./framer.js";
-import { type Body, MAGIC, type Message, type Numbered, TYPES, type TypeName, type Unreadable } from "./messages.js";
+import {
+  type Body,
+  COUNT_LIMIT,
+  MAGIC,
+  type Message,
+  type Numbered,
+  TYPES,
+  type TypeName,
+  type Unreadable,
+} from "./messages.js";
 import {
   decodeHello,
   decodePairs,
@@ -48,7 +57,7 @@ function payloadOf(message: Body): Uint8Array {
     case "UPDATE":
       return encodeUpdate(message.update);
     case "CANCEL":
-      return encodePairs(message.pairs);
+      return encodePairs(message.pairs, message.single);
     default:
       return NOTHING;
   }
@@ -70,8 +79,9 @@ function argumentOf(message: Body, payload: Uint8Array): number {
   }
 }
 
-/** Free slots and running tasks in one number, as OK and ERROR(no_procs) have them. */
-export const joinCounts = (nproc: number, nrun: number): number => ((nproc << 16) | (nrun & 0xffff)) >>> 0;
+/** Free slots and running tasks in one number, as OK and ERROR(no_procs) have them. More than fit are named as many as fit. */
+export const joinCounts = (nproc: number, nrun: number): number =>
+  ((Math.min(nproc, COUNT_LIMIT) << 16) | Math.min(nrun, COUNT_LIMIT)) >>> 0;
 export const splitCounts = (arg0: number): { nproc: number; nrun: number } => ({
   nproc: arg0 >>> 16,
   nrun: arg0 & 0xffff,
@@ -122,12 +132,12 @@ function bodyOf(type: TypeName, subtype: number, arg0: number, rest: Buffer): Bo
   }
 }
 
-function payloadIn(rest: Buffer, length: number): Buffer {
+export function payloadIn(rest: Buffer, length: number): Buffer {
   if (length > rest.length) throw badMessage(`arg0 claims ${length} bytes, ${rest.length} came`);
   return rest.subarray(0, length);
 }
 
-function checkMagic(magic: number): void {
+export function checkMagic(magic: number): void {
   if (magic !== MAGIC) throw badMessage(`it begins with 0x${magic.toString(16)}, expected 0x${MAGIC.toString(16)}`);
 }
 

@@ -23,6 +23,9 @@ export function errorName(code: number): string {
   return String(code);
 }
 
+/** How long after a refusal a request is sent again, if no reply lets it go out sooner. */
+export const RETRY_MS = 1_000;
+
 /** What a job's Status stands for, by its number. */
 export const STATUSES = ["waiting", "running", "finished", "paused", "cancelled"] as const;
 export const RUNNING = 1;
@@ -53,8 +56,8 @@ export interface Task {
 }
 
 export interface Hello {
-  /** Slots that are free. */
-  readonly numProcs: number;
+  /** Slots that are free; undefined in a bare list of tasks, which is a HELLO by the letter of the text. */
+  readonly numProcs: number | undefined;
   /**
    * What runs, and what has ended and was not acknowledged: a foreman takes what is not listed for lost, and the original ends at an
    * UPDATE for it. `null` is Go's nil slice.
@@ -97,7 +100,8 @@ export type WorkerRequest = HelloBody | { readonly type: "UPDATE"; readonly upda
 
 export type ForemanRequest =
   | { readonly type: "JOB"; readonly tasks: readonly Task[] }
-  | { readonly type: "CANCEL"; readonly pairs: readonly TaskPair[] }
+  /** A list, as the original has it; `single` is written for one pair alone, as the text has it. */
+  | { readonly type: "CANCEL"; readonly pairs: readonly TaskPair[]; readonly single?: boolean }
   /** How many slots; 0 all by the text, one for the original. */
   | { readonly type: "STOP"; readonly count: number };
 

@@ -113,10 +113,8 @@ export class OutgoingRequests<Tag> {
     this.#queue = this.#queue.filter(({ request }) => request.type !== "HELLO");
   }
 
-  /** Takes back those that were not sent, or are to be sent again; gives their tags. */
-  withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
-    const gone = this.#queue.filter(({ request, tag }) => which(request, tag));
-    this.#queue = this.#queue.filter((queued) => !gone.includes(queued));
-    return gone.map(({ tag }) => tag);
+  /** Nothing more is sent. */
+  clearQueue(): void {
+    this.#queue = [];
   }
 }

@@ -12,6 +12,7 @@ import { MsgpackWriter } from "./msgpack-writer.js";
 const LIST_LIMIT = COUNT_LIMIT;
 
 export function encodeHello({ numProcs, running }: Hello): Buffer {
+  if (numProcs === undefined) return encodeTasks(running ?? []);
   const to = new MsgpackWriter();
   to.map(2);
   to.text("NumProcs");
@@ -56,15 +57,17 @@ export function encodeUpdate({ jobId, task, success, status, newJob }: Update): 
   return to.bytes();
 }
 
-export function encodePairs(pairs: readonly TaskPair[]): Buffer {
+export function encodePairs(pairs: readonly TaskPair[], single = false): Buffer {
   const to = new MsgpackWriter();
-  to.list(pairs, ({ jobId, task }) => {
+  const write = ({ jobId, task }: TaskPair): void => {
     to.map(2);
     to.text("JobId");
     to.integer(jobId);
     to.text("Task");
     to.integer(task);
-  });
+  };
+  if (single) pairs.forEach(write);
+  else to.list(pairs, write);
   return to.bytes();
 }
 
@@ -93,6 +96,7 @@ function writeTask(to: MsgpackWriter, { task, job }: Task): void {
 /** These throw LABORO_BAD_MESSAGE, and nothing else. */
 export function decodeHello(bytes: Uint8Array): Hello {
   const from = new MsgpackReader(bytes);
+  if (from.atList()) return { numProcs: undefined, running: decodeTasks(bytes) };
   let numProcs = 0;
   let running: readonly Task[] | null = null;
   from.struct("HELLO", (key) => {

@@ -89,11 +89,6 @@ export class ProtocolStateMachine<Tag> {
     return this.#outgoing.unanswered;
   }
 
-  /** A request waits to be sent again after ERROR(overflow). */
-  get overflowed(): boolean {
-    return this.#outgoing.overflowed;
-  }
-
   start(): Effect<Tag>[] {
     this.#greet();
     return this.#take();
@@ -120,11 +115,6 @@ export class ProtocolStateMachine<Tag> {
   requestWithSkippedNumbers(request: Request, tag: Tag): Effect<Tag>[] {
     this.#numbers.skipAhead();
     return this.request(request, tag);
-  }
-
-  /** Takes back requests that were not sent, or are to be sent again; gives their tags. */
-  withdraw(which: (request: Request, tag: Tag) => boolean): Tag[] {
-    return this.#outgoing.withdraw(which);
   }
 
   /** The caller's answer to a request. One that a RESET has swept away is not sent. */
@@ -156,7 +146,7 @@ export class ProtocolStateMachine<Tag> {
   /** This end asks nothing more; what it was asked it still answers. */
   exit(atOnce = false): void {
     this.#stage = atOnce ? "exit at once" : "exit";
-    this.#outgoing.withdraw(() => true);
+    this.#outgoing.clearQueue();
   }
 
   #greet(): void {
@@ -195,6 +185,7 @@ export class ProtocolStateMachine<Tag> {
       if ((request.type === "HELLO" || wantsCounts(request)) && this.#stage === "greeting") this.#stage = "open";
     } else if (reply.code === ERRORS.overflow && !this.#stage.startsWith("exit")) {
       this.#outgoing.overflow(sent);
+      this.#effects.push({ kind: "overflow" });
       return;
     }
     this.#effects.push({ kind: "reply", request, tag, reply });
@@ -219,6 +210,7 @@ export class ProtocolStateMachine<Tag> {
     const { seq } = message;
     if (!this.#mayHave(seq)) return;
     this.#numbers.requestReceived(seq);
+    if (this.#numbers.otherSideUsedUp) this.#resetWanted = true;
     if (message.type === "?" || message.type === "LIST" || message.type === "RESET" || !this.#isForThisSide(message)) {
       this.#violation(message.type === "?" ? message.why : `${message.type} is not for this side`);
       this.#send({ ...refusal("bad_message"), seq });

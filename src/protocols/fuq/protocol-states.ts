@@ -74,6 +74,8 @@ export type Effect<Tag> =
   | { readonly kind: "request"; readonly request: Numbered<Request> }
   /** The reply to a request of this end. */
   | { readonly kind: "reply"; readonly request: Request; readonly tag: Tag; readonly reply: Numbered<Reply> }
+  /** A request was refused with ERROR(overflow): without a good reply it is to be sent again by `retry`, after a while. */
+  | { readonly kind: "overflow" }
   /** The worker's time to say HELLO, by `request`. */
   | { readonly kind: "begin" }
   /** RESET: the protocol starts again. Requests without a reply are sent again after the HELLO. */

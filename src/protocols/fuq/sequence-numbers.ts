@@ -15,6 +15,8 @@ export class SequenceNumbers {
   /** The counter of the last two numbers, one for each side: what one side has used, the other can still go beyond, to RESET. */
   readonly #last: number;
   #counter = 0;
+  /** The greatest number so far, of either side. */
+  #highest = -1;
   #lastAsked = -1;
   #lastAnswered = -1;
 
@@ -26,13 +28,20 @@ export class SequenceNumbers {
   /** A new connection, or a RESET. */
   restart(): void {
     this.#counter = 0;
+    this.#highest = -1;
     this.#lastAsked = -1;
     this.#lastAnswered = -1;
   }
 
-  /** The number that a request would have now; undefined where they are used up. */
+  /** The number that a request would have now; undefined where they are used up. The last one may be above the other side's last. */
   get next(): number | undefined {
-    return this.#counter > this.#last ? undefined : this.#counter * 2 + this.#parity;
+    const next = Math.min(this.#counter, this.#last) * 2 + this.#parity;
+    return next > this.#highest ? next : undefined;
+  }
+
+  /** The other side has used its last number: it cannot ask for a RESET. */
+  get otherSideUsedUp(): boolean {
+    return this.#lastAsked >= this.#last * 2 + 1 - this.#parity;
   }
 
   /** After a request with the next number there would be none left for a RESET. */
@@ -40,8 +49,9 @@ export class SequenceNumbers {
     return this.#counter >= this.#last;
   }
 
+  /** The next number is used. */
   advance(): void {
-    this.#counter++;
+    this.#advancePast(this.next ?? this.#highest);
   }
 
   /** What comes next is above all that the other side may be waiting for from an older connection. */
@@ -74,6 +84,7 @@ export class SequenceNumbers {
   }
 
   #advancePast(seq: number): void {
+    this.#highest = Math.max(this.#highest, seq);
     this.#counter = Math.max(this.#counter, Math.floor(seq / 2) + 1);
   }
 }

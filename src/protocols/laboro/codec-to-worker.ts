@@ -108,7 +108,14 @@ export const TO_WORKER: MessageCodecs<ToWorker> = {
     read: (row) => ({ type: "CANCEL", tasks: rows(row[1], "tasks", readRange) }),
   },
   DRAIN: { number: 27, write: () => [27], read: () => ({ type: "DRAIN" }) },
-  STOP: { number: 28, write: () => [28], read: () => ({ type: "STOP" }) },
+  STOP: {
+    number: 28,
+    write: (m) => (m.slots === undefined ? [28] : [28, m.slots]),
+    read: (row) => ({
+      type: "STOP",
+      ...(absent(row[1]) ? {} : { slots: row[1] === "now" ? "now" : count(row[1], "slots") }),
+    }),
+  },
   CONFIG: {
     number: 29,
     write: (m) => [29, m.config],

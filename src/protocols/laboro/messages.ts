@@ -174,7 +174,8 @@ export type ToWorker =
   | { readonly type: "RETRACT"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "CANCEL"; readonly tasks: readonly AttemptRange[] }
   | { readonly type: "DRAIN" }
-  | { readonly type: "STOP" }
+  /** The worker leaves when its tasks have ended; `slots`: only so many of its slots end, or all of them now. */
+  | { readonly type: "STOP"; readonly slots?: number | "now" }
   | { readonly type: "CONFIG"; readonly config: Readonly<Record<string, unknown>> }
   | Brokers
   | {

@@ -160,6 +160,20 @@ describe("a payload", () => {
     expect(decodeMessage(framed(5, [0x91, ...pair]))).toMatchObject({ pairs: [{ jobId: 3, task: 2 }] });
   });
 
+  it("of a CANCEL is written as a list, or as one pair", () => {
+    const pair = { jobId: 3, task: 2 };
+    const written = (single: boolean) => encodeMessage({ type: "CANCEL", pairs: [pair], single, seq: 3 }).subarray(16);
+    const bytes = [0x82, ...text("JobId"), 3, ...text("Task"), 2];
+    expect([...written(true)]).toEqual(bytes);
+    expect([...written(false)]).toEqual([0x91, ...bytes]);
+  });
+
+  it("of a HELLO may be a bare list of tasks", () => {
+    const hello = { numProcs: undefined, running: [] };
+    expect(decodeMessage(framed(2, [0x90]))).toMatchObject({ type: "HELLO", hello });
+    expect([...encodeMessage({ type: "HELLO", hello, seq: 0 }).subarray(16)]).toEqual([0x90]);
+  });
+
   it("may be followed by bytes that mean nothing", () => {
     const update = [0x82, ...text("JobId"), 1, ...text("Task"), 2];
     const plain = decodeMessage(framed(4, update));
@@ -188,7 +202,7 @@ describe("what cannot be read", () => {
     ["an UPDATE of nothing", framed(4, []), /ends at byte 0/],
     ["an UPDATE of nil", framed(4, [0xc0]), /nil/],
     ["a payload cut short", framed(4, [0x85, ...text("JobId")]), /values are claimed/],
-    ["a list for a map", framed(2, [0x90]), /expected a map/],
+    ["a list for a map", framed(4, [0x90]), /expected a map/],
     ["a float for a number", framed(2, [0x81, ...text("NumProcs"), 0xca, 0, 0, 0, 0]), /expected a whole number/],
     ["a number beyond 2^53", framed(2, [0x81, ...text("NumProcs"), 0xcf, 255, 0, 0, 0, 0, 0, 0, 0]), /beyond 2\^53/],
     ["slots below 0", framed(2, [0x81, ...text("NumProcs"), 0xff]), /expected 0 to 65535/],

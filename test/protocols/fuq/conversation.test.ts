@@ -125,8 +125,6 @@ describe("the greeting", () => {
   it("is over for the foreman when its worker has answered a JOB of no tasks", () => {
     const foreman: Talk = new ProtocolStateMachine({ side: "foreman", greeting: "worker" });
     foreman.start();
-    expect(foreman.request(JOB, "job")).toEqual([]);
-    foreman.withdraw(() => true);
     expect(sent(foreman.request(COUNTS_WANTED, "counts"))).toEqual(["JOB 1"]);
     expect(foreman.state).toBe("SV_INIT1");
     expect(answered(foreman.receive(numbered(OK, 1)))).toEqual(["counts: OK"]);
@@ -273,11 +271,9 @@ describe("overflow", () => {
   it("is answered by the same request with a new number, after one good reply", () => {
     const foreman = openForeman();
     foreman.request(JOB, "job");
-    expect(sent(foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 }))).toEqual([]);
-    expect(foreman.overflowed).toBe(true);
+    expect(foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 })).toEqual([{ kind: "overflow" }]);
     foreman.receive(numbered(UPDATE, 4));
     expect(sent(foreman.answer(4, OK))).toEqual(["OK 4", "JOB 7"]);
-    expect(foreman.overflowed).toBe(false);
     expect(answered(foreman.receive(numbered(OK, 7)))).toEqual(["job: OK"]);
   });
 
@@ -289,13 +285,11 @@ describe("overflow", () => {
     expect(sent(foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 }))).toEqual(["JOB 5"]);
   });
 
-  it("that no reply ends can be tried again, or taken back", () => {
+  it("that no reply ends can be tried again", () => {
     const foreman = openForeman();
     foreman.request(JOB, "job");
     foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 3 });
     expect(sent(foreman.retry())).toEqual(["JOB 5"]);
-    foreman.receive({ type: "ERROR", code: ERRORS.overflow, arg0: 0, seq: 5 });
-    expect(foreman.withdraw(() => true)).toEqual(["job"]);
   });
 
   it("of the numbers makes a RESET of the last one", () => {
@@ -311,11 +305,16 @@ describe("overflow", () => {
     expect(sent(foreman.answer(0, OK))).toEqual(["OK 0", "JOB 3"]);
   });
 
-  it("of the numbers by the other side leaves nothing to do but to close", () => {
+  it("of the worker's numbers leaves the foreman one for a RESET", () => {
+    const foreman = openForeman({ maxSequence: 9 });
+    expect(asked(foreman.receive(numbered(UPDATE, 8)))).toEqual(["UPDATE 8"]);
+    expect(sent(foreman.answer(8, OK))).toEqual(["OK 8", "RESET 9"]);
+  });
+
+  it("of the foreman's numbers leaves the worker nothing to do but to close", () => {
     const worker = openWorker({ maxSequence: 9 });
     worker.receive(numbered(JOB, 9));
-    worker.answer(9, OK);
-    expect(kinds(worker.request(UPDATE, "update"))).toEqual(["broken"]);
+    expect(kinds(worker.answer(9, OK))).toEqual(["send", "broken"]);
   });
 });
 
@@ -443,12 +442,4 @@ it("after exit nothing is asked, and what was asked is answered", () => {
   const killed = openWorker();
   killed.exit(true);
   expect(killed.state).toBe("CL_EXIT1");
-});
-
-it("what was not sent can be taken back", () => {
-  const foreman = openForeman();
-  foreman.request(JOB, "a");
-  foreman.request(JOB, "b");
-  expect(foreman.withdraw((_request, tag) => tag !== "c")).toEqual(["b"]);
-  expect(sent(foreman.receive(numbered(OK, 3)))).toEqual([]);
 });

@@ -215,7 +215,12 @@ export const toWorker: fc.Arbitrary<ToWorker> = fc.oneof(
   record({ type: type("CREDIT"), bytes: count }),
   record({ type: type("RETRACT"), tasks: ranges }),
   record({ type: type("CANCEL"), tasks: ranges }),
-  fc.constantFrom({ type: "DRAIN" as const }, { type: "STOP" as const }),
+  fc.constantFrom(
+    { type: "DRAIN" as const },
+    { type: "STOP" as const },
+    { type: "STOP" as const, slots: 3 },
+    { type: "STOP" as const, slots: "now" as const },
+  ),
   record({ type: type("CONFIG"), config }),
   record({ type: type("BROKERS"), urls }),
   record({ type: type("CALL"), id: count, service: name, body: bytes, deadline: time }),

@@ -168,6 +168,20 @@ describe("a runner at the manager's listener", () => {
     }
   });
 
+  it("cannot be stopped in part, or now: there is no message for it", async () => {
+    const { client, join } = await openPlace();
+    await join("vm");
+    await until("it is here", async () => (await client.workers()).length === 1);
+    for (const how of [{ slots: 1 }, { now: true }]) {
+      const refused = expect(client.stopWorker("vm", how)).rejects;
+      await refused.toMatchObject({
+        code: "LABORO_NOT_SUPPORTED",
+        message: expect.stringMatching(/speaks runexp.*: it can only be stopped as a whole/),
+      });
+    }
+    expect((await client.workers())[0]?.draining).toBe(false);
+  });
+
   it("hears FINO at its open PETO when it is drained, and when the listener closes", async () => {
     const { client, join, listener } = await openPlace();
     const runner = await join("vm");

@@ -5,14 +5,14 @@
 import { now } from "../../../base/clock.js";
 import type { Core, WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../dispatch/index.js";
-import { type Attempt, JobId, type TaskIndex } from "../../../model/ids.js";
+import { JobId } from "../../../model/ids.js";
 import type { Job } from "../../../model/job.js";
 import { taskNumber } from "../../../model/task-numbers.js";
 import { COUNT_LIMIT, type Hello, type Ok, type TaskPair, type Update } from "../messages.js";
 import { type AssignedTask, AssignedTaskMap, isInRanges, rangeOf } from "./assigned-task-map.js";
 import { indexOfPair, toFuqTask } from "./fuq-task.js";
 import { SlotCapacity } from "./slot-capacity.js";
-import { outcomeOf, startTimeOf } from "./task-outcome.js";
+import { outcomeOf, recordOutcome, startTimeOf } from "./task-outcome.js";
 
 export interface AssignedTasksOptions {
   readonly core: Core;
@@ -41,6 +41,7 @@ export class AssignedTasks {
   #profile: WorkerProfile | undefined;
   #pause: NodeJS.Timeout | undefined;
   #leaving = false;
+  #leavingNow = false;
   #orderly = false;
   #closed = false;
 
@@ -55,8 +56,7 @@ export class AssignedTasks {
 
   /** Free slots and running tasks, as an OK names them. */
   get counts(): { readonly nproc: number; readonly nrun: number } {
-    const nproc = Math.min(COUNT_LIMIT, this.capacity.freeSlots(this.#tasks));
-    return { nproc, nrun: Math.min(COUNT_LIMIT, this.#tasks.usedSlots) };
+    return { nproc: this.capacity.freeSlots(this.#tasks), nrun: this.#tasks.usedSlots };
   }
 
   /** It gets nothing until its first HELLO is reconciled. */
@@ -91,6 +91,7 @@ export class AssignedTasks {
     if (this.#closed) return;
     this.capacity.pause();
     this.#returnTasks(this.#takeUnsent());
+    if (this.#leavingNow) this.returnAll();
     this.#closed = true;
     this.#orderly = this.#leaving && this.#tasks.claimedCount === 0;
     clearTimeout(this.#pause);
@@ -110,9 +111,11 @@ export class AssignedTasks {
     this.#returnTasks(this.#tasks.all().filter(({ state }) => state !== "foreign"));
   }
 
-  /** It was asked to stop: its disconnect is orderly. */
-  markLeaving(): void {
+  /** It was asked to stop: its disconnect is orderly. `now`: it goes without an UPDATE of its tasks. */
+  markLeaving(now = false): void {
     this.#leaving = true;
+    this.#leavingNow = now;
+    if (this.#profile !== undefined) this.#core.workerDrains(this.#profile.id);
     this.#returnTasks(this.#takeUnsent());
   }
 
@@ -175,9 +178,9 @@ export class AssignedTasks {
     return held;
   }
 
-  takeCancels(): readonly AssignedTask[] {
-    const gone = [...this.#toCancel];
-    this.#toCancel.clear();
+  takeCancels(limit?: number): readonly AssignedTask[] {
+    const gone = [...this.#toCancel].slice(0, limit);
+    for (const held of gone) this.#toCancel.delete(held);
     return gone;
   }
 
@@ -196,7 +199,7 @@ export class AssignedTasks {
       const { job, attempt } = rangeOf(held);
       this.#core.workerStarted(this.#profile.id, [{ job, index: held.index, attempt }]);
       this.#watchLimit(held);
-    }
+    } else if (this.#tasks.has(held) && held.state === "foreign") this.#toCancel.add(held);
     this.publishSlots();
   }
 
@@ -213,25 +216,30 @@ export class AssignedTasks {
     }, pauseMs);
   }
 
-  /** `recorded` is called when the result is durable, or known to be nobody's. */
+  /** `recorded` is called when the result is durable, or known to be nobody's. A task that ended while the worker was away counts. */
   updated(update: Update, recorded: () => void): void {
-    const held = this.#tasks.get(update);
-    if (this.#profile === undefined || held === undefined || held.state === "unsent") {
+    const known = this.#tasks.get(update);
+    // A task that a worker had begun when it was lost. Others do not count: anybody can send an UPDATE to a raw listener.
+    const held = known === undefined || known.state === "unsent" ? this.#reclaim(update, true) : known;
+    if (this.#profile === undefined || held === undefined) {
       recorded();
       return;
     }
-    this.#tasks.remove(held);
+    const { state } = held;
+    // Its JOB is on its way, so this is the end of an earlier run: the worker may begin it again.
+    if (state === "sent") this.#tasks.setState(held, "foreign");
+    else this.#tasks.remove(held);
     this.#toCancel.delete(held);
     this.publishSlots();
-    if (held.state === "foreign") recorded();
+    if (state === "foreign") recorded();
     else this.#record(held, update, recorded);
   }
 
-  /** Compares what the worker lists with what it is known to have. Without a list nothing runs, and the number of slots is unknown. */
+  /** Compares what the worker lists with what it is known to have. Without a list nothing runs. */
   reconcileHello(hello: Hello | undefined): void {
     const running = (hello?.running ?? []).map(({ task, job }) => ({ jobId: job.jobId, task }));
-    if (hello !== undefined) this.capacity.slots = hello.numProcs + running.length;
-    else if (this.capacity.slots === 0) this.capacity.guess();
+    if (hello?.numProcs !== undefined) this.capacity.slots = hello.numProcs + running.length;
+    else if (this.capacity.slots <= running.length) this.capacity.guess(running.length);
     this.#compare(running);
   }
 
@@ -266,44 +274,53 @@ export class AssignedTasks {
       return known;
     }
     // Nobody has it: it stays where it runs. Somebody has, or it is over: it is to end here.
-    const index = indexOfPair(this.#core, pair) ?? -1;
-    const attempt = this.#reclaim(pair.jobId, index);
-    const state = attempt === undefined ? "foreign" : "running";
-    const held = this.#tasks.add({ ...pair, index, attempt: attempt ?? 0, state, since: now(), timedOut: false });
-    if (attempt === undefined) this.#toCancel.add(held);
-    else this.#watchLimit(held);
+    const own = this.#reclaim(pair);
+    if (own !== undefined) {
+      this.#watchLimit(own);
+      return own;
+    }
+    const foreign = { ...pair, index: -1, attempt: 0, state: "foreign", since: now(), timedOut: false } as const;
+    const held = this.#tasks.add(foreign);
+    this.#toCancel.add(held);
     return held;
   }
 
-  #reclaim(jobId: number, index: TaskIndex): Attempt | undefined {
-    if (index < 0 || this.#profile === undefined) return undefined;
-    return this.#core.reclaim(this.#profile.id, JobId(jobId), index);
+  /** Assigns the task to this worker again, where nobody else has it. */
+  #reclaim(pair: TaskPair, crashedOnly = false): AssignedTask | undefined {
+    const index = indexOfPair(this.#core, pair);
+    if (index === undefined || this.#profile === undefined) return undefined;
+    const attempt = this.#core.reclaim(this.#profile.id, JobId(pair.jobId), index, crashedOnly);
+    if (attempt === undefined) return undefined;
+    return this.#tasks.add({ ...pair, index, attempt, state: "running", since: now(), timedOut: false });
   }
 
   /** Waits so long for its UPDATE; then the task is settled without. */
   settleAfter(held: AssignedTask, ms: number): void {
     if (!this.#tasks.has(held)) return;
     clearTimeout(held.settleTimer);
-    held.settleTimer = setTimeout(() => {
-      if (held.state === "foreign") this.#tasks.remove(held);
-      else if (held.timedOut) {
-        this.#tasks.remove(held);
-        this.#record(held, { success: false, status: "" }, () => {});
-      } else this.#returnTasks([held]);
-      this.publishSlots();
-    }, ms);
+    held.settleTimer = setTimeout(() => this.settle(held), ms);
+  }
+
+  /** No UPDATE will come: the worker does not have it, or `stopped` it. */
+  settle(held: AssignedTask, stopped = held.timedOut): void {
+    if (!this.#tasks.has(held)) return;
+    if (held.state === "foreign" || stopped) this.#tasks.remove(held);
+    else this.#returnTasks([held]);
+    if (held.state !== "foreign" && stopped) this.#record(held, undefined, () => {});
+    this.publishSlots();
   }
 
   /** Reports the usable slots to the core. */
   publishSlots(): void {
-    const slots = this.capacity.total(this.#tasks);
+    // A client of version 1 may name more than it can be sent tasks for at a time.
+    const slots = Math.min(COUNT_LIMIT, this.capacity.total(this.#tasks));
     if (this.#profile === undefined || this.#closed || this.#profile.total.slots === slots) return;
     this.#profile = { ...this.#profile, total: { slots }, ...remarkOn(this.capacity.withheld) };
     this.#core.workerChanged(this.#profile);
   }
 
-  #record(held: AssignedTask, update: Pick<Update, "success" | "status">, recorded: () => void): void {
-    if (this.#profile !== undefined) this.#core.workerDone(this.#profile.id, [outcomeOf(held, update)], recorded);
+  #record(held: AssignedTask, update: Update | undefined, recorded: () => void): void {
+    if (this.#profile !== undefined) recordOutcome(this.#core, this.#profile.id, outcomeOf(held, update), recorded);
   }
 
   #takeUnsent(): readonly AssignedTask[] {

@@ -2,7 +2,7 @@
 import type { Core } from "../../../broker/core.js";
 import { claimOf } from "../../../dispatch/state.js";
 import { JobId, SessionId, WorkerId } from "../../../model/ids.js";
-import type { Hello } from "../messages.js";
+import type { Hello, TaskPair } from "../messages.js";
 import { indexOfPair } from "./fuq-task.js";
 
 export interface Identity {
@@ -31,18 +31,25 @@ export function rawIdentity(
   hello: Hello | undefined,
 ): Identity {
   const fresh = WorkerId(`${prefix}:${host}:${port}`);
-  const id = disconnectedOwnerOf(core, `${prefix}:${host}:`, hello) ?? fresh;
+  const running = hello?.running?.slice(0, MAX_LOOKUPS) ?? [];
+  const pairs = running.map(({ task, job: { jobId } }) => ({ jobId, task }));
+  const id = absentOwnerOf(core, prefix, host, pairs) ?? fresh;
   return { id, session: SessionId(id), name: id.slice(prefix.length + 1), tags: [], resumable: false, stopping: false };
 }
 
-function disconnectedOwnerOf(core: Core, from: string, hello: Hello | undefined): WorkerId | undefined {
-  const running = hello?.running?.slice(0, MAX_LOOKUPS) ?? [];
-  if (running.length === 0) return undefined;
+/** The worker from this host that is away, and for which one of these tasks is kept. */
+export function absentOwnerOf(
+  core: Core,
+  prefix: string,
+  host: string,
+  pairs: readonly TaskPair[],
+): WorkerId | undefined {
+  if (pairs.length === 0) return undefined;
   for (const [id, worker] of core.state.workers) {
-    if (worker.connected || !id.startsWith(from)) continue;
-    const itsOwn = running.some(({ task, job: { jobId } }) => {
-      const index = indexOfPair(core, { jobId, task });
-      return index !== undefined && claimOf(worker, JobId(jobId), index) !== undefined;
+    if (worker.connected || !id.startsWith(`${prefix}:${host}:`)) continue;
+    const itsOwn = pairs.some((pair) => {
+      const index = indexOfPair(core, pair);
+      return index !== undefined && claimOf(worker, JobId(pair.jobId), index) !== undefined;
     });
     if (itsOwn) return id;
   }

@@ -57,6 +57,12 @@ export function logLocation({ name, recipe }: Pick<Job, "name" | "recipe">): { n
   };
 }
 
+/** As the workers name it; one that is there already is not overwritten, and the next is NAME_TASK-1.log. */
+export function logPath(job: Job, index: number): string {
+  const { name, logging_dir: dir } = logLocation(job);
+  return join(dir, `${name}_${taskNumber(job, index)}.log`);
+}
+
 /** A log begins at the task's directory, a worker of fuq at its own. */
 const logDirectory = (dir: string, log: string): string =>
   dir === "" || isAbsolute(log) ? dirname(log) : join(dir, dirname(log));

@@ -4,7 +4,7 @@ import type { Log } from "../../../base/log.js";
 import type { Core } from "../../../broker/core.js";
 import type { WorkerProfile } from "../../../dispatch/index.js";
 import type { WorkerId } from "../../../model/ids.js";
-import type { Hello, Message } from "../messages.js";
+import type { Hello, Message, TaskPair } from "../messages.js";
 import type { Side } from "../sequence-numbers.js";
 import type { Identity } from "./identity.js";
 
@@ -22,6 +22,8 @@ export interface FuqSessionContext {
   readonly identify: (hello: Hello | undefined) => Identity;
   /** The same, where it is known before. */
   readonly knownWorker?: WorkerId;
+  /** The worker that is away and for which this task is kept, where this may be that worker under another name. */
+  readonly absentOwnerOf?: (pair: TaskPair) => WorkerId | undefined;
   readonly profile: Pick<WorkerProfile, "protocol" | "pool" | "address" | "graceMs">;
   /** The peer has done something that it should not have done. */
   readonly onPeerError: (why: string) => void;
@@ -39,6 +41,8 @@ export interface FuqSessionOptions {
   readonly queueLimit?: number;
   /** How long an original program may be silent before it is asked for its numbers. */
   readonly silenceMs?: number;
+  /** How long after a refusal a request is sent again. */
+  readonly retryMs?: number;
   /** How long the UPDATE of a cancelled task is waited for. */
   readonly settleMs?: number;
   /** The same where the worker does not have the task. */

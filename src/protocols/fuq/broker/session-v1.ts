@@ -18,7 +18,7 @@ import type { WorkerPort } from "../../../broker/core.js";
 import type { AttemptRange } from "../../../dispatch/index.js";
 import type { Job } from "../../../model/job.js";
 import type { MessageV1, UnreadableV1 } from "../codec-v1.js";
-import { COUNT_LIMIT, ERRORS, errorName, type Update } from "../messages.js";
+import { ERRORS, errorName, STOP_AT_ONCE, type Update } from "../messages.js";
 import type { AssignedTask } from "./assigned-task-map.js";
 import { AssignedTasks } from "./assigned-tasks.js";
 import type { FuqSessionContext } from "./session-context.js";
@@ -97,7 +97,7 @@ export class FuqWorkerSessionV1 implements WorkerPort {
       return;
     }
     this.#state = "SV_INIT2";
-    this.#join(Math.min(message.nproc, COUNT_LIMIT)).catch((cause: unknown) => {
+    this.#join(message.nproc).catch((cause: unknown) => {
       const { code, message: why } = asLaboroError(cause);
       this.#context.onPeerError(`${code}: ${why}`);
       this.#context.connection.close();
@@ -177,31 +177,33 @@ export class FuqWorkerSessionV1 implements WorkerPort {
     this.#context.connection.send({ type: "ERROR", code: ERRORS.bad_message });
   }
 
-  assign(job: Job, tasks: AttemptRange): void {
-    this.#assigned.assign(job, tasks);
-  }
-
-  retract(tasks: readonly AttemptRange[]): void {
-    this.#assigned.retract(tasks);
-  }
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    this.#assigned.cancel(tasks);
-  }
-
-  drain(): void {
-    this.#assigned.drain();
-  }
+  readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
+  readonly retract = (tasks: readonly AttemptRange[]): void => this.#assigned.retract(tasks);
+  readonly cancel = (tasks: readonly AttemptRange[]): void => this.#assigned.cancel(tasks);
+  readonly drain = (): void => this.#assigned.drain();
 
   stop(): void {
     if (this.#stopping || this.#state === "SV_EXIT") return;
     this.#stopping = true;
     this.#assigned.markLeaving();
-    const { capacity } = this.#assigned;
-    this.#context.connection.send({ type: "STOP", count: capacity.slots });
-    capacity.slots = 0;
-    this.#assigned.publishSlots();
+    this.#sendStop(this.#assigned.capacity.slots);
     if (this.#assigned.counts.nrun === 0) this.#closeSoon();
+  }
+
+  stopSlots(slots: number | "now"): void {
+    if (slots === "now") {
+      this.#assigned.markLeaving(true);
+      this.#sendStop(STOP_AT_ONCE);
+      this.#closeSoon();
+    } else if (slots >= this.#assigned.capacity.slots) this.stop();
+    else this.#sendStop(slots);
+  }
+
+  #sendStop(count: number): void {
+    const { capacity } = this.#assigned;
+    this.#context.connection.send({ type: "STOP", count });
+    capacity.slots = Math.max(0, capacity.slots - count);
+    this.#assigned.publishSlots();
   }
 
   close(): void {

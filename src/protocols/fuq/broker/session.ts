@@ -23,6 +23,7 @@ import {
   type Message,
   type Numbered,
   type Ok,
+  RETRY_MS,
   type Reply,
   type Request,
   SEND_HELLO,
@@ -37,10 +38,7 @@ import type { FuqSessionContext, FuqSessionOptions } from "./session-context.js"
 import { SilenceTimer } from "./silence-timer.js";
 import { recordBeforeJoin } from "./task-outcome.js";
 
-const SETTLE_MS = 5_000;
-const MISSING_MS = 2_000;
-/** How long after a refusal a request is tried again, if no reply lets it go on sooner. */
-const RETRY_MS = 1_000;
+const TIMEOUTS = { settleMs: 5_000, missingMs: 2_000, retryMs: RETRY_MS };
 
 /** What a request of the foreman was about. */
 type ForemanRequestTag =
@@ -54,28 +52,22 @@ export class FuqWorkerSession implements WorkerPort {
   readonly #context: FuqSessionContext;
   readonly #protocol: ProtocolStateMachine<ForemanRequestTag>;
   readonly #assigned: AssignedTasks;
-  readonly #settleMs: number;
-  readonly #missingMs: number;
+  readonly #options: typeof TIMEOUTS & FuqSessionOptions;
   readonly #silenceTimer: SilenceTimer;
   readonly #effects: Effect<ForemanRequestTag>[] = [];
   #busy = false;
   #state: "greeting" | "joined" | "stopping" | "closed" = "greeting";
   #slotsToStop: number | undefined;
   readonly #timers = new Timers();
-  #overflowed = false;
   #joining: Promise<void> = Promise.resolve();
   /** UPDATEs whose result is not on disk yet. */
   readonly #unacknowledgedUpdates = new Set<number>();
   /** Set while the connection waits for their OKs before it closes. */
   #closeReason: string | undefined;
 
-  constructor(
-    context: FuqSessionContext,
-    { settleMs = SETTLE_MS, missingMs = MISSING_MS, ...options }: FuqSessionOptions,
-  ) {
+  constructor(context: FuqSessionContext, options: FuqSessionOptions) {
     this.#context = context;
-    this.#settleMs = settleMs;
-    this.#missingMs = missingMs;
+    this.#options = { ...TIMEOUTS, ...options };
     this.#silenceTimer = new SilenceTimer({
       ...options,
       joined: () => this.joined,
@@ -86,7 +78,7 @@ export class FuqWorkerSession implements WorkerPort {
       core: context.core,
       port: this,
       onPending: () => this.#runEffects([]),
-      missingMs,
+      missingMs: this.#options.missingMs,
     });
   }
 
@@ -131,7 +123,6 @@ export class FuqWorkerSession implements WorkerPort {
       }
     } while (this.#sendNextRequest());
     this.#busy = false;
-    this.#watchOverflow();
   }
 
   #runEffect(effect: Effect<ForemanRequestTag>): void {
@@ -152,6 +143,9 @@ export class FuqWorkerSession implements WorkerPort {
         this.#context.onPeerError(effect.why);
         this.#context.connection.close(1002, effect.why);
         return;
+      case "overflow":
+        this.#timers.after(this.#options.retryMs, () => this.#runEffects(this.#protocol.retry()));
+        return;
       // After a RESET the worker says HELLO by itself.
       case "begin":
       case "restarted":
@@ -162,12 +156,13 @@ export class FuqWorkerSession implements WorkerPort {
   /** One request, if there is something to ask for and it may be asked: what is to end before what is to begin. */
   #sendNextRequest(): boolean {
     if (this.#state === "closed" || this.#silenceTimer.awaitingHello || !this.#protocol.idle) return false;
-    const gone = this.#assigned.takeCancels();
-    if (gone.length > 0)
-      return this.#queueRequest(
-        { type: "CANCEL", pairs: this.#assigned.cancelPairs(gone) },
-        { kind: "cancel", held: gone },
-      );
+    // By the text one at a time; the original takes a list.
+    const single = !this.#options.original;
+    const gone = this.#assigned.takeCancels(single ? 1 : undefined);
+    if (gone.length > 0) {
+      const pairs = single ? gone : this.#assigned.cancelPairs(gone);
+      return this.#queueRequest({ type: "CANCEL", pairs, single }, { kind: "cancel", held: gone });
+    }
     if (this.#slotsToStop !== undefined) {
       const count = this.#slotsToStop;
       this.#slotsToStop = undefined;
@@ -204,7 +199,9 @@ export class FuqWorkerSession implements WorkerPort {
     if (stopping) this.stop();
     // The original exits unless the OK has its own counts.
     const counts =
-      hello === undefined ? this.#assigned.counts : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
+      hello?.numProcs === undefined
+        ? this.#assigned.counts
+        : { nproc: hello.numProcs, nrun: hello.running?.length ?? 0 };
     this.#answer(seq, { type: "OK", ...counts });
   }
 
@@ -219,14 +216,16 @@ export class FuqWorkerSession implements WorkerPort {
   }
 
   async #onUpdate(seq: number, update: Update): Promise<void> {
+    const { core, knownWorker, absentOwnerOf } = this.#context;
     if (this.#assigned.joined) {
       this.#silenceTimer.messageReceived();
       this.#unacknowledgedUpdates.add(seq);
-      this.#assigned.updated(update, () => this.#acknowledge(seq));
+      const owner = absentOwnerOf?.(update);
+      if (owner === undefined) this.#assigned.updated(update, () => this.#acknowledge(seq));
+      else await recordBeforeJoin(core, owner, update).then(() => this.#acknowledge(seq));
       return;
     }
     // The original sends what waited before it says HELLO, and does not send it again.
-    const { core, knownWorker } = this.#context;
     if (knownWorker !== undefined) await recordBeforeJoin(core, knownWorker, update);
     if (!this.#isClosed) this.#requestHello(seq);
   }
@@ -266,11 +265,14 @@ export class FuqWorkerSession implements WorkerPort {
     else if (tag.kind === "stop") this.#onStopReply(tag.count, reply);
     else if (tag.kind === "counts") this.#onCounts(reply);
     else if (tag.kind === "probe") this.#silenceTimer.stop();
-    else {
-      // Slots are not taken from this reply: the original counts in it what it has cancelled.
-      for (const held of tag.held)
-        this.#assigned.settleAfter(held, reply.type === "OK" ? this.#settleMs : this.#missingMs);
-    }
+    else for (const held of tag.held) this.#onCancelReply(held, reply);
+  }
+
+  /** Slots are not taken from this reply: the original counts in it what it has cancelled, and its UPDATE follows. */
+  #onCancelReply(held: AssignedTask, reply: Numbered<Reply>): void {
+    if (reply.type === "ERROR") this.#assigned.settleAfter(held, this.#options.missingMs);
+    else if (this.#options.original) this.#assigned.settleAfter(held, this.#options.settleMs);
+    else this.#assigned.settle(held, true);
   }
 
   #onJobReply(held: AssignedTask, reply: Numbered<Reply>): void {
@@ -321,7 +323,9 @@ export class FuqWorkerSession implements WorkerPort {
 
   #onStopReply(count: number, reply: Numbered<Reply>): void {
     if (reply.type === "ERROR") {
-      this.#timers.after(RETRY_MS, () => this.stopSlots(count));
+      this.#timers.after(this.#options.retryMs, () =>
+        count === STOP_AT_ONCE ? this.stopSlots("now") : this.#sendStop(count),
+      );
       return;
     }
     const { capacity } = this.#assigned;
@@ -332,45 +336,38 @@ export class FuqWorkerSession implements WorkerPort {
     this.#state = "stopping";
     // It goes by itself; if it does not, this is the end of it.
     if (count === STOP_AT_ONCE || this.#assigned.counts.nrun === 0) {
-      this.#timers.after(this.#missingMs, () => this.#context.connection.close(1000, "closing"));
+      this.#timers.after(this.#options.missingMs, () => this.#context.connection.close(1000, "closing"));
     }
   }
 
   // Calls of the core
 
-  assign(job: Job, tasks: AttemptRange): void {
-    this.#assigned.assign(job, tasks);
-  }
-
-  retract(tasks: readonly AttemptRange[]): void {
-    this.#assigned.retract(tasks);
-  }
-
-  cancel(tasks: readonly AttemptRange[]): void {
-    this.#assigned.cancel(tasks);
-  }
-
+  readonly assign = (job: Job, tasks: AttemptRange): void => this.#assigned.assign(job, tasks);
+  readonly retract = (tasks: readonly AttemptRange[]): void => this.#assigned.retract(tasks);
+  readonly cancel = (tasks: readonly AttemptRange[]): void => this.#assigned.cancel(tasks);
   /** It gets nothing new; fuq has no message for it. */
-  drain(): void {
-    this.#assigned.drain();
-  }
+  readonly drain = (): void => this.#assigned.drain();
 
   stop(): void {
     this.#assigned.markLeaving();
     const { guessed, slots } = this.#assigned.capacity;
     // By number, because 0 is all of them by the text and one for the original; a worker that has named none goes by the text.
-    this.stopSlots(guessed ? 0 : slots);
+    this.#sendStop(guessed ? 0 : slots);
   }
 
-  /** So many slots end as soon as they are free, or all at once. */
-  stopSlots(count: number): void {
-    if (this.#isClosed || this.#state === "stopping") return;
-    if (count === STOP_AT_ONCE)
-      this.#runEffects(this.#protocol.request({ type: "STOP", count }, { kind: "stop", count }));
-    else {
-      this.#slotsToStop = count;
-      this.#runEffects([]);
-    }
+  stopSlots(slots: number | "now"): void {
+    if (slots === "now") {
+      this.#assigned.markLeaving(true);
+      const stop = { type: "STOP", count: STOP_AT_ONCE } as const;
+      this.#runEffects(this.#protocol.request(stop, { kind: "stop", count: STOP_AT_ONCE }));
+    } else if (slots >= this.#assigned.capacity.slots) this.stop();
+    else this.#sendStop((this.#slotsToStop ?? 0) + slots);
+  }
+
+  #sendStop(count: number): void {
+    if (this.#state === "stopping") return;
+    this.#slotsToStop = count;
+    this.#runEffects([]);
   }
 
   /** The original waits for ever for an OK that is lost with its connection, so its UPDATEs get their OK first. */
@@ -386,15 +383,6 @@ export class FuqWorkerSession implements WorkerPort {
 
   get #isClosed(): boolean {
     return this.#state === "closed";
-  }
-
-  #watchOverflow(): void {
-    if (!this.#protocol.overflowed || this.#overflowed) return;
-    this.#overflowed = true;
-    this.#timers.after(RETRY_MS, () => {
-      this.#overflowed = false;
-      this.#runEffects(this.#protocol.retry());
-    });
   }
 
   #fail(cause: unknown): void {

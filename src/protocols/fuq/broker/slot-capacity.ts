@@ -37,18 +37,14 @@ export class SlotCapacity {
     return Math.max(0, this.slots - tasks.usedSlots);
   }
 
-  /** The worker has not said how many it has: one, until it says more. */
-  guess(): void {
-    this.slots = 1;
+  /** The worker has not said how many it has: as many as it uses, and at least one, until it says more. */
+  guess(used: number): void {
+    this.slots = Math.max(1, used);
     this.#guessed = true;
   }
 
   get guessed(): boolean {
     return this.#guessed;
-  }
-
-  get paused(): boolean {
-    return this.#paused;
   }
 
   pause(): void {

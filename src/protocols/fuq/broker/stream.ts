@@ -8,7 +8,7 @@ import { DEFAULT_POOL } from "../../../model/recipe.js";
 import { MESSAGE_LIMIT } from "../codec.js";
 import { Framer, type Layout } from "../framer.js";
 import type { Hello } from "../messages.js";
-import { type Identity, rawIdentity } from "./identity.js";
+import { absentOwnerOf, type Identity, rawIdentity } from "./identity.js";
 import type { FuqSessionContext } from "./session-context.js";
 
 /** One version of the protocol, as bytes. */
@@ -60,12 +60,14 @@ export function acceptStream<In, Out>(
   };
   const port = socket.remotePort ?? 0;
   let named = false;
+  const prefix = `${listener}-raw`;
   const session = makeSession({
     core,
     log,
     connection: { send, close },
     onPeerError,
-    identify: (hello: Hello | undefined): Identity => rawIdentity(core, `${listener}-raw`, address, port, hello),
+    identify: (hello: Hello | undefined): Identity => rawIdentity(core, prefix, address, port, hello),
+    absentOwnerOf: (pair) => absentOwnerOf(core, prefix, address, [pair]),
     profile: { protocol, pool: settings.pool ?? DEFAULT_POOL, address },
     onNamed: (name) => {
       traced.setPeer(name);

@@ -37,7 +37,7 @@ export function acceptFuqWebSocket(
 ): FuqLink {
   const { core, log, peerErrors, connections, settings } = context;
   const { id, info } = node;
-  // The original ends when this has happened to it five times in a row.
+  // It does not end by itself, and cannot be helped.
   if (node.stuck === true) webSocket.close(1008, "it waits for an answer that was lost");
   const traced = connections.open(PROTOCOL, address);
   const onPeerError = (why: string): void => peerErrors.report("main", address, "LABORO_BAD_MESSAGE", `fuq: ${why}`);

@@ -119,7 +119,7 @@ export class ClientV1 implements ProtocolSession {
   close(): void {
     const over = this.#state === "CL_EXIT0" || this.#state === "CL_EXIT1";
     this.#state = over ? this.#state : "CL_EXIT1";
-    this.#options.tasks.abandon();
+    this.#options.tasks.dropAll();
   }
 
   #send(message: MessageV1): void {

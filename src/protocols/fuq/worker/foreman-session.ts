@@ -18,6 +18,7 @@ import {
   COUNT_LIMIT,
   errorName,
   type Numbered,
+  RETRY_MS,
   type Reply,
   type Request,
   refusal,
@@ -178,6 +179,9 @@ export class ForemanSession implements ProtocolSession {
       case "reply":
         this.#onReply(effect.tag, effect.reply);
         break;
+      case "overflow":
+        this.#timers.after(RETRY_MS, () => this.#runEffects(this.#protocol.retry()));
+        break;
       case "restarted":
         this.#joined = false;
         break;
@@ -261,10 +265,12 @@ export class ForemanSession implements ProtocolSession {
     return tasks.start(given) ? this.#counts() : refusal("no_procs", joinCounts(tasks.nproc, tasks.nrun));
   }
 
+  /** By the text a cancelled task has no UPDATE, and the OK has the counts without it. */
   #onCancel(pairs: readonly TaskPair[]): Reply {
     const { tasks, foremanKind } = this.#options;
-    const count = pairs.reduce((sum, pair) => sum + tasks.cancel(pair), 0);
-    if (foremanKind === "original") return { type: "OK", nproc: Math.min(count, COUNT_LIMIT), nrun: 0 };
+    const original = foremanKind === "original";
+    const count = pairs.reduce((sum, pair) => sum + tasks.cancel(pair, !original), 0);
+    if (original) return { type: "OK", nproc: count, nrun: 0 };
     return count === 0 ? refusal("no_such_job") : this.#counts();
   }
 
@@ -281,6 +287,6 @@ export class ForemanSession implements ProtocolSession {
 
   #counts(): Reply {
     const { nproc, nrun } = this.#options.tasks;
-    return { type: "OK", nproc: Math.min(nproc, COUNT_LIMIT), nrun: Math.min(nrun, COUNT_LIMIT) };
+    return { type: "OK", nproc, nrun };
   }
 }

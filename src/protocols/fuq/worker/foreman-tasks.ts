@@ -6,6 +6,9 @@
  *
  * Both count as running towards the foreman, because to it they do until it has the UPDATE: the original ends at an UPDATE for a task that
  * it does not count. So a slot is free again when its UPDATE is acknowledged.
+ *
+ * A task that is dropped counts no more, and has no UPDATE. Its command may take a moment to die: a task that comes meanwhile waits for the
+ * slot.
  */
 
 import { asLaboroError } from "../../../base/errors.js";
@@ -23,21 +26,22 @@ export interface ForemanTasksOptions {
   readonly cancelGraceMs: number;
   readonly log: Log;
   /** A task has ended, and its UPDATE is to be sent. */
-  readonly onEnded: (update: Update) => void;
+  readonly onEnded: () => void;
 }
 
 interface ForemanTask {
   readonly task: Task;
-  readonly slot: SlotShell;
+  /** Absent while it waits for one. */
+  slot?: SlotShell;
   command?: RunningCommand;
   update?: Update;
-  /** It was assigned to another worker; its end is not reported. */
-  abandoned?: true;
 }
 
 export class ForemanTasks {
   readonly #options: ForemanTasksOptions;
   readonly #tasks = new Map<string, ForemanTask>();
+  /** Those of commands that have not ended yet. */
+  readonly #busySlots = new Set<SlotShell>();
   /** max_nproc of the text: what STOP has left. */
   #maxSlots: number;
 
@@ -75,16 +79,18 @@ export class ForemanTasks {
     const fresh = new Map(tasks.map((task) => [keyOf(pairOf(task)), task]));
     for (const key of this.#tasks.keys()) fresh.delete(key);
     if (fresh.size > this.nproc) return false;
-    for (const [key, task] of fresh) this.#begin(key, task);
+    for (const [key, task] of fresh) this.#tasks.set(key, { task });
+    this.#startWaiting();
     return true;
   }
 
-  /** How many tasks it ends. Those that have ended by themselves are not among them. */
-  cancel({ jobId, task }: TaskPair): number {
+  /** How many tasks it ends. Those that have ended by themselves are not among them. With `drop` they have no UPDATE. */
+  cancel({ jobId, task }: TaskPair, drop = false): number {
     let count = 0;
-    for (const { task: one, command, update } of this.#tasks.values()) {
+    for (const [key, { task: one, command, update }] of this.#tasks) {
       if (one.job.jobId !== jobId || (task !== ALL_TASKS && one.task !== task)) continue;
       if (update !== undefined) continue;
+      if (drop) this.#tasks.delete(key);
       this.#end(command);
       count++;
     }
@@ -97,15 +103,10 @@ export class ForemanTasks {
     if (count === STOP_AT_ONCE) for (const { command } of this.#tasks.values()) command?.kill();
   }
 
-  /** All tasks have been assigned to other workers: they are ended, and no UPDATE is sent. */
-  abandon(): void {
-    for (const [key, held] of this.#tasks) {
-      if (held.update !== undefined) this.#tasks.delete(key);
-      else {
-        held.abandoned = true;
-        held.command?.kill();
-      }
-    }
+  /** All tasks have been assigned to other workers. */
+  dropAll(): void {
+    for (const { command } of this.#tasks.values()) command?.kill();
+    this.#tasks.clear();
   }
 
   /** The foreman has it, or does not want it. */
@@ -114,21 +115,27 @@ export class ForemanTasks {
     if (this.#tasks.get(key)?.update !== undefined) this.#tasks.delete(key);
   }
 
-  #begin(key: string, task: Task): void {
-    const busy = new Set(Array.from(this.#tasks.values(), ({ slot }) => slot));
-    const slot = this.#options.slots.slots.find((one) => !busy.has(one));
-    if (slot === undefined) throw new Error("there is no free slot");
-    const held: ForemanTask = { task, slot };
-    this.#tasks.set(key, held);
+  #startWaiting(): void {
+    for (const held of this.#tasks.values()) {
+      if (held.slot !== undefined) continue;
+      const slot = this.#options.slots.slots.find((one) => !this.#busySlots.has(one));
+      if (slot === undefined) return;
+      this.#begin(held, slot);
+    }
+  }
+
+  #begin(held: ForemanTask, slot: SlotShell): void {
+    held.slot = slot;
+    this.#busySlots.add(slot);
     try {
-      const file = this.#openLog(task);
-      held.command = this.#run(task, slot, file, (end) =>
-        this.#ended(held, end.code === 0 && end.error === undefined, statusText(end)),
+      const file = this.#openLog(held.task);
+      held.command = this.#run(held.task, slot, file, (end) =>
+        this.#ended(held, slot, end.code === 0 && end.error === undefined, statusText(end)),
       );
     } catch (cause) {
       const status = statusText({ error: asLaboroError(cause).message });
       // Not before the foreman has the reply to its JOB.
-      setImmediate(() => this.#ended(held, false, status));
+      setImmediate(() => this.#ended(held, slot, false, status));
     }
   }
 
@@ -170,13 +177,12 @@ export class ForemanTasks {
     else command?.kill();
   }
 
-  #ended(held: ForemanTask, success: boolean, status: string): void {
-    if (held.abandoned) {
-      this.#tasks.delete(keyOf(pairOf(held.task)));
-      return;
-    }
+  #ended(held: ForemanTask, slot: SlotShell, success: boolean, status: string): void {
+    this.#busySlots.delete(slot);
+    this.#startWaiting();
+    if (this.#tasks.get(keyOf(pairOf(held.task))) !== held) return;
     held.update = { ...pairOf(held.task), success, status, newJob: null };
-    this.#options.onEnded(held.update);
+    this.#options.onEnded();
   }
 }
 

@@ -204,6 +204,10 @@ export class WorkerSession implements WorkerPort {
     this.#send({ type: "STOP" });
   }
 
+  stopSlots(slots: number | "now"): void {
+    this.#send({ type: "STOP", slots });
+  }
+
   close(reason: string): void {
     this.#connection.close(1001, reason);
   }

@@ -120,15 +120,9 @@ export class LiteralWorker {
   }
 
   send(type: number, seq: number, arg: number | object | undefined, subtype = 0): void {
-    const payload = typeof arg === "object" ? packr.pack(arg) : Buffer.alloc(0);
-    const head = Buffer.alloc(16);
-    head.writeUInt16LE(0xc047, 0);
-    head.writeUInt8(type, 2);
-    head.writeUInt8(subtype, 3);
-    head.writeUInt32LE(seq, 4);
-    head.writeUInt32LE(typeof arg === "number" ? arg : payload.length, 12);
-    this.log.push(`W>F ${short({ type, subtype, seq, arg0: head.readUInt32LE(12), rest: arg })}`);
-    this.#line.send(Buffer.concat([head, payload]));
+    const bytes = frameOf(type, seq, arg, subtype);
+    this.log.push(`W>F ${short({ type, subtype, seq, arg0: bytes.readUInt32LE(12), rest: arg })}`);
+    this.#line.send(bytes);
   }
 
   raw(bytes: Buffer): void {
@@ -193,6 +187,17 @@ export class LiteralWorker {
     }
     return taken;
   }
+}
+
+export function frameOf(type: number, seq: number, arg: number | object | undefined, subtype = 0): Buffer {
+  const payload = typeof arg === "object" ? packr.pack(arg) : Buffer.alloc(0);
+  const head = Buffer.alloc(16);
+  head.writeUInt16LE(0xc047, 0);
+  head.writeUInt8(type, 2);
+  head.writeUInt8(subtype, 3);
+  head.writeUInt32LE(seq, 4);
+  head.writeUInt32LE(typeof arg === "number" ? arg : payload.length, 12);
+  return Buffer.concat([head, payload]);
 }
 
 export const counts = ({ arg0 }: Frame): string => `${arg0 >>> 16}|${arg0 & 0xffff}`;

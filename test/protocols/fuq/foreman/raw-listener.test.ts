@@ -1,10 +1,9 @@
 /** The foreman by the letter of the text, on a raw stream, with a worker that is literal too. */
 import { describe, expect, it } from "vitest";
-import { FuqWorkerSession } from "../../../../src/protocols/fuq/broker/session.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
-import { numbered, openRaw, openYard, rawWorker } from "./kit.js";
-import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, STOP, UPDATE } from "./literal-worker.js";
+import { numbered, openRaw, openYard, rawWorker, type Yard } from "./kit.js";
+import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, RESET, type TaskOf, UPDATE } from "./literal-worker.js";
 
 describe("a worker on the raw listener", () => {
   it("hears OK(0), says HELLO, gets one task a JOB, and every OK has the true numbers", async () => {
@@ -49,6 +48,11 @@ describe("a worker on the raw listener", () => {
       { index: 1, state: "succeeded", code: 0, attempt: 1 },
       { index: 2, state: "failed", signal: "SIGKILL" },
     ]);
+    // Its output is on the worker's machine.
+    const [{ name } = { name: "" }] = await yard.client.workers();
+    const { pieces } = await yard.client.ask("output", { job: job.id, index: 1, attempt: 1 });
+    const shown = pieces.flatMap((piece) => ("bytes" in piece ? [Buffer.from(piece.bytes).toString()] : []));
+    expect(shown).toEqual([`laboro: the log is /log/dir/demo_2.log on worker ${name}\n`]);
   });
 
   it("gets the tasks of an array by their numbers, and tells of them by these, also after a reconnect", async () => {
@@ -68,7 +72,7 @@ describe("a worker on the raw listener", () => {
     const [last] = await worker.take(1, 1, 1);
     expect(last?.task.Task).toBe(9);
     await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 2, last: 2 }] });
-    expect((await worker.expect(CANCEL)).rest).toEqual([{ JobId: job.id, Task: 9 }]);
+    expect((await worker.expect(CANCEL)).rest).toEqual({ JobId: job.id, Task: 9 });
     worker.cut();
     await until("it is gone", async () => (await yard.client.workers()).length === 0);
     const again = await rawWorker(port);
@@ -76,10 +80,12 @@ describe("a worker on the raw listener", () => {
     // Task 7 waits by now and stays here; there is no task 2, and 5 has ended: these are to end.
     const running = [7, 2, 5].map((Task) => ({ ...last?.task, Task })) as Parameters<typeof again.greet>[1];
     await again.greet(0, running);
-    const cancel = await again.expect(CANCEL);
-    expect((cancel.rest as { Task: number }[]).map(({ Task }) => Task).sort()).toEqual([2, 5]);
-    again.ok(cancel.seq, 0, 3);
-    again.update(cancel.seq + 1, { JobId: job.id, Task: 7 });
+    const first = await again.expect(CANCEL);
+    again.ok(first.seq, 1, 2);
+    const second = await again.expect(CANCEL);
+    again.ok(second.seq, 2, 1);
+    expect([first, second].map(({ rest }) => (rest as { Task: number }).Task).sort()).toEqual([2, 5]);
+    again.update(second.seq + 1, { JobId: job.id, Task: 7 });
     await again.expect(OK);
     expect(await job.wait()).toBe("failed");
     expect(await resultsOf(job)).toMatchObject([
@@ -110,6 +116,31 @@ describe("a worker on the raw listener", () => {
       await silent.expect(OK);
     }
     expect(await job.wait()).toBe("succeeded");
+  });
+
+  it("may say HELLO with a bare list of what runs: as many slots are assumed, until it says how many it has", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(2);
+    const job = await yard.client.submit(numbered(4));
+    const running = (await worker.take(2, 2)).map(({ task }) => task);
+    worker.cut();
+    await until("it is gone", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    again.send(HELLO, 0, running);
+    expect(await again.expect(OK)).toMatchObject({ seq: 0, arg0: 2 });
+    again.update(2, { JobId: job.id, Task: 1 });
+    expect(counts(await again.expect(OK))).toBe("1|1");
+    // It has three slots in fact.
+    const third = await again.expect(JOB);
+    again.ok(third.seq, 1, 2);
+    const fourth = await again.expect(JOB);
+    expect([third.rest, fourth.rest]).toMatchObject([[{ Task: 3 }], [{ Task: 4 }]]);
+    again.ok(fourth.seq, 0, 3);
+    expect((await yard.client.workers())[0]?.total.slots).toBe(3);
   });
 
   it("gets LoggingDir = WorkingDir where the job has no log, and nothing that it cannot run", async () => {
@@ -200,148 +231,21 @@ describe("a worker on the raw listener", () => {
     expect(again.seq).toBe(9);
     expect(again.rest).toEqual(second.rest);
   });
-});
 
-describe("CANCEL", () => {
-  it("of one, of many and of all that the worker has; the tasks end cancelled with their UPDATEs", async () => {
+  it("that answers ERROR(overflow) and says nothing more gets the same task again after a while", async () => {
     const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(4);
-    const job = await yard.client.submit(numbered(4));
-    await worker.take(4, 4);
-    await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 1, last: 1 }] });
-    const one = await worker.expect(CANCEL);
-    expect(one.rest).toEqual([{ JobId: job.id, Task: 2 }]);
-    worker.ok(one.seq, 1, 3);
-    worker.update(one.seq + 1, { JobId: job.id, Task: 2 }, false, "error encountered: signal: killed");
-    expect(counts(await worker.expect(OK))).toBe("1|3");
-    await yard.client.ask("cancel", { job: job.id });
-    const all = await worker.expect(CANCEL);
-    expect(all.rest).toEqual([{ JobId: job.id, Task: -1 }]);
-    worker.ok(all.seq, 3, 0);
-    let seq = all.seq + 1;
-    for (const Task of [1, 3, 4]) {
-      worker.update(seq, { JobId: job.id, Task }, false, "error encountered: signal: killed");
-      await worker.expect(OK);
-      seq += 2;
-    }
-    expect(await job.wait()).toBe("cancelled");
-    expect(await resultsOf(job)).toMatchObject(
-      [0, 1, 2, 3].map((index) => ({ index, state: "cancelled", signal: "SIGKILL" })),
-    );
-    expect((await yard.client.workers())[0]?.free.slots).toBe(4);
-  });
-
-  it("without an UPDATE after it is put right after a while, as is ERROR(no_such_job)", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard, { settleMs: 50, missingMs: 50 }));
-    await worker.expect(OK);
-    await worker.greet(2);
-    const job = await yard.client.submit(numbered(2));
-    await worker.take(2, 2);
-    await yard.client.ask("cancel", { job: job.id, tasks: [{ first: 0, last: 0 }] });
-    worker.ok((await worker.expect(CANCEL)).seq, 1, 1);
-    await until("the first is cancelled", async () => (await job.info()).counters.cancelled === 1);
-    await yard.client.ask("cancel", { job: job.id });
-    worker.send(ERROR, (await worker.expect(CANCEL)).seq, 0, 4);
-    expect(await job.wait()).toBe("cancelled");
-    expect((await yard.client.workers())[0]?.free.slots).toBe(2);
-  });
-
-  it("is what a time limit comes to", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
+    const worker = await rawWorker(await openRaw(yard, { retryMs: 20 }));
     await worker.expect(OK);
     await worker.greet(1);
-    const job = await yard.client.submit(numbered(1, { timeLimitMs: 100 }));
-    await worker.take(1, 1);
-    const cancel = await worker.expect(CANCEL);
-    expect(cancel.rest).toEqual([{ JobId: job.id, Task: 1 }]);
-    worker.ok(cancel.seq, 1, 0);
-    worker.update(cancel.seq + 1, { JobId: job.id, Task: 1 }, false, "error encountered: signal: killed");
-    expect(await job.wait()).toBe("failed");
-    expect((await resultsOf(job))[0]).toMatchObject({ state: "failed", timedOut: true, signal: "SIGKILL" });
-  });
-});
-
-describe("STOP", () => {
-  it("of a busy worker: it ends what it runs, gets nothing new, and the connection ends with its last UPDATE", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(2);
-    const job = await yard.client.submit(numbered(3));
-    await worker.take(2, 2);
-    const [{ id } = { id: "" }] = await yard.client.workers();
-    await yard.client.stopWorker(id);
-    const stop = await worker.expect(STOP);
-    expect(stop.arg0).toBe(2);
-    worker.ok(stop.seq, 0, 2);
-    worker.update(stop.seq + 1, { JobId: job.id, Task: 1 });
-    expect(counts(await worker.expect(OK))).toBe("0|1");
-    worker.update(stop.seq + 3, { JobId: job.id, Task: 2 });
-    expect(counts(await worker.expect(OK))).toBe("0|0");
-    await until("it is closed", () => worker.closed !== undefined);
-    await until("it is gone", async () => (await yard.client.workers()).length === 0);
-    expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2, failed: 0 } });
-  });
-
-  it("of an idle worker lets it go by itself", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(3);
-    const [{ id } = { id: "" }] = await yard.client.workers();
-    await yard.client.stopWorker(id);
-    const stop = await worker.expect(STOP);
-    expect(stop).toMatchObject({ seq: 3, arg0: 3 });
-    worker.ok(3, 0, 0);
-    worker.cut();
-    await until("it is gone", async () => (await yard.client.workers()).length === 0);
-  });
-});
-
-describe("STOP of some slots, and at once", () => {
-  const sessionOf = (yard: Awaited<ReturnType<typeof openYard>>): FuqWorkerSession => {
-    const [id] = yard.broker.core.state.workers.keys();
-    const port = id === undefined ? undefined : yard.broker.core.portOf(id);
-    if (!(port instanceof FuqWorkerSession)) throw new Error("no session");
-    return port;
-  };
-
-  it("STOP(n) takes so many slots, and the rest works on", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard));
-    await worker.expect(OK);
-    await worker.greet(3);
-    sessionOf(yard).stopSlots(2);
-    const stop = await worker.expect(STOP);
-    expect(stop.arg0).toBe(2);
-    worker.ok(stop.seq, 1, 0);
-    await until("one slot is left", async () => (await yard.client.workers())[0]?.total.slots === 1);
-    const job = await yard.client.submit(numbered(2));
-    for (let task = 1; task <= 2; task++) {
-      const { seq } = await worker.expect(JOB);
-      worker.ok(seq, 0, 1);
-      worker.update(seq + 1, { JobId: job.id, Task: task });
-      expect(counts(await worker.expect(OK))).toBe("1|0");
-    }
+    const job = await yard.client.submit(numbered(1));
+    const first = await worker.expect(JOB);
+    worker.send(ERROR, first.seq, 0, 1);
+    const again = await worker.expect(JOB);
+    expect(again).toMatchObject({ seq: first.seq + 2, rest: first.rest });
+    worker.ok(again.seq, 0, 1);
+    worker.update(again.seq + 1, { JobId: job.id, Task: 1 });
     expect(await job.wait()).toBe("succeeded");
-  });
-
-  it("STOP(at once) goes out beside a JOB that has no reply yet", async () => {
-    const yard = await openYard();
-    const worker = await rawWorker(await openRaw(yard, { missingMs: 50 }));
-    await worker.expect(OK);
-    await worker.greet(1);
-    await yard.client.submit(numbered(1));
-    await worker.expect(JOB);
-    sessionOf(yard).stopSlots(0xffff_ffff);
-    const stop = await worker.expect(STOP);
-    expect(stop).toMatchObject({ seq: 5, arg0: 0xffff_ffff });
-    worker.ok(5, 0, 0);
-    await until("it is left, if it does not leave", () => worker.closed !== undefined);
+    expect(await resultsOf(job)).toMatchObject([{ attempt: 1 }]);
   });
 });
 
@@ -377,6 +281,25 @@ describe("RESET", () => {
     expect(resets).toBeGreaterThanOrEqual(2);
     expect([...runs].sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
     expect((await resultsOf(job)).every(({ attempt }) => attempt === 1)).toBe(true);
+  });
+
+  it("follows an UPDATE that has the worker's last number, after which it could not ask for a RESET itself", async () => {
+    const yard = await openYard();
+    const worker = await rawWorker(await openRaw(yard));
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(2));
+    await worker.take(1, 1);
+    worker.update(0xffff_fffe, { JobId: job.id, Task: 1 });
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0xffff_fffe });
+    expect(await worker.expect(RESET)).toMatchObject({ seq: 0xffff_ffff });
+    worker.send(RESET, 0xffff_ffff, 3);
+    expect(await worker.expect(OK)).toMatchObject({ seq: 0, arg0: 0 });
+    await worker.greet(1);
+    const [second] = await worker.take(1, 1);
+    expect(second).toMatchObject({ seq: 3, task: { Task: 2 } });
+    worker.update(4, { JobId: job.id, Task: 2 });
+    expect(await job.wait()).toBe("succeeded");
   });
 
   it("by the worker: what it listed goes on, and what was dropped comes again", async () => {
@@ -426,8 +349,9 @@ it("what a raw worker lists when it comes again is its own where nobody else has
   await again.expect(OK);
   expect(counts(await again.greet(0, tasks))).toBe("0|2");
   const cancel = await again.expect(CANCEL);
-  expect(cancel.rest).toEqual([{ JobId: job.id, Task: taken?.task.Task }]);
+  expect(cancel.rest).toEqual({ JobId: job.id, Task: taken?.task.Task });
   again.ok(cancel.seq, 1, 1);
+  // By the text no UPDATE follows. One that does is nobody's.
   again.update(cancel.seq + 1, { JobId: job.id, Task: taken?.task.Task ?? 0 }, false, "killed");
   expect(counts(await again.expect(OK))).toBe("1|1");
   const kept = tasks.find(({ Task }) => Task !== taken?.task.Task);
@@ -437,6 +361,136 @@ it("what a raw worker lists when it comes again is its own where nobody else has
   await other.expect(OK);
   expect(await job.wait()).toBe("succeeded");
   expect(await resultsOf(job)).toHaveLength(2);
+});
+
+describe("a task that ended while its raw worker was away", () => {
+  const away = async (yard: Yard, port: number, count: number) => {
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(count));
+    const [taken] = await worker.take(1, 1);
+    if (taken === undefined) throw new Error("no task");
+    worker.cut();
+    return { job, taken: pairOf(taken.task) };
+  };
+
+  it("counts where nobody has it: HELLO with nothing running, then its UPDATE", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const { job, taken } = await away(yard, port, 1);
+    await until("its task waits again", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    // No slot is free, so nobody gets the task.
+    expect(counts(await again.greet(0))).toBe("0|0");
+    again.update(2, taken, false, "error encountered: exit status 3");
+    expect(counts(await again.expect(OK))).toBe("0|0");
+    expect(await job.wait()).toBe("failed");
+    expect(await resultsOf(job)).toMatchObject([{ state: "failed", code: 3 }]);
+  });
+
+  it("counts where it is about to be sent to that worker, which then does not get it", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const { job, taken } = await away(yard, port, 2);
+    await until("its task waits again", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    // Without a pause: the UPDATE is there before anything is sent.
+    again.send(HELLO, 0, { NumProcs: 2, Running: [] });
+    again.update(2, taken);
+    const seen: number[] = [];
+    for (let left = 2; left > 0; ) {
+      const frame = await again.next();
+      if (frame.type === OK) {
+        left--;
+        continue;
+      }
+      expect(frame.type).toBe(JOB);
+      seen.push((frame.rest as TaskOf[])[0]?.Task ?? 0);
+      again.ok(frame.seq, 2 - seen.length, seen.length);
+    }
+    const other = seen.includes(2) ? undefined : await again.expect(JOB);
+    if (other !== undefined) again.ok(other.seq, 1, 1);
+    again.update(100, { ...taken, Task: 2 });
+    expect(await job.wait()).toBe("succeeded");
+    expect((await resultsOf(job)).map(({ index, state }) => ({ index, state }))).toEqual([
+      { index: 0, state: "succeeded" },
+      { index: 1, state: "succeeded" },
+    ]);
+  });
+
+  it("counts where it was sent to that worker again, which is then to CANCEL it", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const { job, taken } = await away(yard, port, 1);
+    await until("its task waits again", async () => (await yard.client.workers()).length === 0);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    await again.greet(2);
+    const repeated = await again.expect(JOB);
+    expect(repeated.rest).toMatchObject([{ Task: taken.Task }]);
+    again.update(2, taken);
+    expect(counts(await again.expect(OK))).toBe("1|1");
+    expect(await job.wait()).toBe("succeeded");
+    again.ok(repeated.seq, 1, 1);
+    const cancel = await again.expect(CANCEL);
+    expect(cancel.rest).toEqual(taken);
+    again.ok(cancel.seq, 2, 0);
+    await until("both slots are free", async () => (await yard.client.workers())[0]?.free.slots === 2);
+    expect(await resultsOf(job)).toMatchObject([{ state: "succeeded" }]);
+  });
+
+  it("counts after a restart of the broker, which keeps the task for a worker from there", async () => {
+    const yard = await openYard();
+    const { job, taken } = await away(yard, await openRaw(yard), 1).then(async (given) => {
+      await yard.broker.stop();
+      return given;
+    });
+    const next = await openYard({ dir: `${yard.dir}/data` });
+    const again = await rawWorker(await openRaw(next));
+    await again.expect(OK);
+    await again.greet(1);
+    again.update(2, taken);
+    await again.expect(OK);
+    expect(await resultsOf(next.client.job(job.id))).toMatchObject([{ state: "succeeded" }]);
+  });
+
+  it("does not count where no worker has begun it", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const worker = await rawWorker(port);
+    await worker.expect(OK);
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    await worker.expect(JOB);
+    worker.cut();
+    await until("its task waits again", async () => (await yard.client.workers()).length === 0);
+    const other = await rawWorker(port);
+    await other.expect(OK);
+    await other.greet(0);
+    other.update(2, { JobId: job.id, Task: 1 });
+    await other.expect(OK);
+    expect((await job.info()).counters.succeeded).toBe(0);
+  });
+
+  it("does not count where another worker has it", async () => {
+    const yard = await openYard();
+    const port = await openRaw(yard);
+    const { job, taken } = await away(yard, port, 1);
+    const other = await rawWorker(port);
+    await other.expect(OK);
+    await other.greet(1);
+    await other.take(1, 1);
+    const again = await rawWorker(port);
+    await again.expect(OK);
+    await again.greet(1);
+    again.update(2, taken, false, "error encountered: exit status 3");
+    expect(counts(await again.expect(OK))).toBe("1|0");
+    other.update(4, taken);
+    expect(await job.wait()).toBe("succeeded");
+  });
 });
 
 it("an UPDATE before HELLO is answered OK(65535|65535), and a result of nobody's is acknowledged", async () => {

@@ -81,7 +81,7 @@ class Worker {
         if (request.type === "JOB") for (const task of request.tasks) this.#run(task);
         const nrun = this.#held.size;
         this.#carryOut(talk.answer(request.seq, { type: "OK", nproc: SLOTS - nrun, nrun }));
-      } else if (effect.kind !== "restarted") throw new Error(effect.why);
+      } else if ("why" in effect) throw new Error(effect.why);
     }
   }
 

@@ -1,90 +1,10 @@
 /** The server of version 1, with a client written from its text alone. */
-import { connect, type Socket } from "node:net";
-import { Packr, Unpackr } from "msgpackr";
 import { expect, it } from "vitest";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
-import { atEnd, numbered, openV1, openYard } from "./kit.js";
+import { numbered, openV1, openYard } from "./kit.js";
+import { ERROR, JOB, LiteralClient, OK, STOP, UPDATE } from "./literal-client.js";
 import type { TaskOf } from "./literal-worker.js";
-
-const OK = 1;
-const JOB = 3;
-const UPDATE = 4;
-const STOP = 7;
-const ERROR = 8;
-
-interface FrameV1 {
-  readonly type: number;
-  readonly arg0: number;
-  readonly rest: unknown;
-}
-
-const packr = new Packr({ useRecords: false });
-const unpackr = new Unpackr({ useRecords: false });
-
-/** 12 bytes: magic, type u16, padding, arg0. */
-class LiteralClient {
-  readonly #socket: Socket;
-  readonly frames: FrameV1[] = [];
-  #bytes = Buffer.alloc(0);
-  closed = false;
-
-  constructor(port: number) {
-    this.#socket = connect(port, "127.0.0.1");
-    atEnd(() => this.#socket.destroy());
-    this.#socket.on("error", () => {});
-    this.#socket.on("close", () => {
-      this.closed = true;
-    });
-    this.#socket.on("data", (chunk) => {
-      this.#bytes = Buffer.concat([this.#bytes, chunk]);
-      while (this.#bytes.length >= 12) {
-        expect(this.#bytes.readUInt16LE(0)).toBe(0xc047);
-        const type = this.#bytes.readUInt16LE(2);
-        const arg0 = this.#bytes.readUInt32LE(8);
-        const length = type === JOB ? arg0 : 0;
-        if (this.#bytes.length < 12 + length) return;
-        const rest: unknown = length === 0 ? undefined : unpackr.unpack(this.#bytes.subarray(12, 12 + length));
-        this.frames.push({ type, arg0, rest });
-        this.#bytes = this.#bytes.subarray(12 + length);
-      }
-    });
-  }
-
-  send(type: number, arg: number | object): void {
-    const payload = typeof arg === "object" ? packr.pack(arg) : Buffer.alloc(0);
-    const head = Buffer.alloc(12);
-    head.writeUInt16LE(0xc047, 0);
-    head.writeUInt16LE(type, 2);
-    head.writeUInt32LE(typeof arg === "number" ? arg : payload.length, 8);
-    this.#socket.write(Buffer.concat([head, payload]));
-  }
-
-  async expect(type: number): Promise<FrameV1> {
-    const frame = await until(`type ${type} comes`, () => this.frames.shift(), 30_000);
-    expect(frame.type).toBe(type);
-    return frame;
-  }
-
-  async greet(nproc: number): Promise<void> {
-    expect((await this.expect(OK)).arg0).toBe(0);
-    this.send(OK, nproc);
-    expect((await this.expect(OK)).arg0).toBe(nproc);
-  }
-
-  async task(): Promise<TaskOf> {
-    return (await this.expect(JOB)).rest as TaskOf;
-  }
-
-  update({ JobDescription, Task }: TaskOf, success = true): void {
-    const Status = success ? "done" : "error encountered: exit status 1";
-    this.send(UPDATE, { JobId: JobDescription.JobId, Task, Success: success, Status, NewJob: null });
-  }
-
-  cut(): void {
-    this.#socket.destroy();
-  }
-}
 
 it("a client greets, gets one JOB a task without being asked for a reply, and every UPDATE has its OK(nproc)", async () => {
   const yard = await openYard();
@@ -106,6 +26,57 @@ it("a client greets, gets one JOB a task without being asked for a reply, and ev
   expect((await client.expect(OK)).arg0).toBe(2);
   expect(await job.wait()).toBe("failed");
   expect((await resultsOf(job)).map(({ state }) => state)).toEqual(["succeeded", "succeeded", "failed"]);
+});
+
+it("a client may have more processors than two bytes can count, and hears their number", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(70_000);
+  const job = await yard.client.submit(numbered(1));
+  client.update(await client.task());
+  expect((await client.expect(OK)).arg0).toBe(70_000);
+  expect(await job.wait()).toBe("succeeded");
+});
+
+it("more than 64 UPDATEs without waiting for an OK end the connection", async () => {
+  const yard = await openYard();
+  const client = new LiteralClient(await openV1(yard));
+  await client.greet(100);
+  const job = await yard.client.submit(numbered(100));
+  const tasks: TaskOf[] = [];
+  while (tasks.length < 100) tasks.push(await client.task());
+  // One is being recorded, 64 wait.
+  client.updateAll(tasks.slice(0, 65));
+  for (let left = 65; left > 0; left--) await client.expect(OK);
+  expect((await job.info()).counters.succeeded).toBe(65);
+  client.updateAll([...tasks.slice(65), ...tasks, ...tasks]);
+  await until("it is closed", () => client.closed, 30_000);
+  expect(yard.complaints.join()).toMatch(/UPDATEs without waiting for their OK/);
+});
+
+it("a client that does not read is left when 16 MiB wait for it, and its tasks go to others", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.greet(2_000);
+  client.pauseReading();
+  const dir = `/${"x".repeat(32_000)}`;
+  const recipe = { kind: "command", argv: ["/bin/echo", "{#}"], placeholders: true, dir } as const;
+  // 8 MB wait: it may take its time.
+  const some = await yard.client.submit({ recipe, count: 250 });
+  await until("all are sent", async () => (await some.info()).counters.running === 250);
+  client.resumeReading();
+  for (let left = 250; left > 0; left--) await client.expect(JOB);
+  client.pauseReading();
+  await yard.client.submit({ recipe, count: 1_000 });
+  await until("it is left", () => yard.complaints.length > 0, 30_000);
+  const [, bytes] = /it does not read: (\d+) bytes wait for it/.exec(yard.complaints[0] ?? "") ?? [];
+  expect(Number(bytes)).toBeGreaterThan(16 * 1024 * 1024);
+  expect(Number(bytes)).toBeLessThan(16 * 1024 * 1024 + 40_000);
+  await until("it is gone", async () => (await yard.client.workers()).length === 0);
+  const other = new LiteralClient(port);
+  await other.greet(1);
+  await other.task();
 });
 
 it("an ERROR is about the newest JOB, which is handed out again and has cost nothing", async () => {
@@ -186,6 +157,28 @@ it("STOP: it ends what it runs, hears no OK(0) before that, and is left when it 
   await until("it is left", () => client.closed, 30_000);
   expect(client.frames).toEqual([]);
   expect(await job.info()).toMatchObject({ state: "waiting", counters: { succeeded: 2 } });
+});
+
+it("STOP(n): so many slots fewer, and the client works on; STOP(immed): its tasks go to others at no cost", async () => {
+  const yard = await openYard();
+  const port = await openV1(yard);
+  const client = new LiteralClient(port);
+  await client.greet(3);
+  const [{ id } = { id: "" }] = await yard.client.workers();
+  await yard.client.stopWorker(id, { slots: 1 });
+  expect((await client.expect(STOP)).arg0).toBe(1);
+  const job = await yard.client.submit(numbered(3, { crashLimit: 1 }));
+  const tasks = [await client.task(), await client.task()];
+  client.update(tasks[0] as TaskOf);
+  expect((await client.expect(OK)).arg0).toBe(1);
+  tasks.push(await client.task());
+  await yard.client.stopWorker(id, { now: true });
+  expect((await client.expect(STOP)).arg0).toBe(0xffff_ffff);
+  client.cut();
+  const other = new LiteralClient(port);
+  await other.greet(2);
+  for (const task of [await other.task(), await other.task()]) other.update(task);
+  expect(await job.wait()).toBe("succeeded");
 });
 
 it("what does not belong there is answered with ERROR, and garbage ends the connection", async () => {

@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import type { Core } from "../../../../src/broker/core.js";
 import { resultsOf } from "../../../client/shop.js";
 import { until } from "../../../support/wait.js";
-import { atEnd, nodeNamed, numbered, openWeb, openYard, webWorker } from "./kit.js";
+import { atEnd, nodeNamed, numbered, openRaw, openWeb, openYard, rawWorker, webWorker } from "./kit.js";
 import { CANCEL, counts, ERROR, HELLO, JOB, OK, pairOf, STOP, type TaskOf, UPDATE } from "./literal-worker.js";
 
 const taskOf = (rest: unknown): TaskOf => {
@@ -52,6 +52,32 @@ describe("a worker on the WebSocket", () => {
     const [taken] = await worker.take(1, 1);
     await yard.broker.stop();
     const next = await openYard({ dir: `${yard.dir}/data` });
+    const again = await webWorker(await openWeb(next, nodeNamed("vm:7:1")));
+    const task = taken?.task as TaskOf;
+    expect(counts(await again.greet(0, [task], 4))).toBe("0|1");
+    again.update(6, pairOf(task));
+    expect(counts(await again.expect(OK))).toBe("1|0");
+    const results = await resultsOf(next.client.job(job.id));
+    expect(results).toMatchObject([{ state: "succeeded", attempt: 1 }]);
+  });
+
+  it("keeps its tasks after a restart of the broker for as long as before it, and is not told to CANCEL them", async () => {
+    const settings = { graceMs: 20 };
+    const yard = await openYard({ settings });
+    const worker = await webWorker(await openWeb(yard, nodeNamed("vm:7:1")));
+    await worker.greet(1);
+    const job = await yard.client.submit(numbered(1));
+    const [taken] = await worker.take(1, 1);
+    await yard.broker.stop();
+    const next = await openYard({ dir: `${yard.dir}/data`, settings });
+    // Another worker is there for longer than the broker's usual grace period, and does not get the task.
+    const other = await rawWorker(await openRaw(next));
+    await other.expect(OK);
+    await other.greet(2);
+    const timed = await next.client.submit(numbered(1, { timeLimitMs: 200 }));
+    const [given] = await other.take(1, 2);
+    expect(given?.task.JobDescription.JobId).toBe(timed.id);
+    await other.expect(CANCEL);
     const again = await webWorker(await openWeb(next, nodeNamed("vm:7:1")));
     const task = taken?.task as TaskOf;
     expect(counts(await again.greet(0, [task], 4))).toBe("0|1");

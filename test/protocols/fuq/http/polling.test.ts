@@ -150,6 +150,27 @@ describe("a worker that asks over HTTP", () => {
     await until("it is gone", async () => (await workersOf(listener)).length === 0);
   });
 
+  it("is stopped slot by slot: as many requests get ::stop::, and the rest work on", async () => {
+    const listener = await openListener();
+    const worker = listener.asker();
+    await worker.hello(listener.password, 3);
+    const waiting = [1, 2, 3].map(() => worker.post("/job/request", { nproc: 1 }));
+    const own = await listener.own();
+    await until("it waits for three", async () => (await own.workers())[0]?.total.slots === 3);
+    const [{ id } = { id: "" }] = await own.workers();
+    await expect(own.stopWorker(id, { now: true })).rejects.toMatchObject({ code: "LABORO_NOT_SUPPORTED" });
+    await own.stopWorker(id, { slots: 2 });
+    const answered = await Promise.race([Promise.all(waiting.slice(1)), Promise.all(waiting.slice(0, 2))]);
+    expect(answered.map(({ text }) => text)).toEqual(["[]\n", "[]\n"]);
+    // Each asks again, and ends.
+    for (let i = 0; i < 2; i++) expect((await worker.post("/job/request", { nproc: 1 })).text).toBe(STOP);
+    await listener.job("one", 1, "/bin/true");
+    const given = (await Promise.all(waiting)).map(({ text }) => text).filter((text) => text !== "[]\n");
+    expect(given).toHaveLength(1);
+    await update(worker, 1, 1, { newjob: null });
+    expect(await own.job(1).wait()).toBe("succeeded");
+  });
+
   it("is not told to stop in the answer to its update, where the original would run that as a task", async () => {
     const listener = await openListener();
     const worker = listener.asker();

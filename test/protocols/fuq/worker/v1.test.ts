@@ -1,93 +1,14 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { type AddressInfo, createServer, type Socket } from "node:net";
-import { Packr } from "msgpackr";
-import { afterEach, describe, expect, it } from "vitest";
-import type { ForemanEndpoint } from "../../../../src/protocols/fuq/worker/index.js";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
 import { until } from "../../../support/wait.js";
 import { isAlive, Yard } from "./kit.js";
 import { ERROR, JOB, OK, STOP, task, UPDATE } from "./literal-foreman.js";
-
-const packr = new Packr({ useRecords: false });
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
-interface Heard {
-  readonly type: number;
-  readonly arg0: number;
-  readonly data: unknown;
-}
-
-/** A server of v1 by its text: 12 bytes of header, no numbers. */
-class Server {
-  readonly sockets: Socket[] = [];
-  readonly #heard: Heard[] = [];
-  #read = 0;
-  port = 0;
-
-  async start(): Promise<this> {
-    const server = createServer((socket) => {
-      let kept = Buffer.alloc(0);
-      this.sockets.push(socket);
-      socket.on("error", () => {});
-      socket.on("data", (chunk: Buffer) => {
-        kept = Buffer.concat([kept, chunk]);
-        while (kept.length >= 12) {
-          expect(kept.readUInt16LE(0)).toBe(0xc047);
-          const type = kept.readUInt16LE(2);
-          const arg0 = kept.readUInt32LE(8);
-          const size = 12 + (type === UPDATE ? arg0 : 0);
-          if (kept.length < size) return;
-          const data = type === UPDATE ? (packr.unpack(kept.subarray(12, size)) as unknown) : undefined;
-          this.#heard.push({ type, arg0, data });
-          kept = kept.subarray(size);
-        }
-      });
-    });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    open.push(() => {
-      for (const socket of this.sockets) socket.destroy();
-      return new Promise((resolve) => server.close(resolve));
-    });
-    this.port = (server.address() as AddressInfo).port;
-    return this;
-  }
-
-  get place(): ForemanEndpoint {
-    return { by: "v1", address: { host: "127.0.0.1", port: this.port } };
-  }
-
-  say(type: number, arg0: number, data?: unknown): void {
-    const payload = data === undefined ? Buffer.alloc(0) : packr.pack(data);
-    const header = Buffer.alloc(12);
-    header.writeUInt16LE(0xc047, 0);
-    header.writeUInt16LE(type, 2);
-    header.writeUInt32LE(data === undefined ? arg0 : payload.length, 8);
-    this.sockets.at(-1)?.write(Buffer.concat([header, payload]));
-  }
-
-  next(): Promise<Heard> {
-    return until(`message ${this.#read + 1} comes`, () => this.#heard[this.#read], 30_000).then((found) => {
-      this.#read++;
-      return found;
-    });
-  }
-
-  /** The n-th connection, greeted. */
-  async welcome(number: number): Promise<Heard> {
-    await until(`connection ${number} comes`, () => this.sockets.length === number, 30_000);
-    this.say(OK, 0);
-    const answer = await this.next();
-    this.say(OK, answer.arg0);
-    return answer;
-  }
-}
+import { LiteralServer } from "./literal-server.js";
 
 describe("our client and a server by the text of v1", () => {
   it("greet each other, run tasks one by one, and tell of each when the last was heard", async () => {
     const yard = new Yard();
-    const server = await new Server().start();
+    const server = await new LiteralServer().start();
     yard.worker(server.place);
     expect(await server.welcome(1)).toMatchObject({ type: OK, arg0: 2 });
     const command = yard.script("job.sh", 'echo "task $1"; exit $(($1 - 1))');
@@ -107,7 +28,7 @@ describe("our client and a server by the text of v1", () => {
 
   it("refuse what is too much with ERROR(cannot_run_job), and say nothing to what is taken", async () => {
     const yard = new Yard();
-    const server = await new Server().start();
+    const server = await new LiteralServer().start();
     yard.worker(server.place, { slots: 1 });
     await server.welcome(1);
     const command = yard.script("wait.sh", `while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`);
@@ -120,7 +41,7 @@ describe("our client and a server by the text of v1", () => {
 
   it("stop: the client ends when what runs is told of and heard", async () => {
     const yard = new Yard();
-    const server = await new Server().start();
+    const server = await new LiteralServer().start();
     const worker = yard.worker(server.place);
     await server.welcome(1);
     const command = yard.script("wait.sh", `while [ ! -e ${yard.path("go")} ]; do sleep 0.05; done`);
@@ -137,7 +58,7 @@ describe("our client and a server by the text of v1", () => {
 
   it("cannot resume: what a broken connection leaves is ended, and the next begins empty", async () => {
     const yard = new Yard();
-    const server = await new Server().start();
+    const server = await new LiteralServer().start();
     yard.worker(server.place);
     await server.welcome(1);
     const { command, process } = yard.endless();
@@ -149,5 +70,32 @@ describe("our client and a server by the text of v1", () => {
     server.say(JOB, 0, task(2, { dir: yard.dir, command: "/bin/true" }));
     expect(await server.next()).toMatchObject({ type: UPDATE, data: { Task: 2, Success: true } });
     await until("what ran is gone", () => !isAlive(pid), 30_000);
+  });
+
+  it("greet again with every slot, though what was killed has not died yet, and the same tasks run again", async () => {
+    const yard = new Yard();
+    const server = await new LiteralServer().start();
+    const slots = 12;
+    yard.worker(server.place, { slots, firstDelayMs: 1 });
+    await server.welcome(1);
+    const command = yard.script(
+      "twice.sh",
+      `[ -e ${yard.path("ran")}.$1 ] && exit 0; touch ${yard.path("ran")}.$1; exec sleep 1000`,
+    );
+    const numbers = Array.from({ length: slots }, (_, i) => i + 1);
+    for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
+    await until("all run", () => numbers.every((number) => existsSync(yard.path(`ran.${number}`))), 30_000);
+    server.sockets[0]?.destroy();
+    expect(await server.welcome(2)).toMatchObject({ type: OK, arg0: slots });
+    for (const number of numbers) server.say(JOB, 0, task(number, { dir: yard.dir, command }));
+    const ended: unknown[] = [];
+    for (let left = slots; left > 0; left--) {
+      const { type, data } = await server.next();
+      expect(type).toBe(UPDATE);
+      expect(data).toMatchObject({ Success: true });
+      ended.push((data as { Task: number }).Task);
+      server.say(OK, slots - left + 1);
+    }
+    expect(new Set(ended)).toEqual(new Set(numbers));
   });
 });

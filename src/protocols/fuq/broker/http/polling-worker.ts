@@ -11,6 +11,7 @@
  */
 import type { Socket } from "node:net";
 import { now } from "../../../../base/clock.js";
+import { LaboroError } from "../../../../base/errors.js";
 import type { Core, WorkerPort } from "../../../../broker/core.js";
 import type { AttemptRange, WorkerProfile } from "../../../../dispatch/index.js";
 import { type JobId, SessionId } from "../../../../model/ids.js";
@@ -20,6 +21,7 @@ import { taskIndex } from "../../../../model/task-numbers.js";
 import { outcomeFromStatus } from "../../outcome.js";
 import { indexOfPair } from "../fuq-task.js";
 import { describeTask, type TaskDescription } from "../job-description.js";
+import { recordOutcome } from "../task-outcome.js";
 import { HttpError } from "./json-http.js";
 import type { FuqNode } from "./nodes.js";
 import { PendingPolls, type PollAnswer, type PollSource } from "./pending-polls.js";
@@ -49,6 +51,9 @@ export class PollingWorker implements WorkerPort {
   #joining: Promise<void> | undefined;
   #everJoined = false;
   #offeredSlots = 0;
+  /** Each ends with the answer to its next request. */
+  #slotsToStop = 0;
+  #stoppedSlots = 0;
   #missingTimer: NodeJS.Timeout | undefined;
 
   constructor(core: Core, node: FuqNode, pool: string | undefined) {
@@ -60,6 +65,11 @@ export class PollingWorker implements WorkerPort {
   /** Waits until there is something for it to do, or nobody waits for the answer any more. */
   async request(nproc: number, source: PollSource): Promise<PollAnswer> {
     await this.#attachSocket(source.socket);
+    if (this.#slotsToStop > 0) {
+      this.#slotsToStop--;
+      this.#stoppedSlots++;
+      return "stop";
+    }
     const work = this.#addPoll(nproc, source);
     this.#returnMissing();
     this.#publishSlots();
@@ -84,7 +94,7 @@ export class PollingWorker implements WorkerPort {
   }
 
   get #slots(): number {
-    return Math.max(1, this.#node.info.nproc);
+    return Math.max(1, this.#node.info.nproc - this.#stoppedSlots);
   }
 
   /**
@@ -138,8 +148,8 @@ export class PollingWorker implements WorkerPort {
     this.#tasks.remove([held]);
     // Before the result frees its slot: where it asks for no more, nobody waits for what would be put there.
     this.#publishSlots();
-    const done = { job, index, attempt, started, ended: now(), outputBytes: 0, ...outcomeFromStatus(success, status) };
-    return new Promise((resolve) => this.#core.workerDone(this.#node.id, [done], resolve));
+    const done = { job, index, attempt, started, ended: now(), ...outcomeFromStatus(success, status) };
+    return new Promise((resolve) => recordOutcome(this.#core, this.#node.id, done, resolve));
   }
 
   // Connections
@@ -240,6 +250,15 @@ export class PollingWorker implements WorkerPort {
   stop(): void {
     this.#node.stopping = true;
     this.#polls.answerAll("stop");
+    this.#publishSlots();
+  }
+
+  /** Requests that wait are answered with nothing: then the worker asks again. There is no message to stop it now. */
+  stopSlots(slots: number | "now"): void {
+    if (slots === "now") throw new LaboroError("LABORO_NOT_SUPPORTED", "a polling worker cannot be stopped now");
+    this.#slotsToStop += slots;
+    if (this.#slotsToStop >= this.#slots) this.stop();
+    else for (const poll of [...this.#polls].slice(0, slots)) poll.answer([]);
     this.#publishSlots();
   }
 
