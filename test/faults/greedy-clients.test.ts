@@ -53,7 +53,7 @@ it("keeps its memory beside ZeroMQ peers with unfinished messages", async () => 
   const head = Buffer.concat([encodeGreeting("NULL", false), encodeCommand(ready), Buffer.from([2, 0, 0, 0, 0])]);
   const length = Buffer.alloc(4);
   length.writeUInt32BE(61 * MIB);
-  const peers = Array.from({ length: FULL ? 24 : 10 }, () => rawSocketAt(port, Buffer.concat([head, length])));
+  const peers = Array.from({ length: 24 }, () => rawSocketAt(port, Buffer.concat([head, length])));
   busy.site.atEnd(() => peers.forEach((peer) => void peer.destroy()));
   const part = Buffer.alloc(60 * MIB);
   for (const peer of peers) peer.write(part);
@@ -61,5 +61,6 @@ it("keeps its memory beside ZeroMQ peers with unfinished messages", async () => 
   await expectUnharmed("half messages", busy, TASKS);
   const grown = memoryOf(busy.broker.pid).most - before;
   console.log(`half messages: ${Math.round(grown)} MiB more at most`);
-  expect(grown).toBeLessThan(FULL ? 800 : 500);
+  // Of 1,440 MiB. What is cut off is freed some time later.
+  expect(grown).toBeLessThan(1_000);
 }, 120_000);
