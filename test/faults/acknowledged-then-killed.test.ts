@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
 import type { JobHandle } from "../../src/entries/client.js";
+import { FULL } from "../support/fault-batch.js";
 import { TRUE } from "../support/recipes.js";
 import { sites } from "../support/site.js";
 
-const ROUNDS = 10;
+const ROUNDS = FULL ? 10 : 4;
 const newSite = sites();
 
 it("has every submission, hold and cancel that was answered after an immediate kill of the broker", async () => {
