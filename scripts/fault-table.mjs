@@ -5,7 +5,8 @@ const file = new URL("../test/output/faults.jsonl", import.meta.url);
 const rows = readFileSync(file, "utf8")
   .trimEnd()
   .split("\n")
-  .map((line) => JSON.parse(line));
+  .map((line) => JSON.parse(line))
+  .sort((a, b) => (a.fault < b.fault ? -1 : 1));
 console.log(
   "| fault | submissions lost | results lost | outputs lost or altered | recorded twice | started twice | seconds |",
 );

@@ -32,7 +32,7 @@ afterAll(async () => {
 it(
   "kill -9 of a broker: its workers go to the other and nothing is run again",
   async () => {
-    await batchUnder(group.batch("a broker killed", TASKS, client), async () => {
+    await batchUnder(group.batch("group: kill -9 of a broker, its workers move", TASKS, client), async () => {
       for (let round = 0; round < (FULL ? 6 : 1); round++) {
         const victim = round % 2 === 0 ? "a" : "b";
         await sleep(random.next() * 100);
@@ -50,12 +50,15 @@ it(
   "a broker that freezes for longer than its lease: it opens anew, and nothing is run again",
   async () => {
     const frozen = group.brokerNamed("a");
-    await batchUnder(group.batch("a broker frozen", TASKS, await group.client("b")), async () => {
-      frozen.signal("SIGSTOP");
-      await sleep(4_000);
-      frozen.signal("SIGCONT");
-      await frozen.says("this broker reopens", DEADLINE_MS);
-    });
+    await batchUnder(
+      group.batch("group: SIGSTOP of a broker past its lease", TASKS, await group.client("b")),
+      async () => {
+        frozen.signal("SIGSTOP");
+        await sleep(4_000);
+        frozen.signal("SIGCONT");
+        await frozen.says("this broker reopens", DEADLINE_MS);
+      },
+    );
   },
   TEST_MS,
 );
@@ -63,7 +66,7 @@ it(
 it.runIf(FULL)(
   "kill -9 of all brokers at once",
   async () => {
-    await batchUnder(group.batch("all brokers killed", TASKS, client), async () => {
+    await batchUnder(group.batch("group: kill -9 of all brokers", TASKS, client), async () => {
       for (let round = 0; round < 3; round++) {
         await Promise.all(["a", "b"].map((name) => group.brokerNamed(name).end("SIGKILL")));
         await sleep(random.next() * 1_000);
@@ -85,7 +88,7 @@ it(
     const named = async (): Promise<string[]> =>
       (await last.ask("brokers", {})).brokers.map(({ state }) => state).sort();
     await until("the fallback is seen", async () => (await named()).join() === "open,standby", DEADLINE_MS);
-    await batchUnder(group.batch("a fallback takes over", TASKS, last), async () => {
+    await batchUnder(group.batch("group: kill -9 of the last broker beside a fallback", TASKS, last), async () => {
       await group.brokerNamed("b").end("SIGKILL");
       await group.brokerNamed("spare").says("listening on", DEADLINE_MS);
       await group.workersAre(last, 2);

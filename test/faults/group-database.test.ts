@@ -40,7 +40,7 @@ for (const how of ["orderly", "crash"] as const) {
   it(
     `PostgreSQL restarted (${how}): nothing is lost, and work goes on when it is back`,
     async () => {
-      await batchUnder(group.batch(`PostgreSQL restarted, ${how}`, TASKS, client), async () => {
+      await batchUnder(group.batch(`group: PostgreSQL restarted, ${how}`, TASKS, client), async () => {
         for (let round = 0; round < (FULL ? 5 : 1); round++) {
           await server.halt(how);
           await sleep(500);
@@ -56,14 +56,17 @@ for (const how of ["orderly", "crash"] as const) {
 it(
   "a stream of pg_terminate_backend: nothing is lost or run again",
   async () => {
-    await batchUnder(group.batch("connections terminated", TASKS, client), async (log) => {
-      await server.admin(async (sql) => {
-        for (let round = 0; log.count < TASKS * 0.8 && round < (FULL ? 200 : 30); round++) {
-          await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laboro'`;
-          await sleep(100);
-        }
-      });
-    });
+    await batchUnder(
+      group.batch("group: database connections terminated ten times a second", TASKS, client),
+      async (log) => {
+        await server.admin(async (sql) => {
+          for (let round = 0; log.count < TASKS * 0.8 && round < (FULL ? 200 : 30); round++) {
+            await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laboro'`;
+            await sleep(100);
+          }
+        });
+      },
+    );
   },
   TEST_MS,
 );
@@ -71,7 +74,7 @@ it(
 it(
   "no connection is left: who has one goes on, who has lost his waits, and work goes on when there are some",
   async () => {
-    await batchUnder(group.batch("connections used up", TASKS, client), async () => {
+    await batchUnder(group.batch("group: no database connection left", TASKS, client), async () => {
       await server.admin(async (admin) => {
         const hoard = await connectionsLeft();
         await admin`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laboro'`;
@@ -97,7 +100,7 @@ it(
       await over;
     });
     try {
-      await batchUnder(group.batch("a transaction left open", TASKS, client), async () => {});
+      await batchUnder(group.batch("group: a transaction left open", TASKS, client), async () => {});
     } finally {
       end();
       await open;
@@ -111,20 +114,23 @@ it(
   "a broker cut off from the database: it stops in time, keeps its workers, and resumes",
   async () => {
     const there = await group.client("b");
-    await batchUnder(group.batch("a broker cut off", TASKS, await group.client("a")), async () => {
-      proxy.swallow(["up", "down"]);
-      await group.brokerNamed("b").says("no heartbeat has reached the store", DEADLINE_MS);
-      proxy.heal();
-      await until(
-        "it takes jobs again",
-        () =>
-          there.submit({ recipe: TRUE, count: 1 }).then(
-            () => true,
-            () => false,
-          ),
-        DEADLINE_MS,
-      );
-    });
+    await batchUnder(
+      group.batch("group: a broker cut off from the database", TASKS, await group.client("a")),
+      async () => {
+        proxy.swallow(["up", "down"]);
+        await group.brokerNamed("b").says("no heartbeat has reached the store", DEADLINE_MS);
+        proxy.heal();
+        await until(
+          "it takes jobs again",
+          () =>
+            there.submit({ recipe: TRUE, count: 1 }).then(
+              () => true,
+              () => false,
+            ),
+          DEADLINE_MS,
+        );
+      },
+    );
     await group.workersAre(client, 2);
   },
   TEST_MS,

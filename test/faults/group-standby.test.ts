@@ -81,7 +81,7 @@ describe.runIf(FULL)("a group whose database is lost", () => {
         await Promise.all([group.worker("one", "a"), group.worker("two", "b")]);
         const client = await group.client("a", "b");
         await group.workersAre(client, 2);
-        await batchUnder(group.batch("a standby promoted", 500, client), async () => {
+        await batchUnder(group.batch("group: database lost, standby promoted", 500, client), async () => {
           await server.halt("crash");
           await standby.promote();
           address.moveTo(standby.port);

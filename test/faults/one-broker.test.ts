@@ -1,6 +1,7 @@
 /** One broker on SQLite with two workers: processes killed and frozen, links cut, clocks set, too little memory and too few descriptors. */
 import { connect } from "node:net";
 import { it } from "vitest";
+import type { RunLog } from "../support/batch.js";
 import { batchUnder, type FaultBatch, FULL, TEST_MS } from "../support/fault-batch.js";
 import { type Direction, type Proxy as Network, proxyTo } from "../support/proxy.js";
 import { SeededRandom } from "../support/random.js";
@@ -44,7 +45,7 @@ const SHORT: ReadonlySet<string> = new Set([
 function fault(
   name: string,
   setting: Setting & Pick<FaultBatch, "mayStartTwice">,
-  happens: (parts: Parts) => Promise<void>,
+  happens: (parts: Parts, log: RunLog) => Promise<void>,
 ): void {
   it.runIf(FULL || SHORT.has(name))(
     `${name}: nothing is lost`,
@@ -61,37 +62,40 @@ function fault(
       const { mayStartTwice = false } = setting;
       const said = (): string => [site.broker, site.workerNamed("one")].map((one) => one.said.slice(-3_000)).join("\n");
       const batch = { fault: name, tasks: TASKS, client: await site.client(), dir: site.dir, mayStartTwice, said };
-      await batchUnder(batch, () => happens({ site, proxy, startWorkers }));
+      await batchUnder(batch, (log) => happens({ site, proxy, startWorkers }, log));
     },
     TEST_MS,
   );
 }
 
-const rounds = async (action: (round: number) => Promise<void>): Promise<void> => {
+/** Each round begins when tasks are started again. */
+const rounds = async (log: RunLog, action: (round: number) => Promise<void>): Promise<void> => {
   for (let round = 0; round < ROUNDS; round++) {
+    const before = log.count;
+    await until("work goes on", () => log.count > before || log.count >= TASKS);
     await sleep(random.next() * 100);
     await action(round);
   }
 };
 
-fault("broker: kill -9", {}, ({ site }) =>
-  rounds(async () => {
+fault("broker: kill -9", {}, ({ site }, log) =>
+  rounds(log, async () => {
     await site.broker.end("SIGKILL");
     await sleep(random.next() * 300);
     await site.startBroker();
   }),
 );
 
-fault("worker: kill -9", { mayStartTwice: true }, ({ site }) =>
-  rounds(async (round) => {
+fault("worker: kill -9", { mayStartTwice: true }, ({ site }, log) =>
+  rounds(log, async (round) => {
     const name = round % 2 === 0 ? "one" : "two";
     await site.workerNamed(name).end("SIGKILL");
     await site.startWorker(name, { slots: SLOTS });
   }),
 );
 
-fault("broker and workers at once: kill -9", { mayStartTwice: true }, ({ site, startWorkers }) =>
-  rounds(async () => {
+fault("broker and workers at once: kill -9", { mayStartTwice: true }, ({ site, startWorkers }, log) =>
+  rounds(log, async () => {
     const all = [site.broker, site.workerNamed("one"), site.workerNamed("two")];
     await Promise.all(all.map((one) => one.end("SIGKILL")));
     await site.startBroker();
@@ -99,16 +103,16 @@ fault("broker and workers at once: kill -9", { mayStartTwice: true }, ({ site, s
   }),
 );
 
-fault("broker: SIGSTOP for longer than three heartbeats", {}, ({ site }) =>
-  rounds(async () => {
+fault("broker: SIGSTOP for longer than three heartbeats", {}, ({ site }, log) =>
+  rounds(log, async () => {
     site.broker.signal("SIGSTOP");
     await sleep(1_000);
     site.broker.signal("SIGCONT");
   }),
 );
 
-fault("worker: SIGSTOP past its grace", { broker: { graceMs: 300 }, mayStartTwice: true }, ({ site }) =>
-  rounds(async () => {
+fault("worker: SIGSTOP past its grace", { broker: { graceMs: 300 }, mayStartTwice: true }, ({ site }, log) =>
+  rounds(log, async () => {
     site.workerNamed("one").signal("SIGSTOP");
     await sleep(1_500);
     site.workerNamed("one").signal("SIGCONT");
@@ -131,8 +135,8 @@ for (const [name, directions] of HOLES) {
 
 fault("link with a delay of 200 ms", { far: true }, async ({ proxy }) => proxy?.delay(200));
 
-fault("link cut at random bytes", { far: true }, ({ proxy }) =>
-  rounds(async () => {
+fault("link cut at random bytes", { far: true }, ({ proxy }, log) =>
+  rounds(log, async () => {
     const accepted = proxy?.accepted ?? 0;
     proxy?.cutAfter(random.between(1, 4_000));
     await until("both links were cut", () => (proxy?.accepted ?? 0) >= accepted + 2);

@@ -54,8 +54,9 @@ export async function batchUnder(batch: FaultBatch, fault: (log: RunLog) => Prom
   const job = await client.submit({ recipe: log.recipe(OUTPUT_OF_TASK), count: tasks });
   await until("a quarter has run", () => log.count >= tasks / 4, DEADLINE_MS);
   const before = { recorded: await recordedIn(job), runs: log.count };
-  const small = new SmallJobs(client);
-  const pauses = new Pauses(log);
+  const smallLog = new RunLog(`${log.path}-small`);
+  const small = new SmallJobs(client, smallLog);
+  const pauses = new Pauses(() => log.count + smallLog.count);
   let pauseMs = 0;
   try {
     await fault(log);
@@ -137,12 +138,14 @@ async function compare(job: JobHandle, count: number, output: (index: number) =>
 /** Jobs of one task each. Only those count whose submission was acknowledged. */
 class SmallJobs {
   readonly #client: Client;
+  readonly #log: RunLog;
   readonly #acknowledged: { readonly job: JobHandle; readonly text: string }[] = [];
   readonly #submitting: Promise<void>;
   #over = false;
 
-  constructor(client: Client) {
+  constructor(client: Client, log: RunLog) {
     this.#client = client;
+    this.#log = log;
     this.#submitting = this.#submit();
   }
 
@@ -172,7 +175,7 @@ class SmallJobs {
     for (let number = 1; !this.#over && this.#acknowledged.length < MAX_SMALL_JOBS; number++) {
       const text = `small job ${number}`;
       // Refused, or its answer was lost: nothing was promised.
-      const job = await within(this.#client.submit({ recipe: { kind: "command", argv: ["echo", text] } })).catch(
+      const job = await within(this.#client.submit({ recipe: this.#log.recipe(`echo '${text}'`) })).catch(
         () => undefined,
       );
       if (job !== undefined) this.#acknowledged.push({ job, text });
@@ -191,13 +194,13 @@ async function within<T>(promise: Promise<T>): Promise<T> {
 }
 
 class Pauses {
-  readonly #log: RunLog;
+  readonly #started: () => number;
   #over = false;
   #longest = 0;
   readonly #watching: Promise<void>;
 
-  constructor(log: RunLog) {
-    this.#log = log;
+  constructor(started: () => number) {
+    this.#started = started;
     this.#watching = this.#watch();
   }
 
@@ -208,12 +211,12 @@ class Pauses {
   }
 
   async #watch(): Promise<void> {
-    let count = this.#log.count;
+    let count = this.#started();
     let since = performance.now();
     while (!this.#over) {
       await sleep(POLL_MS);
       const now = performance.now();
-      const next = this.#log.count;
+      const next = this.#started();
       if (next === count) continue;
       this.#longest = Math.max(this.#longest, now - since);
       count = next;
