@@ -47,7 +47,7 @@ it(
 );
 
 it(
-  "a broker that freezes for longer than its lease: it opens anew, and nothing is run again",
+  "a broker that freezes for longer than its lease: it reopens or resumes, and nothing is run again",
   async () => {
     const frozen = group.brokerNamed("a");
     await batchUnder(
@@ -56,7 +56,8 @@ it(
         frozen.signal("SIGSTOP");
         await sleep(4_000);
         frozen.signal("SIGCONT");
-        await frozen.says("this broker reopens", DEADLINE_MS);
+        // Frozen in a commit, it holds locks that keep the other from taking over.
+        await frozen.says(/this broker reopens|the store answers again/, DEADLINE_MS);
       },
     );
   },

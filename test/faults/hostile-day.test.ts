@@ -125,10 +125,14 @@ it("a batch does not notice what comes to the other ports, and the log names eac
   const ports = [{ listener: "main", port: Number(new URL(site.url).port) }, ...listeners];
   // What an allocator keeps for the next time it keeps after the first: as many are compared with as many.
   await wave(ports, INPUTS, random);
-  const before = memoryOf(broker.pid).now;
   const said = broker.said.length;
-  await wave(ports, INPUTS, random);
-  const after = memoryOf(broker.pid).now;
+  let [before, after] = [0, Number.POSITIVE_INFINITY];
+  // A leak shows in every wave, garbage that is not yet collected only in some.
+  for (let waves = 0; waves < 3 && after - before >= GROWTH; waves++) {
+    before = memoryOf(broker.pid).now;
+    await wave(ports, INPUTS, random);
+    after = memoryOf(broker.pid).now;
+  }
   const lines = broker.said.slice(said).split("\n").length - 1;
   console.log(
     `${INPUTS} inputs at each of ${ports.length} ports (seed ${random.seed}): ${Math.round(before)} MiB before, ${Math.round(after)} after; ${lines} lines of log`,
