@@ -1,4 +1,7 @@
 import { getEventListeners } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Worker as Thread } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { connect } from "../../src/entries/client.js";
@@ -202,7 +205,9 @@ import(workerData.entry).then(({ startWorker }) => {
 it("a request that its worker reads after the deadline is not executed", async () => {
   const { broker, client } = await openShop();
   const entry = new URL("../../dist/entries/worker.js", import.meta.url).href;
-  const options = { broker: broker.url, token: broker.token };
+  const dir = mkdtempSync(join(tmpdir(), "laboro-thread-"));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  const options = { broker: broker.url, token: broker.token, dir };
   const thread = new Thread(BLOCKING_WORKER, { eval: true, workerData: { entry, options } });
   atEnd(() => thread.terminate());
   const said: unknown[] = [];

@@ -59,7 +59,8 @@ describe.each([
 it.skipIf(!mayUnshare)("laboro run that was killed goes on at once in a new namespace", async () => {
   const place = openPlace();
   const task = "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo ended";
-  const line = `exec ${NAMESPACE.join(" ")} '${process.execPath}' '${LABORO}' run --jobs 2 '${task}'`;
+  // What ends with its namespace leaves its temporary files.
+  const line = `exec env TMPDIR="$PWD" ${NAMESPACE.join(" ")} '${process.execPath}' '${LABORO}' run --jobs 2 '${task}'`;
   const first = place.shell(line);
   await until("it runs", () => first.output().includes("begun"));
   const inside = childrenOf(Number(first.child.pid));
