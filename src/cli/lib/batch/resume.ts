@@ -85,7 +85,7 @@ export async function startOrResume(
   return { ...(await submitNew(client, keyed)), dropped };
 }
 
-/** A job that was cancelled is not gone on with. */
+/** Undefined if it was cancelled or removed: such a job is not resumed. */
 async function endedJob(client: Client, { id, created }: JobRecord): Promise<JobView | undefined> {
   const job = await getJob(client, id).catch(ignoreRemoved);
   return job?.state === "cancelled" || job?.created !== created ? undefined : job;

@@ -250,7 +250,7 @@ describe("a worker on the raw listener", () => {
 });
 
 describe("RESET", () => {
-  it("at the end of the numbers: both begin anew with OK(0) and HELLO, and nothing is run twice", async () => {
+  it("at the end of the numbers: both begin again with OK(0) and HELLO, and nothing is run twice", async () => {
     const yard = await openYard();
     const worker = await rawWorker(await openRaw(yard, { maxSequence: 31, missingMs: 60_000 }));
     await worker.expect(OK);
