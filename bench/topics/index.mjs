@@ -9,11 +9,13 @@ import { requests } from "./requests.mjs";
 import { roundRobin } from "./round-robin.mjs";
 import { sleeps } from "./sleeps.mjs";
 import { submission } from "./submission.mjs";
+import { typed } from "./typed.mjs";
 import { zeromq } from "./zeromq.mjs";
 
 export const TOPICS = [
   // First: what others leave behind, when it is removed, makes new files slow for minutes.
   experiments,
+  typed,
   commands,
   sleeps,
   noop,
