@@ -1,4 +1,5 @@
 import { commands } from "./commands.mjs";
+import { dispatch } from "./dispatch.mjs";
 import { durable } from "./durable.mjs";
 import { experiments } from "./experiments.mjs";
 import { group } from "./group.mjs";
@@ -24,6 +25,7 @@ export const TOPICS = [
   zeromq,
   submission,
   manyWorkers,
+  dispatch,
   durable,
   group,
   groupGrowth,

@@ -317,3 +317,7 @@ export function claimsWithin(worker: WorkerState, job: JobId, range: Range): Cla
 }
 
 export const claimsOf = (worker: WorkerState): Claim[] => [...worker.claims.values()].flat();
+
+/** A set with every signature that has waiting work and that the worker is capable of. It may contain others. */
+export const signaturesFor = (state: State, worker: WorkerState): ReadonlySet<Signature> =>
+  worker.capableOf.size < state.active.size ? worker.capableOf : state.active;
