@@ -16,7 +16,6 @@ import {
   type Router,
   type RouterListener,
 } from "../../zeromq/index.js";
-import { loadConfigFormats } from "../config-formats.js";
 import { Brokers } from "./brokers.js";
 import { ClientConnections } from "./client-connections.js";
 import type { Scale0Context } from "./context.js";
@@ -38,7 +37,6 @@ export const openScale0Listener: ListenerFactory = async (
     ...(settings.curve === undefined ? {} : { curve: settings.curve }),
     onPeerError: (address, code, why) => peerErrors.report("scale0", address, code, why),
   });
-  const formats = await loadConfigFormats();
   const clientListener = new BufferingListener();
   const workerListener = new BufferingListener();
   const { publisher, clients, workers, close } = await openSockets(options, ports, clientListener, workerListener);
@@ -53,7 +51,6 @@ export const openScale0Listener: ListenerFactory = async (
       worker_uri: uri(workers),
       client_uri: uri(clients),
     }),
-    formats,
     onPeerError: (address, why, code = "LABORO_BAD_MESSAGE") => peerErrors.report("scale0", address, code, why),
   };
   const openSession = (router: Router) => (peer: Peer) =>

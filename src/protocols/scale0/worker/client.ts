@@ -7,11 +7,13 @@
  *
  * A client whose broker does not answer asks the others that it knows with NEEDBROKER; CHANGEBROKER takes it elsewhere.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { asLaboroError, LaboroError } from "../../../base/errors.js";
 import { type CurveClient, parseTcpUrl } from "../../zeromq/index.js";
 import { type BrokerUris, DEFAULT_TIMEOUT, disconnectError, type Parameters, readBrokers } from "../commands.js";
 import { Scale0Link } from "./link.js";
 import { CONNECT_TIMEOUT_MS, firstSuccessful, unreachable } from "./registration.js";
+import { RetryDelay } from "./retry-delay.js";
 
 export interface Scale0ClientOptions {
   /** The client port of a broker, tcp://HOST:PORT. */
@@ -21,6 +23,8 @@ export interface Scale0ClientOptions {
   readonly identity?: string;
   readonly curve?: CurveClient;
   readonly connectTimeoutMs?: number;
+  /** The wait between two changes of broker that follow each other closely: so long at first, ten times as long later. */
+  readonly retryMs?: number;
 }
 
 export interface Scale0RequestOptions {
@@ -61,6 +65,7 @@ class Client implements Scale0Client {
   readonly #links = new Set<Scale0Link>();
   /** Requests that a broker did not take because it is to be taken down. */
   readonly #redirected = new Set<number>();
+  readonly #retryDelay: RetryDelay;
   #numbers = 0;
   #current: Scale0Link | undefined;
   #broker: string;
@@ -70,6 +75,7 @@ class Client implements Scale0Client {
   constructor(options: Scale0ClientOptions) {
     for (const url of [options.broker, ...(options.others ?? [])]) parseTcpUrl(url);
     this.#options = options;
+    this.#retryDelay = new RetryDelay(options.retryMs);
     this.#broker = options.broker;
   }
 
@@ -218,7 +224,7 @@ class Client implements Scale0Client {
   #changeBroker([first]: readonly BrokerUris[]): void {
     if (first === undefined || first.client_uri === "" || first.client_uri === this.#broker) return;
     this.#broker = first.client_uri;
-    this.#link = this.#findBroker();
+    this.#link = delay(this.#retryDelay.next()).then(() => this.#findBroker());
     const redirected = [...this.#redirected];
     this.#redirected.clear();
     this.#link.then(
