@@ -93,6 +93,27 @@ const splitServices = (text: string): string[] =>
     .map((name) => name.trim())
     .filter((name) => name !== "");
 
+/** What a worker that cannot reach its broker says of itself. */
+export interface NeedBroker {
+  readonly identity: string | undefined;
+  readonly services: readonly string[] | undefined;
+  readonly preferredBroker: string | undefined;
+}
+
+/** Of workers and brokers; those of ZeroMQ are no longer. */
+const MAX_IDENTITY = 255;
+
+export function readNeedBroker({ identity, services, preferred_broker }: Parameters): NeedBroker {
+  const named = (value: unknown): string | undefined =>
+    typeof value === "string" && value !== "" ? value.slice(0, MAX_IDENTITY) : undefined;
+  const offered = input.optional(services, "services", readServices) ?? [];
+  return {
+    identity: named(identity),
+    services: offered.length === 0 ? undefined : offered,
+    preferredBroker: named(preferred_broker),
+  };
+}
+
 export interface Ping {
   readonly heartbeatMs: number | undefined;
   readonly time: number | undefined;

@@ -41,7 +41,9 @@ function linesOf(name: string, value: ConfigValue): string[] {
   const items = value as readonly ConfigValue[];
   const [only] = items;
   if (only === undefined) return element(name, "", { type: "list" });
-  return items.length === 1 ? valueLines(name, only, { list: "true" }) : items.flatMap((one) => valueLines(name, one, {}));
+  return items.length === 1
+    ? valueLines(name, only, { list: "true" })
+    : items.flatMap((one) => valueLines(name, one, {}));
 }
 
 /** One value in one element. */

@@ -63,6 +63,7 @@ export const openScale0Listener: ListenerFactory = async (
   const pings = setInterval(() => workerConnections.pingPrototypes(String(Math.round(now()))), PUBLISH_MS);
   const unsubscribe = [
     core.config.onChanged(() => workerConnections.configChanged()),
+    core.group?.onChanged?.(() => workerConnections.brokersChanged()),
     core.maintenance.onChanged((draining) => {
       workerConnections.setDraining(draining);
       clientConnections.setDraining(draining);
@@ -72,7 +73,7 @@ export const openScale0Listener: ListenerFactory = async (
     urls: [uri(clients), uri(workers), uri(publisher)],
     close: async () => {
       clearInterval(pings);
-      for (const stop of unsubscribe) stop();
+      for (const stop of unsubscribe) stop?.();
       workerConnections.close();
       clientConnections.close();
       await close();
@@ -122,6 +123,10 @@ class BufferingListener implements RouterListener {
 
   message(peer: Peer, frames: readonly Buffer[]): void {
     this.#deliver((target) => target.message(peer, frames));
+  }
+
+  dropped(peer: Peer, head: readonly Buffer[], why: string): void {
+    this.#deliver((target) => target.dropped?.(peer, head, why));
   }
 
   unknownPeerLeft(): void {

@@ -302,7 +302,7 @@ class Worker implements Scale0Worker, RegisteringWorker {
   /** A heartbeat, and the sign that a slot is free: the broker counts the requests that it has assigned. */
   ping(link: Scale0Link): void {
     if (this.#stopping) return;
-    const version = this.#version === undefined ? {} : { config_version: this.#version?.text };
+    const version = this.#version === undefined ? {} : { config_version: this.#version };
     link.send("PING", { heartbeat_interval: this.#heartbeatMs(), time: Date.now(), ...version });
   }
 
