@@ -63,8 +63,9 @@ function valueLines(name: string, value: ConfigValue, attributes: Attributes): s
     : element(name, escapeText(value), { ...typed, escaped: "true" });
 }
 
-/** Names that begin with xml belong to XML. */
-const isElementName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/.test(name) && !/^xml/i.test(name);
+/** Names that begin with xml belong to XML, and some parsers refuse names that every JavaScript object has. */
+const isElementName = (name: string): boolean =>
+  /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/.test(name) && !/^xml|^prototype$/i.test(name) && !(name in Object.prototype);
 
 /** Survives XML as it is: no control characters or ends of lines that a reader may change, and no half of a character. */
 const isPlain = (text: string): boolean =>
