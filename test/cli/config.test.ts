@@ -124,7 +124,7 @@ describe("laboro config", () => {
       laboro: nothing to set: give NAME=VALUE, --unset NAME or --file FILE (LABORO_BAD_INPUT)
       laboro: --unset: what is not set (LABORO_BAD_INPUT)
       laboro: /nonexistent.json: ENOENT: no such file or directory, open '/nonexistent.json' (LABORO_BAD_INPUT)
-      laboro: --format: what /dev/null is in cannot be told from its name (LABORO_BAD_INPUT)
+      laboro: config: JSON: Unexpected end of JSON input (LABORO_BAD_INPUT)
       laboro: show changes nothing: laboro config set does (LABORO_BAD_INPUT)
       laboro: command-argument value 'sho' is invalid for argument 'action'. Allowed choices are show, set, history. (LABORO_BAD_INPUT)
       "

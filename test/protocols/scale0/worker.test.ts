@@ -129,6 +129,69 @@ describe("a Scale0 worker", () => {
     clearInterval(timer);
   });
 
+  it("pauses where two brokers send it to each other", async () => {
+    const east = await LiteralBroker.open();
+    const west = await LiteralBroker.open();
+    let messages = 0;
+    /** Registers it, and sends it away at once. */
+    const send = async (broker: LiteralBroker, url: string): Promise<void> => {
+      for (;;) {
+        const [command] = await broker.hear();
+        messages++;
+        if (command === "CONNECT") await broker.say("CONFIG", { config_type: "JSON", config_version: 1 }, "{}");
+        if (command === "PING") {
+          await broker.say("PONG");
+          await broker.say("CHANGEBROKER", { brokers: [freshEntry("other", url)] });
+        }
+      }
+    };
+    const over = Promise.allSettled([send(east, west.url), send(west, east.url)]);
+    const worker = start({ broker: east.url, retryMs: 50 });
+    await until("it has come a few times", () => messages >= 6);
+    const since = performance.now();
+    const before = messages;
+    await until("it has come twice more", () => messages >= before + 4);
+    // Two messages a visit, each later than the one before: 50, 100, 200 ms...
+    expect(performance.now() - since).toBeGreaterThan(90);
+    await worker.stop(0);
+    east.close();
+    west.close();
+    await over;
+  });
+
+  it("does not answer each CONFIG with a PING, where a broker answers each PING with a CONFIG", async () => {
+    const broker = await LiteralBroker.open();
+    start({ broker: broker.url });
+    await broker.welcome({ heartbeat_interval: 100 });
+    for (let version = 2; version < 5; version++) {
+      const { time } = (await broker.hear())[1];
+      await broker.say("CONFIG", { config_type: "JSON", config_version: version }, '{"heartbeat_interval":100}');
+      const [command, next] = await broker.hear();
+      expect([command, next.config_version]).toEqual(["PING", version]);
+      expect(Number(next.time) - Number(time)).toBeGreaterThan(50);
+    }
+  });
+
+  it("refuses to be redirected for ever at its start", async () => {
+    const broker = await LiteralBroker.open();
+    let visits = 0;
+    const over = (async () => {
+      for (;;) {
+        await broker.hearOf("CONNECT");
+        visits++;
+        await broker.say("CHANGEBROKER", { brokers: [freshEntry("a", broker.url), freshEntry("b", broker.url)] });
+      }
+    })().catch(() => {});
+    const worker = start({ broker: broker.url, retryMs: 1 });
+    await expect(worker.ended).rejects.toMatchObject({
+      code: "LABORO_BROKER_UNREACHABLE",
+      message: expect.stringContaining("redirected 5 times"),
+    });
+    expect(visits).toBeLessThan(20);
+    broker.close();
+    await over;
+  });
+
   it("waits for CHANGEBROKER after 301, and asks for it where none comes", async () => {
     const east = await LiteralBroker.open();
     const west = await LiteralBroker.open();
@@ -157,7 +220,7 @@ describe("a Scale0 worker", () => {
     await until("it has one", async () => (await shop.client.workers())[0]?.requests === 1);
     const stopped = worker.stop(20_000);
     await until("it takes no more", async () => (await shop.client.workers())[0]?.total.slots === 1);
-    const second = shop.client.request("slow", Buffer.from("2"), { timeoutMs: 1_000 });
+    const second = shop.client.request("slow", Buffer.from("2"), { timeoutMs: 200 });
     answer("done");
     expect((await first).toString()).toBe("done");
     await stopped;

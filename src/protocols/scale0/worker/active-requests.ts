@@ -43,7 +43,8 @@ export class ActiveRequests {
     this.#countByLink.set(link, (this.#countByLink.get(link) ?? 0) + 1);
     try {
       const frames = framesOf(await this.#call(this.#serviceOf(parameters), body, parameters));
-      link.send(word, of, frames);
+      if (!link.send(word, of, frames))
+        throw new LaboroError("LABORO_BODY_TOO_LARGE", "the answer is too large to send");
     } catch (cause) {
       const { message } = asLaboroError(cause);
       link.send(word, { ...of, error: message }, [Buffer.from(message)]);
