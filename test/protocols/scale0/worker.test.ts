@@ -8,6 +8,8 @@ import {
   type Scale0WorkerOptions,
   startScale0Worker,
 } from "../../../src/protocols/scale0/worker/worker.js";
+import { startBroker } from "../../../src/server.js";
+import { openGroup } from "../../broker/group/kit.js";
 import { freePort } from "../../support/site.js";
 import { until } from "../../support/wait.js";
 import { atEnd, dealer, openScale0 } from "./kit.js";
@@ -276,4 +278,25 @@ describe("when the broker is gone", () => {
     const second = await openScale0({ dir: first.dir, listeners });
     expect((await second.client.request("upper", Buffer.from("a"))).toString()).toBe("A");
   });
+
+  it("a fallback that stands by gets its workers when it opens", async () => {
+    const scale0 = async () => [
+      { name: "scale0" as const, host: "127.0.0.1", ports: [await freePort(), await freePort(), await freePort()] },
+    ];
+    const leaseMs = 1_500;
+    const group = await openGroup(1, { leaseMs, listeners: await scale0() });
+    const [member] = group.members;
+    await member?.client.ask("configSet", { settings: { heartbeat_interval: 100 } });
+    const [, broker = ""] = member?.broker.listeners[0]?.urls ?? [];
+    const worker = start({ broker, connectTimeoutMs: 300 });
+    await until("it is at the first", async () => (await member?.client.workers())?.length === 1);
+    const listeners = await scale0();
+    const options = { dir: join(group.dir, "fallback"), port: 0, listeners, leaseMs, fallback: true };
+    const fallback = await startBroker({ ...options, store: () => group.world.store() });
+    atEnd(() => fallback.stop());
+    await until("it knows the fallback", () => (worker.config.brokers as unknown[] | undefined)?.length === 2, 30_000);
+    await member?.broker.stop();
+    const client = dealer(`tcp://127.0.0.1:${listeners[0]?.ports[0]}`, "c1");
+    expect((await client.ask("WORKREQUEST", { service: "upper", message_id: 1 }, "abc"))[2]).toBe("ABC");
+  }, 60_000);
 });
