@@ -90,7 +90,7 @@ it("NEEDBROKER: its identity and services are those of the worker that connects 
 
 it("NEEDBROKER: the group routes the worker to a broker, which is its preferred one then", async () => {
   const shop = await openScale0();
-  shop.broker.core.group = { identity: "east", brokers: () => [WEST_IN_GROUP] };
+  Object.assign(shop.broker.core, { group: { identity: "east", brokers: () => [WEST_IN_GROUP] } });
   const worker = dealer(shop.workers, "w1");
   const need = { identity: "w1", services: ["echo"] };
   expect(await worker.ask("NEEDBROKER", need)).toEqual([
@@ -106,7 +106,7 @@ it("NEEDBROKER: the group routes the worker to a broker, which is its preferred 
 it("NEEDBROKER: a broker that is there again gets its workers back, if that is set", async () => {
   const shop = await openScale0();
   const brokers: (typeof WEST_IN_GROUP)[] = [];
-  shop.broker.core.group = { identity: "east", brokers: () => brokers };
+  Object.assign(shop.broker.core, { group: { identity: "east", brokers: () => brokers } });
   await shop.client.ask("configSet", { settings: { switch_back: true } });
   // Asked on one connection, and connected on the next.
   const asking = dealer(shop.workers);
