@@ -43,6 +43,8 @@ export interface ZmtpConnectionOptions {
 export interface ConnectionListener {
   opened(peer: { readonly identity: Buffer; readonly socketType: string }): void;
   message(frames: readonly Buffer[]): void;
+  /** A message over a limit, with its first frames. */
+  dropped?(head: readonly Buffer[], why: string): void;
   /** One that is not the connection's own business: SUBSCRIBE, CANCEL. */
   command?(name: string, body: Buffer): void;
   /** What the peer sent is against the rules. Unless `closed` follows, only that message is lost. */
@@ -213,7 +215,8 @@ export class ZmtpConnection {
     } else if (incoming.kind === "message") {
       this.#listener.message(incoming.frames);
     } else {
-      this.#listener.protocolError(zmtpError(`a message of ${incoming.frames} frames was dropped`));
+      this.#listener.protocolError(zmtpError(`${incoming.why} was dropped`));
+      this.#listener.dropped?.(incoming.head, incoming.why);
     }
   }
 
