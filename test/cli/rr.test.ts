@@ -132,6 +132,24 @@ describe("the example of the specification", () => {
   });
 });
 
+describe("workers that end in the middle of a bulk test", () => {
+  it("fail none of its messages", { timeout: 120_000 }, async () => {
+    const at = await url();
+    const server = new Console(["server", "-d", "0", "--bind", at]);
+    await server.says("> ");
+    const worker = new Console(["worker", "-d", "1", "--connect", at]);
+    worker.type("register bulk");
+    await worker.says("9 child workers are registered");
+    const client = new Console(["client", "-d", "1", "--connect", at]);
+    client.type("bulkping 10000");
+    await client.says("PING 3000 of 10000 completed");
+    worker.type("endbulk");
+    await worker.says("have deregistered and ended");
+    expect(client.said).not.toContain("PING 10000 of 10000 completed");
+    await client.says(/PING +10000 +10000\n/);
+  });
+});
+
 describe("each console", () => {
   it("ends at the end of its input, and deregisters before", { timeout: 120_000 }, async () => {
     const at = await url();
