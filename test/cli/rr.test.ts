@@ -92,7 +92,9 @@ describe("the example of the specification", () => {
     client.type("pingt");
     const answered = await client.says(/TRACKEXEC PING was answered by \S+/);
     expect(worker.said).toContain("got TRACKEXEC PING from");
-    expect(server.said).toContain("SERVER: TRACKEXEC PING from");
+    const [, pinged = "nobody"] = /registered as (\S+)/.exec(worker.said) ?? [];
+    const [, asking = "nobody"] = /SERVER: TRACKEXEC PING from (\S+)\n/.exec(server.said) ?? [];
+    await server.says(`SERVER: RESPONSE from ${pinged}, passed back to ${asking}\n`);
     expect(answered).toContain(/registered as (\S+)/.exec(worker.said)?.[1] ?? "nobody");
     client.type("ping");
     await client.says("EXEC PING was sent");
@@ -151,6 +153,44 @@ describe("workers that end in the middle of a bulk test", () => {
 });
 
 describe("each console", () => {
+  it("shows at -d 0 its prompt and results, and nothing else where nothing fails", { timeout: 120_000 }, async () => {
+    const at = await url();
+    const server = new Console(["server", "-d", "0", "--bind", at]);
+    await server.says("> ");
+    const worker = new Console(["worker", "-d", "0", "--connect", at]);
+    const client = new Console(["client", "-d", "0", "--connect", at]);
+    worker.type("register bulk");
+    client.type("pingt ping data bulkping 20");
+    await client.says(/PING +20 +20\n> $/);
+    server.type("workers");
+    await server.says(/10 workers\n> $/);
+    worker.type("endbulk deregister quit");
+    expect(await worker.exit()).toBe(0);
+    for (const one of [client, server]) {
+      one.type("quit");
+      expect(await one.exit()).toBe(0);
+    }
+    expect(worker.said).toMatch(/^(> )+$/);
+    expect(client.said).toMatch(/^(> )+TYPE +SENT +SUCCEEDED\nPING +20 +20\n> $/);
+    expect(server.said.split("\n").filter((line) => /[a-z]: /i.test(line))).toEqual([]);
+  });
+
+  it("writes what happens meanwhile above its prompt, and the prompt again", { timeout: 120_000 }, async () => {
+    const at = await url();
+    const server = new Console(["server", "-d", "1", "--bind", at]);
+    await server.says("> ");
+    const worker = new Console(["worker", "-d", "1", "--connect", at]);
+    worker.type("register");
+    await worker.says(/registered as \S+ with 10 slots\n> $/);
+    expect(await server.says(/REGISTER from \S+\n> $/)).toMatch(/> \nSERVER: TRACKEXEC REGISTER from \S+\n> $/);
+    const client = new Console(["client", "-d", "1", "--connect", at]);
+    client.type("pingt");
+    await client.says(/answered by \S+\n> $/);
+    expect(await worker.says(/got TRACKEXEC PING from \S+\n> $/)).toMatch(
+      /> \nWORKER: got TRACKEXEC PING from \S+\n> $/,
+    );
+  });
+
   it("ends at the end of its input, and deregisters before", { timeout: 120_000 }, async () => {
     const at = await url();
     const server = new Console(["server", "-d", "1", "--bind", at]);

@@ -187,6 +187,19 @@ describe("the worker table", () => {
     expect(freeOf(place, worker)).toBe(1);
   });
 
+  it("queues in order across commands", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    const commands = [PING, STREAM, "foo", PING, "bar", STREAM, "0x0b", PING, "foo"];
+    for (const [i, command] of commands.entries()) await client.send(E, V, TRACKEXEC, id8(i), command, E);
+    for (const [i, command] of commands.entries()) {
+      const [, , , id = "", given] = await worker.next();
+      expect([id, given]).toEqual([id8(i), command]);
+      await worker.send(client.identity, E, V, RESPONSE, id, E);
+    }
+  });
+
   it("keeps messages that come before any worker, and gives them when one registers", async () => {
     const place = await openPlace();
     const client = await greeted(place.url);
@@ -462,6 +475,36 @@ describe("a request without an answer", () => {
     await worker.send(E, V, EXEC, "0x01000000", INCREMENT, E);
     await worker.greet();
     expect(freeOf(place, worker)).toBe(0);
+  });
+
+  it("gets one RESPONSE: what the worker answers after the refusal is dropped", async () => {
+    const place = await openPlace({ settings: { requestTimeoutMs: 300 } });
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), "foo", E);
+    await worker.next();
+    expect((await client.next()).slice(0, 6)).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+    await worker.send(client.identity, E, V, RESPONSE, id8(1), "late", E);
+    // The same id again, as a client that counts from the beginning again has it, is another request.
+    await client.send(E, V, TRACKEXEC, id8(1), "foo", E);
+    await worker.next();
+    await worker.send(client.identity, E, V, RESPONSE, id8(1), "in time", E);
+    expect(await client.next()).toEqual([E, V, RESPONSE, id8(1), "in time", E, worker.identity]);
+    await client.greet();
+  });
+
+  it("gets one RESPONSE, also where its worker was lost and comes back with the answer", async () => {
+    const place = await openPlace();
+    const worker = await registered(place, "1");
+    const client = await greeted(place.url);
+    await client.send(E, V, TRACKEXEC, id8(1), "foo", E);
+    await worker.next();
+    worker.close();
+    expect((await client.next()).slice(0, 6)).toEqual([E, V, RESPONSE, id8(1), FAILURE, E]);
+    const again = await greeted(place.url, worker.identity);
+    await again.send(client.identity, E, V, RESPONSE, id8(1), "late", E);
+    await again.greet();
+    await client.greet();
   });
 
   it("is refused at once where the queue is full", async () => {
