@@ -49,20 +49,20 @@ it("EXAMPLE: each process has its own set of commands", () => {
   expect(client.said).toMatch(/commands: ping, pingt, data, bulkping N, bulkdata N, quit\n/);
 });
 
-it("WORKER: register", async () => {
+it("WORKER: register adds it to the table", async () => {
   worker.type("register");
   await worker.says(/registered as \S+ with 10 slots\n> $/);
   parent = /registered as (\S+)/.exec(worker.said)?.[1] ?? "";
   expect(parent.startsWith(`${at}:`)).toBe(true);
 });
 
-it("SERVER: workers", async () => {
+it("SERVER: workers lists the one", async () => {
   server.type("workers");
   const shown = await server.says(/1 worker\n> $/);
   expect(shown).toMatch(new RegExp(`${parent} +10 +10 `));
 });
 
-it("CLIENT: pingt", async () => {
+it("CLIENT: pingt is seen by all three, and the passing back by the server", async () => {
   client.type("pingt");
   await client.says(`TRACKEXEC PING was answered by ${parent}\n`);
   await until("the server has seen it", () => server.said.includes("SERVER: TRACKEXEC PING from "));
@@ -71,18 +71,18 @@ it("CLIENT: pingt", async () => {
   expect(worker.said).toContain(`WORKER: got TRACKEXEC PING from ${asking}\n`);
 });
 
-it("CLIENT: ping", async () => {
+it("CLIENT: ping is an EXEC", async () => {
   client.type("ping");
   await client.says("EXEC PING was sent");
   await worker.says("got EXEC PING from");
 });
 
-it("WORKER: bulk", async () => {
+it("WORKER: bulk brings ten workers", async () => {
   worker.type("bulk");
   await worker.says("9 child workers are registered, 10 slots each");
 });
 
-it("SERVER: workers, to see all ten", async () => {
+it("SERVER: workers lists all ten", async () => {
   server.type("workers");
   const shown = await server.says(/10 workers\n> $/);
   expect(shown.match(/^tcp:\S+ +10 +10 /gm)).toHaveLength(10);
@@ -136,7 +136,7 @@ it("WORKER: endbulk shows at level 5 how many messages were passed, and the chil
   expect(server.said.match(/EXEC DEREGISTER from/g)).toHaveLength(9);
 });
 
-it("WORKER: deregister", async () => {
+it("WORKER: deregister takes it out", async () => {
   worker.type("deregister");
   await worker.says("deregistered");
   await until("the server has it", () => server.said.includes(`EXEC DEREGISTER from ${parent}`));
