@@ -39,18 +39,11 @@ export interface CurveClient {
   readonly serverKey: string;
 }
 
-/** A name and a password, in the clear: for peers that can do no better. Not together with `curve`. */
-export interface PlainCredentials {
-  readonly username: string;
-  readonly password: string;
-}
-
 export interface BindOptions {
   readonly host: string;
   /** 0 takes any free one. */
   readonly port: number;
   readonly curve?: CurveServer;
-  readonly plain?: PlainCredentials;
   readonly limits?: Partial<Limits>;
   readonly heartbeatMs?: number;
   /** Counts and bounds the connections; not those with CURVE, which ZeroMQ accepts itself. */
