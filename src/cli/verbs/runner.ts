@@ -16,14 +16,12 @@ import { shortDate } from "../../protocols/runexp/runner/dates.js";
 import { type RunnerEnd, type RunnerOptions, startRunner } from "../../protocols/runexp/runner/index.js";
 import type { Address } from "../../protocols/runexp/runner/manager-connection.js";
 import { AbbreviatingCommand } from "../lib/abbreviating-command.js";
-import { BufferedStdout } from "../lib/buffered-stdout.js";
 import { parseDuration } from "../lib/duration.js";
 import { EXIT } from "../lib/failures.js";
 import { logger } from "../lib/long-running.js";
 import { parsePositive } from "../lib/option-parsers.js";
 import { openOutput, printLines, printNotice } from "../lib/print.js";
 import { parseSize } from "../lib/size.js";
-import { delayOptimization } from "../lib/v8-flags.js";
 
 interface Options {
   readonly connect?: string;
@@ -63,14 +61,12 @@ export function runner(): Command {
 }
 
 async function perform(threads: number, options: Options): Promise<void> {
-  delayOptimization();
   const { manager, host } = resolveManagerAndHost(options);
   const { group, mem, reconnectTimeout, verbose } = options;
   if (mem !== undefined && mem > totalmem()) {
     throw badInput(`-m: this machine has ${gigabytes(totalmem())} in all, ${gigabytes(mem)} were asked for`);
   }
   const folder = `${host}@${manager.host}_${manager.port}`.replace(/[^\w.@-]/g, "_");
-  const screen = new BufferedStdout();
   const runnerOptions: RunnerOptions = {
     ...{ manager, host, group, threads },
     dir: join(dataDirectory(options), "runners", folder),
@@ -79,10 +75,9 @@ async function perform(threads: number, options: Options): Promise<void> {
     ...(reconnectTimeout === undefined ? {} : { reconnectTimeoutMs: reconnectTimeout }),
     ...(options.stay === true ? { retryFirstConnect: true, reconnectTimeoutMs: Number.POSITIVE_INFINITY } : {}),
     on: {
-      joined: () => screen.writeLine(`Joining the queue manager on the ${groupText(group)}`),
-      running: (name) => screen.writeLine(`${shortDate(Date.now())} [${host}] Running ${name}`),
-      memory: (enough, available) =>
-        screen.writeLine(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
+      joined: () => printLines(`Joining the queue manager on the ${groupText(group)}`),
+      running: (name) => printLines(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      memory: (enough, available) => printLines(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
       stderr: openOutput(process.stderr),
       ...(verbose === true ? { message: printMessage } : {}),
@@ -102,7 +97,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     current = startRunner(runnerOptions);
     end = await current.ended;
   }
-  if (end.status === "finished") screen.writeLine("Done!");
+  if (end.status === "finished") printLines("Done!");
   process.exit(reportEnd(end, manager, signals > 0));
 }
 

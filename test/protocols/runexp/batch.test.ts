@@ -11,8 +11,6 @@ import { Aftermath } from "../../../src/protocols/runexp/experiments/aftermath.j
 import { ExperimentJobs } from "../../../src/protocols/runexp/experiments/experiment-jobs.js";
 import { findExperiments } from "../../../src/protocols/runexp/experiments/folder.js";
 import { ProgressOutput } from "../../../src/protocols/runexp/experiments/progress-output.js";
-import { TempFilePool } from "../../../src/protocols/runexp/experiments/result-file.js";
-import { ResultLog } from "../../../src/protocols/runexp/experiments/result-log.js";
 import { openShop, type Shop } from "../../client/shop.js";
 import { until } from "../../support/wait.js";
 import { LiteralRunner } from "./peers.js";
@@ -56,14 +54,7 @@ async function openBatch(options: { readonly standing?: boolean } = {}): Promise
     { progress: false, assignments: false, ends: "all" },
     (text) => void lines.push(text),
   );
-  const tempFiles = new TempFilePool(join(dir, "drafts"));
-  const place = {
-    runs: join(dir, "runs"),
-    outputs: join(dir, "outputs"),
-    tempFiles,
-    log: await ResultLog.open(dir, dir),
-  };
-  open.push(() => place.log.close());
+  const place = { runs: join(dir, "runs"), outputs: join(dir, "outputs"), drafts: join(dir, "drafts") };
   const batch = new ExperimentJobs(core, place, aftermath, screen, experiments, experiments);
   await batch.submitOrResume(shop.client, experiments, "default");
   const complaints: string[] = [];
@@ -84,7 +75,7 @@ const resFiles = (): string[] =>
     .filter((name) => name.endsWith(".res"));
 
 describe("a folder of experiments", () => {
-  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 2_000);
+  const COUNT = Number(process.env.LABORO_EXPERIMENTS ?? 500);
 
   it(`of ${COUNT}, with one runner killed, one cut and one that answers garbage: each result once`, async () => {
     write(Object.fromEntries(Array.from({ length: COUNT }, (_, i) => [`e${i}.sh`, i % 50 === 0 ? "fail" : "ok"])));

@@ -14,8 +14,6 @@ export interface Experiment {
 
 /** Where the text of one result goes. Nothing of it is to be seen before its end. */
 export interface ResultFile {
-  /** Called before the first write, while there is time. */
-  prepare(): void;
   /** Throws where it cannot be written. */
   write(bytes: Buffer): void;
   /** Resolves when all of it is on disk, still out of sight. */

@@ -124,19 +124,6 @@ export class RunnerPort implements WorkerPort, ConnectedRunner {
     this.#updateSlots();
   }
 
-  /** It has not begun this one, and will not. */
-  returned(name: string): void {
-    const task = this.#sent.get(name);
-    if (task === undefined) return;
-    this.#sent.delete(name);
-    // It has no thread that is about to ask.
-    this.#expectedPetos = 0;
-    this.#updateSlots();
-    const { job, index, attempt } = task;
-    this.#manager.core.workerRetracted(this.id, [{ job, first: index, last: index, attempt }]);
-    this.#manager.answerOpenPetos();
-  }
-
   /** Its result has come; resolves when it is recorded. `worker` is who has the claim, mostly this one. */
   settle(name: string, done: Done, worker: WorkerId): Promise<void> {
     if (this.#sent.delete(name) && !this.#finishing) this.#expectedPetos++;

@@ -65,7 +65,6 @@ export class RunnerSession implements TcpPeer {
         this.#announced = undefined;
       },
       resultAnnounced: (result) => this.#result(result),
-      jobReturned: (name) => this.#port?.returned(name),
       output: (bytes) => this.#output(bytes),
       outputEnded: () => {
         this.#recording = this.#record();
@@ -176,7 +175,6 @@ export class RunnerSession implements TcpPeer {
     });
     this.#states.accept();
     this.#updateTimeout();
-    file?.prepare();
   }
 
   #output(bytes: Buffer): void {

@@ -35,8 +35,6 @@ export interface RunnerOptions {
   readonly retryFirstConnect?: boolean;
   /** Between an ATENDI and the next PETO: ten seconds, by the text. */
   readonly holdMs?: number;
-  /** While jobs take no longer than this, one more than there are threads is requested from a laboro manager; 20 ms if absent. */
-  readonly prefetchMaxJobMs?: number;
   readonly log?: Log;
   readonly on?: Partial<RunnerEvents>;
 }
@@ -68,15 +66,11 @@ export interface Runner {
 }
 
 const HOLD_MS = 10_000;
-const FIRST_HOLD_MS = 100;
 const RECONNECT_TIMEOUT_MS = 600_000;
 const FIRST_RECONNECT_DELAY_MS = 100;
 const MAX_RECONNECT_DELAY_MS = 5_000;
 /** A runner that was stopped and has nothing left waits so long for the answer to its PETO. */
 const STOP_TIMEOUT_MS = 500;
-const PREFETCH_MAX_JOB_MS = 20;
-/** How long a prefetched job may wait for a thread. */
-const PREFETCH_HOLD_MS = 50;
 /** A result at which the manager has closed the connection so often is given up. */
 const MAX_REFUSALS = 3;
 
@@ -117,13 +111,8 @@ class RunexpRunner {
   #reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
-  #prefetchTimer: NodeJS.Timeout | undefined;
-  /** Short jobs in a row. */
-  #shortJobsInARow = 0;
   /** Of each thread. */
   readonly #holdTimers: (NodeJS.Timeout | undefined)[] = [];
-  /** How often it got ATENDI since its last job. */
-  readonly #holdCounts: number[] = [];
   /** Results on their way to the disk. */
   #spooling: Promise<void> = Promise.resolve();
 
@@ -153,22 +142,13 @@ class RunexpRunner {
       requestJob: () => this.#connection?.requestJob(),
       deliver: (due) => this.#connection?.deliver(due.outcome),
       start: (thread, job) => this.#start(thread, job),
-      mayPrefetch: () =>
-        this.#connection?.isLaboro === true &&
-        this.#shortJobsInARow >= 2 * threads &&
-        (this.#memory?.hasEnough() ?? true),
-      startPrefetchTimer: () => {
-        clearTimeout(this.#prefetchTimer);
-        this.#prefetchTimer = setTimeout(() => this.#threads.returnPrefetched(), PREFETCH_HOLD_MS);
-      },
-      returnJob: (name) => this.#connection?.returnJob(name),
       leave: () => {
         this.#state = "leaving";
         this.#connection?.leave();
       },
       startHoldTimer: (thread) => {
         clearTimeout(this.#holdTimers[thread]);
-        this.#holdTimers[thread] = setTimeout(() => this.#threads.holdExpired(thread), this.#holdMs(thread));
+        this.#holdTimers[thread] = setTimeout(() => this.#threads.holdExpired(thread), options.holdMs ?? HOLD_MS);
       },
     });
     this.#recoveredResults = new Map(this.#spool.undelivered().map((at) => [jobKey(at.name, at.scriptHash()), at]));
@@ -225,7 +205,6 @@ class RunexpRunner {
 
   /** What an earlier process has run already is not run again. */
   #start(thread: number, job: Job): void {
-    this.#holdCounts[thread] = 0;
     const work = this.#recoveredResults.size === 0 ? "" : jobKey(job.name, jobHash(job));
     const recovered = this.#recoveredResults.get(work);
     if (recovered !== undefined) {
@@ -233,23 +212,8 @@ class RunexpRunner {
       this.#threads.finished(thread, { outcome: recovered, onDisk: true, refusals: 0 });
       return;
     }
-    const begun = performance.now();
-    this.#processes.run(thread, job, (outcome) => {
-      this.#shortJobsInARow =
-        performance.now() - begun < (this.#options.prefetchMaxJobMs ?? PREFETCH_MAX_JOB_MS)
-          ? this.#shortJobsInARow + 1
-          : 0;
-      this.#finished(thread, outcome);
-    });
+    this.#processes.run(thread, job, (outcome) => this.#finished(thread, outcome));
     this.#options.on?.running?.(displayName(job.name));
-  }
-
-  /** By the text ten seconds. A laboro manager may get a job back at any moment, so the first holds are shorter. */
-  #holdMs(thread: number): number {
-    const { holdMs = HOLD_MS } = this.#options;
-    const before = this.#holdCounts[thread] ?? 0;
-    this.#holdCounts[thread] = before + 1;
-    return this.#connection?.isLaboro === true ? Math.min(holdMs, FIRST_HOLD_MS * 2 ** before) : holdMs;
   }
 
   #delivered(): void {
@@ -343,7 +307,6 @@ class RunexpRunner {
     this.#state = "ended";
     clearTimeout(this.#reconnectTimer);
     clearTimeout(this.#stopTimer);
-    clearTimeout(this.#prefetchTimer);
     for (const timer of this.#holdTimers) clearTimeout(timer);
     this.#memory?.stop();
     this.#connection?.destroy();
