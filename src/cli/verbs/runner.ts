@@ -77,6 +77,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     on: {
       joined: () => printLines(`Joining the queue manager on the ${groupText(group)}`),
       running: (name) => printLines(`${shortDate(Date.now())} [${host}] Running ${name}`),
+      onHold: (held) => printLines(`${shortDate(Date.now())} [${host}] ${held ? ON_HOLD : HOLD_LIFTED}`),
       memory: (enough, available) => printLines(`${shortDate(Date.now())} [${host}] ${memoryText(enough, available)}`),
       disconnected: (reason) => printNotice(`the manager is gone: ${reason}; it is tried again`),
       stderr: openOutput(process.stderr),
@@ -97,7 +98,7 @@ async function perform(threads: number, options: Options): Promise<void> {
     current = startRunner(runnerOptions);
     end = await current.ended;
   }
-  if (end.status === "finished") printLines("Done!");
+  if (end.status === "finished" && end.refusedResults.length === 0) printLines("Done!");
   process.exit(reportEnd(end, manager, signals > 0));
 }
 
@@ -119,6 +120,10 @@ function resolveManagerAndHost({ connect = "", host }: Options): { manager: Addr
   return { manager: { host: address, port }, host: name };
 }
 
+/** A manager of a queue without an end also says ATENDI where it has nothing for a thread while others run. */
+const ON_HOLD = "Runner put on hold: for failing experiments, or until there is more to run";
+const HOLD_LIFTED = "Manager lifted hold: new jobs coming!";
+
 const gigabytes = (bytes: number): string => `${Math.floor(bytes / 2 ** 30)} GB`;
 
 const memoryText = (enough: boolean, available: number): string =>
@@ -134,10 +139,12 @@ function printMessage(from: "runner" | "manager", message: RunexpMessage): void 
   printNotice(`${from}: ${message.type}${fields.join("")}`);
 }
 
-function reportEnd({ status, reason, spooledResults }: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+function reportEnd(end: RunnerEnd, { host, port }: Address, signalled: boolean): number {
+  const { status, reason, spooledResults, refusedResults } = end;
   if (spooledResults > 0)
     printNotice(`${spooledResults} results were not delivered; the next runner for ${host}:${port} delivers them`);
-  if (status === "finished") return EXIT.ok;
+  for (const file of refusedResults) printNotice(`the manager did not take a result; it is in ${file}`);
+  if (status === "finished") return refusedResults.length > 0 ? EXIT.failed : EXIT.ok;
   if (status === "stopped") return signalled ? EXIT.interrupted : EXIT.ok;
   if (status === "banned")
     printNotice("the manager gives this runner nothing more: too much of what it ran has failed");

@@ -86,11 +86,8 @@ export async function runExperiments(run: ExperimentsRun): Promise<number> {
       screen.line(`Starting working group '${group}'. Use -g '${group}' with clients to join this group`);
     }
     if (run.localThreads > 0) {
-      const local = localRunner(run, listener, dataDir);
-      open.push(async () => {
-        local.stop(true);
-        await local.ended;
-      });
+      const local = keepLocalRunner(() => localRunner(run, listener, dataDir), batch);
+      open.push(() => local.stop());
     }
     done = await waitUntilEnded(batch, broker, interrupt, screen);
     drainRunners(broker);
@@ -146,6 +143,22 @@ function localRunner({ localThreads, group }: ExperimentsRun, listener: Listener
   });
 }
 
+/** A runner that had to go while others still ran something comes back: it takes what a lost runner had. */
+function keepLocalRunner(start: () => Runner, batch: ExperimentJobs): { stop(): Promise<void> } {
+  let current = start();
+  let stopped = false;
+  const ended = (async () => {
+    while ((await current.ended).status === "finished" && !stopped && !batch.allEnded) current = start();
+  })();
+  return {
+    stop: () => {
+      stopped = true;
+      current.stop(true);
+      return ended;
+    },
+  };
+}
+
 /** True when all experiments have ended, false after an interrupt. */
 async function waitUntilEnded(
   batch: ExperimentJobs,
@@ -175,6 +188,8 @@ async function waitUntilEnded(
     broker.core.events.onAdded(({ kind }) => {
       if (kind === "worker-joined" && interrupt.once.aborted) drainRunners(broker);
       if (kind === "tasks-ended" || kind === "job-ended" || kind === "worker-left") check();
+      if (kind === "worker-left" && batch.someWait && !interrupt.once.aborted && !runnersConnected(broker))
+        printNotice("experiments wait, and no runner is left: they go on when one joins");
     });
     check();
   });
@@ -191,14 +206,13 @@ function drainRunners({ core }: RunningBroker): void {
   }
 }
 
+const runnersConnected = ({ core }: RunningBroker): boolean =>
+  [...core.state.workers.values()].some(({ connected, profile }) => connected && profile.protocol === "runexp");
+
 /** Runners get FINO when they ask. One that has disconnected is not waited for. */
 async function waitForRunnersToLeave(broker: RunningBroker, interrupt: Interrupt): Promise<void> {
   const deadline = Date.now() + LEAVE_MS;
-  const runnersConnected = (): boolean =>
-    [...broker.core.state.workers.values()].some(
-      ({ connected, profile }) => connected && profile.protocol === "runexp",
-    );
-  while (runnersConnected() && Date.now() < deadline && !interrupt.twice.aborted) {
+  while (runnersConnected(broker) && Date.now() < deadline && !interrupt.twice.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -11,7 +11,7 @@ import type { Log } from "../../../base/log.js";
 import { SILENT } from "../../../base/log.js";
 import { MemoryWatch } from "../../../worker/memory.js";
 import { DEFAULT_GROUP, displayName, type RunexpMessage } from "../messages.js";
-import type { Job, NoJobReply } from "./client-state-machine.js";
+import type { Job } from "./client-state-machine.js";
 import { JobProcesses } from "./job-process.js";
 import { type Address, type ConnectionEnd, ManagerConnection } from "./manager-connection.js";
 import { jobHash, type Outcome } from "./outcome.js";
@@ -29,7 +29,7 @@ export interface RunnerOptions {
   readonly dir: string;
   /** Bytes of memory that must be available before another job is requested. */
   readonly minMemory?: number;
-  /** How long a manager that was there is tried again; ten minutes if absent. */
+  /** How long a manager that was there, or lets this runner in and nothing more, is tried again; ten minutes if absent. */
   readonly reconnectTimeoutMs?: number;
   /** The first connection is tried again too. */
   readonly retryFirstConnect?: boolean;
@@ -42,7 +42,8 @@ export interface RunnerOptions {
 export interface RunnerEvents {
   joined(): void;
   running(name: string): void;
-  noJob(answer: NoJobReply): void;
+  /** ATENDI has come, or a job after it. */
+  onHold(held: boolean): void;
   /** There is too little memory to request more jobs, or enough again. */
   memory(enough: boolean, available: number): void;
   disconnected(reason: string): void;
@@ -57,6 +58,8 @@ export interface RunnerEnd {
   readonly reason: string;
   /** Results that are on disk. */
   readonly spooledResults: number;
+  /** Files of results that the manager has not taken. */
+  readonly refusedResults: readonly string[];
 }
 
 export interface Runner {
@@ -107,12 +110,17 @@ class RunexpRunner {
   #state: "connecting" | "joined" | "leaving" | "ended" = "connecting";
   #connection: ManagerConnection | undefined;
   #everJoined = false;
+  #joinedAt = now();
+  /** The manager has answered something on this connection. */
+  #answered = false;
+  #onHold = false;
   #downSince = now();
   #reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
   #reconnectTimer: NodeJS.Timeout | undefined;
   #stopTimer: NodeJS.Timeout | undefined;
   /** Of each thread. */
   readonly #holdTimers: (NodeJS.Timeout | undefined)[] = [];
+  readonly #refusedResults: string[] = [];
   /** Results on their way to the disk. */
   #spooling: Promise<void> = Promise.resolve();
 
@@ -182,22 +190,37 @@ class RunexpRunner {
     const { manager, host, group = DEFAULT_GROUP, on = {} } = this.#options;
     this.#connection = new ManagerConnection(manager, host, group, {
       joined: () => this.#joined(),
-      job: (job) => this.#threads.job(job),
+      job: (job) => {
+        this.#answered = true;
+        this.#setOnHold(false);
+        this.#threads.job(job);
+      },
       noJob: (answer) => {
+        this.#answered = true;
         if (answer === "ELIRI") this.#endStatus = "banned";
-        on.noJob?.(answer);
+        if (answer === "ATENDI") this.#setOnHold(true);
         this.#threads.noJob(answer);
       },
-      delivered: () => this.#delivered(),
+      delivered: () => {
+        this.#answered = true;
+        this.#delivered();
+      },
       closed: (end) => void this.#closed(end),
       ...(on.message === undefined ? {} : { message: on.message }),
     });
   }
 
+  #setOnHold(held: boolean): void {
+    if (held === this.#onHold) return;
+    this.#onHold = held;
+    this.#options.on?.onHold?.(held);
+  }
+
   #joined(): void {
     this.#state = "joined";
     this.#everJoined = true;
-    this.#reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
+    this.#joinedAt = now();
+    this.#answered = false;
     this.#options.on?.joined?.();
     this.#processes.prepare();
     this.#threads.connected();
@@ -235,7 +258,11 @@ class RunexpRunner {
       return;
     }
     if (this.#state === "joined") {
-      this.#downSince = now();
+      // One that lets runners in and ends the connection each time is as good as gone.
+      if (this.#answered || now() - this.#joinedAt > MAX_RECONNECT_DELAY_MS) {
+        this.#downSince = now();
+        this.#reconnectDelayMs = FIRST_RECONNECT_DELAY_MS;
+      }
       this.#options.on?.disconnected?.(reason);
     }
     this.#state = "connecting";
@@ -265,7 +292,10 @@ class RunexpRunner {
     const [due] = this.#threads.undelivered;
     if (due === undefined || ++due.refusals < MAX_REFUSALS) return;
     this.#threads.forget(due);
+    // Otherwise the copy that is being written would stay.
+    await this.#spooling;
     const file = await this.#spool.saveRefused(due.outcome);
+    this.#refusedResults.push(file);
     this.#log.warn(
       { job: displayName(due.outcome.name), file },
       "the manager does not take this result: it was put aside",
@@ -315,6 +345,6 @@ class RunexpRunner {
     await this.#processes.close();
     const spooledResults = this.#threads.undelivered.filter(({ onDisk }) => onDisk).length;
     this.#spool.close();
-    this.#end({ status: this.#endStatus, reason, spooledResults });
+    this.#end({ status: this.#endStatus, reason, spooledResults, refusedResults: this.#refusedResults });
   }
 }
