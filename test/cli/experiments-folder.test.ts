@@ -22,6 +22,8 @@ function write(path: string, text = ""): void {
 describe("the folder of scripts", () => {
   it("gives .sh and .m with their sub-folders, and nothing else", () => {
     for (const path of ["b.sh", "a.m", "sub dir/c.v1.sh", "notes.txt", "sub dir/x.sh~", ".sh/d.sh"]) write(path);
+    // What laboro itself keeps below a folder of results.
+    for (const path of [".laboro/runner/jobs/runexp_x.sh", "outputs/.laboro/e.m"]) write(path);
     symlinkSync("..", join(dir, "sub dir", "loop"));
     const { experiments, notices: remarks } = findExperiments(dir);
     expect(experiments.map(({ name, kind }) => `${name} ${kind}`)).toEqual([
